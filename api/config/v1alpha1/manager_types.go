@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ManagerConfiguration configures the manager binary.
+//
+// +kubebuilder:object:root=true
+type ManagerConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Evidence says whose word proves a sandbox gone: Kubelet (the pod's status) or Agent (the node's runtime).
+	Evidence Evidence `json:"evidence,omitempty"`
+	// Stamping says which pods are held by the finalizer.
+	Stamping Stamping `json:"stamping,omitempty"`
+	// Whereabouts configures the whereabouts backend.
+	Whereabouts Whereabouts `json:"whereabouts,omitempty"`
+	// UnsafeReleases says what admission does with a removal of an address that may be in use.
+	UnsafeReleases UnsafeReleases `json:"unsafeReleases,omitempty"`
+	// Delays are the times that the decision table knows.
+	Delays Delays `json:"delays,omitempty"`
+	// Server configures what the process serves.
+	Server Server `json:"server,omitempty"`
+	// Controller configures the control loops.
+	Controller Controller `json:"controller,omitempty"`
+}
+
+// Evidence is whose word proves a sandbox gone.
+type Evidence string
+
+// The kinds of evidence.
+const (
+	EvidenceKubelet Evidence = "Kubelet"
+	EvidenceAgent   Evidence = "Agent"
+)
+
+// Stamping says which pods are held.
+type Stamping struct {
+	// ExcludedNamespaces are never stamped. The manager's own namespace and kube-system are always among them.
+	ExcludedNamespaces []string `json:"excludedNamespaces,omitempty"`
+	// GuardClusterNetwork stamps every pod, because the cluster's own pod network gets its addresses from a guarded IPAM.
+	GuardClusterNetwork *bool `json:"guardClusterNetwork,omitempty"`
+	// MultusNamespace is where Multus looks for a default-network NetworkAttachmentDefinition given without a namespace
+	// (Multus: multusNamespace, by default kube-system).
+	MultusNamespace string `json:"multusNamespace,omitempty"`
+}
+
+// Whereabouts configures the whereabouts backend.
+type Whereabouts struct {
+	// Enabled turns the backend on.
+	Enabled *bool `json:"enabled,omitempty"`
+	// Namespaces hold IPPools and reservations.
+	Namespaces []string `json:"namespaces,omitempty"`
+}
+
+// ReleaseMode is what admission does with an unsafe release.
+type ReleaseMode string
+
+// The modes of the unsafe-release webhook.
+const (
+	ReleaseModeOff  ReleaseMode = "Off"
+	ReleaseModeWarn ReleaseMode = "Warn"
+	ReleaseModeDeny ReleaseMode = "Deny"
+)
+
+// UnsafeReleases says what admission does with a removal of an address that may be in use.
+type UnsafeReleases struct {
+	// Mode is Off, Warn or Deny.
+	Mode ReleaseMode `json:"mode,omitempty"`
+	// DaemonSets are the DaemonSets ("namespace/name") whose pods run CNI DEL on their own node.
+	DaemonSets []string `json:"daemonSets,omitempty"`
+	// ReconcilerInDaemonSet says that whereabouts' reconciler shares the DaemonSet's pods and tokens (before 0.9.3), so that
+	// a DaemonSet pod may remove entries only of pods that are being deleted.
+	ReconcilerInDaemonSet *bool `json:"reconcilerInDaemonSet,omitempty"`
+	// CNIUsers are user names (certificate identities) that run CNI DEL without a pod-bound token; use with care.
+	CNIUsers []string `json:"cniUsers,omitempty"`
+}
+
+// Delays are the times that the decision table knows.
+type Delays struct {
+	// ReleaseDelay is how long a candidate that finished before its deletion is observed before its release.
+	ReleaseDelay *metav1.Duration `json:"releaseDelay,omitempty"`
+	// GracePeriodSlack is added to a pod's own grace period before anything is suspected.
+	GracePeriodSlack *metav1.Duration `json:"gracePeriodSlack,omitempty"`
+	// SandboxCreationMax is the longest time between an IPAM's record and the runtime listing the sandbox.
+	SandboxCreationMax *metav1.Duration `json:"sandboxCreationMax,omitempty"`
+	// NodeGoneDelay is how long a Node object must be gone before its word is taken.
+	NodeGoneDelay *metav1.Duration `json:"nodeGoneDelay,omitempty"`
+}
+
+// Server configures what the process serves.
+type Server struct {
+	// WebhookPort is the TCP port of the webhook server.
+	WebhookPort *int32 `json:"webhookPort,omitempty"`
+	// WebhookHost is the address that the webhook server binds to; empty is all.
+	WebhookHost string `json:"webhookHost,omitempty"`
+	// CertDir holds tls.crt and tls.key; they are read again when they change.
+	CertDir string `json:"certDir,omitempty"`
+	// MetricsBindAddress is "host:port", or "0" for none.
+	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
+	// HealthProbeBindAddress is "host:port".
+	HealthProbeBindAddress string `json:"healthProbeBindAddress,omitempty"`
+}
+
+// Controller configures the control loops.
+type Controller struct {
+	// LeaderElection runs the control loops in one replica only.
+	LeaderElection *bool `json:"leaderElection,omitempty"`
+	// LeaderElectionNamespace holds the Lease; empty is the pod's own namespace.
+	LeaderElectionNamespace string `json:"leaderElectionNamespace,omitempty"`
+	// Concurrency is how many pods are reconciled at once.
+	Concurrency *int32 `json:"concurrency,omitempty"`
+	// SweepInterval is how often all pods are paged for finalizers without a label.
+	SweepInterval *metav1.Duration `json:"sweepInterval,omitempty"`
+	// QPS and Burst limit the client; zero leaves it to the API server's priority and fairness.
+	QPS   *float32 `json:"qps,omitempty"`
+	Burst *int32   `json:"burst,omitempty"`
+}

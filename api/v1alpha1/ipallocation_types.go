@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// IPAllocation records the addresses that one pod UID holds, and what is known of the sandboxes that use them. Its
+// name is the pod UID, or "orphan-<sandbox ID>" for addresses whose owner nobody can tell.
+//
+// The controller writes spec; agents write status.answers; the ordinary life of a pod writes no status.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=ipa
+// +kubebuilder:selectablefield:JSONPath=.spec.nodeName
+// +kubebuilder:selectablefield:JSONPath=.spec.podNamespace
+// +kubebuilder:selectablefield:JSONPath=.spec.podName
+// +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.podNamespace`
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.podName`
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.spec.addresses[*].ip`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Released")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.startsWith('orphan-') || size(self.spec.addresses) > 0",message="an orphan record names at least one address"
+type IPAllocation struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   IPAllocationSpec   `json:"spec"`
+	Status IPAllocationStatus `json:"status,omitempty"`
+}
+
+// IPAllocationList is a list of IPAllocation.
+//
+// +kubebuilder:object:root=true
+type IPAllocationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []IPAllocation `json:"items"`
+}
+
+// IPAllocationSpec is what the controller has observed and, in marks, what it asks of agents.
+//
+// +kubebuilder:validation:XValidation:rule="self.podNamespace == oldSelf.podNamespace && self.podName == oldSelf.podName",message="a record never changes its pod: the pod's UID is the record's name"
+// +kubebuilder:validation:XValidation:rule="self.addresses.all(a, self.sandboxes.exists(s, s.id == a.sandboxID))",message="every address names a sandbox that is listed in sandboxes"
+type IPAllocationSpec struct {
+	// PodNamespace is the namespace of the pod, or of the podref of an orphan.
+	// +kubebuilder:validation:MaxLength=253
+	PodNamespace string `json:"podNamespace"`
+	// PodName is the name of the pod, or of the podref of an orphan.
+	// +kubebuilder:validation:MaxLength=253
+	PodName string `json:"podName"`
+	// NodeName is the node to which the pod is bound; empty while nobody knows it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// Kubelet is the kubelet's report of the pod's end, once proven. It is monotone: never taken back.
+	// +optional
+	Kubelet *KubeletReport `json:"kubelet,omitempty"`
+
+	// Sandboxes are the pod sandboxes that are known to have held one of the addresses.
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:default={}
+	Sandboxes []SandboxRecord `json:"sandboxes"`
+
+	// Addresses are the IPAM entries that this pod UID holds.
+	// +listType=map
+	// +listMapKey=pool
+	// +listMapKey=ip
+	// +kubebuilder:validation:MaxItems=128
+	// +kubebuilder:default={}
+	Addresses []AddressRecord `json:"addresses"`
+
+	// Marks ask the node's agent about sandboxes; one per sandbox ID.
+	// +optional
+	// +listType=map
+	// +listMapKey=sandboxID
+	// +kubebuilder:validation:MaxItems=64
+	Marks []Mark `json:"marks,omitempty"`
+}
+
+// KubeletReport is the proven report of a kubelet that a pod ended.
+type KubeletReport struct {
+	// Ending says when, relative to the pod's deletion, the phase became terminal.
+	Ending KubeletEnding `json:"ending"`
+	// ObservedTime is when the controller first proved it, by the controller's clock.
+	ObservedTime metav1.Time `json:"observedTime"`
+}
+
+// KubeletEnding tells how a kubelet ended a pod.
+//
+// +kubebuilder:validation:Enum=Finished;Completed;Rejected
+type KubeletEnding string
+
+// The endings that a kubelet can report. Terminal phases that somebody else wrote (PodGC, for one) are no ending.
+const (
+	// EndingFinished: terminal after deletionTimestamp was set; StopPodSandbox returned OK for every sandbox of the UID.
+	EndingFinished KubeletEnding = "Finished"
+	// EndingCompleted: terminal before any deletion: a completed Job, an eviction.
+	EndingCompleted KubeletEnding = "Completed"
+	// EndingRejected: "Pod was rejected: …", written without killing anything (kubernetes#133382).
+	EndingRejected KubeletEnding = "Rejected"
+)
+
+// NodeIdentity names one boot of one machine under one Node object. Empty fields are unknown.
+type NodeIdentity struct {
+	// UID is the Node object's UID.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
+	// MachineID is status.nodeInfo.machineID.
+	// +optional
+	MachineID string `json:"machineID,omitempty"`
+	// SystemUUID is status.nodeInfo.systemUUID.
+	// +optional
+	SystemUUID string `json:"systemUUID,omitempty"`
+	// BootID is status.nodeInfo.bootID.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+}
+
+// SandboxRecord is a pod sandbox and the machine that runs it.
+type SandboxRecord struct {
+	// ID is the sandbox's ID as the container runtime gives it. It never returns.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ID string `json:"id"`
+	// Node is read live after the sandbox's first entry was seen; unset until then.
+	// +optional
+	Node *NodeIdentity `json:"node,omitempty"`
+	// ObservedTime is when the controller first saw an entry of this sandbox.
+	ObservedTime metav1.Time `json:"observedTime"`
+	// Attribution says what ties this sandbox to the pod UID.
+	Attribution Attribution `json:"attribution"`
+}
+
+// Attribution is the evidence that ties a sandbox, or an IPAM entry, to a pod UID.
+//
+// +kubebuilder:validation:Enum=NetworkStatus;ObservedAdd;AgentSeen;None
+type Attribution string
+
+// The kinds of evidence, strongest first.
+const (
+	// AttributionAgentSeen: the node's agent has seen this sandbox ID with this pod UID.
+	AttributionAgentSeen Attribution = "AgentSeen"
+	// AttributionNetworkStatus: the pod's network-status shows the address on that interface and network.
+	AttributionNetworkStatus Attribution = "NetworkStatus"
+	// AttributionObservedAdd: the entry appeared after the UID was bound, with no unresolved predecessor of the name.
+	AttributionObservedAdd Attribution = "ObservedAdd"
+	// AttributionNone: nobody can tell; only orphan records carry it.
+	AttributionNone Attribution = "None"
+)
+
+// AddressRecord is one IPAM entry: an address, and the sandbox for which the IPAM recorded it.
+type AddressRecord struct {
+	// Backend is the name of the IPAM backend, for example "whereabouts".
+	// +kubebuilder:validation:MaxLength=63
+	Backend string `json:"backend"`
+	// Pool is the pool object as "namespace/name".
+	// +kubebuilder:validation:MaxLength=317
+	Pool string `json:"pool"`
+	// IP is the address in canonical text form, without prefix length.
+	// +kubebuilder:validation:MaxLength=45
+	IP string `json:"ip"`
+	// Interface is the interface name inside the pod; empty where the IPAM did not record one.
+	// +optional
+	Interface string `json:"interface,omitempty"`
+	// Network is the "namespace/name" of the attachment, where known.
+	// +optional
+	Network string `json:"network,omitempty"`
+	// PodRef is the reference exactly as the IPAM recorded it.
+	PodRef string `json:"podRef"`
+	// SandboxID is the container (sandbox) ID that the IPAM recorded.
+	// +kubebuilder:validation:MaxLength=253
+	SandboxID string `json:"sandboxID"`
+	// ObservedTime is when the controller first saw the entry in this form.
+	ObservedTime metav1.Time `json:"observedTime"`
+	// PoolResourceVersion is the pool's resourceVersion at which the entry was last seen. Only a later one can show
+	// that it is gone (resourceVersions are ordered: KEP-5504).
+	PoolResourceVersion string `json:"poolResourceVersion"`
+}
+
+// Mark asks an agent whether a sandbox is gone.
+type Mark struct {
+	// SandboxID is the sandbox in question.
+	// +kubebuilder:validation:MaxLength=253
+	SandboxID string `json:"sandboxID"`
+	// NodeUID is the Node that is asked; empty asks all.
+	// +optional
+	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// Epoch grows with every new question about the same sandbox.
+	// +kubebuilder:validation:Minimum=1
+	Epoch int64 `json:"epoch"`
+	// Time is when the mark was set.
+	Time metav1.Time `json:"time"`
+}
+
+// IPAllocationStatus is what agents answered and what the controller concludes.
+type IPAllocationStatus struct {
+	// State is the record's state in one word.
+	// +optional
+	State AllocationState `json:"state,omitempty"`
+	// Conditions explain the state; type Released carries the reason of a wait.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Answers are the agents' words, one per sandbox ID and Node UID.
+	// +optional
+	// +listType=map
+	// +listMapKey=sandboxID
+	// +listMapKey=nodeUID
+	// +kubebuilder:validation:MaxItems=64
+	Answers []Answer `json:"answers,omitempty"`
+}
+
+// AllocationState is the state of a record. An empty state means that the pod uses its addresses.
+//
+// +kubebuilder:validation:Enum=Held;Releasing;Conflict;Orphaned
+type AllocationState string
+
+// The states of a record.
+const (
+	// StateHeld: the pod is terminating or ended and its addresses are held; see the Released condition.
+	StateHeld AllocationState = "Held"
+	// StateReleasing: a release is under way.
+	StateReleasing AllocationState = "Releasing"
+	// StateConflict: an address stands under two pod UIDs.
+	StateConflict AllocationState = "Conflict"
+	// StateOrphaned: the owner is unknown.
+	StateOrphaned AllocationState = "Orphaned"
+)
+
+// ReleasedCondition is the type of the record's condition that explains what a release waits for.
+const ReleasedCondition = "Released"
+
+// Answer is an agent's word on one sandbox.
+type Answer struct {
+	// SandboxID is the sandbox that was asked about.
+	// +kubebuilder:validation:MaxLength=253
+	SandboxID string `json:"sandboxID"`
+	// NodeUID is the Node for which the agent speaks.
+	NodeUID types.UID `json:"nodeUID"`
+	// Epoch is the mark's epoch that is answered.
+	Epoch int64 `json:"epoch"`
+	// Verdict is the answer. ReadyForRelease is final, DoNotRelease is not.
+	Verdict Verdict `json:"verdict"`
+	// Reason explains the verdict in one PascalCase word.
+	Reason string `json:"reason"`
+	// Time is when the agent read the runtime.
+	Time metav1.Time `json:"time"`
+}
+
+// Verdict is an agent's answer to a mark.
+//
+// +kubebuilder:validation:Enum=ReadyForRelease;DoNotRelease
+type Verdict string
+
+// The verdicts of an agent.
+const (
+	VerdictReadyForRelease Verdict = "ReadyForRelease"
+	VerdictDoNotRelease    Verdict = "DoNotRelease"
+)

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Reason says in one PascalCase word why an address is held or let go. The same constant stands in the event, the
+// pod condition, the record's condition, the metric and the log line.
+type Reason string
+
+// The reasons of a wait. Each has one meaning and one page in docs/runbook.
+const (
+	// ReasonPodInUse: the pod is not being deleted; its addresses are its own.
+	ReasonPodInUse Reason = "PodInUse"
+	// ReasonObservationFailed: a fact that the decision needs could not be read. Unknown is never "gone".
+	ReasonObservationFailed Reason = "ObservationFailed"
+	// ReasonGracePeriod: the pod's grace period, plus slack, is not over.
+	ReasonGracePeriod Reason = "GracePeriod"
+	// ReasonReleaseDelay: the persisted delay before a release is not over.
+	ReasonReleaseDelay Reason = "ReleaseDelay"
+	// ReasonKubeletNotFinished: kubelet mode, and the kubelet has not reported that the pod ended.
+	ReasonKubeletNotFinished Reason = "KubeletNotFinished"
+	// ReasonNodeUnreachable: the Node is not Ready and nobody declared it dead.
+	ReasonNodeUnreachable Reason = "NodeUnreachable"
+	// ReasonNodeGone: the Node object is gone; waiting for nodeGoneDelay, or held by choice.
+	ReasonNodeGone Reason = "NodeGone"
+	// ReasonNodeReplaced: another machine answers to the node's name.
+	ReasonNodeReplaced Reason = "NodeReplaced"
+	// ReasonNodeReregistered: the same machine registered a new Node object; the record is re-addressed.
+	ReasonNodeReregistered Reason = "NodeReregistered"
+	// ReasonNodeRebooted: the machine booted again since the sandbox was recorded.
+	ReasonNodeRebooted Reason = "NodeRebooted"
+	// ReasonAwaitingNodeAnswer: an agent was asked about a sandbox and has not answered.
+	ReasonAwaitingNodeAnswer Reason = "AwaitingNodeAnswer"
+	// ReasonSandboxRunning: the node's agent says that the sandbox is not gone.
+	ReasonSandboxRunning Reason = "SandboxRunning"
+	// ReasonSandboxUnconfirmed: the kubelet finished the pod, but nothing yet ties this sandbox ID to it; waiting for
+	// sandboxCreationMax without a change.
+	ReasonSandboxUnconfirmed Reason = "SandboxUnconfirmed"
+	// ReasonMayBeStarting: no address is recorded, but a sandbox may still be in the making.
+	ReasonMayBeStarting Reason = "MayBeStarting"
+	// ReasonConflict: one address under two pod UIDs, neither proven gone; neither is released.
+	ReasonConflict Reason = "Conflict"
+	// ReasonUnclassified: no row of the decision table fits. Its metric must stay zero.
+	ReasonUnclassified Reason = "Unclassified"
+	// ReasonOwnerUnknown: an IPAM entry that no pod UID can be shown to own; held as an orphan.
+	ReasonOwnerUnknown Reason = "OwnerUnknown"
+	// ReasonReleaseFailed: the pool refused or could not be written; it is tried again.
+	ReasonReleaseFailed Reason = "ReleaseFailed"
+	// ReasonUnprotectFailed: the finalizer could not be taken off; it is tried again.
+	ReasonUnprotectFailed Reason = "UnprotectFailed"
+)
+
+// The reasons of a release or of taking the finalizer off.
+const (
+	// ReasonKubeletFinished: the kubelet reported the pod's end after its deletion, which follows StopPodSandbox.
+	ReasonKubeletFinished Reason = "KubeletFinished"
+	// ReasonPodCompleted: the kubelet reported a terminal phase before any deletion (completed Job, eviction, rejection).
+	ReasonPodCompleted Reason = "PodCompleted"
+	// ReasonSandboxGone: the node's agent has shown the sandbox to be gone.
+	ReasonSandboxGone Reason = "SandboxGone"
+	// ReasonNodeOutOfService: the Node is tainted out-of-service and not Ready: an administrator's word.
+	ReasonNodeOutOfService Reason = "NodeOutOfService"
+	// ReasonNeverScheduled: the pod was never bound to a node.
+	ReasonNeverScheduled Reason = "NeverScheduled"
+	// ReasonNoIPsHeld: no pool holds an address for this pod UID.
+	ReasonNoIPsHeld Reason = "NoIPsHeld"
+	// ReasonNotGuarded: every network of the pod is provably outside what the backends manage.
+	ReasonNotGuarded Reason = "NotGuarded"
+	// ReasonIPsReleased: every address of the pod went back to its pool.
+	ReasonIPsReleased Reason = "IPsReleased"
+)
+
+// The reasons of events about IPAM data that cannot be used as it is.
+const (
+	// ReasonMalformedPool: a pool, or one entry of it, cannot be read; it is reported and never written.
+	ReasonMalformedPool Reason = "MalformedPool"
+	// ReasonUnsafeReleaseRefused: admission refused a removal because the address is, or may be, in use.
+	ReasonUnsafeReleaseRefused Reason = "UnsafeReleaseRefused"
+	// ReasonMalformedNetworks: a networks annotation or a NetworkAttachmentDefinition cannot be read; the pod is stamped.
+	ReasonMalformedNetworks Reason = "MalformedNetworks"
+)

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ipam is the port through which Holdfast reads and releases what an IPAM recorded. Each IPAM has a folder
+// below this one; its types never leave that folder.
+package ipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+)
+
+// PodRef is a pod by name, as an IPAM records it. It never identifies a pod; UIDs do.
+type PodRef struct {
+	Namespace, Name string
+}
+
+// String gives the form "namespace/name".
+func (r PodRef) String() string { return r.Namespace + "/" + r.Name }
+
+// Key names one entry of one pool for a compare-and-release: it must match in every field (invariant I7).
+type Key struct {
+	// Backend is the backend's name.
+	Backend string
+	// Pool is the pool object as "namespace/name".
+	Pool string
+	// IP is the address.
+	IP netip.Addr
+	// SandboxID is the container ID that the IPAM recorded.
+	SandboxID string
+	// PodRef is the reference exactly as recorded; it need not parse.
+	PodRef string
+	// Interface is the interface name as recorded; empty where none is.
+	Interface string
+}
+
+// String is for messages: address, pool and sandbox.
+func (k Key) String() string {
+	return fmt.Sprintf("%s in %s pool %s (sandbox %s, pod %s, interface %q)", k.IP, k.Backend, k.Pool, k.SandboxID, k.PodRef, k.Interface)
+}
+
+// Entry is one address that an IPAM has recorded as taken.
+type Entry struct {
+	Key
+	// Owner is PodRef parsed; nil where it names no pod: empty, malformed, or a tombstone.
+	Owner *PodRef
+	// Releasing is the record name in a tombstone ("holdfast-releasing/<record>"); empty otherwise.
+	Releasing string
+	// PoolResourceVersion is the pool's resourceVersion at which the entry was read.
+	PoolResourceVersion string
+	// SeenSince is when this process first saw the entry with this sandbox ID and podref. Zero on live reads.
+	SeenSince time.Time
+	// AddObserved is true when this process saw the pool without the entry (or with another sandbox ID) before it saw
+	// the entry: its ADD happened while we watched. False for what the first list showed, and on live reads.
+	AddObserved bool
+}
+
+// Problem is IPAM data that cannot be read as an entry: reported, never written, never taken for an absence.
+type Problem struct {
+	// Backend, Pool and Offset say where; Offset is empty when the whole pool is unreadable.
+	Backend, Pool, Offset string
+	// PodRef is the reference in the entry, as recorded, where there is one.
+	PodRef string
+	// Message says what was found and what was expected.
+	Message string
+}
+
+// Snapshot is what a backend holds, for one question, from one source.
+type Snapshot struct {
+	Entries  []Entry
+	Problems []Problem
+	// PoolVersions maps each pool that was looked at ("namespace/name") to the resourceVersion at which it was read.
+	PoolVersions map[string]string
+}
+
+// ErrChanged is wrapped by a Result whose entry no longer matches the key: somebody else changed it. It is no failure:
+// observe and decide again.
+var ErrChanged = errors.New("the entry is not the one that was decided on")
+
+// Request asks for one entry to go back to its pool.
+type Request struct {
+	Key
+	// Record is the name of the IPAllocation on whose behalf it is released; it stands in the tombstone.
+	Record string
+}
+
+// Result is the outcome of one Request, at the same index. A nil Err means that the entry is gone from the pool.
+type Result struct {
+	Request Request
+	Err     error
+}
+
+// Event says that what the backend holds for some pods or sandboxes has changed.
+type Event struct {
+	// PodRefs and SandboxIDs are those of the entries that appeared, changed or went.
+	PodRefs    []PodRef
+	SandboxIDs []string
+	// Records are the record names in tombstones that appeared, changed or went.
+	Records []string
+}
+
+// Backend is one IPAM. All methods are safe for concurrent use.
+type Backend interface {
+	// Name is the backend's name, as in records and metrics: "whereabouts".
+	Name() string
+	// Manages says whether an attachment's IPAM is this backend's.
+	Manages(ipam podnetwork.IPAM) bool
+	// Setup registers caches, indexes and watches with the manager. It is called once, before Start.
+	Setup(ctx context.Context, mgr manager.Manager) error
+	// Subscribe registers a function that is called, without blocking, for each change seen. Call it before the manager starts.
+	Subscribe(func(Event))
+	// HasSynced says whether the first list of every cache has been seen.
+	HasSynced() bool
+
+	// ByPod reads from the cache the entries whose podref is ref.
+	ByPod(ref PodRef) Snapshot
+	// BySandbox reads from the cache the entries of a sandbox ID.
+	BySandbox(id string) Snapshot
+	// ByRecord reads from the cache the entries that carry the tombstone of a record.
+	ByRecord(record string) Snapshot
+	// All reads the whole cache: for sweeps and audits.
+	All() Snapshot
+
+	// Live reads from the API server, past every cache, the entries that belong to a pod reference, to any of
+	// the sandbox IDs, or to the tombstone of the record. An error means unknown.
+	Live(ctx context.Context, ref PodRef, sandboxIDs []string, record string) (Snapshot, error)
+	// Release gives each entry back to its pool by compare-and-release, in the order tombstone, reservation, removal. It
+	// resumes from a tombstone of the same record. One failing request does not stop the others.
+	Release(ctx context.Context, requests []Request) []Result
+}
