@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# `make` alone lists the targets. A target's description is the text after `##`
+# on its line. Nothing here needs root; everything built goes to bin/.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# The rule markers (+kubebuilder:rbac) stand beside the code that needs the
+# permission; these are the folders that may have them.
+RBAC_ROOTS := $(wildcard controllers webhooks internal/ipam internal/finalizer)
+
+# The modules whose code the linters read.
+LINTED := $(patsubst %/,%,$(dir $(wildcard go.mod hack/dev/go.mod)))
+
+STEP          := $(CURDIR)/hack/step
+GOTEST        := go run ./hack/gotest -assets $(KUBE_BIN)
+TOOLS         := $(CURDIR)/hack/tools
+CONTROLLERGEN := go tool -modfile=$(TOOLS)/controller-gen/go.mod controller-gen
+GOLANGCI      := go tool -modfile=$(TOOLS)/golangci-lint/go.mod golangci-lint
+KUSTOMIZE     := go tool -modfile=$(TOOLS)/kustomize/go.mod kustomize
+
+include hack/kube/kube.mk
+
+##@ General
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  FNR == 1 { section = "Build" } \
+	  /^##@ / { section = substr($$0, 5); if (!(section in lines)) order[++n] = section } \
+	  /^[a-z][a-z0-9-]*:.*## / { lines[section] = lines[section] sprintf("  %-12s %s\n", $$1, $$2) } \
+	  END { for (i = 1; i <= n; i++) printf "%s%s\n%s", (i > 1 ? "\n" : ""), order[i], lines[order[i]] }' \
+	  $(MAKEFILE_LIST)
+
+##@ Build
+
+.PHONY: build
+build: ## Build the commands into bin/
+	@$(STEP) "building the commands into bin/" env CGO_ENABLED=0 \
+	  go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
+
+.PHONY: build-dev
+build-dev: ## Build bin/holdfast-dev, which runs the control plane and the stand-in nodes
+	@$(STEP) "building bin/holdfast-dev" env CGO_ENABLED=0 \
+	  go -C hack/dev build -trimpath -o $(CURDIR)/bin/holdfast-dev .
+
+.PHONY: generate
+generate: ## Write the generated Go code (deep copies)
+	@$(STEP) "generating deep copies" \
+	  $(CONTROLLERGEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+
+.PHONY: manifests
+manifests: ## Write the generated manifests (CRDs, the manager's role)
+	@$(STEP) "generating CRDs" \
+	  $(CONTROLLERGEN) crd paths=./api/v1alpha1/... output:crd:artifacts:config=config/crd/bases
+	@$(STEP) "generating the manager's role" \
+	  $(CONTROLLERGEN) rbac:roleName=manager $(RBAC_ROOTS:%=paths=./%/...) output:rbac:artifacts:config=config/rbac
+
+.PHONY: clean
+clean: ## Stop what dev-up started and remove bin/
+	@if [ -x bin/holdfast-dev ] && [ -d bin/dev ]; then bin/holdfast-dev down; fi
+	rm -rf bin
+
+##@ Check
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	@failed=; for module in $(LINTED); do cd $(CURDIR)/$$module && \
+	  $(STEP) "formatting module $$module" $(GOLANGCI) fmt ./... || failed=1; done; test -z "$$failed"
+
+.PHONY: lint
+lint: ## Run the linters
+	@failed=; for module in $(LINTED); do cd $(CURDIR)/$$module && \
+	  $(STEP) "linting module $$module" $(GOLANGCI) run --allow-parallel-runners ./... || failed=1; done; test -z "$$failed"
+
+.PHONY: tidy-check
+tidy-check: ## Check that every go.mod is tidy
+	@failed=; for file in $$(git ls-files --cached --others --exclude-standard '*go.mod'); do \
+	  $(STEP) "checking that $$file is tidy" go -C $$(dirname $$file) mod tidy -diff || failed=1; done; test -z "$$failed"
+
+.PHONY: render
+render: ## Render every kustomization under config/
+	@failed=; for file in $$(find config -name kustomization.yaml -exec grep -L '^kind: Component' {} + | sort); do \
+	  $(STEP) "rendering $$(dirname $$file)" $(KUSTOMIZE) build -o /dev/null $$(dirname $$file) || failed=1; done; test -z "$$failed"
+
+.PHONY: house
+house: ## Check what the linters cannot: headers, sizes, links, paths
+	@$(STEP) "checking the house rules" go run ./hack/verify
+
+.PHONY: verify
+verify: ## Regenerate, check everything, demand a clean tree
+	@$(MAKE) generate manifests
+	@$(MAKE) house tidy-check render lint
+	@hack/clean-tree
+
+##@ Test
+
+.PHONY: test
+test: kube build ## Run all tests with the race detector
+	@$(GOTEST) all
+
+.PHONY: unit
+unit: ## Run the unit tests
+	@$(GOTEST) unit
+
+.PHONY: integration
+integration: kube build ## Run the suites on a real control plane
+	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/integration/...
+
+.PHONY: e2e
+e2e: kube build ## Run the suites on the rendered installation
+	@$(GOTEST) suites ./test/e2e/...
+
+##@ See it run
+
+.PHONY: demo
+demo: kube build build-dev ## Show the failures without Holdfast, and with it
+	@$(STEP) "running the demo" bin/holdfast-dev demo
+
+.PHONY: dev-up
+dev-up: kube build build-dev ## Start a control plane, two stand-in nodes and the manager
+	@$(STEP) "starting the development cluster" bin/holdfast-dev up
+
+.PHONY: dev-down
+dev-down: build-dev ## Stop exactly what dev-up started
+	@$(STEP) "stopping the development cluster" bin/holdfast-dev down

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command gotest runs the project's tests under the race detector and closes
+// with one line that counts them.
+//
+//	go run ./hack/gotest [-assets DIR] unit|suites|all [PACKAGE...]
+//
+// unit is every package that starts no control plane, in every module that has
+// tests; suites is the rest, one package at a time, because each suite starts a
+// control plane of its own. PACKAGE narrows the suites. It runs at the top of
+// the repository.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// suiteRoots are the folders, from the top of the repository, whose packages
+// start a control plane.
+var suiteRoots = []string{"internal/testing/controlplane", "test"}
+
+// extraModules are modules with tests besides the one at the top.
+var extraModules = []string{"hack/dev"}
+
+func main() {
+	assets := flag.String("assets", "bin/kube", "folder with etcd, kube-apiserver and kubectl")
+	flag.Parse()
+	var what string
+	var narrow []string
+	if flag.NArg() > 0 {
+		what, narrow = flag.Arg(0), flag.Args()[1:]
+	}
+	total, err := runAll(os.Stdout, *assets, what, narrow)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		os.Exit(2)
+	}
+	fmt.Println(total)
+	if total.failed > 0 {
+		os.Exit(1)
+	}
+}
+
+// group is one invocation of go test: where it runs and with which arguments.
+type group struct {
+	dir      string
+	flags    []string
+	packages []string
+}
+
+func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
+	groups, err := selectGroups(what, narrow)
+	if err != nil {
+		return tally{}, err
+	}
+	assets, err = filepath.Abs(assets)
+	if err != nil {
+		return tally{}, err
+	}
+	env := append(os.Environ(), "CGO_ENABLED=1", "KUBEBUILDER_ASSETS="+assets)
+
+	var total tally
+	for _, g := range groups {
+		counted, err := g.run(w, env)
+		if err != nil {
+			return tally{}, err
+		}
+		total = total.plus(counted)
+	}
+	if total == (tally{}) {
+		return tally{}, fmt.Errorf("no test ran for %q %v: expected at least one", what, narrow)
+	}
+	return total, nil
+}
+
+func selectGroups(what string, narrow []string) ([]group, error) {
+	if what != "unit" && what != "suites" && what != "all" {
+		return nil, fmt.Errorf("the first argument is %q: expected unit, suites or all", what)
+	}
+	if len(narrow) == 0 {
+		narrow = []string{"./..."}
+	}
+	var groups []group
+	if what != "suites" {
+		unit, err := testPackages(".", "./...", false)
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, group{dir: ".", flags: []string{"-timeout=10m"}, packages: unit})
+		for _, dir := range extraModules {
+			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
+				continue
+			}
+			packages, err := testPackages(dir, "./...", false)
+			if err != nil {
+				return nil, err
+			}
+			groups = append(groups, group{dir: dir, flags: []string{"-timeout=10m"}, packages: packages})
+		}
+	}
+	if what != "unit" {
+		var suites []string
+		for _, pattern := range narrow {
+			found, err := testPackages(".", pattern, true)
+			if err != nil {
+				return nil, err
+			}
+			suites = append(suites, found...)
+		}
+		flags := []string{"-timeout=30m", "-p=1", "-count=1"}
+		groups = append(groups, group{dir: ".", flags: flags, packages: suites})
+	}
+	return groups, nil
+}
+
+// testPackages lists the packages of the module in dir that match pattern, have
+// test files, and are suites or not as asked.
+func testPackages(dir, pattern string, suites bool) ([]string, error) {
+	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.Module.Path}} {{.ImportPath}}{{end}}`
+	cmd := exec.Command("go", "list", "-f", format, pattern)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the packages %s of module %s: %w", pattern, dir, err)
+	}
+	var packages []string
+	for line := range strings.Lines(string(out)) {
+		module, path, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if ok && isSuite(strings.TrimPrefix(path, module+"/")) == suites {
+			packages = append(packages, path)
+		}
+	}
+	return packages, nil
+}
+
+// isSuite tells whether a package, by its folder from the top of its module,
+// starts a control plane.
+func isSuite(folder string) bool {
+	for _, root := range suiteRoots {
+		if folder == root || strings.HasPrefix(folder, root+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// run starts go test, shows its progress on w and counts what it ran. A failing
+// test is no error; a go test that cannot be started or read is.
+func (g group) run(w io.Writer, env []string) (tally, error) {
+	if len(g.packages) == 0 {
+		return tally{}, nil
+	}
+	args := append([]string{"test", "-json", "-race"}, g.flags...)
+	cmd := exec.Command("go", append(args, g.packages...)...)
+	cmd.Dir, cmd.Env, cmd.Stderr = g.dir, env, os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return tally{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return tally{}, fmt.Errorf("starting go test in %s: %w", g.dir, err)
+	}
+	counted, readErr := count(stdout, w)
+	waitErr := cmd.Wait()
+	if readErr != nil {
+		return tally{}, fmt.Errorf("reading the output of go test in %s: %w", g.dir, readErr)
+	}
+	var exit *exec.ExitError
+	if waitErr != nil && (!errors.As(waitErr, &exit) || counted.failed == 0) {
+		return tally{}, fmt.Errorf("go test in %s ended with %w, though no test failed", g.dir, waitErr)
+	}
+	return counted, nil
+}

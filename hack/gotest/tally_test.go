@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCount(t *testing.T) {
+	cases := map[string]struct {
+		events []string
+		want   string
+		shown  string
+		hidden string
+	}{
+		"a test with subtests is its subtests": {
+			events: []string{
+				`{"Action":"pass","Package":"p","Test":"TestA/one"}`,
+				`{"Action":"pass","Package":"p","Test":"TestA/two"}`,
+				`{"Action":"pass","Package":"p","Test":"TestA"}`,
+				`{"Action":"pass","Package":"p","Elapsed":1.5}`,
+			},
+			want:  "2 passed, 0 failed",
+			shown: "ok   p: 2 passed, 0 failed in 1.5 s",
+		},
+		"a test that fails beside its passing subtests is a failure": {
+			events: []string{
+				`{"Action":"pass","Package":"p","Test":"TestA/one"}`,
+				`{"Action":"output","Package":"p","Test":"TestA","Output":"left a goroutine\n"}`,
+				`{"Action":"fail","Package":"p","Test":"TestA"}`,
+				`{"Action":"fail","Package":"p","Elapsed":1}`,
+			},
+			want:  "1 passed, 1 failed",
+			shown: "left a goroutine",
+		},
+		"a Ginkgo suite is its specs": {
+			events: []string{
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"FAIL! -- 7 Passed | 2 Failed | 0 Pending | 1 Skipped\n"}`,
+				`{"Action":"fail","Package":"p","Test":"TestSuite"}`,
+				`{"Action":"fail","Package":"p","Elapsed":9}`,
+			},
+			want:  "7 passed, 2 failed, 1 skipped",
+			shown: "FAIL p: 7 passed, 2 failed, 1 skipped in 9.0 s",
+		},
+		"a suite that fails outside its specs is a failure": {
+			events: []string{
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 3 Passed | 0 Failed | 0 Pending | 0 Skipped\n"}`,
+				`{"Action":"fail","Package":"p","Test":"TestSuite"}`,
+				`{"Action":"fail","Package":"p","Elapsed":9}`,
+			},
+			want: "0 passed, 1 failed",
+		},
+		"a package that does not build is a failure and shows why": {
+			events: []string{
+				`{"Action":"build-output","ImportPath":"p [p.test]","Output":"x.go:1: undefined: y\n"}`,
+				`{"Action":"build-fail","ImportPath":"p [p.test]"}`,
+				`{"Action":"output","Package":"p","Output":"FAIL\tp [build failed]\n"}`,
+				`{"Action":"fail","Package":"p","Elapsed":0,"FailedBuild":"p [p.test]"}`,
+			},
+			want:  "0 passed, 1 failed",
+			shown: "undefined: y",
+		},
+		"a package that panics is a failure": {
+			events: []string{
+				`{"Action":"run","Package":"p","Test":"TestA"}`,
+				`{"Action":"output","Package":"p","Output":"panic: boom\n"}`,
+				`{"Action":"fail","Package":"p","Elapsed":0}`,
+			},
+			want:  "0 passed, 1 failed",
+			shown: "panic: boom",
+		},
+		"the output of a passing test stays out of a failing package's report": {
+			events: []string{
+				`{"Action":"output","Package":"p","Test":"TestA","Output":"all is well\n"}`,
+				`{"Action":"pass","Package":"p","Test":"TestA"}`,
+				`{"Action":"output","Package":"p","Test":"TestB","Output":"got 1, want 2\n"}`,
+				`{"Action":"fail","Package":"p","Test":"TestB"}`,
+				`{"Action":"fail","Package":"p","Elapsed":0}`,
+			},
+			want:   "1 passed, 1 failed",
+			shown:  "got 1, want 2",
+			hidden: "all is well",
+		},
+		"packages add up": {
+			events: []string{
+				`{"Action":"pass","Package":"p","Test":"TestA"}`,
+				`{"Action":"pass","Package":"q","Test":"TestA"}`,
+				`{"Action":"pass","Package":"q"}`,
+				`{"Action":"pass","Package":"p"}`,
+			},
+			want: "2 passed, 0 failed",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var shown strings.Builder
+			got, err := count(strings.NewReader(strings.Join(tc.events, "\n")), &shown)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != tc.want {
+				t.Errorf("counted %q, want %q", got, tc.want)
+			}
+			if !strings.Contains(shown.String(), tc.shown) {
+				t.Errorf("output %q lacks %q", shown.String(), tc.shown)
+			}
+			if tc.hidden != "" && strings.Contains(shown.String(), tc.hidden) {
+				t.Errorf("output %q has %q", shown.String(), tc.hidden)
+			}
+		})
+	}
+}
+
+func TestCountRefusesWhatIsNoEvent(t *testing.T) {
+	if got, err := count(strings.NewReader("ok  p 1s"), &strings.Builder{}); err == nil {
+		t.Errorf("counted %v from plain text, want an error", got)
+	}
+}
+
+func TestIsSuite(t *testing.T) {
+	cases := map[string]bool{
+		"test":                                  true,
+		"test/e2e":                              true,
+		"internal/testing/controlplane":         true,
+		"internal/testing/controlplane/fixture": true,
+		"internal/testing/process":              false,
+		"internal/release":                      false,
+		"testdata":                              false,
+	}
+	for folder, want := range cases {
+		if got := isSuite(folder); got != want {
+			t.Errorf("isSuite(%q) = %t, want %t", folder, got, want)
+		}
+	}
+}
+
+func TestSelectGroupsRefusesAnUnknownKind(t *testing.T) {
+	if groups, err := selectGroups("fast", nil); err == nil {
+		t.Errorf("got %v for an unknown kind of test, want an error", groups)
+	}
+}
