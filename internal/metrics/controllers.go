@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// What the controllers decide and do.
+var (
+	// Decisions counts what the decision table said, one for each observation of a pod.
+	Decisions = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "decisions_total",
+		Help: "Decisions about guarded pods, by decision (Wait, Confirm, Release, Unprotect) and reason.",
+	}, []string{"decision", "reason"}))
+
+	// Unclassified counts observations that no row of the decision table fits. It must stay zero.
+	Unclassified = register(prometheus.NewCounter(prometheus.CounterOpts{
+		Name: Prefix + "unclassified_total",
+		Help: "Observations that no row of the decision table fits; any increase is a bug in Holdfast, and the address is held.",
+	}))
+
+	// Releases counts addresses that went back to their pool through Holdfast.
+	Releases = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "releases_total",
+		Help: "Addresses that Holdfast gave back to their pool, by backend and reason.",
+	}, []string{"backend", "reason"}))
+
+	// ReleaseFailures counts releases that failed and will be tried again.
+	ReleaseFailures = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "release_failures_total",
+		Help: "Releases that failed and are tried again, by backend and the reason of the release.",
+	}, []string{"backend", "reason"}))
+
+	// Unprotects counts finalizers taken off, by the way of the patch: UnprotectByPatch or UnprotectByStatus.
+	Unprotects = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "unprotect_total",
+		Help: "Pods whose finalizer Holdfast took off, by way: patch, or status where another webhook makes pod updates impossible.",
+	}, []string{"way"}))
+
+	// HeldPods is the number of terminating pods that are held now, by why.
+	HeldPods = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: Prefix + "held_pods",
+		Help: "Terminating pods that are held now, by the reason of the wait. Only the leader reports it.",
+	}, []string{"reason"}))
+
+	// LateStamps counts pods that were stamped by the controller because the webhook had missed them.
+	LateStamps = register(prometheus.NewCounter(prometheus.CounterOpts{
+		Name: Prefix + "late_stamps_total",
+		Help: "Pods that hold an address, were not stamped at their creation, and got the finalizer afterwards.",
+	}))
+
+	// Conflicts is the number of addresses that two pod UIDs claim.
+	Conflicts = register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: Prefix + "conflicts",
+		Help: "Addresses that two pod UIDs claim, neither of them proven gone. Only the leader reports it.",
+	}))
+
+	// Orphans is the number of IPAM entries whose owner nobody can tell.
+	Orphans = register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: Prefix + "orphans",
+		Help: "IPAM entries whose owner is unknown; they are held and recorded. Only the leader reports it.",
+	}))
+
+	// MalformedEntries is the number of IPAM entries and pools that cannot be read.
+	MalformedEntries = register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: Prefix + "malformed_ipam_entries",
+		Help: "IPAM entries and whole pools that cannot be read; they are reported and never written.",
+	}))
+)
+
+// The values of the label "way" of Unprotects.
+const (
+	// UnprotectByPatch is a patch of the pod.
+	UnprotectByPatch = "patch"
+	// UnprotectByStatus is the same patch through the pod's status.
+	UnprotectByStatus = "status"
+)
