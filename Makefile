@@ -17,7 +17,7 @@ RBAC_ROOTS := $(wildcard controllers webhooks internal/ipam internal/finalizer)
 LINTED := $(patsubst %/,%,$(dir $(wildcard go.mod hack/dev/go.mod)))
 
 STEP          := $(CURDIR)/hack/step
-GOTEST        := go run ./hack/gotest -assets $(KUBE_BIN)
+GOTEST         = go run ./hack/gotest -assets $(KUBE_BIN)
 TOOLS         := $(CURDIR)/hack/tools
 CONTROLLERGEN := go tool -modfile=$(TOOLS)/controller-gen/go.mod controller-gen
 GOLANGCI      := go tool -modfile=$(TOOLS)/golangci-lint/go.mod golangci-lint
