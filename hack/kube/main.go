@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kube is etcd, the Kubernetes control plane, the node components and
+// kubectl in one binary. It runs the component whose name it is called by, so
+// it is installed once with a link per component. Tests, the demo and the
+// development cluster run on it instead of downloaded binaries.
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	_ "time/tzdata" // CronJob time zones on machines without a zone database
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	"k8s.io/component-base/cli"
+	"k8s.io/component-base/logs"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
+)
+
+// parentVariable, when set, holds the process ID of the parent together with
+// which the component is to end, however that parent ends. Test frameworks that
+// start components leave them running when the test is killed.
+const parentVariable = "KUBE_PARENT_PID"
+
+// components maps a name in argv[0] to the entry point of that component,
+// which returns the exit code.
+var components = map[string]func() int{
+	"etcd":                    runEtcd,
+	"kube-apiserver":          runCobra(apiserver.NewAPIServerCommand),
+	"kube-controller-manager": runCobra(controllermanager.NewControllerManagerCommand),
+	"kube-scheduler":          runCobra(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
+	"kube-proxy":              runCobra(proxy.NewProxyCommand),
+	"kubelet":                 runKubelet,
+	"kubectl":                 runKubectl,
+}
+
+func main() {
+	name := filepath.Base(os.Args[0])
+	run, ok := components[name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "no component is named %q: call this binary through a link named %s\n",
+			name, strings.Join(slices.Sorted(maps.Keys(components)), ", "))
+		os.Exit(2)
+	}
+	if err := dieWithParent(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+	os.Exit(run())
+}
+
+func runCobra(newCommand func() *cobra.Command) func() int {
+	return func() int { return cli.Run(newCommand()) }
+}
+
+func runEtcd() int {
+	etcdmain.Main(os.Args)
+	return 0
+}
+
+func runKubelet() int {
+	return cli.Run(kubelet.NewKubeletCommand(context.Background()))
+}
+
+// runKubectl sets the log level before the command is built, because kubectl
+// already logs while it looks for plugins and reads its preferences.
+func runKubectl() int {
+	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
+		fmt.Fprintf(os.Stderr, "kubectl: setting the log level: %v\n", err)
+	}
+	kubectlutil.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
+	return 0
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import "syscall"
+
+// sysProcAttr puts the child into a process group of its own, so that a Ctrl-C
+// at the terminal reaches only the parent, which then stops its children in
+// order. SIGKILL as death signal: nobody is left who would wait for anything
+// gentler.
+func sysProcAttr(detached bool) *syscall.SysProcAttr {
+	if detached {
+		return &syscall.SysProcAttr{Setsid: true}
+	}
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
