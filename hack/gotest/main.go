@@ -81,43 +81,48 @@ func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
 }
 
 func selectGroups(what string, narrow []string) ([]group, error) {
-	if what != "unit" && what != "suites" && what != "all" {
-		return nil, fmt.Errorf("the first argument is %q: expected unit, suites or all", what)
-	}
-	if len(narrow) == 0 {
-		narrow = []string{"./..."}
-	}
-	var groups []group
-	if what != "suites" {
-		unit, err := testPackages(".", "./...", false)
+	switch what {
+	case "unit":
+		return unitGroups()
+	case "suites":
+		return suiteGroups(narrow)
+	case "all":
+		unit, err := unitGroups()
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, group{dir: ".", flags: []string{"-timeout=10m"}, packages: unit})
-		for _, dir := range extraModules {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
-				continue
-			}
-			packages, err := testPackages(dir, "./...", false)
-			if err != nil {
-				return nil, err
-			}
-			groups = append(groups, group{dir: dir, flags: []string{"-timeout=10m"}, packages: packages})
-		}
+		suites, err := suiteGroups(narrow)
+		return append(unit, suites...), err
+	default:
+		return nil, fmt.Errorf("the first argument is %q: expected unit, suites or all", what)
 	}
-	if what != "unit" {
-		var suites []string
-		for _, pattern := range narrow {
-			found, err := testPackages(".", pattern, true)
-			if err != nil {
-				return nil, err
-			}
-			suites = append(suites, found...)
+}
+
+func unitGroups() ([]group, error) {
+	var groups []group
+	for _, dir := range append([]string{"."}, extraModules...) {
+		packages, err := testPackages(dir, "./...", false)
+		if err != nil {
+			return nil, err
 		}
-		flags := []string{"-timeout=30m", "-p=1", "-count=1"}
-		groups = append(groups, group{dir: ".", flags: flags, packages: suites})
+		groups = append(groups, group{dir: dir, flags: []string{"-timeout=10m"}, packages: packages})
 	}
 	return groups, nil
+}
+
+func suiteGroups(patterns []string) ([]group, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	g := group{dir: ".", flags: []string{"-timeout=30m", "-p=1", "-count=1"}}
+	for _, pattern := range patterns {
+		packages, err := testPackages(".", pattern, true)
+		if err != nil {
+			return nil, err
+		}
+		g.packages = append(g.packages, packages...)
+	}
+	return []group{g}, nil
 }
 
 // testPackages lists the packages of the module in dir that match pattern, have
@@ -157,6 +162,7 @@ func (g group) run(w io.Writer, env []string) (tally, error) {
 	if len(g.packages) == 0 {
 		return tally{}, nil
 	}
+	fmt.Fprintf(w, "==> testing %d packages in %s: go test -race %s\n", len(g.packages), g.dir, strings.Join(g.flags, " "))
 	args := append([]string{"test", "-json", "-race"}, g.flags...)
 	cmd := exec.Command("go", append(args, g.packages...)...)
 	cmd.Dir, cmd.Env, cmd.Stderr = g.dir, env, os.Stderr

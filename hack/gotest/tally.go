@@ -41,7 +41,10 @@ type event struct {
 	FailedBuild string
 }
 
-// specs is how a Ginkgo suite ends its report.
+// colors are what Ginkgo puts around each word, also when no terminal reads it.
+var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// specs is how a Ginkgo suite ends its report, without the colors.
 var specs = regexp.MustCompile(`-- (\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
 
 // result is what is known of one package so far.
@@ -86,8 +89,9 @@ func count(r io.Reader, w io.Writer) (tally, error) {
 func (p *result) add(e event) {
 	switch e.Action {
 	case "output":
-		buffer(p.output, e.Test).WriteString(e.Output)
-		if m := specs.FindStringSubmatch(e.Output); m != nil && e.Test != "" {
+		line := colors.ReplaceAllString(e.Output, "")
+		buffer(p.output, e.Test).WriteString(line)
+		if m := specs.FindStringSubmatch(line); m != nil && e.Test != "" {
 			p.tests[e.Test] = tally{atoi(m[1]), atoi(m[2]), atoi(m[3]) + atoi(m[4])}
 		}
 	case "pass":

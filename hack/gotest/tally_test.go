@@ -36,7 +36,7 @@ func TestCount(t *testing.T) {
 		},
 		"a Ginkgo suite is its specs": {
 			events: []string{
-				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"FAIL! -- 7 Passed | 2 Failed | 0 Pending | 1 Skipped\n"}`,
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"\u001b[1mFAIL!\u001b[0m -- \u001b[38;5;10m\u001b[1m7 Passed\u001b[0m | \u001b[1m2 Failed\u001b[0m | 0 Pending | 1 Skipped\n"}`,
 				`{"Action":"fail","Package":"p","Test":"TestSuite"}`,
 				`{"Action":"fail","Package":"p","Elapsed":9}`,
 			},
