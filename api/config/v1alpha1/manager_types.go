@@ -12,7 +12,8 @@ import (
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Evidence says whose word proves a sandbox gone: Kubelet (the pod's status) or Agent (the node's runtime).
+	// Evidence says whose word proves a sandbox gone: Kubelet (the pod's status) or Agent (the node's runtime, not
+	// available yet). Default: Kubelet.
 	Evidence Evidence `json:"evidence,omitempty"`
 	// Stamping says which pods are held by the finalizer.
 	Stamping Stamping `json:"stamping,omitempty"`
@@ -42,6 +43,7 @@ type Stamping struct {
 	// ExcludedNamespaces are never stamped. The manager's own namespace and kube-system are always among them.
 	ExcludedNamespaces []string `json:"excludedNamespaces,omitempty"`
 	// GuardClusterNetwork stamps every pod, because the cluster's own pod network gets its addresses from a guarded IPAM.
+	// Default: false.
 	GuardClusterNetwork *bool `json:"guardClusterNetwork,omitempty"`
 	// MultusNamespace is where Multus looks for a default-network NetworkAttachmentDefinition given without a namespace
 	// (Multus: multusNamespace, by default kube-system).
@@ -50,9 +52,9 @@ type Stamping struct {
 
 // Whereabouts configures the whereabouts backend.
 type Whereabouts struct {
-	// Enabled turns the backend on.
+	// Enabled turns the backend on. It is the only one, and so has to be true, the default.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Namespaces hold IPPools and reservations.
+	// Namespaces hold IPPools and reservations. Default: kube-system.
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
@@ -68,12 +70,13 @@ const (
 
 // UnsafeReleases says what admission does with a removal of an address that may be in use.
 type UnsafeReleases struct {
-	// Mode is Off, Warn or Deny.
+	// Mode is Off (not looked at), Warn (let through with a warning) or Deny. Default: Warn.
 	Mode ReleaseMode `json:"mode,omitempty"`
-	// DaemonSets are the DaemonSets ("namespace/name") whose pods run CNI DEL on their own node.
+	// DaemonSets are the DaemonSets ("namespace/name") whose pods run CNI DEL on their own node. Default:
+	// kube-system/whereabouts.
 	DaemonSets []string `json:"daemonSets,omitempty"`
 	// ReconcilerInDaemonSet says that whereabouts' reconciler shares the DaemonSet's pods and tokens (before 0.9.3), so that
-	// a DaemonSet pod may remove entries only of pods that are being deleted.
+	// a DaemonSet pod may remove entries only of pods that are being deleted. Default: false.
 	ReconcilerInDaemonSet *bool `json:"reconcilerInDaemonSet,omitempty"`
 	// CNIUsers are user names (certificate identities) that run CNI DEL without a pod-bound token; use with care.
 	CNIUsers []string `json:"cniUsers,omitempty"`
@@ -81,41 +84,44 @@ type UnsafeReleases struct {
 
 // Delays are the times that the decision table knows.
 type Delays struct {
-	// ReleaseDelay is how long a candidate that finished before its deletion is observed before its release.
+	// ReleaseDelay is how long a candidate that finished before its deletion is observed before its release. Default: 3m.
 	ReleaseDelay *metav1.Duration `json:"releaseDelay,omitempty"`
-	// GracePeriodSlack is added to a pod's own grace period before anything is suspected.
+	// GracePeriodSlack is added to a pod's own grace period before anything is suspected. Default: 30s.
 	GracePeriodSlack *metav1.Duration `json:"gracePeriodSlack,omitempty"`
-	// SandboxCreationMax is the longest time between an IPAM's record and the runtime listing the sandbox.
+	// SandboxCreationMax is the longest time between an IPAM's record and the runtime listing the sandbox; greater than
+	// zero. Default: 10m.
 	SandboxCreationMax *metav1.Duration `json:"sandboxCreationMax,omitempty"`
-	// NodeGoneDelay is how long a Node object must be gone before its word is taken.
+	// NodeGoneDelay is how long a Node object must be gone before its word is taken. Default: 5m.
 	NodeGoneDelay *metav1.Duration `json:"nodeGoneDelay,omitempty"`
 }
 
 // Server configures what the process serves.
 type Server struct {
-	// WebhookPort is the TCP port of the webhook server.
+	// WebhookPort is the TCP port of the webhook server. Default: 9443.
 	WebhookPort *int32 `json:"webhookPort,omitempty"`
 	// WebhookHost is the address that the webhook server binds to; empty is all.
 	WebhookHost string `json:"webhookHost,omitempty"`
-	// CertDir holds tls.crt and tls.key; they are read again when they change.
+	// CertDir holds tls.crt and tls.key; they are read again when they change. Default: /tmp/k8s-webhook-server/serving-certs.
 	CertDir string `json:"certDir,omitempty"`
-	// MetricsBindAddress is "host:port", or "0" for none.
+	// MetricsBindAddress is "host:port", or "0" for none. On a loopback address the metrics are served in plain HTTP to
+	// anyone; on any other over HTTPS, to those whom RBAC lets get /metrics. Default: ":8443".
 	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
-	// HealthProbeBindAddress is "host:port".
+	// HealthProbeBindAddress is "host:port" of /healthz and /readyz, or "0" for none. Default: ":8081".
 	HealthProbeBindAddress string `json:"healthProbeBindAddress,omitempty"`
 }
 
 // Controller configures the control loops.
 type Controller struct {
-	// LeaderElection runs the control loops in one replica only.
+	// LeaderElection runs the control loops in one replica only. Default: true.
 	LeaderElection *bool `json:"leaderElection,omitempty"`
 	// LeaderElectionNamespace holds the Lease; empty is the pod's own namespace.
 	LeaderElectionNamespace string `json:"leaderElectionNamespace,omitempty"`
-	// Concurrency is how many pods are reconciled at once.
+	// Concurrency is how many pods are reconciled at once, 1 to 1000. Default: 8.
 	Concurrency *int32 `json:"concurrency,omitempty"`
-	// SweepInterval is how often all pods are paged for finalizers without a label.
+	// SweepInterval is how often all pods are paged for finalizers without a label; 1s or more. Default: 1h.
 	SweepInterval *metav1.Duration `json:"sweepInterval,omitempty"`
-	// QPS and Burst limit the client; zero leaves it to the API server's priority and fairness.
-	QPS   *float32 `json:"qps,omitempty"`
-	Burst *int32   `json:"burst,omitempty"`
+	// QPS limits the client's requests per second; zero, the default, leaves it to the API server's priority and fairness.
+	QPS *float32 `json:"qps,omitempty"`
+	// Burst is how many requests may exceed QPS at once; zero is client-go's own default.
+	Burst *int32 `json:"burst,omitempty"`
 }

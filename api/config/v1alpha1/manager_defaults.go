@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The defaults of a ManagerConfiguration.
+const (
+	DefaultEvidence        = EvidenceKubelet
+	DefaultMultusNamespace = "kube-system" // Multus: multusNamespace
+
+	DefaultWhereaboutsNamespace = "kube-system" // whereabouts: the namespace of its DaemonSet and of its objects
+	DefaultWhereaboutsDaemonSet = "kube-system/whereabouts"
+
+	// DefaultReleaseMode is Warn until Holdfast reclaims every orphan of whereabouts itself: a refusal ends the run of
+	// whereabouts' own reconciler.
+	DefaultReleaseMode = ReleaseModeWarn
+
+	DefaultReleaseDelay     = 180 * time.Second
+	DefaultGracePeriodSlack = 30 * time.Second
+	// DefaultSandboxCreationMax covers the kubelet's four minutes for a sandbox, and the runtimes that park a half-made
+	// one for some minutes more.
+	DefaultSandboxCreationMax = 10 * time.Minute
+	DefaultNodeGoneDelay      = 5 * time.Minute
+
+	DefaultWebhookPort            int32 = 9443
+	DefaultCertDir                      = "/tmp/k8s-webhook-server/serving-certs"
+	DefaultMetricsBindAddress           = ":8443"
+	DefaultHealthProbeBindAddress       = ":8081"
+
+	DefaultConcurrency   int32 = 8
+	DefaultSweepInterval       = time.Hour
+)
+
+// SetDefaults fills in what the file leaves open. A list that is given, be it empty, is kept as it is.
+func SetDefaults(c *ManagerConfiguration) {
+	setTypeDefaults(&c.TypeMeta)
+	c.Evidence = orDefault(c.Evidence, DefaultEvidence)
+	setStampingDefaults(&c.Stamping)
+	setWhereaboutsDefaults(&c.Whereabouts)
+	setUnsafeReleasesDefaults(&c.UnsafeReleases)
+	setDelaysDefaults(&c.Delays)
+	setServerDefaults(&c.Server)
+	setControllerDefaults(&c.Controller)
+}
+
+func setTypeDefaults(t *metav1.TypeMeta) {
+	t.APIVersion = orDefault(t.APIVersion, GroupVersion.String())
+	t.Kind = orDefault(t.Kind, ManagerConfigurationKind)
+}
+
+func setStampingDefaults(s *Stamping) {
+	s.GuardClusterNetwork = orDefault(s.GuardClusterNetwork, new(false))
+	s.MultusNamespace = orDefault(s.MultusNamespace, DefaultMultusNamespace)
+}
+
+func setWhereaboutsDefaults(w *Whereabouts) {
+	w.Enabled = orDefault(w.Enabled, new(true))
+	if w.Namespaces == nil {
+		w.Namespaces = []string{DefaultWhereaboutsNamespace}
+	}
+}
+
+func setUnsafeReleasesDefaults(u *UnsafeReleases) {
+	u.Mode = orDefault(u.Mode, DefaultReleaseMode)
+	if u.DaemonSets == nil {
+		u.DaemonSets = []string{DefaultWhereaboutsDaemonSet}
+	}
+	u.ReconcilerInDaemonSet = orDefault(u.ReconcilerInDaemonSet, new(false))
+}
+
+func setDelaysDefaults(d *Delays) {
+	d.ReleaseDelay = orDefault(d.ReleaseDelay, &metav1.Duration{Duration: DefaultReleaseDelay})
+	d.GracePeriodSlack = orDefault(d.GracePeriodSlack, &metav1.Duration{Duration: DefaultGracePeriodSlack})
+	d.SandboxCreationMax = orDefault(d.SandboxCreationMax, &metav1.Duration{Duration: DefaultSandboxCreationMax})
+	d.NodeGoneDelay = orDefault(d.NodeGoneDelay, &metav1.Duration{Duration: DefaultNodeGoneDelay})
+}
+
+func setServerDefaults(s *Server) {
+	s.WebhookPort = orDefault(s.WebhookPort, new(DefaultWebhookPort))
+	s.CertDir = orDefault(s.CertDir, DefaultCertDir)
+	s.MetricsBindAddress = orDefault(s.MetricsBindAddress, DefaultMetricsBindAddress)
+	s.HealthProbeBindAddress = orDefault(s.HealthProbeBindAddress, DefaultHealthProbeBindAddress)
+}
+
+func setControllerDefaults(c *Controller) {
+	c.LeaderElection = orDefault(c.LeaderElection, new(true))
+	c.Concurrency = orDefault(c.Concurrency, new(DefaultConcurrency))
+	c.SweepInterval = orDefault(c.SweepInterval, &metav1.Duration{Duration: DefaultSweepInterval})
+	c.QPS = orDefault(c.QPS, new(float32(0)))
+	c.Burst = orDefault(c.Burst, new(int32(0)))
+}
+
+// orDefault is the value, or the default where the value is its type's zero: empty, or a nil pointer.
+func orDefault[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}

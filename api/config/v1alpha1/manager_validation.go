@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	// maxConcurrency is far above what any cluster needs and below what exhausts the process.
+	maxConcurrency = 1000
+	// minSweepInterval keeps the sweep, which pages all pods of the cluster, from being a load of its own.
+	minSweepInterval = time.Second
+)
+
+// Validate lists every mistake in a configuration that has its defaults.
+func Validate(c *ManagerConfiguration) field.ErrorList {
+	var errs field.ErrorList
+	errs = append(errs, validateType(c.TypeMeta)...)
+	errs = append(errs, validateEvidence(c.Evidence, field.NewPath("evidence"))...)
+	errs = append(errs, validateStamping(&c.Stamping, field.NewPath("stamping"))...)
+	errs = append(errs, validateWhereabouts(&c.Whereabouts, field.NewPath("whereabouts"))...)
+	errs = append(errs, validateUnsafeReleases(&c.UnsafeReleases, field.NewPath("unsafeReleases"))...)
+	errs = append(errs, validateDelays(&c.Delays, field.NewPath("delays"))...)
+	errs = append(errs, validateServer(&c.Server, field.NewPath("server"))...)
+	return append(errs, validateController(&c.Controller, field.NewPath("controller"))...)
+}
+
+func validateType(t metav1.TypeMeta) field.ErrorList {
+	var errs field.ErrorList
+	if t.APIVersion != GroupVersion.String() {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), t.APIVersion, []string{GroupVersion.String()}))
+	}
+	if t.Kind != ManagerConfigurationKind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), t.Kind, []string{ManagerConfigurationKind}))
+	}
+	return errs
+}
+
+func validateEvidence(evidence Evidence, path *field.Path) field.ErrorList {
+	switch evidence {
+	case EvidenceKubelet:
+		return nil
+	case EvidenceAgent:
+		return field.ErrorList{field.Invalid(path, evidence, fmt.Sprintf(
+			"the node agent is not part of the installation yet, so nobody would answer for a sandbox and every address would be held; use %s",
+			EvidenceKubelet))}
+	default:
+		return field.ErrorList{field.NotSupported(path, evidence, []Evidence{EvidenceKubelet})}
+	}
+}
+
+func validateStamping(s *Stamping, path *field.Path) field.ErrorList {
+	errs := validateEach(s.ExcludedNamespaces, path.Child("excludedNamespaces"), validation.IsDNS1123Label)
+	return append(errs, asErrors(path.Child("multusNamespace"), s.MultusNamespace, validation.IsDNS1123Label(s.MultusNamespace))...)
+}
+
+func validateWhereabouts(w *Whereabouts, path *field.Path) field.ErrorList {
+	if !*w.Enabled {
+		return field.ErrorList{field.Invalid(path.Child("enabled"), false,
+			"whereabouts is the only backend; without one the manager cannot see which addresses a pod holds and would have nothing to guard")}
+	}
+	if len(w.Namespaces) == 0 {
+		return field.ErrorList{field.Required(path.Child("namespaces"),
+			"name at least one namespace that holds IPPools, or leave the list out for "+DefaultWhereaboutsNamespace)}
+	}
+	return validateEach(w.Namespaces, path.Child("namespaces"), validation.IsDNS1123Label)
+}
+
+func validateUnsafeReleases(u *UnsafeReleases, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	switch u.Mode {
+	case ReleaseModeOff, ReleaseModeWarn:
+	case ReleaseModeDeny:
+		if len(u.DaemonSets)+len(u.CNIUsers) == 0 {
+			errs = append(errs, field.Required(path.Child("daemonSets"),
+				"mode Deny with neither daemonSets nor cniUsers refuses CNI DEL itself, on every node"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("mode"), u.Mode,
+			[]ReleaseMode{ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny}))
+	}
+	errs = append(errs, validateEach(u.DaemonSets, path.Child("daemonSets"), isNamespacedName)...)
+	return append(errs, validateEach(u.CNIUsers, path.Child("cniUsers"), isUserName)...)
+}
+
+func validateDelays(d *Delays, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	errs = append(errs, atLeast(path.Child("releaseDelay"), d.ReleaseDelay, 0)...)
+	errs = append(errs, atLeast(path.Child("gracePeriodSlack"), d.GracePeriodSlack, 0)...)
+	errs = append(errs, atLeast(path.Child("nodeGoneDelay"), d.NodeGoneDelay, 0)...)
+	if d.SandboxCreationMax.Duration <= 0 {
+		errs = append(errs, field.Invalid(path.Child("sandboxCreationMax"), d.SandboxCreationMax.Duration.String(),
+			"must be greater than 0s: an IPAM records an address before the runtime lists the sandbox"))
+	}
+	return errs
+}
+
+func validateController(c *Controller, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.LeaderElectionNamespace != "" {
+		errs = append(errs, asErrors(path.Child("leaderElectionNamespace"), c.LeaderElectionNamespace,
+			validation.IsDNS1123Label(c.LeaderElectionNamespace))...)
+	}
+	errs = append(errs, asErrors(path.Child("concurrency"), *c.Concurrency, validation.IsInRange(int(*c.Concurrency), 1, maxConcurrency))...)
+	errs = append(errs, atLeast(path.Child("sweepInterval"), c.SweepInterval, minSweepInterval)...)
+	if *c.QPS < 0 {
+		errs = append(errs, field.Invalid(path.Child("qps"), *c.QPS, "must be 0 or more; 0 sets no limit in the client"))
+	}
+	switch {
+	case *c.Burst < 0:
+		errs = append(errs, field.Invalid(path.Child("burst"), *c.Burst, "must be 0 or more"))
+	case *c.Burst > 0 && *c.QPS == 0:
+		errs = append(errs, field.Invalid(path.Child("burst"), *c.Burst, "has no effect without qps; set qps too, or leave burst out"))
+	}
+	return errs
+}
+
+// validateEach checks every element of a list, and that none is there twice.
+func validateEach(values []string, path *field.Path, check func(string) []string) field.ErrorList {
+	var errs field.ErrorList
+	seen := sets.New[string]()
+	for i, value := range values {
+		errs = append(errs, asErrors(path.Index(i), value, check(value))...)
+		if seen.Has(value) {
+			errs = append(errs, field.Duplicate(path.Index(i), value))
+		}
+		seen.Insert(value)
+	}
+	return errs
+}
+
+func isNamespacedName(value string) []string {
+	namespace, name, found := strings.Cut(value, "/")
+	if !found {
+		return []string{`must have the form "namespace/name"`}
+	}
+	return append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Subdomain(name)...)
+}
+
+func isUserName(value string) []string {
+	if value == "" || strings.TrimSpace(value) != value {
+		return []string{"must be a user name as the API server knows it, with no space around it"}
+	}
+	if strings.Contains(value, "*") {
+		return []string{"must be one user name; a pattern matches nobody"}
+	}
+	return nil
+}
+
+func atLeast(path *field.Path, value *metav1.Duration, least time.Duration) field.ErrorList {
+	if value.Duration >= least {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must be "+least.String()+" or more")}
+}
+
+func asErrors[T any](path *field.Path, value T, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range messages {
+		errs = append(errs, field.Invalid(path, value, message))
+	}
+	return errs
+}
