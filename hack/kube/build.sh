@@ -75,7 +75,7 @@ fi
 total=$(grep -c . "$log.list")
 : >"$log"
 
-go build -v -trimpath -ldflags "$ldflags" -o "$out/.kube.new" . 2>"$log" &
+go build -v -trimpath -buildvcs=false -ldflags "$ldflags" -o "$out/.kube.new" . 2>"$log" &
 build=$!
 ticks=0
 while kill -0 "$build" 2>/dev/null; do

@@ -4,6 +4,7 @@ package process_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,33 +17,29 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
-// parentRole makes the test binary play a parent that starts a child and is
-// killed: its value is the folder for the logs.
+// parentRole makes the test below, run in a process of its own, play a parent
+// that is killed: its value is the folder for the child's log.
 const parentRole = "HOLDFAST_TEST_PARENT"
 
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(parentRole); dir != "" {
-		playParent(dir)
-	}
-	os.Exit(m.Run())
-}
-
-func playParent(dir string) {
+func playParent(t *testing.T, dir string) {
 	child, err := process.Start(process.Options{
 		Path: "/bin/sleep", Args: []string{"600"}, LogFile: filepath.Join(dir, "child.log"),
 	})
 	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+		t.Fatal(err)
 	}
 	fmt.Printf("child=%d;\n", child.PID())
-	select {}
+	<-child.Done()
 }
 
 func TestChildrenDieWithTheirParent(t *testing.T) {
+	if dir := os.Getenv(parentRole); dir != "" {
+		playParent(t, dir)
+		return
+	}
 	dir := t.TempDir()
 	parent, err := process.Start(process.Options{
-		Path: os.Args[0], Env: []string{parentRole + "=" + dir}, LogFile: filepath.Join(dir, "parent.log"),
+		Path: os.Args[0], Args: []string{"-test.run=^" + t.Name() + "$"}, Env: []string{parentRole + "=" + dir}, LogFile: filepath.Join(dir, "parent.log"),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +68,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	}
 	// A process handle becomes readable when its process ends (pidfd_open(2)).
 	ready, err := 0, error(unix.EINTR)
-	for err == unix.EINTR { // the runtime's own signals interrupt poll
+	for errors.Is(err, unix.EINTR) { // the runtime's own signals interrupt poll
 		ready, err = unix.Poll([]unix.PollFd{{Fd: int32(handle), Events: unix.POLLIN}}, int(patience.Milliseconds()))
 	}
 	if err != nil || ready != 1 {
