@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
+)
+
+// The measures of a timeline, in units of its viewBox.
+const (
+	width       = 1000.0
+	plotLeft    = 200.0
+	plotRight   = 985.0
+	markerRow   = 20.0 // height of one row of event markers
+	markerRoom  = 19.0 // least distance of two markers in one row
+	groupHeader = 26.0
+	laneHeight  = 26.0
+	poolHeight  = 20.0
+	groupGap    = 10.0
+	axisHeight  = 24.0
+	colors      = 5   // classes s0 to s4 of the style sheet
+	labelRoom   = 120 // least width of a bar that has its label inside
+)
+
+// timeline is one figure, measured.
+type timeline struct {
+	Height    float64
+	PlotLeft  float64
+	PlotRight float64
+	PlotTop   float64
+	PlotEnd   float64
+	Markers   []marker
+	Groups    []group
+	Ticks     []tick
+}
+
+type marker struct {
+	X, Y   float64
+	Number int
+	Time   string
+	Text   string
+}
+
+type tick struct {
+	X     float64
+	Label string
+}
+
+// group is everything about one address.
+type group struct {
+	IP       string
+	Y        float64
+	Lanes    []lane
+	PoolY    float64
+	Records  []bar
+	Overlaps []clash
+}
+
+// lane is one sandbox that held the address.
+type lane struct {
+	Y     float64
+	Label string
+	Bar   bar
+}
+
+// clash is a time in which two sandboxes had the address: a box around both lanes, and the stretch of each.
+type clash struct {
+	Box       bar
+	Stretches [2]bar
+}
+
+// bar is a stretch of time. Color is the index of its sandbox's color; Inside its label, empty where there is no
+// room; Title what a browser shows under the pointer.
+type bar struct {
+	X, Y, W, H    float64
+	Color         int
+	Inside, Title string
+	Leak          bool
+}
+
+// drawing turns times into measures.
+type drawing struct {
+	run   *Run
+	scale float64 // units per second
+	ids   []string
+}
+
+// timelineOf measures the figure of a run.
+func timelineOf(run *Run) timeline {
+	d := drawing{run: run, scale: (plotRight - plotLeft) / max(run.Ended.Sub(run.Started).Seconds(), 1)}
+	t := timeline{PlotLeft: plotLeft, PlotRight: plotRight}
+	rows := 0
+	t.Markers, rows = d.markers()
+	t.PlotTop = float64(rows)*markerRow + 4
+	y := t.PlotTop + groupGap
+	for _, ip := range d.addresses() {
+		g := d.group(ip, y)
+		y = g.PoolY + poolHeight + groupGap
+		t.Groups = append(t.Groups, g)
+	}
+	t.PlotEnd = y
+	t.Height = y + axisHeight
+	t.Ticks = d.ticks()
+	return t
+}
+
+// x is the place of a moment, kept inside the plot.
+func (d *drawing) x(at time.Time) float64 {
+	return min(max(plotLeft+at.Sub(d.run.Started).Seconds()*d.scale, plotLeft), plotRight)
+}
+
+// since is a moment as it is told to people.
+func (d *drawing) since(at time.Time) string {
+	return fmt.Sprintf("%.1f s", max(at.Sub(d.run.Started).Seconds(), 0))
+}
+
+// color gives each sandbox the same color wherever it appears.
+func (d *drawing) color(sandboxID string) int {
+	i := slices.Index(d.ids, sandboxID)
+	if i < 0 {
+		i = len(d.ids)
+		d.ids = append(d.ids, sandboxID)
+	}
+	return i % colors
+}
+
+// markers places the events, in as many rows as they need not to touch each other.
+func (d *drawing) markers() ([]marker, int) {
+	var markers []marker
+	var lastX []float64 // of each row
+	for i, event := range d.run.Events {
+		m := marker{X: d.x(event.At), Number: i + 1, Time: d.since(event.At), Text: event.Text}
+		row := slices.IndexFunc(lastX, func(x float64) bool { return m.X-x >= markerRoom })
+		if row < 0 {
+			row = len(lastX)
+			lastX = append(lastX, 0)
+		}
+		lastX[row] = m.X
+		m.Y = float64(row)*markerRow + markerRow/2
+		markers = append(markers, m)
+	}
+	return markers, len(lastX)
+}
+
+// ticks are at most about ten round seconds.
+func (d *drawing) ticks() []tick {
+	length := d.run.Ended.Sub(d.run.Started).Seconds()
+	step := 1.0
+	for _, s := range []float64{1, 2, 5, 10, 20, 30, 60, 120, 300} {
+		step = s
+		if length/s <= 12 {
+			break
+		}
+	}
+	var ticks []tick
+	for s := 0.0; s <= length; s += step {
+		ticks = append(ticks, tick{X: plotLeft + s*d.scale, Label: fmt.Sprintf("%.0f s", s)})
+	}
+	return ticks
+}
+
+// addresses are those that a sandbox or the pool ever had, in order.
+func (d *drawing) addresses() []netip.Addr {
+	var all []netip.Addr
+	for _, h := range d.run.Holds {
+		all = append(all, h.IP)
+	}
+	for _, r := range d.run.Records {
+		all = append(all, r.IP)
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+func (d *drawing) group(ip netip.Addr, y float64) group {
+	g := group{IP: ip.String(), Y: y}
+	y += groupHeader
+	lanes := map[string]float64{}
+	for _, h := range d.run.Holds {
+		if h.IP != ip {
+			continue
+		}
+		lanes[h.SandboxID] = y
+		g.Lanes = append(g.Lanes, d.lane(h, y))
+		y += laneHeight
+	}
+	g.PoolY = y
+	for _, r := range d.run.Records {
+		if r.IP == ip {
+			g.Records = append(g.Records, d.record(r, y)...)
+		}
+	}
+	for _, o := range d.run.Overlaps {
+		if o.IP == ip {
+			g.Overlaps = append(g.Overlaps, d.overlap(o, lanes))
+		}
+	}
+	return g
+}
+
+func (d *drawing) lane(h history.Hold, y float64) lane {
+	_, pod, _ := strings.Cut(h.Pod, "/")
+	b := d.bar(h.From, h.To, y+3, laneHeight-6, h.SandboxID)
+	end := "until " + d.since(h.To)
+	if h.Open {
+		end = "and still does"
+	}
+	b.Title = fmt.Sprintf("sandbox %s of pod %s (UID %s) on %s holds it from %s %s",
+		short(h.SandboxID), h.Pod, h.PodUID, h.Node, d.since(h.From), end)
+	b.Inside = inside(b.W, "sandbox "+short(h.SandboxID))
+	return lane{Y: y, Label: pod + " on " + h.Node, Bar: b}
+}
+
+// record is the pool's entry: one bar, and, where it became a leak, another one from the end of its sandbox on.
+func (d *drawing) record(r history.Record, y float64) []bar {
+	until := r.To
+	if !r.LeakedAt.IsZero() {
+		until = later(r.From, d.ended(r.SandboxID))
+	}
+	b := d.bar(r.From, until, y+3, poolHeight-6, r.SandboxID)
+	b.Title = fmt.Sprintf("%s: entry for sandbox %s, podref %s, from %s to %s",
+		r.Pool, short(r.SandboxID), r.PodRef, d.since(r.From), d.since(r.To))
+	b.Inside = inside(b.W, "names "+short(r.SandboxID))
+	if r.LeakedAt.IsZero() {
+		return []bar{b}
+	}
+	l := d.bar(until, r.To, b.Y, b.H, r.SandboxID)
+	l.Leak, l.Inside = true, inside(l.W, "leak")
+	l.Title = fmt.Sprintf("leak: the sandbox has ended, the entry stays; counted at %s", d.since(r.LeakedAt))
+	return []bar{b, l}
+}
+
+// ended is when a sandbox's last hold ended; the start of the run where it never held anything.
+func (d *drawing) ended(sandboxID string) time.Time {
+	end := d.run.Started
+	for _, h := range d.run.Holds {
+		if h.SandboxID == sandboxID {
+			end = later(end, h.To)
+		}
+	}
+	return end
+}
+
+// overlap covers the lanes of both sandboxes.
+func (d *drawing) overlap(o history.Overlap, lanes map[string]float64) clash {
+	top, bottom := min(lanes[o.First], lanes[o.Second]), max(lanes[o.First], lanes[o.Second])
+	c := clash{Box: d.bar(o.From, o.To, top, bottom-top+laneHeight, o.First)}
+	c.Box.W = max(c.Box.W, 3)
+	c.Box.Title = fmt.Sprintf("duplicate: sandboxes %s and %s both hold %s from %s to %s",
+		short(o.First), short(o.Second), o.IP, d.since(o.From), d.since(o.To))
+	for i, id := range []string{o.First, o.Second} {
+		c.Stretches[i] = d.bar(o.From, o.To, lanes[id]+3, laneHeight-6, id)
+	}
+	return c
+}
+
+func (d *drawing) bar(from, to time.Time, y, height float64, sandboxID string) bar {
+	x := d.x(from)
+	return bar{X: x, Y: y, W: max(d.x(to)-x, 2), H: height, Color: d.color(sandboxID)}
+}
+
+func inside(w float64, label string) string {
+	if w < labelRoom {
+		return ""
+	}
+	return label
+}
+
+// short is enough of a sandbox ID to tell it from the others of a page.
+func short(sandboxID string) string {
+	return sandboxID[:min(len(sandboxID), 8)]
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
