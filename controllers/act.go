@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// release gives the entries of the decided sandboxes back to their pools. The view is live; each entry is compared once more
+// by the backend, in every field. The caller observes again afterwards.
+func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision) error {
+	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	sandboxes := sets.New(d.Sandboxes...)
+	var failures []error
+	for _, backend := range r.backends {
+		requests := v.requests(backend.Name(), sandboxes)
+		if len(requests) == 0 {
+			continue
+		}
+		for _, result := range backend.Release(ctx, requests) {
+			if err := r.account(ctx, v, d, result); err != nil {
+				failures = append(failures, err)
+			}
+		}
+	}
+	if err := errors.Join(failures...); err != nil {
+		r.event(v, d, v1alpha1.ReasonReleaseFailed, err.Error())
+		return err
+	}
+	return r.dropSuperseded(ctx, v, sandboxes)
+}
+
+func (v *view) requests(backend string, sandboxes sets.Set[string]) []ipam.Request {
+	var requests []ipam.Request
+	for i := range v.held {
+		held := &v.held[i]
+		if held.Backend == backend && !held.superseded && sandboxes.Has(held.SandboxID) {
+			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
+		}
+	}
+	return requests
+}
+
+// account tells the world about one release. An entry that changed in between is no failure: the next pass sees it.
+func (r *PodReconciler) account(ctx context.Context, v *view, d release.Decision, result ipam.Result) error {
+	switch {
+	case errors.Is(result.Err, ipam.ErrChanged):
+		log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
+		return nil
+	case result.Err != nil:
+		metrics.ReleaseFailures.WithLabelValues(result.Request.Backend, string(d.Reason)).Inc()
+		return result.Err
+	}
+	metrics.Releases.WithLabelValues(result.Request.Backend, string(d.Reason)).Inc()
+	log.FromContext(ctx).Info("Released", "entry", result.Request.Key.String(), "reason", d.Reason)
+	r.event(v, d, d.Reason, "released "+result.Request.IP.String()+": "+d.Message)
+	return nil
+}
+
+// dropSuperseded forgets addresses that another UID took over, now that their old sandbox is proven gone: there is nothing
+// left to give back, and the new owner is free of the conflict.
+func (r *PodReconciler) dropSuperseded(ctx context.Context, v *view, sandboxes sets.Set[string]) error {
+	if v.record == nil {
+		return nil
+	}
+	record := v.record.DeepCopy()
+	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return sandboxes.Has(a.SandboxID) && slices.ContainsFunc(v.held, func(held heldEntry) bool {
+			return held.superseded && held.Pool == a.Pool && held.IP.String() == a.IP && held.SandboxID == a.SandboxID
+		})
+	})
+	if len(record.Spec.Addresses) == len(v.record.Spec.Addresses) {
+		return nil
+	}
+	return r.writeRecord(ctx, v, record)
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// The cache's indexes.
+const (
+	indexPodUID        = "metadata.uid"
+	indexPodNode       = "spec.nodeName"
+	indexRecordPod     = "pod"
+	indexRecordNode    = "node"
+	indexRecordAddress = "address"
+	indexRecordSandbox = "sandbox"
+)
+
+// keptAnnotations are those that a decision reads.
+var keptAnnotations = []string{nadv1.NetworkAttachmentAnnot, nadv1.NetworkStatusAnnot, podnetwork.DefaultNetworkAnnotation, v1alpha1.GuardAnnotation}
+
+// CacheByObject says what the manager caches of each kind: guarded pods only, selected on the server by label, and of each
+// object only what decisions read. 150,000 pods must fit (docs/architecture.md, Scale).
+func CacheByObject() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {
+			Label:     labels.SelectorFromSet(labels.Set{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}),
+			Transform: PodTransform,
+		},
+		&corev1.Node{}:           {Transform: NodeTransform},
+		&v1alpha1.IPAllocation{}: {Transform: cache.TransformStripManagedFields()},
+	}
+}
+
+// PodTransform strips a pod to what the guard reads. Finalizers, deletionTimestamp, the grace period and who wrote
+// status.phase are the guard's own fields: losing one would make a wait or a release wrong.
+func PodTransform(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	stripped := &corev1.Pod{
+		TypeMeta: pod.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds, Finalizers: pod.Finalizers,
+			Labels:        keep(pod.Labels, v1alpha1.GuardedLabel),
+			Annotations:   keep(pod.Annotations, keptAnnotations...),
+			ManagedFields: release.PhaseOwnership(pod.ManagedFields),
+		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, Message: pod.Status.Message, Reason: pod.Status.Reason},
+	}
+	stripped.Status.ContainerStatuses = keepEnds(pod.Status.ContainerStatuses)
+	stripped.Status.InitContainerStatuses = keepEnds(pod.Status.InitContainerStatuses)
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == v1alpha1.IPsReleasedCondition {
+			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
+		}
+	}
+	return stripped, nil
+}
+
+// NodeTransform strips a node to its identity, readiness and taints.
+func NodeTransform(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	stripped := &corev1.Node{
+		TypeMeta: node.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion,
+			CreationTimestamp: node.CreationTimestamp, DeletionTimestamp: node.DeletionTimestamp},
+		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: node.Status.NodeInfo.MachineID,
+			SystemUUID: node.Status.NodeInfo.SystemUUID, BootID: node.Status.NodeInfo.BootID}},
+	}
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			ready := node.Status.Conditions[i]
+			// Heartbeats alone must not look like a change.
+			ready.LastHeartbeatTime = metav1.Time{}
+			stripped.Status.Conditions = []corev1.NodeCondition{ready}
+		}
+	}
+	return stripped, nil
+}
+
+func keep(from map[string]string, keys ...string) map[string]string {
+	kept := map[string]string{}
+	for _, key := range keys {
+		if value, ok := from[key]; ok {
+			kept[key] = value
+		}
+	}
+	return kept
+}
+
+// keepEnds keeps when each container ended: release.PodEnding reads it.
+func keepEnds(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for i := range statuses {
+		if ended := statuses[i].State.Terminated; ended != nil {
+			kept = append(kept, corev1.ContainerStatus{Name: statuses[i].Name, State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{FinishedAt: ended.FinishedAt}}})
+		}
+	}
+	return kept
+}
+
+// setupIndexes registers every index that the controllers look things up by.
+func setupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	indexes := []struct {
+		object client.Object
+		field  string
+		keys   client.IndexerFunc
+	}{
+		{&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }},
+		{&corev1.Pod{}, indexPodNode, podNodeKeys},
+		{&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(func(r *v1alpha1.IPAllocation) []string {
+			return []string{r.Spec.PodNamespace + "/" + r.Spec.PodName}
+		})},
+		{&v1alpha1.IPAllocation{}, indexRecordNode, recordKeys(func(r *v1alpha1.IPAllocation) []string { return []string{r.Spec.NodeName} })},
+		{&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)},
+		{&v1alpha1.IPAllocation{}, indexRecordSandbox, recordKeys(recordSandboxKeys)},
+	}
+	for _, index := range indexes {
+		if err := indexer.IndexField(ctx, index.object, index.field, index.keys); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
+		}
+	}
+	return nil
+}
+
+func podNodeKeys(o client.Object) []string {
+	pod, ok := o.(*corev1.Pod)
+	if !ok || pod.Spec.NodeName == "" {
+		return nil
+	}
+	return []string{pod.Spec.NodeName}
+}
+
+func recordKeys(keys func(*v1alpha1.IPAllocation) []string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		record, ok := o.(*v1alpha1.IPAllocation)
+		if !ok {
+			return nil
+		}
+		return keys(record)
+	}
+}
+
+func recordAddressKeys(r *v1alpha1.IPAllocation) []string {
+	keys := make([]string, 0, len(r.Spec.Addresses))
+	for i := range r.Spec.Addresses {
+		keys = append(keys, addressKey(r.Spec.Addresses[i].Backend, r.Spec.Addresses[i].Pool, r.Spec.Addresses[i].IP))
+	}
+	return keys
+}
+
+func recordSandboxKeys(r *v1alpha1.IPAllocation) []string {
+	keys := make([]string, 0, len(r.Spec.Sandboxes))
+	for i := range r.Spec.Sandboxes {
+		keys = append(keys, r.Spec.Sandboxes[i].ID)
+	}
+	return keys
+}
+
+func addressKey(backend, pool, ip string) string { return backend + "|" + pool + "|" + ip }

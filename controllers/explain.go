@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// explain says why a pod's addresses are held: gauge, event, pod condition and record condition, one reason for all of them,
+// and only when it changes. The waits of an ordinary end (grace period) are not worth a write.
+func (r *PodReconciler) explain(ctx context.Context, v *view, d release.Decision) error {
+	if d.Reason == v1alpha1.ReasonGracePeriod {
+		return nil
+	}
+	changed := r.held.set(v.uid, d.Reason)
+	if changed {
+		r.event(v, d, d.Reason, d.Message)
+	}
+	if err := r.explainOnPod(ctx, v, d); err != nil {
+		return err
+	}
+	return r.explainOnRecord(ctx, v, d)
+}
+
+// explainOnPod writes the pod condition. A pod that is gone by now needs none.
+func (r *PodReconciler) explainOnPod(ctx context.Context, v *view, d release.Decision) error {
+	if v.pod == nil || v.pod.DeletionTimestamp == nil || conditionSays(v.pod, d) {
+		return nil
+	}
+	condition := map[string]any{
+		"type": v1alpha1.IPsReleasedCondition, "status": string(corev1.ConditionFalse), "reason": string(d.Reason), "message": d.Message,
+		"lastTransitionTime": metav1.NewTime(r.clock.Now()).UTC().Format("2006-01-02T15:04:05Z"),
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": v.uid},
+		"status":   map[string]any{"conditions": []any{condition}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the condition of %s: %w", v.podName(), err)
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.pod.Namespace, Name: v.pod.Name}}
+	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(finalizer.FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("explaining on %s what it waits for: %w", v.podName(), err)
+	}
+	return nil
+}
+
+func conditionSays(pod *corev1.Pod, d release.Decision) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
+			return c.Reason == string(d.Reason) && c.Message == d.Message
+		}
+	}
+	return false
+}
+
+// explainOnRecord keeps state and condition of the record.
+func (r *PodReconciler) explainOnRecord(ctx context.Context, v *view, d release.Decision) error {
+	if v.record == nil {
+		return nil
+	}
+	state := v1alpha1.StateHeld
+	if d.Reason == v1alpha1.ReasonConflict || v.supersededAny() {
+		state = v1alpha1.StateConflict
+	}
+	return r.setRecordState(ctx, v, state, metav1.ConditionFalse, d.Reason, d.Message)
+}
+
+// keep has a pod that uses its addresses say so, if anything was said before; a conflict stays loud.
+func (r *PodReconciler) keep(ctx context.Context, v *view) error {
+	switch {
+	case v.record == nil:
+		return nil
+	case v.supersededAny() || v.conflictAny():
+		if r.held.set(v.uid, v1alpha1.ReasonConflict) {
+			r.event(v, release.Decision{Action: release.Keep}, v1alpha1.ReasonConflict, conflictMessage)
+		}
+		return r.setRecordState(ctx, v, v1alpha1.StateConflict, metav1.ConditionFalse, v1alpha1.ReasonConflict, conflictMessage)
+	case v.record.Status.State == "":
+		return nil
+	}
+	return r.setRecordState(ctx, v, "", metav1.ConditionFalse, v1alpha1.ReasonPodInUse, "the pod uses its addresses")
+}
+
+const conflictMessage = "an address of this pod stands in a pool under another pod UID: neither is released until one of them is proven gone"
+
+func (r *PodReconciler) setRecordState(ctx context.Context, v *view, state v1alpha1.AllocationState, status metav1.ConditionStatus,
+	reason v1alpha1.Reason, message string) error {
+	record := v.record.DeepCopy()
+	record.Status.State = state
+	changed := meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: status,
+		Reason: string(reason), Message: message, LastTransitionTime: metav1.NewTime(r.clock.Now())})
+	if !changed && v.record.Status.State == state {
+		return nil
+	}
+	if err := r.client.Status().Patch(ctx, record, client.MergeFrom(v.record), client.FieldOwner(finalizer.FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("explaining on the record of %s what it waits for: %w", v.podName(), err)
+	}
+	return nil
+}
+
+func (v *view) supersededAny() bool {
+	for i := range v.held {
+		if v.held[i].superseded {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *view) conflictAny() bool {
+	for i := range v.held {
+		if v.held[i].conflict {
+			return true
+		}
+	}
+	return false
+}
+
+// event tells the pod's owner, or whoever looks at the record of a pod that is gone.
+func (c *core) event(v *view, d release.Decision, reason v1alpha1.Reason, note string) {
+	var about runtime.Object
+	switch {
+	case v.pod != nil:
+		about = v.pod
+	case v.record != nil:
+		about = v.record
+	default:
+		return
+	}
+	kind := corev1.EventTypeNormal
+	switch reason {
+	case v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonConflict, v1alpha1.ReasonNodeUnreachable,
+		v1alpha1.ReasonObservationFailed, v1alpha1.ReasonUnclassified, v1alpha1.ReasonNodeOutOfService, v1alpha1.ReasonNodeGone:
+		kind = corev1.EventTypeWarning
+	}
+	const limit = 1000 // events.k8s.io refuses notes of 1 KiB and more
+	if len(note) > limit {
+		note = note[:limit]
+	}
+	c.recorder.Eventf(about, nil, kind, string(reason), d.Action.String(), "%s", note)
+}
+
+// heldPods is the gauge of waits by reason.
+type heldPods struct {
+	mu      sync.Mutex
+	reasons map[types.UID]v1alpha1.Reason
+}
+
+func newHeldPods() *heldPods { return &heldPods{reasons: map[types.UID]v1alpha1.Reason{}} }
+
+// set notes why a UID is held, and says whether that is news.
+func (h *heldPods) set(uid types.UID, reason v1alpha1.Reason) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, held := h.reasons[uid]
+	if held && before == reason {
+		return false
+	}
+	if held {
+		count(before, -1)
+	}
+	h.reasons[uid] = reason
+	count(reason, 1)
+	return true
+}
+
+func (h *heldPods) remove(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if reason, held := h.reasons[uid]; held {
+		count(reason, -1)
+		delete(h.reasons, uid)
+	}
+}
+
+func count(reason v1alpha1.Reason, by float64) {
+	metrics.HeldPods.WithLabelValues(string(reason)).Add(by)
+	if reason == v1alpha1.ReasonConflict {
+		metrics.Conflicts.Add(by)
+	}
+}

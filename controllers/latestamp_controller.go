@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// LateStampReconciler stamps pods that hold an address and that the webhook missed: those older than the installation, and
+// those created while it was down. The request names a pod as an IPAM entry does.
+type LateStampReconciler struct {
+	*core
+}
+
+func setupLateStamp(mgr manager.Manager, shared *core, routes *router) error {
+	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: &LateStampReconciler{core: shared}})
+	if err != nil {
+		return fmt.Errorf("setting up the late-stamp controller: %w", err)
+	}
+	return c.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		routes.mu.Lock()
+		defer routes.mu.Unlock()
+		routes.late = queue
+		return nil
+	}))
+}
+
+// Reconcile reads the pod live: that the label-selected cache has none is why we are here.
+func (r *LateStampReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var cached corev1.Pod
+	if err := r.client.Get(ctx, request.NamespacedName, &cached); err == nil || !r.holdsAddress(ipam.PodRef(request.NamespacedName)) {
+		return reconcile.Result{}, nil
+	}
+	var pod corev1.Pod
+	if err := r.live.Get(ctx, request.NamespacedName, &pod); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading pod %s, which holds an address and is not in the cache: %w", request.NamespacedName, err)
+	}
+	target := finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	switch {
+	case controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer):
+		return reconcile.Result{}, r.finalizers.Relabel(ctx, target)
+	case r.exempt(&pod):
+		return reconcile.Result{}, nil
+	}
+	if err := r.finalizers.Add(ctx, target); err != nil {
+		return reconcile.Result{}, err
+	}
+	metrics.LateStamps.Inc()
+	log.FromContext(ctx).Info("Stamped late: the pod holds an address and the webhook had not seen it", "uid", pod.UID)
+	return reconcile.Result{}, nil
+}
+
+// exempt: pods that may not, or need not, be held. A pod that is being deleted takes no new finalizer.
+func (r *LateStampReconciler) exempt(pod *corev1.Pod) bool {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	return pod.DeletionTimestamp != nil || pod.Spec.HostNetwork || mirror ||
+		pod.Annotations[v1alpha1.GuardAnnotation] == v1alpha1.GuardAnnotationOff ||
+		slices.Contains(r.options.ExcludedNamespaces, pod.Namespace)
+}
+
+func (r *LateStampReconciler) holdsAddress(ref ipam.PodRef) bool {
+	for _, backend := range r.backends {
+		if len(backend.ByPod(ref).Entries) > 0 {
+			return true
+		}
+	}
+	return false
+}

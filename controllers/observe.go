@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// observe reads all that is known of a pod UID: from caches, or past them when live is set. A fact that cannot be read is
+// Unknown in the view; an error means that there is no view at all.
+func (c *core) observe(ctx context.Context, uid types.UID, live bool) (*view, error) {
+	v := &view{uid: uid, live: live}
+	if err := c.observeRecord(ctx, v); err != nil {
+		return nil, err
+	}
+	if err := c.observePod(ctx, v); err != nil {
+		return nil, err
+	}
+	if v.nothing() {
+		return v, nil
+	}
+	if err := c.observeEntries(ctx, v); err != nil {
+		return nil, err
+	}
+	if len(v.held) > 0 && v.atAnEnd() {
+		v.node = c.observeNode(ctx, v.nodeName(), live)
+	}
+	return v, nil
+}
+
+// atAnEnd: the pod is gone, going or done, so that the fate of its node matters.
+func (v *view) atAnEnd() bool {
+	return !v.podFact.IsKnown() || v.podFact.Get().Deleting || v.ending().ByKubelet()
+}
+
+func (c *core) reader(live bool) client.Reader {
+	if live {
+		return c.live
+	}
+	return c.client
+}
+
+func (c *core) observeRecord(ctx context.Context, v *view) error {
+	var record v1alpha1.IPAllocation
+	err := c.reader(v.live).Get(ctx, types.NamespacedName{Name: string(v.uid)}, &record)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the record of pod UID %s: %w", v.uid, err)
+	}
+	v.record = &record
+	return nil
+}
+
+// observePod finds the pod by UID. That the cache has none says nothing: the pod may have lost our label.
+func (c *core) observePod(ctx context.Context, v *view) error {
+	var cached corev1.PodList
+	if err := c.client.List(ctx, &cached, client.MatchingFields{indexPodUID: string(v.uid)}); err != nil {
+		return fmt.Errorf("looking up pod UID %s: %w", v.uid, err)
+	}
+	if len(cached.Items) == 1 {
+		v.pod = &cached.Items[0]
+		v.podFact = release.Known(c.podFacts(v.pod))
+	}
+	if v.pod != nil && !v.live {
+		return nil
+	}
+	name := types.NamespacedName(v.ref())
+	if name.Name == "" {
+		v.podFact = release.Absent[release.Pod]()
+		return nil
+	}
+	return c.observePodLive(ctx, v, name)
+}
+
+// observePodLive is the only way to learn that a pod is gone.
+func (c *core) observePodLive(ctx context.Context, v *view, name types.NamespacedName) error {
+	var pod corev1.Pod
+	err := c.live.Get(ctx, name, &pod)
+	switch {
+	case apierrors.IsNotFound(err) || (err == nil && pod.UID != v.uid):
+		v.pod, v.podFact = nil, release.Absent[release.Pod]()
+		return nil
+	case err != nil:
+		v.podFact = release.Unknown[release.Pod](err.Error())
+		return nil
+	}
+	lostLabel := controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue
+	v.pod = &pod
+	v.podFact = release.Known(c.podFacts(&pod))
+	if lostLabel {
+		return c.finalizers.Relabel(ctx, v.target())
+	}
+	return nil
+}
+
+func (c *core) podFacts(pod *corev1.Pod) release.Pod {
+	facts := release.Pod{
+		Deleting: pod.DeletionTimestamp != nil,
+		Bound:    pod.Spec.NodeName != "",
+		Ending:   release.PodEndingSeen(pod, c.tracker.aliveWhileDeleting(pod.UID)),
+	}
+	if facts.Deleting {
+		facts.Deadline = pod.DeletionTimestamp.Time
+	}
+	return facts
+}
+
+func (c *core) observeNode(ctx context.Context, name string, live bool) release.Fact[release.Node] {
+	if name == "" {
+		return release.Unknown[release.Node]("the name of its node is not known")
+	}
+	var node corev1.Node
+	err := c.reader(live).Get(ctx, types.NamespacedName{Name: name}, &node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return release.Absent[release.Node]()
+	case err != nil:
+		return release.Unknown[release.Node](err.Error())
+	}
+	return release.Known(nodeFacts(&node))
+}
+
+func nodeFacts(node *corev1.Node) release.Node {
+	facts := release.Node{Machine: machineOf(identityOf(node))}
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	for i := range node.Spec.Taints {
+		if taint := &node.Spec.Taints[i]; taint.Key == corev1.TaintNodeOutOfService {
+			facts.OutOfService = true
+			if taint.TimeAdded != nil {
+				facts.OutOfServiceSince = taint.TimeAdded.Time
+			}
+		}
+	}
+	return facts
+}
+
+func identityOf(node *corev1.Node) v1alpha1.NodeIdentity {
+	info := &node.Status.NodeInfo
+	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// observeEntries finds the entries that belong to the UID: attributed by evidence, or remembered by the record.
+func (c *core) observeEntries(ctx context.Context, v *view) error {
+	snapshot, why := c.snapshot(ctx, v)
+	if why != "" {
+		v.heldRead = release.Unknown[struct{}](why)
+		return nil
+	}
+	v.heldRead = release.Known(struct{}{})
+	candidates, err := c.candidates(ctx, v)
+	if err != nil {
+		return err
+	}
+	for i := range snapshot.Entries {
+		if held, ours := c.attribute(v, &snapshot.Entries[i], candidates); ours {
+			v.held = append(v.held, held)
+		}
+	}
+	if err := c.rememberMissing(ctx, v, snapshot); err != nil {
+		return err
+	}
+	return c.markConflicts(ctx, v)
+}
+
+// snapshot asks every backend; why is set when one of them could not tell.
+func (c *core) snapshot(ctx context.Context, v *view) (all ipam.Snapshot, why string) {
+	all.PoolVersions = map[string]string{}
+	ids := recordSandboxKeysOf(v.record)
+	for _, backend := range c.backends {
+		var parts []ipam.Snapshot
+		switch {
+		case v.live:
+			part, err := backend.Live(ctx, v.ref(), ids, string(v.uid))
+			if err != nil {
+				return all, err.Error()
+			}
+			parts = append(parts, part)
+		case !backend.HasSynced():
+			return all, "the " + backend.Name() + " pools have not been listed yet"
+		default:
+			parts = append(parts, backend.ByPod(v.ref()), backend.ByRecord(string(v.uid)))
+			for _, id := range ids {
+				parts = append(parts, backend.BySandbox(id))
+			}
+		}
+		merge(&all, backend.Name(), parts)
+	}
+	return all, ""
+}
+
+// merge adds each entry once, and the versions of the pools that were looked at.
+func merge(all *ipam.Snapshot, backend string, parts []ipam.Snapshot) {
+	seen := map[ipam.Key]bool{}
+	for i := range parts {
+		for j := range parts[i].Entries {
+			if entry := &parts[i].Entries[j]; !seen[entry.Key] {
+				seen[entry.Key] = true
+				all.Entries = append(all.Entries, *entry)
+			}
+		}
+		for pool, version := range parts[i].PoolVersions {
+			all.PoolVersions[backend+"|"+pool] = version
+		}
+	}
+}
+
+// candidates are the UIDs of this pod name that an entry might belong to.
+func (c *core) candidates(ctx context.Context, v *view) ([]ownership.Candidate, error) {
+	candidates := []ownership.Candidate{c.candidate(v.uid, v.pod, v.record)}
+	records, err := c.cachedRecords(ctx, indexRecordPod, v.ref().String())
+	if err != nil {
+		return nil, fmt.Errorf("looking up the records of %s: %w", v.ref(), err)
+	}
+	var namesake *corev1.Pod
+	var pod corev1.Pod
+	if err := c.client.Get(ctx, types.NamespacedName(v.ref()), &pod); err == nil && pod.UID != v.uid {
+		namesake = &pod
+	}
+	for i := range records {
+		uid := types.UID(records[i].Name)
+		if uid == v.uid || strings.HasPrefix(records[i].Name, v1alpha1.OrphanPrefix) {
+			continue
+		}
+		if namesake != nil && namesake.UID == uid {
+			candidates = append(candidates, c.candidate(uid, namesake, &records[i]))
+			namesake = nil
+			continue
+		}
+		candidates = append(candidates, c.candidate(uid, nil, &records[i]))
+	}
+	if namesake != nil {
+		candidates = append(candidates, c.candidate(namesake.UID, namesake, nil))
+	}
+	return candidates, nil
+}
+
+func (c *core) candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ownership.Candidate {
+	candidate := ownership.Candidate{UID: uid, BoundSeen: c.tracker.boundSeen(uid)}
+	if pod != nil {
+		candidate.Shown = shown(pod)
+	}
+	if record != nil {
+		candidate.Sandboxes = map[string]v1alpha1.Attribution{}
+		for i := range record.Spec.Sandboxes {
+			candidate.Sandboxes[record.Spec.Sandboxes[i].ID] = record.Spec.Sandboxes[i].Attribution
+		}
+	}
+	return candidate
+}
+
+// shown are the addresses in the pod's network-status. A malformed status shows nothing: that can only leave an owner unknown.
+func shown(pod *corev1.Pod) []ownership.Shown {
+	addresses, err := podnetwork.StatusAddresses(pod.Annotations)
+	if err != nil {
+		return nil
+	}
+	all := make([]ownership.Shown, 0, len(addresses))
+	for i := range addresses {
+		all = append(all, ownership.Shown{IP: addresses[i].IP, Interface: addresses[i].Interface})
+	}
+	return all
+}
+
+// attribute says whether an entry is this UID's, and by what evidence.
+func (c *core) attribute(v *view, entry *ipam.Entry, candidates []ownership.Candidate) (heldEntry, bool) {
+	held := heldEntry{Entry: *entry}
+	if entry.Releasing != "" {
+		held.attribution = v.attributionOf(entry.SandboxID)
+		if address := v.recordedAddress(entry.Key); address != nil && address.SandboxID == entry.SandboxID {
+			held.PodRef = address.PodRef
+		}
+		return held, entry.Releasing == string(v.uid)
+	}
+	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
+		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, candidates)
+	held.attribution = owner.Attribution
+	return held, owner.UID == v.uid
+}
+
+func (v *view) attributionOf(sandbox string) v1alpha1.Attribution {
+	if v.record != nil {
+		for i := range v.record.Spec.Sandboxes {
+			if v.record.Spec.Sandboxes[i].ID == sandbox {
+				return v.record.Spec.Sandboxes[i].Attribution
+			}
+		}
+	}
+	return v1alpha1.AttributionNone
+}
+
+// rememberMissing looks at the recorded addresses that no pool shows for this UID any more. An older cache proves nothing; an
+// address that another UID's record holds by now was taken over, and its old sandbox is still to be proven gone.
+func (c *core) rememberMissing(ctx context.Context, v *view, snapshot ipam.Snapshot) error {
+	if v.record == nil {
+		return nil
+	}
+	for i := range v.record.Spec.Addresses {
+		address := &v.record.Spec.Addresses[i]
+		if v.holds(address) {
+			continue
+		}
+		if entry := standing(snapshot, address); entry != nil {
+			v.held = append(v.held, heldEntry{Entry: *entry, attribution: v.attributionOf(address.SandboxID), conflict: true})
+			continue
+		}
+		if !v.live && !provesAbsence(snapshot.PoolVersions[address.Backend+"|"+address.Pool], address.PoolResourceVersion) {
+			v.stale = true
+			continue
+		}
+		others, err := c.rivals(ctx, v, address.Backend, address.Pool, address.IP, address.SandboxID)
+		if err != nil {
+			return err
+		}
+		if key, err := keyOf(address); err == nil && others > 0 {
+			v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v.attributionOf(address.SandboxID), superseded: true})
+		}
+	}
+	return nil
+}
+
+// standing finds the recorded entry in the pools although nothing attributes it to this UID any more: two UIDs claim one
+// sandbox, which must not look like an absence.
+func standing(snapshot ipam.Snapshot, address *v1alpha1.AddressRecord) *ipam.Entry {
+	for i := range snapshot.Entries {
+		entry := &snapshot.Entries[i]
+		if entry.Releasing == "" && entry.Backend == address.Backend && entry.Pool == address.Pool &&
+			entry.IP.String() == address.IP && entry.SandboxID == address.SandboxID {
+			return entry
+		}
+	}
+	return nil
+}
+
+// holds says whether the address, for the very sandbox, is among the held entries.
+func (v *view) holds(address *v1alpha1.AddressRecord) bool {
+	for i := range v.held {
+		held := &v.held[i]
+		if held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID == address.SandboxID {
+			return true
+		}
+	}
+	return false
+}
+
+// provesAbsence: only a pool read later than the record's last sight of the entry can show that it is gone. Versions that
+// cannot be compared prove nothing.
+func provesAbsence(seen, recorded string) bool {
+	order, err := resourceversion.CompareResourceVersion(seen, recorded)
+	return err == nil && order > 0
+}
+
+// markConflicts marks the entries whose address another UID's record holds for another sandbox.
+func (c *core) markConflicts(ctx context.Context, v *view) error {
+	for i := range v.held {
+		held := &v.held[i]
+		if held.superseded || held.conflict {
+			continue
+		}
+		others, err := c.rivals(ctx, v, held.Backend, held.Pool, held.IP.String(), held.SandboxID)
+		if err != nil {
+			return err
+		}
+		held.conflict = others > 0
+	}
+	return nil
+}
+
+// rivals counts the other UIDs whose records hold an address for another sandbox.
+func (c *core) rivals(ctx context.Context, v *view, backend, pool, ip, sandbox string) (int, error) {
+	records, err := c.cachedRecords(ctx, indexRecordAddress, addressKey(backend, pool, ip))
+	if err != nil {
+		return 0, fmt.Errorf("looking up the records that hold %s: %w", ip, err)
+	}
+	count := 0
+	for i := range records {
+		if records[i].Name == string(v.uid) {
+			continue
+		}
+		for j := range records[i].Spec.Addresses {
+			other := &records[i].Spec.Addresses[j]
+			if other.Backend == backend && other.Pool == pool && other.IP == ip && other.SandboxID != sandbox {
+				count++
+			}
+		}
+	}
+	return count, nil
+}
+
+func recordSandboxKeysOf(record *v1alpha1.IPAllocation) []string {
+	if record == nil {
+		return nil
+	}
+	return recordSandboxKeys(record)
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+)
+
+// OrphanReconciler records the entries of a sandbox that no pod UID can be shown to own. They are held: with the kubelet as
+// the only evidence nobody can say where the sandbox is, so nobody can say that it is gone.
+type OrphanReconciler struct {
+	*core
+	known *orphanSet
+}
+
+func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
+	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
+		Reconciler: &OrphanReconciler{core: shared, known: &orphanSet{members: map[sandboxID]int{}}},
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the orphan controller: %w", err)
+	}
+	return c.Watch(source.TypedFunc[sandboxID](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[sandboxID]) error {
+		routes.mu.Lock()
+		defer routes.mu.Unlock()
+		routes.orphans = queue
+		return nil
+	}))
+}
+
+// Reconcile records a sandbox's entries as orphaned once nothing has tied them to a pod for ReleaseDelay, and takes the record
+// back when somebody owns them after all or the pool is empty of them.
+func (r *OrphanReconciler) Reconcile(ctx context.Context, id sandboxID) (reconcile.Result, error) {
+	entries, since := r.unowned(ctx, string(id))
+	var record v1alpha1.IPAllocation
+	err := r.client.Get(ctx, types.NamespacedName{Name: v1alpha1.OrphanPrefix + string(id)}, &record)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, fmt.Errorf("reading the orphan record of sandbox %s: %w", id, err)
+	}
+	recorded := err == nil
+	switch {
+	case len(entries) == 0:
+		r.known.set(id, 0)
+		if recorded {
+			return reconcile.Result{}, r.deleteRecord(ctx, &record)
+		}
+		return reconcile.Result{}, nil
+	case recorded:
+		r.known.set(id, len(entries))
+		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
+	}
+	if left := since.Add(r.options.Settings.ReleaseDelay).Sub(r.clock.Now()); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	r.known.set(id, len(entries))
+	return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, r.create(ctx, string(id), entries)
+}
+
+// unowned are the entries of a sandbox that no record and no pod can be shown to own, and when the youngest was first seen.
+func (r *OrphanReconciler) unowned(ctx context.Context, id string) ([]ipam.Entry, time.Time) {
+	if len(r.owners(ctx, id)) > 0 {
+		return nil, time.Time{}
+	}
+	var entries []ipam.Entry
+	var since time.Time
+	for _, backend := range r.backends {
+		for _, entry := range backend.BySandbox(id).Entries {
+			if entry.Releasing != "" || r.podOwns(ctx, &entry) {
+				continue
+			}
+			entries = append(entries, entry)
+			if entry.SeenSince.After(since) {
+				since = entry.SeenSince
+			}
+		}
+	}
+	return entries, since
+}
+
+// owners are the pod UIDs whose records hold the sandbox.
+func (r *OrphanReconciler) owners(ctx context.Context, id string) []types.UID {
+	var uids []types.UID
+	for _, uid := range r.recordNames(ctx, indexRecordSandbox, id) {
+		if !strings.HasPrefix(string(uid), v1alpha1.OrphanPrefix) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+func (r *OrphanReconciler) podOwns(ctx context.Context, entry *ipam.Entry) bool {
+	var pod corev1.Pod
+	if entry.Owner == nil || r.client.Get(ctx, types.NamespacedName(*entry.Owner), &pod) != nil {
+		return false
+	}
+	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
+		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, []ownership.Candidate{r.candidate(pod.UID, &pod, nil)})
+	return owner.UID == pod.UID
+}
+
+func (r *OrphanReconciler) create(ctx context.Context, id string, entries []ipam.Entry) error {
+	now := metav1.NewTime(r.clock.Now())
+	record := &v1alpha1.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + id},
+		Spec:       v1alpha1.IPAllocationSpec{Sandboxes: []v1alpha1.SandboxRecord{{ID: id, ObservedTime: now, Attribution: v1alpha1.AttributionNone}}},
+	}
+	for i := range entries {
+		entry := &entries[i]
+		if entry.Owner != nil {
+			record.Spec.PodNamespace, record.Spec.PodName = entry.Owner.Namespace, entry.Owner.Name
+		}
+		record.Spec.Addresses = append(record.Spec.Addresses, v1alpha1.AddressRecord{Backend: entry.Backend, Pool: entry.Pool,
+			IP: entry.IP.String(), Interface: entry.Interface, PodRef: entry.PodRef, SandboxID: id, ObservedTime: now,
+			PoolResourceVersion: entry.PoolResourceVersion})
+	}
+	if err := r.client.Create(ctx, record, client.FieldOwner(finalizer.FieldManager)); err != nil {
+		return client.IgnoreAlreadyExists(err)
+	}
+	record.Status.State = v1alpha1.StateOrphaned
+	record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse,
+		Reason: string(v1alpha1.ReasonOwnerUnknown), LastTransitionTime: now, Message: orphanMessage}}
+	r.recorder.Eventf(record, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonOwnerUnknown), "Hold", "%s", orphanMessage)
+	return client.IgnoreNotFound(r.client.Status().Update(ctx, record, client.FieldOwner(finalizer.FieldManager)))
+}
+
+const orphanMessage = "no pod UID can be shown to own these addresses, so nobody can tell whether their sandbox is gone: they are held"
+
+// orphanSet is the gauge of orphaned entries.
+type orphanSet struct {
+	mu      sync.Mutex
+	members map[sandboxID]int
+}
+
+func (o *orphanSet) set(id sandboxID, entries int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	metrics.Orphans.Add(float64(entries - o.members[id]))
+	if entries == 0 {
+		delete(o.members, id)
+		return
+	}
+	o.members[id] = entries
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// maxPasses bounds observe-decide-act within one Reconcile: cached, live, released and read again, unprotected. What is
+// left after that waits for its turn in the queue.
+const maxPasses = 4
+
+// PodReconciler carries one pod UID from its first address to the removal of the finalizer.
+type PodReconciler struct {
+	*core
+	held *heldPods
+}
+
+// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile observes the UID, decides by internal/release, and acts. Nothing is ever given up: what fails is tried again
+// with back-off, and what waits is woken by the event that it waits for.
+func (r *PodReconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile.Result, error) {
+	live := false
+	for range maxPasses {
+		seen, err := r.observe(ctx, uid, live)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if seen.nothing() {
+			r.forget(uid)
+			return reconcile.Result{}, nil
+		}
+		if seen.stale && !live {
+			live = true
+			continue
+		}
+		if err := r.syncRecord(ctx, seen); err != nil {
+			return reconcile.Result{}, err
+		}
+		decision := release.Decide(seen.observation(r.options), r.clock.Now())
+		log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", decision.Action.String(), "reason", decision.Reason, "live", live)
+		switch decision.Action {
+		case release.Reread:
+			live = true
+		case release.Release:
+			if err := r.release(ctx, seen, decision); err != nil {
+				return reconcile.Result{}, err
+			}
+			live = true
+		case release.Unprotect:
+			return reconcile.Result{}, r.unprotect(ctx, seen, decision)
+		default:
+			return r.hold(ctx, seen, decision)
+		}
+	}
+	return reconcile.Result{RequeueAfter: time.Second}, nil
+}
+
+// hold keeps everything as it is and says why.
+func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.Decision) (reconcile.Result, error) {
+	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+	if decision.Reason == v1alpha1.ReasonUnclassified {
+		metrics.Unclassified.Inc()
+	}
+	if decision.Action == release.Keep {
+		r.held.remove(seen.uid)
+		return reconcile.Result{}, r.keep(ctx, seen)
+	}
+	if err := r.explain(ctx, seen, decision); err != nil {
+		return reconcile.Result{}, err
+	}
+	if decision.Reason == v1alpha1.ReasonObservationFailed {
+		return reconcile.Result{}, fmt.Errorf("holding the addresses of %s: %w", seen.podName(), errors.New(decision.Message))
+	}
+	return reconcile.Result{RequeueAfter: decision.After}, nil
+}
+
+// unprotect takes the finalizer off and then removes the record: the pools were shown to be empty of it.
+func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
+	if seen.pod != nil {
+		way, err := r.finalizers.Remove(ctx, seen.target())
+		if err != nil {
+			r.event(seen, decision, v1alpha1.ReasonUnprotectFailed, err.Error())
+			return err
+		}
+		metrics.Unprotects.WithLabelValues(string(way)).Inc()
+	}
+	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+	r.forget(seen.uid)
+	return r.deleteRecord(ctx, seen.record)
+}
+
+func (r *PodReconciler) forget(uid types.UID) {
+	r.held.remove(uid)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
+
+// setupPods registers the PodReconciler with everything that can end a wait: the pod, its record, its pool entries, its node.
+func setupPods(mgr manager.Manager, shared *core, routes *router) error {
+	reconciler := &PodReconciler{core: shared, held: newHeldPods()}
+	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
+		Reconciler: reconciler, MaxConcurrentReconciles: shared.options.Concurrency,
+	})
+	if err != nil {
+		return fmt.Errorf("setting up the pod controller: %w", err)
+	}
+	sources := []source.TypedSource[types.UID]{
+		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, podEvents()),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents(shared)),
+		source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents(shared)),
+		source.TypedFunc[types.UID](func(ctx context.Context, queue uidQueue) error {
+			routes.mu.Lock()
+			routes.pods = queue
+			routes.mu.Unlock()
+			go routes.replayOnceSynced(ctx)
+			return nil
+		}),
+	}
+	for _, s := range sources {
+		if err := c.Watch(s); err != nil {
+			return fmt.Errorf("setting up the pod controller's watches: %w", err)
+		}
+	}
+	return nil
+}
+
+// replayOnceSynced routes what the backends held before the queue ran.
+func (r *router) replayOnceSynced(ctx context.Context) {
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		for _, backend := range r.backends {
+			if !backend.HasSynced() {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err == nil {
+		r.replay()
+	}
+}
+
+func podEvents() handler.TypedFuncs[*corev1.Pod, types.UID] {
+	return handler.TypedFuncs[*corev1.Pod, types.UID]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q uidQueue) { q.Add(e.Object.UID) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) { q.Add(e.ObjectNew.UID) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q uidQueue) { q.Add(e.Object.UID) },
+	}
+}
+
+// recordEvents wakes the record's own UID, and those that share an address with it: a conflict ends on the other side.
+func recordEvents(shared *core) handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID] {
+	wake := func(ctx context.Context, record *v1alpha1.IPAllocation, q uidQueue) {
+		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
+			q.Add(types.UID(record.Name))
+		}
+		for _, key := range recordAddressKeys(record) {
+			for _, uid := range shared.recordNames(ctx, indexRecordAddress, key) {
+				if string(uid) != record.Name && !strings.HasPrefix(string(uid), v1alpha1.OrphanPrefix) {
+					q.Add(uid)
+				}
+			}
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q uidQueue) {
+			wake(ctx, e.Object, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q uidQueue) {
+			wake(ctx, e.ObjectOld, q)
+			wake(ctx, e.ObjectNew, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q uidQueue) {
+			wake(ctx, e.Object, q)
+		},
+	}
+}
+
+// nodeEvents wakes whatever may wait for the node: pods of its name that are ending, and records of pods that are gone.
+func nodeEvents(shared *core) handler.TypedFuncs[*corev1.Node, types.UID] {
+	wake := func(ctx context.Context, name string, q uidQueue) {
+		var pods corev1.PodList
+		if err := shared.client.List(ctx, &pods, client.MatchingFields{indexPodNode: name}); err == nil {
+			for i := range pods.Items {
+				if pods.Items[i].DeletionTimestamp != nil || pods.Items[i].Status.Phase == corev1.PodSucceeded || pods.Items[i].Status.Phase == corev1.PodFailed {
+					q.Add(pods.Items[i].UID)
+				}
+			}
+		}
+		for _, uid := range shared.recordNames(ctx, indexRecordNode, name) {
+			if !strings.HasPrefix(string(uid), v1alpha1.OrphanPrefix) {
+				q.Add(uid)
+			}
+		}
+	}
+	return handler.TypedFuncs[*corev1.Node, types.UID]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q uidQueue) {
+			wake(ctx, e.Object.Name, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q uidQueue) {
+			if nodeFacts(e.ObjectOld) != nodeFacts(e.ObjectNew) {
+				wake(ctx, e.ObjectNew.Name, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q uidQueue) {
+			wake(ctx, e.Object.Name, q)
+		},
+	}
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// syncRecord writes down what the view has learned: new addresses, the machine of new sandboxes, the kubelet's report. It
+// comes before any decision, so that a delay is counted from a time that outlives us. The ordinary end of a pod (the pool
+// is empty of it) writes nothing.
+func (c *core) syncRecord(ctx context.Context, v *view) error {
+	if v.heldRead.IsUnknown() || (v.record == nil && len(v.held) == 0) {
+		return nil
+	}
+	record := c.newRecord(v)
+	if v.record != nil {
+		record = v.record.DeepCopy()
+	}
+	now := metav1.NewTime(c.clock.Now())
+	c.recordHeld(v, record, now)
+	c.dropGone(v, record)
+	recordEnding(v, record, now)
+	if record.Spec.NodeName == "" {
+		record.Spec.NodeName = v.nodeName()
+	}
+	machineErr := c.recordMachines(ctx, record)
+	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
+		if err := c.writeRecord(ctx, v, record); err != nil {
+			return err
+		}
+	}
+	return machineErr
+}
+
+func (c *core) newRecord(v *view) *v1alpha1.IPAllocation {
+	return &v1alpha1.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{Name: string(v.uid)},
+		Spec: v1alpha1.IPAllocationSpec{PodNamespace: v.ref().Namespace, PodName: v.ref().Name, NodeName: v.nodeName(),
+			Sandboxes: []v1alpha1.SandboxRecord{}, Addresses: []v1alpha1.AddressRecord{}},
+	}
+}
+
+// recordHeld adds what is new and keeps, for what is known, the first time it was seen.
+func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
+	for i := range v.held {
+		held := &v.held[i]
+		if held.superseded {
+			continue
+		}
+		recordSandbox(v, record, held, now)
+		address := findAddress(record, held)
+		if address == nil {
+			record.Spec.Addresses = append(record.Spec.Addresses, v1alpha1.AddressRecord{})
+			address = &record.Spec.Addresses[len(record.Spec.Addresses)-1]
+		}
+		if address.SandboxID != held.SandboxID || address.ObservedTime.IsZero() {
+			*address = v1alpha1.AddressRecord{Backend: held.Backend, Pool: held.Pool, IP: held.IP.String(), Interface: held.Interface,
+				PodRef: held.PodRef, SandboxID: held.SandboxID, ObservedTime: now, PoolResourceVersion: held.PoolResourceVersion}
+		}
+	}
+}
+
+func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *heldEntry, now metav1.Time) {
+	for i := range record.Spec.Sandboxes {
+		s := &record.Spec.Sandboxes[i]
+		if s.ID != held.SandboxID {
+			continue
+		}
+		// Better evidence is read off the pod as long as there is one; it is worth a write only once the pod has ended with
+		// entries left, because its object may then go first.
+		if s.Attribution == v1alpha1.AttributionObservedAdd && held.attribution != v1alpha1.AttributionNone && v.ending().ByKubelet() {
+			s.Attribution = held.attribution
+		}
+		return
+	}
+	record.Spec.Sandboxes = append(record.Spec.Sandboxes,
+		v1alpha1.SandboxRecord{ID: held.SandboxID, ObservedTime: now, Attribution: held.attribution})
+}
+
+func findAddress(record *v1alpha1.IPAllocation, held *heldEntry) *v1alpha1.AddressRecord {
+	for i := range record.Spec.Addresses {
+		a := &record.Spec.Addresses[i]
+		if a.Backend == held.Backend && a.Pool == held.Pool && a.IP == held.IP.String() {
+			return a
+		}
+	}
+	return nil
+}
+
+// dropGone takes out of the record what the pools are proven to be empty of, where somebody would stumble over it: a pod
+// that lives on, or one of several sandboxes of a pod that is still held. An address that network-status shows is kept.
+func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
+	deleting := !v.podFact.IsKnown() || v.podFact.Get().Deleting
+	if v.stale || (deleting && !v.live) {
+		return
+	}
+	onStatus := map[string]bool{}
+	if v.pod != nil && !deleting && !v.ending().ByKubelet() {
+		for _, address := range shown(v.pod) {
+			onStatus[address.IP.String()] = true
+		}
+	}
+	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return !v.holds(&a) && !onStatus[a.IP]
+	})
+	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool {
+		return !slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })
+	})
+}
+
+// recordEnding persists the kubelet's report while entries remain: the pod object may go before they do.
+func recordEnding(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
+	endings := map[release.Ending]v1alpha1.KubeletEnding{
+		release.EndingFinished:  v1alpha1.EndingFinished,
+		release.EndingCompleted: v1alpha1.EndingCompleted,
+		release.EndingRejected:  v1alpha1.EndingRejected,
+	}
+	ending, reported := endings[v.ending()]
+	report := record.Spec.Kubelet
+	if !reported || len(v.held) == 0 || (report != nil && (report.Ending == ending || report.Ending == v1alpha1.EndingFinished)) {
+		return
+	}
+	observed := now
+	if report != nil {
+		observed = report.ObservedTime
+	}
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: observed}
+}
+
+// recordMachines reads the node, past every cache and after the entries were seen, for the sandboxes that have no machine yet.
+func (c *core) recordMachines(ctx context.Context, record *v1alpha1.IPAllocation) error {
+	var identity *v1alpha1.NodeIdentity
+	for i := range record.Spec.Sandboxes {
+		s := &record.Spec.Sandboxes[i]
+		if s.Node != nil || record.Spec.NodeName == "" {
+			continue
+		}
+		if identity == nil {
+			var node corev1.Node
+			err := c.live.Get(ctx, types.NamespacedName{Name: record.Spec.NodeName}, &node)
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("reading node %s for the machine of sandbox %s: %w", record.Spec.NodeName, s.ID, err)
+			}
+			live := identityOf(&node)
+			identity = &live
+		}
+		s.Node = identity.DeepCopy()
+	}
+	return nil
+}
+
+// writeRecord creates or updates the record; somebody else's write in between is an error worth another try.
+func (c *core) writeRecord(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
+	var err error
+	if v.record == nil {
+		err = c.client.Create(ctx, record, client.FieldOwner(finalizer.FieldManager))
+	} else {
+		err = c.client.Update(ctx, record, client.FieldOwner(finalizer.FieldManager))
+	}
+	if err != nil {
+		return fmt.Errorf("writing the record of %s: %w", v.podName(), err)
+	}
+	v.record = record
+	return nil
+}
+
+// deleteRecord removes the very record that was read.
+func (c *core) deleteRecord(ctx context.Context, record *v1alpha1.IPAllocation) error {
+	if record == nil {
+		return nil
+	}
+	err := c.client.Delete(ctx, record, client.Preconditions{UID: &record.UID, ResourceVersion: &record.ResourceVersion})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting the record %s: %w", record.Name, err)
+	}
+	return nil
+}

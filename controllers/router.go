@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// sandboxID keys the orphan controller's queue.
+type sandboxID string
+
+// router turns a backend's changes into work: for the pod UIDs that they concern, for pods that nobody stamped, and for
+// sandboxes without an owner. Until the queues run (another replica leads) it drops changes: starting them reads everything.
+type router struct {
+	*core
+	mu      sync.Mutex
+	pods    workqueue.TypedRateLimitingInterface[types.UID]
+	late    workqueue.TypedRateLimitingInterface[reconcile.Request]
+	orphans workqueue.TypedRateLimitingInterface[sandboxID]
+}
+
+func newRouter(shared *core) *router {
+	r := &router{core: shared}
+	for _, backend := range shared.backends {
+		backend.Subscribe(r.route)
+	}
+	return r
+}
+
+// route is called for each change that a backend sees. It only reads caches.
+func (r *router) route(event ipam.Event) {
+	for _, ref := range event.PodRefs {
+		r.routePod(ref)
+	}
+	for _, id := range event.SandboxIDs {
+		r.routeSandbox(id)
+	}
+	for _, record := range event.Records {
+		r.addPod(types.UID(record))
+	}
+}
+
+func (r *router) routePod(ref ipam.PodRef) {
+	ctx := context.Background()
+	var pod corev1.Pod
+	if err := r.client.Get(ctx, types.NamespacedName(ref), &pod); err == nil {
+		r.addPod(pod.UID)
+	} else {
+		r.addLate(ref)
+	}
+	for _, uid := range r.recordNames(ctx, indexRecordPod, ref.String()) {
+		r.addPod(uid)
+	}
+}
+
+func (r *router) routeSandbox(id string) {
+	for _, uid := range r.recordNames(context.Background(), indexRecordSandbox, id) {
+		r.addPod(uid)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.orphans != nil {
+		r.orphans.Add(sandboxID(id))
+	}
+}
+
+func (r *router) addPod(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pods != nil && uid != "" {
+		r.pods.Add(uid)
+	}
+}
+
+func (r *router) addLate(ref ipam.PodRef) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.late != nil {
+		r.late.Add(reconcile.Request{NamespacedName: types.NamespacedName(ref)})
+	}
+}
+
+// replay routes everything that the backends hold: what was there before the queues ran.
+func (r *router) replay() {
+	for _, backend := range r.backends {
+		snapshot := backend.All()
+		event := ipam.Event{}
+		for i := range snapshot.Entries {
+			entry := &snapshot.Entries[i]
+			event.SandboxIDs = append(event.SandboxIDs, entry.SandboxID)
+			if entry.Owner != nil {
+				event.PodRefs = append(event.PodRefs, *entry.Owner)
+			}
+			if entry.Releasing != "" {
+				event.Records = append(event.Records, entry.Releasing)
+			}
+		}
+		r.route(event)
+	}
+}
+
+// recordNames lists, from the cache, the records that an index finds.
+func (c *core) recordNames(ctx context.Context, index, key string) []types.UID {
+	records, err := c.cachedRecords(ctx, index, key)
+	if err != nil {
+		return nil
+	}
+	names := make([]types.UID, 0, len(records))
+	for i := range records {
+		names = append(names, types.UID(records[i].Name))
+	}
+	return names
+}
+
+func (c *core) cachedRecords(ctx context.Context, index, key string) ([]v1alpha1.IPAllocation, error) {
+	var records v1alpha1.IPAllocationList
+	if err := c.client.List(ctx, &records, client.MatchingFields{index: key}); err != nil {
+		return nil, err
+	}
+	return records.Items, nil
+}

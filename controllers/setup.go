@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Options configure the controllers.
+type Options struct {
+	// Backends are the IPAMs whose entries are guarded.
+	Backends []ipam.Backend
+	// Evidence is whose word shows that a sandbox is gone.
+	Evidence release.Evidence
+	// Settings are the delays of the decision table.
+	Settings release.Settings
+	// ExcludedNamespaces are never stamped late.
+	ExcludedNamespaces []string
+	// Concurrency is how many pods are reconciled at once.
+	Concurrency int
+	// SweepInterval is how often all pods are paged for finalizers without a label.
+	SweepInterval time.Duration
+	// Clock is the real one except in tests.
+	Clock clock.PassiveClock
+}
+
+// core is what the reconcilers share.
+type core struct {
+	client     client.Client
+	live       client.Reader
+	finalizers finalizer.Client
+	backends   []ipam.Backend
+	tracker    *tracker
+	recorder   events.EventRecorder
+	clock      clock.PassiveClock
+	options    Options
+}
+
+// Setup registers every controller with the manager. Call it once, before the manager starts; the backends must have been
+// set up already.
+func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	shared := &core{
+		client:     mgr.GetClient(),
+		live:       mgr.GetAPIReader(),
+		finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
+		backends:   o.Backends,
+		tracker:    newTracker(o.Clock),
+		recorder:   mgr.GetEventRecorder("holdfast"),
+		clock:      o.Clock,
+		options:    o,
+	}
+	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{})
+	if err != nil {
+		return fmt.Errorf("watching guarded pods: %w", err)
+	}
+	if _, err := pods.AddEventHandler(shared.tracker.handler()); err != nil {
+		return fmt.Errorf("watching guarded pods: %w", err)
+	}
+	routes := newRouter(shared)
+	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper} {
+		if err := setup(mgr, shared, routes); err != nil {
+			return err
+		}
+	}
+	return nil
+}

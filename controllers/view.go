@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// view is all that was read of one pod UID in one pass.
+type view struct {
+	uid  types.UID
+	live bool
+	// pod is nil when the object is gone; podFact says how that is known.
+	pod     *corev1.Pod
+	podFact release.Fact[release.Pod]
+	// record is nil when there is none.
+	record *v1alpha1.IPAllocation
+	// held are the entries that belong to the UID; heldFact carries why they could not be read.
+	held     []heldEntry
+	heldRead release.Fact[struct{}]
+	node     release.Fact[release.Node]
+	// stale: the cache is older than the record, so only a live read can answer.
+	stale bool
+}
+
+// heldEntry is one IPAM entry that belongs to the UID.
+type heldEntry struct {
+	ipam.Entry
+	attribution v1alpha1.Attribution
+	// conflict: the address stands under another UID too, and that one is not proven gone.
+	conflict bool
+	// superseded: the pool holds the address for another sandbox by now; only the record remembers it for this UID.
+	superseded bool
+}
+
+// nothing: neither a pod that we hold nor a record is left of the UID.
+func (v *view) nothing() bool { return v.pod == nil && v.record == nil && !v.podFact.IsUnknown() }
+
+func (v *view) ref() ipam.PodRef {
+	if v.pod != nil {
+		return ipam.PodRef{Namespace: v.pod.Namespace, Name: v.pod.Name}
+	}
+	if v.record != nil {
+		return ipam.PodRef{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}
+	}
+	return ipam.PodRef{}
+}
+
+func (v *view) podName() string { return "pod " + v.ref().String() + " (uid " + string(v.uid) + ")" }
+
+func (v *view) target() finalizer.Pod {
+	return finalizer.Pod{Namespace: v.ref().Namespace, Name: v.ref().Name, UID: v.uid}
+}
+
+func (v *view) nodeName() string {
+	if v.pod != nil {
+		return v.pod.Spec.NodeName
+	}
+	if v.record != nil {
+		return v.record.Spec.NodeName
+	}
+	return ""
+}
+
+// ending is what the kubelet reported: what the record once proved stays proven.
+func (v *view) ending() release.Ending {
+	if v.record != nil && v.record.Spec.Kubelet != nil && v.record.Spec.Kubelet.Ending == v1alpha1.EndingFinished {
+		return release.EndingFinished
+	}
+	if v.podFact.IsKnown() {
+		return v.podFact.Get().Ending
+	}
+	return v.recorded().Ending
+}
+
+// recorded is what the record remembers of the pod.
+func (v *view) recorded() release.Pod {
+	last := release.Pod{Deleting: true, Ending: release.EndingNone}
+	if v.record == nil {
+		return last
+	}
+	last.Bound = v.record.Spec.NodeName != ""
+	if report := v.record.Spec.Kubelet; report != nil {
+		last.EndedSince = report.ObservedTime.Time
+		switch report.Ending {
+		case v1alpha1.EndingFinished:
+			last.Ending = release.EndingFinished
+		case v1alpha1.EndingCompleted:
+			last.Ending = release.EndingCompleted
+		case v1alpha1.EndingRejected:
+			last.Ending = release.EndingRejected
+		}
+	}
+	return last
+}
+
+// observation puts the view into the terms of the decision table.
+func (v *view) observation(o Options) release.Observation {
+	pod := v.podFact
+	if pod.IsKnown() {
+		known := pod.Get()
+		known.Ending = v.ending()
+		if v.record != nil && v.record.Spec.Kubelet != nil {
+			known.EndedSince = v.record.Spec.Kubelet.ObservedTime.Time
+		}
+		pod = release.Known(known)
+	}
+	return release.Observation{
+		Evidence: o.Evidence, Live: v.live, Recorded: v.record != nil, Pod: pod, Last: v.recorded(),
+		Sandboxes: v.sandboxes(), Node: v.node, Settings: o.Settings,
+	}
+}
+
+// sandboxes groups the held entries by sandbox.
+func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
+	switch {
+	case v.heldRead.IsUnknown():
+		return release.Unknown[[]release.Sandbox](v.heldRead.Why())
+	case len(v.held) == 0:
+		return release.Absent[[]release.Sandbox]()
+	}
+	var sandboxes []release.Sandbox
+	index := map[string]int{}
+	for i := range v.held {
+		entry := &v.held[i]
+		at, ok := index[entry.SandboxID]
+		if !ok {
+			at = len(sandboxes)
+			index[entry.SandboxID] = at
+			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: v.machine(entry.SandboxID),
+				Attribution: entry.attribution, Answer: release.Absent[release.Answer]()})
+		}
+		s := &sandboxes[at]
+		s.Conflict = s.Conflict || entry.conflict
+		if since := v.unchangedSince(entry); since.After(s.UnchangedSince) {
+			s.UnchangedSince = since
+		}
+	}
+	return release.Known(sandboxes)
+}
+
+// machine is the machine that the record names for a sandbox.
+func (v *view) machine(id string) release.Fact[release.Machine] {
+	if v.record != nil {
+		for i := range v.record.Spec.Sandboxes {
+			s := &v.record.Spec.Sandboxes[i]
+			if s.ID == id && s.Node != nil {
+				return release.Known(machineOf(*s.Node))
+			}
+		}
+	}
+	return release.Unknown[release.Machine]("no live read of the node has succeeded since its entry was seen")
+}
+
+// unchangedSince is the persisted time, so that a restart never shortens a wait.
+func (v *view) unchangedSince(entry *heldEntry) time.Time {
+	if address := v.recordedAddress(entry.Key); address != nil && address.SandboxID == entry.SandboxID {
+		return address.ObservedTime.Time
+	}
+	return time.Time{}
+}
+
+func (v *view) recordedAddress(key ipam.Key) *v1alpha1.AddressRecord {
+	if v.record == nil {
+		return nil
+	}
+	for i := range v.record.Spec.Addresses {
+		address := &v.record.Spec.Addresses[i]
+		if address.Backend == key.Backend && address.Pool == key.Pool && address.IP == key.IP.String() {
+			return address
+		}
+	}
+	return nil
+}
+
+func machineOf(node v1alpha1.NodeIdentity) release.Machine {
+	return release.Machine{NodeUID: node.UID, MachineID: node.MachineID, SystemUUID: node.SystemUUID, BootID: node.BootID}
+}
+
+// keyOf rebuilds the compare-and-release key of a recorded address.
+func keyOf(address *v1alpha1.AddressRecord) (ipam.Key, error) {
+	ip, err := netip.ParseAddr(address.IP)
+	if err != nil {
+		return ipam.Key{}, err
+	}
+	return ipam.Key{Backend: address.Backend, Pool: address.Pool, IP: ip, SandboxID: address.SandboxID,
+		PodRef: address.PodRef, Interface: address.Interface}, nil
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package finalizer is the one way in which Holdfast's finalizer and label get onto a pod and off it. Every patch carries the
+// pod's UID and touches only our own entries.
+package finalizer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// FieldManager is the field manager of every write of the manager.
+const FieldManager = "holdfast-manager"
+
+// Way says how the finalizer came off.
+type Way string
+
+// The ways.
+const (
+	// WayPatch: a patch of the pod.
+	WayPatch Way = "patch"
+	// WayStatus: a patch of pods/status, because something made every patch of the pod fail (kubernetes#109164).
+	WayStatus Way = "status"
+	// WayGone: there was nothing to take off: no pod, another UID under the name, or no finalizer of ours.
+	WayGone Way = "gone"
+)
+
+// Pod names a pod object by all that identifies it.
+type Pod struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// String is for messages.
+func (p Pod) String() string { return fmt.Sprintf("pod %s/%s (uid %s)", p.Namespace, p.Name, p.UID) }
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+// Client takes the finalizer off and puts it on.
+type Client struct {
+	// Writer writes pods.
+	Writer client.Client
+	// Reader reads past every cache.
+	Reader client.Reader
+}
+
+// Remove takes our finalizer off the pod of that UID. The object may vanish with it. Errors are worth another try.
+func (c Client) Remove(ctx context.Context, pod Pod) (Way, error) {
+	patch := map[string]any{"metadata": map[string]any{
+		"uid":                                 pod.UID,
+		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.Finalizer},
+	}}
+	err := c.patch(ctx, pod, patch)
+	if err == nil {
+		return WayPatch, nil
+	}
+	if gone, readErr := c.gone(ctx, pod, err); gone || readErr != nil {
+		return WayGone, readErr
+	}
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsInternalError(err) && !apierrors.IsBadRequest(err) {
+		return "", fmt.Errorf("taking the finalizer %s off %s: %w", v1alpha1.Finalizer, pod, err)
+	}
+	statusErr := c.patch(ctx, pod, patch, "status")
+	if statusErr == nil {
+		return WayStatus, nil
+	}
+	if gone, readErr := c.gone(ctx, pod, statusErr); gone || readErr != nil {
+		return WayGone, readErr
+	}
+	return "", fmt.Errorf("taking the finalizer %s off %s failed (%w), and so did the same patch through pods/status: %w",
+		v1alpha1.Finalizer, pod, err, statusErr)
+}
+
+// Add puts finalizer and label on a pod that the webhook missed. It fails on a pod that is being deleted, as it must:
+// finalizers can only be added before.
+func (c Client) Add(ctx context.Context, pod Pod) error {
+	err := c.patch(ctx, pod, map[string]any{"metadata": map[string]any{
+		"uid":        pod.UID,
+		"finalizers": []string{v1alpha1.Finalizer},
+		"labels":     map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
+	}})
+	if err != nil {
+		return fmt.Errorf("stamping %s late: %w", pod, err)
+	}
+	return nil
+}
+
+// Relabel puts the label back on a pod that still carries the finalizer.
+func (c Client) Relabel(ctx context.Context, pod Pod) error {
+	err := c.patch(ctx, pod, map[string]any{"metadata": map[string]any{
+		"uid":    pod.UID,
+		"labels": map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
+	}})
+	if err != nil {
+		return fmt.Errorf("putting the label %s back on %s: %w", v1alpha1.GuardedLabel, pod, err)
+	}
+	return nil
+}
+
+func (c Client) patch(ctx context.Context, pod Pod, body map[string]any, subresource ...string) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encoding the patch: %w", err)
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	raw := client.RawPatch(types.StrategicMergePatchType, data)
+	if len(subresource) > 0 {
+		return c.Writer.SubResource(subresource[0]).Patch(ctx, target, raw, client.FieldOwner(FieldManager))
+	}
+	return c.Writer.Patch(ctx, target, raw, client.FieldOwner(FieldManager))
+}
+
+// gone looks, past every cache, whether there is nothing left to take off after a failed patch.
+func (c Client) gone(ctx context.Context, pod Pod, patchErr error) (bool, error) {
+	if apierrors.IsNotFound(patchErr) {
+		return true, nil
+	}
+	var live metav1.PartialObjectMetadata
+	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := c.Reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, &live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s after the patch failed (%w): %w", pod, patchErr, err)
+	}
+	return live.UID != pod.UID || !controllerutil.ContainsFinalizer(&live, v1alpha1.Finalizer), nil
+}

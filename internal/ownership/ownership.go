@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ownership decides, purely, which pod UID an IPAM entry belongs to. An entry names only a pod by name and a sandbox
+// by ID; a name never identifies. So an entry belongs to a UID only by evidence: a record that already ties the sandbox ID
+// to it, the pod's own network-status, or an ADD that was watched after the UID was bound. Everything else has no known owner.
+package ownership
+
+import (
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Entry is what an IPAM recorded.
+type Entry struct {
+	IP        netip.Addr
+	Interface string
+	SandboxID string
+	// AddObserved and SeenSince: the entry's ADD happened while we watched, and when we saw it.
+	AddObserved bool
+	SeenSince   time.Time
+}
+
+// Candidate is a pod UID that an entry might belong to: a pod of the entry's name, or the record of one.
+type Candidate struct {
+	UID types.UID
+	// BoundSeen is when this process first saw the pod bound to a node; zero when it has not.
+	BoundSeen time.Time
+	// Shown are the addresses in the pod's network-status; empty interface names match any.
+	Shown []Shown
+	// Sandboxes are those that the UID's record already holds, with the evidence on record.
+	Sandboxes map[string]v1alpha1.Attribution
+	// Resolved: nothing of this UID can still be alive (its record is settled); it is no predecessor to fear.
+	Resolved bool
+}
+
+// Shown is one address in a network-status.
+type Shown struct {
+	IP        netip.Addr
+	Interface string
+}
+
+// Owner is the outcome: a UID with the evidence, or no UID with AttributionNone.
+type Owner struct {
+	UID         types.UID
+	Attribution v1alpha1.Attribution
+}
+
+// Of attributes one entry. Two candidates with equal claims own nothing: unknown is never guessed.
+func Of(entry Entry, candidates []Candidate) Owner {
+	for _, claim := range []func(Entry, Candidate, []Candidate) v1alpha1.Attribution{onRecord, onStatus, onWatch} {
+		owners := make([]Owner, 0, 1)
+		for _, candidate := range candidates {
+			if attribution := claim(entry, candidate, candidates); attribution != v1alpha1.AttributionNone {
+				owners = append(owners, Owner{UID: candidate.UID, Attribution: attribution})
+			}
+		}
+		switch len(owners) {
+		case 0:
+			continue
+		case 1:
+			return owners[0]
+		default:
+			return Owner{Attribution: v1alpha1.AttributionNone}
+		}
+	}
+	return Owner{Attribution: v1alpha1.AttributionNone}
+}
+
+// onRecord: sandbox IDs never return, so what was once proven stays so. Better evidence that has come since is taken.
+func onRecord(entry Entry, candidate Candidate, _ []Candidate) v1alpha1.Attribution {
+	recorded, ok := candidate.Sandboxes[entry.SandboxID]
+	if !ok || recorded == v1alpha1.AttributionNone {
+		return v1alpha1.AttributionNone
+	}
+	if recorded == v1alpha1.AttributionObservedAdd && shows(candidate, entry) {
+		return v1alpha1.AttributionNetworkStatus
+	}
+	return recorded
+}
+
+func onStatus(entry Entry, candidate Candidate, _ []Candidate) v1alpha1.Attribution {
+	if shows(candidate, entry) {
+		return v1alpha1.AttributionNetworkStatus
+	}
+	return v1alpha1.AttributionNone
+}
+
+// onWatch: an ADD that was seen after this UID was seen bound can only be this UID's if no other UID of the name may still
+// have a sandbox in the making.
+func onWatch(entry Entry, candidate Candidate, all []Candidate) v1alpha1.Attribution {
+	if !entry.AddObserved || candidate.BoundSeen.IsZero() || entry.SeenSince.Before(candidate.BoundSeen) {
+		return v1alpha1.AttributionNone
+	}
+	for i := range all {
+		if all[i].UID != candidate.UID && !all[i].Resolved {
+			return v1alpha1.AttributionNone
+		}
+	}
+	return v1alpha1.AttributionObservedAdd
+}
+
+func shows(candidate Candidate, entry Entry) bool {
+	for _, shown := range candidate.Shown {
+		if shown.IP == entry.IP && interfaceMatches(shown.Interface, entry.Interface) {
+			return true
+		}
+	}
+	return false
+}
+
+// interfaceMatches: whereabouts before 0.6 recorded no interface name.
+func interfaceMatches(shown, recorded string) bool {
+	return recorded == "" || shown == recorded
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Decide says what to do about the addresses of one pod UID. It is total: every observation has a decision.
+func Decide(o Observation, now time.Time) Decision {
+	decision := decide(o, now)
+	if !o.Live && (decision.Action == Release || (decision.Action == Unprotect && decision.Row != 3 && !o.Recorded)) {
+		decision.Action = Reread
+	}
+	return decision
+}
+
+func decide(o Observation, now time.Time) Decision {
+	if d, decided := unknownFact(o); decided {
+		return d
+	}
+	pod := o.Last
+	if o.Pod.IsKnown() {
+		pod = o.Pod.Get()
+	}
+	switch {
+	case o.Pod.IsAbsent() && o.Sandboxes.IsAbsent():
+		return unprotect(4, v1alpha1.ReasonNoIPsHeld, "the pod object is gone and no pool holds an address for it")
+	case o.Pod.IsKnown() && !pod.Deleting:
+		return decideAlive(o, pod, now)
+	case !pod.Bound && o.Sandboxes.IsAbsent():
+		return unprotect(3, v1alpha1.ReasonNeverScheduled, "the pod was never bound to a node")
+	case o.Sandboxes.IsAbsent():
+		return decideEmpty(o, pod, now)
+	default:
+		return decideHeld(o, pod, now)
+	}
+}
+
+// unknownFact is row 0.
+func unknownFact(o Observation) (Decision, bool) {
+	reads := []struct {
+		what    string
+		unknown bool
+		why     string
+	}{
+		{"the pod", !o.Pod.IsRead(), o.Pod.Why()},
+		{"the addresses that the pools hold for it", !o.Sandboxes.IsRead(), o.Sandboxes.Why()},
+		{"its node", o.Node.IsUnknown(), o.Node.Why()},
+		{"how long its node has been gone", o.NodeGoneSince.IsUnknown(), o.NodeGoneSince.Why()},
+		{"how long its node has seen no sandbox of it", o.QuietSince.IsUnknown(), o.QuietSince.Why()},
+	}
+	for _, read := range reads {
+		if read.unknown {
+			return wait(0, v1alpha1.ReasonObservationFailed, 0, "%s could not be read: %s", read.what, read.why), true
+		}
+	}
+	switch {
+	case o.Evidence != EvidenceKubelet && o.Evidence != EvidenceAgent:
+		return wait(17, v1alpha1.ReasonUnclassified, 0, "no kind of evidence is configured"), true
+	case o.Sandboxes.IsKnown() && len(o.Sandboxes.Get()) == 0:
+		return wait(17, v1alpha1.ReasonUnclassified, 0, "an empty list of sandboxes was given where their absence was to be shown"), true
+	}
+	return Decision{}, false
+}
+
+// decideAlive is rows 1 and 2.
+func decideAlive(o Observation, pod Pod, now time.Time) Decision {
+	if !pod.Ending.ByKubelet() || o.Sandboxes.IsAbsent() {
+		return Decision{Row: 2, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Message: "the pod is not being deleted"}
+	}
+	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
+	for i := range o.Sandboxes.Get() {
+		judged = append(judged, judgeEndedAlive(o, pod, &o.Sandboxes.Get()[i], now))
+	}
+	return combine(judged)
+}
+
+// decideEmpty is rows 4 and 16: no pool holds anything for a pod that is being deleted.
+func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
+	if pod.Ending.ByKubelet() {
+		return unprotect(4, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it")
+	}
+	if d, early := inGracePeriod(o, pod, now); early {
+		return d
+	}
+	if o.Evidence == EvidenceKubelet {
+		return wait(16, v1alpha1.ReasonMayBeStarting, 0,
+			"no pool holds an address for it, but a sandbox may still be in the making: waiting for the kubelet's report that the pod ended")
+	}
+	quiet := o.QuietSince
+	if quiet.IsKnown() && !now.Before(quiet.Get().Add(o.Settings.SandboxCreationMax)) {
+		return unprotect(16, v1alpha1.ReasonNoIPsHeld, "no pool holds an address for it and its node has seen no sandbox of it for long enough")
+	}
+	return wait(16, v1alpha1.ReasonMayBeStarting, remaining(quiet.Get(), o.Settings.SandboxCreationMax, now),
+		"no pool holds an address for it, but a sandbox may still be in the making: waiting for its node to see none for %s", o.Settings.SandboxCreationMax)
+}
+
+// decideHeld is rows 5 to 17 for a pod that is being deleted, or is gone, while entries remain.
+func decideHeld(o Observation, pod Pod, now time.Time) Decision {
+	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
+	for i := range o.Sandboxes.Get() {
+		judged = append(judged, judgeSandbox(o, pod, &o.Sandboxes.Get()[i], now))
+	}
+	return combine(judged)
+}
+
+func inGracePeriod(o Observation, pod Pod, now time.Time) (Decision, bool) {
+	end := pod.Deadline.Add(o.Settings.GracePeriodSlack)
+	if pod.Deadline.IsZero() || !now.Before(end) {
+		return Decision{}, false
+	}
+	return wait(11, v1alpha1.ReasonGracePeriod, end.Sub(now), "the pod's grace period, with %s of slack, ends at %s",
+		o.Settings.GracePeriodSlack, end.UTC().Format(time.RFC3339)), true
+}
+
+// remaining is how much of delay, counted from since, is left; the whole delay where since is not known.
+func remaining(since time.Time, delay time.Duration, now time.Time) time.Duration {
+	if since.IsZero() {
+		return delay
+	}
+	return max(since.Add(delay).Sub(now), 0)
+}

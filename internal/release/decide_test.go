@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+var (
+	now      = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	longAgo  = now.Add(-24 * time.Hour)
+	settings = Settings{ReleaseDelay: 3 * time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute}
+
+	machine    = Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}
+	registered = Machine{NodeUID: "node-2", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}
+	rebooted   = Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-2"}
+	replaced   = Machine{NodeUID: "node-2", MachineID: "machine-2", SystemUUID: "system-2", BootID: "boot-9"}
+)
+
+// terminating is a pod past its grace period with one sandbox that holds an address, on a Ready node, all read live.
+func terminating(change ...func(*Observation)) Observation {
+	o := Observation{
+		Evidence:      EvidenceKubelet,
+		Live:          true,
+		Recorded:      true,
+		Pod:           Known(Pod{Deleting: true, Deadline: now.Add(-time.Hour), Bound: true, Ending: EndingNone}),
+		Sandboxes:     Known([]Sandbox{sandbox("s1")}),
+		Node:          Known(Node{Machine: machine, Ready: true}),
+		NodeGoneSince: Absent[time.Time](),
+		QuietSince:    Absent[time.Time](),
+		Settings:      settings,
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	return o
+}
+
+func sandbox(id string, change ...func(*Sandbox)) Sandbox {
+	s := Sandbox{ID: id, Machine: Known(machine), Attribution: v1alpha1.AttributionNetworkStatus, UnchangedSince: longAgo, Answer: Absent[Answer]()}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+func pod(change func(*Pod)) func(*Observation) {
+	return func(o *Observation) {
+		p := o.Pod.Get()
+		change(&p)
+		o.Pod = Known(p)
+	}
+}
+
+func ended(e Ending, since time.Time) func(*Observation) {
+	return pod(func(p *Pod) { p.Ending, p.EndedSince = e, since })
+}
+
+func node(n Node) func(*Observation) { return func(o *Observation) { o.Node = Known(n) } }
+
+func sandboxes(s ...Sandbox) func(*Observation) {
+	return func(o *Observation) { o.Sandboxes = Known(s) }
+}
+
+func noEntries(o *Observation) { o.Sandboxes = Absent[[]Sandbox]() }
+func notDeleting(o *Observation) {
+	pod(func(p *Pod) { p.Deleting, p.Deadline = false, time.Time{} })(o)
+}
+func agent(o *Observation)  { o.Evidence = EvidenceAgent }
+func cached(o *Observation) { o.Live = false }
+func podGone(last Pod) func(*Observation) {
+	return func(o *Observation) { o.Pod, o.Last = Absent[Pod](), last }
+}
+
+func TestDecide(t *testing.T) {
+	type want struct {
+		row    int
+		action Action
+		reason v1alpha1.Reason
+		after  time.Duration
+	}
+	tests := map[string]struct {
+		observed Observation
+		want     want
+	}{
+		"row 0: a pod that could not be read waits": {
+			terminating(func(o *Observation) { o.Pod = Unknown[Pod]("timeout") }), want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"row 0: entries that could not be read wait, whatever the kubelet said": {
+			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("timeout") }),
+			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"row 0: a node that could not be read waits": {
+			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Unknown[Node]("timeout") }),
+			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"row 0: a node that was not read at all waits": {
+			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Fact[Node]{} }),
+			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"row 0: a sandbox whose machine was never recorded waits": {
+			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("no read") }))),
+			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"row 1: a completed Job on a Ready node gives its address back after the delay": {
+			terminating(notDeleting, ended(EndingCompleted, longAgo)), want{1, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"row 1: before the delay is over it waits for the rest of it": {
+			terminating(notDeleting, ended(EndingCompleted, now.Add(-time.Minute))), want{1, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
+		"row 1: a delay that nobody wrote down has not begun": {
+			terminating(notDeleting, ended(EndingCompleted, time.Time{})), want{1, Wait, v1alpha1.ReasonReleaseDelay, 3 * time.Minute}},
+		"row 1: on a node that is not Ready it waits": {
+			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: machine})), want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"row 1: another machine under the name proves nothing": {
+			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: replaced, Ready: true})), want{1, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 1: in agent mode the node is asked": {
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{1, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 2: a running pod keeps its addresses": {
+			terminating(notDeleting), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"row 2: PodGC's faked end of a pod that is not deleting is no end": {
+			terminating(notDeleting, ended(EndingForeign, longAgo)), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"row 2: a completed pod without entries keeps its finalizer until it is deleted": {
+			terminating(notDeleting, ended(EndingCompleted, longAgo), noEntries), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"row 3: a pod that was never bound is let go, from any cache": {
+			terminating(cached, noEntries, pod(func(p *Pod) { p.Bound = false })), want{3, Unprotect, v1alpha1.ReasonNeverScheduled, 0}},
+		"row 4: the ordinary end: finished, no entries": {
+			terminating(cached, ended(EndingFinished, time.Time{}), noEntries), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"row 4: without a record a cache does not show that there are no entries": {
+			terminating(cached, ended(EndingFinished, time.Time{}), noEntries, func(o *Observation) { o.Recorded = false }),
+			want{4, Reread, v1alpha1.ReasonNoIPsHeld, 0}},
+		"row 4: a rejected pod without entries is let go": {
+			terminating(ended(EndingRejected, time.Time{}), noEntries), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"row 4: PodGC's faked end does not let a pod go": {
+			terminating(ended(EndingForeign, longAgo), noEntries), want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"row 4: a pod object that is gone and holds nothing leaves only its record": {
+			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone}), noEntries), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"row 5: out-of-service and not Ready releases": {
+			terminating(node(Node{Machine: machine, OutOfService: true})), want{5, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+		"row 5: even before the grace period is over": {
+			terminating(node(Node{Machine: machine, OutOfService: true}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })),
+			want{5, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+		"row 5: out-of-service but Ready is no fence": {
+			terminating(node(Node{Machine: machine, OutOfService: true, Ready: true})), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"row 5: an agent that saw the sandbox after the taint overrules it": {
+			terminating(agent, node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: longAgo}),
+				sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Known(Answer{v1alpha1.VerdictDoNotRelease, now}) }))),
+			want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"row 5: a fence around another machine's Node says nothing": {
+			terminating(node(Node{Machine: replaced, OutOfService: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 6: a Node that is gone is held until that is old enough": {
+			terminating(func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(now.Add(-time.Minute)) }),
+			want{6, Wait, v1alpha1.ReasonNodeGone, 4 * time.Minute}},
+		"row 6: and then released": {
+			terminating(func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Release, v1alpha1.ReasonNodeGone, 0}},
+		"row 6: held for ever on Hold": {
+			terminating(func(o *Observation) {
+				o.Node, o.NodeGoneSince, o.Settings.HoldGoneNodes = Absent[Node](), Known(longAgo), true
+			}), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"row 6: held while nobody wrote down since when": {
+			terminating(func(o *Observation) { o.Node = Absent[Node]() }), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"row 6: never passed on to row 10": {
+			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Absent[Node]() }), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"row 7: a re-registered machine goes on as live": {
+			terminating(ended(EndingFinished, longAgo), node(Node{Machine: registered, Ready: true})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 8: a machine that booted again holds nothing of its old boot": {
+			terminating(node(Node{Machine: rebooted, Ready: true})), want{8, Release, v1alpha1.ReasonNodeRebooted, 0}},
+		"row 9: a replacement kubelet's report is not believed": {
+			terminating(ended(EndingFinished, longAgo), node(Node{Machine: replaced, Ready: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 10: kubelet-finished releases at once what network-status shows": {
+			terminating(ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })),
+			want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 10: a sandbox that only the watch attributes waits until it stood unchanged": {
+			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) {
+				s.Attribution, s.UnchangedSince = v1alpha1.AttributionObservedAdd, now.Add(-time.Minute)
+			}))), want{10, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
+		"row 10: and is released then": {
+			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Attribution = v1alpha1.AttributionObservedAdd }))),
+			want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 10: cached facts ask to be read again": {
+			terminating(cached, ended(EndingFinished, longAgo)), want{10, Reread, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 10: a pod that is gone is judged on the last facts": {
+			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 11: within the grace period nothing is suspected": {
+			terminating(pod(func(p *Pod) { p.Deadline = now.Add(time.Second) })), want{11, Wait, v1alpha1.ReasonGracePeriod, 31 * time.Second}},
+		"row 12: the agent is asked, Ready or not": {
+			terminating(agent, node(Node{Machine: machine})), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 12: ReadyForRelease releases": {
+			terminating(agent, sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Known(Answer{v1alpha1.VerdictReadyForRelease, now}) }))),
+			want{12, Release, v1alpha1.ReasonSandboxGone, 0}},
+		"row 13: terminal before its deletion, Ready node, delay over": {
+			terminating(ended(EndingCompleted, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"row 13: a rejected pod's old sandbox goes the same way": {
+			terminating(ended(EndingRejected, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"row 14: an unreachable node waits as long as it takes": {
+			terminating(node(Node{Machine: machine})), want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"row 15: kubelet mode waits for the kubelet": {
+			terminating(), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"row 15: PodGC's faked end on a Ready node is not the kubelet's": {
+			terminating(ended(EndingForeign, longAgo)), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"row 16: nothing held, but it may be starting": {
+			terminating(noEntries), want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"row 16: agent mode lets go after a long quiet": {
+			terminating(agent, noEntries, func(o *Observation) { o.QuietSince = Known(longAgo) }), want{16, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"row 16: agent mode waits for the quiet to be long enough": {
+			terminating(agent, noEntries, func(o *Observation) { o.QuietSince = Known(now.Add(-time.Minute)) }),
+			want{16, Wait, v1alpha1.ReasonMayBeStarting, 9 * time.Minute}},
+		"row 17: an installation without a kind of evidence": {
+			terminating(func(o *Observation) { o.Evidence = 0 }), want{17, Wait, v1alpha1.ReasonUnclassified, 0}},
+		"row 17: an ending that nobody set": {
+			terminating(ended(0, longAgo)), want{17, Wait, v1alpha1.ReasonUnclassified, 0}},
+		"a conflict is never released": {
+			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))),
+			want{17, Wait, v1alpha1.ReasonConflict, 0}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tc.observed, now)
+			got := want{d.Row, d.Action, d.Reason, d.After}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("Decide (-want +got):\n%s\nmessage: %s", diff, d.Message)
+			}
+			if d.Message == "" {
+				t.Error("a decision without a message explains nothing")
+			}
+		})
+	}
+}
+
+func TestDecideJudgesEachSandbox(t *testing.T) {
+	held := sandbox("held", func(s *Sandbox) { s.Attribution, s.UnchangedSince = v1alpha1.AttributionObservedAdd, now })
+	rival := sandbox("rival", func(s *Sandbox) { s.Conflict = true })
+	got := Decide(terminating(ended(EndingFinished, longAgo), sandboxes(rival, held, sandbox("free"), sandbox("old boot", func(s *Sandbox) {
+		s.Machine = Known(Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-0"})
+	}))), now)
+	want := Decision{Row: 8, Action: Release, Reason: v1alpha1.ReasonNodeRebooted, After: 10 * time.Minute, Sandboxes: []string{"free", "old boot"}}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Decision{}, "Message")); diff != "" {
+		t.Errorf("Decide (-want +got):\n%s", diff)
+	}
+}
+
+func TestDecideReaddressesAReregisteredMachine(t *testing.T) {
+	if d := Decide(terminating(node(Node{Machine: registered, Ready: true})), now); !d.Readdress || d.Row != 15 {
+		t.Errorf("Decide = %+v, want row 15 as for a live node, and Readdress", d)
+	}
+}

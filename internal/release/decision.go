@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Action is what is to be done. The zero value is invalid.
+type Action uint8
+
+// The actions.
+const (
+	// Wait: nothing yet; After says when to look again even if no event comes.
+	Wait Action = iota + 1
+	// Keep: the pod uses its addresses; the record is kept true.
+	Keep
+	// Reread: the same question again, with every fact read live.
+	Reread
+	// Confirm: the node's agent is asked about Sandboxes.
+	Confirm
+	// Release: the entries of Sandboxes go back to their pools; then everything is read again.
+	Release
+	// Unprotect: our finalizer comes off, by UID, and then the record goes.
+	Unprotect
+)
+
+// String is the action's name, as in logs and metrics.
+func (a Action) String() string {
+	switch a {
+	case Wait:
+		return "Wait"
+	case Keep:
+		return "Keep"
+	case Reread:
+		return "Reread"
+	case Confirm:
+		return "Confirm"
+	case Release:
+		return "Release"
+	case Unprotect:
+		return "Unprotect"
+	default:
+		return fmt.Sprintf("Action(%d)", uint8(a))
+	}
+}
+
+// Decision is what Decide concludes.
+type Decision struct {
+	// Row is the row of the table that decided.
+	Row int
+	// Action is what is to be done.
+	Action Action
+	// Reason is the word for event, condition, metric and log.
+	Reason v1alpha1.Reason
+	// Message says to a person what was found and what would end a wait.
+	Message string
+	// After is how long until time alone could change the decision; zero when only an event can.
+	After time.Duration
+	// Sandboxes are the IDs that Release or Confirm is about.
+	Sandboxes []string
+	// Readdress: the same machine registered a new Node object; the record takes its UID (row 7).
+	Readdress bool
+}
+
+func wait(row int, reason v1alpha1.Reason, after time.Duration, format string, args ...any) Decision {
+	return Decision{Row: row, Action: Wait, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
+}
+
+func unprotect(row int, reason v1alpha1.Reason, message string) Decision {
+	return Decision{Row: row, Action: Unprotect, Reason: reason, Message: message}
+}

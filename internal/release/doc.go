@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package release decides, purely, what happens to the addresses of one pod UID. It is the heart of Holdfast: read this
+// table first. Decide tries the rows in order and the first that fits decides. Rows 5 to 10 judge each sandbox by itself.
+//
+//	 0  a fact could not be read                                     Wait(ObservationFailed)
+//	 1  not deleting; terminal by the kubelet; entries remain        kubelet: Node Ready and ReleaseDelay over: Release, else Wait
+//	                                                                 agent: Confirm, then Release. The finalizer stays
+//	 2  not deleting                                                 Keep: the record is kept true
+//	 3  deleting, never bound to a node                              Unprotect(NeverScheduled)
+//	 4  terminal by the kubelet (rejected too), no entries           Unprotect; cached facts will do
+//	    the pod object is gone, no entries                           Unprotect: there is only a record left
+//	 5  node fenced: out-of-service and not Ready, no later
+//	    DoNotRelease                                                 Release(NodeOutOfService)
+//	 6  Node object gone                                             Release after NodeGoneDelay; before it, or on Hold: Wait(NodeGone)
+//	 7  same machine and boot under a new Node UID                   go on as live; the record is re-addressed
+//	 8  same machine, new boot                                       Release(NodeRebooted)
+//	 9  another machine under the name                               as 6: Wait(NodeReplaced)
+//	10  kubelet-finished, entries remain                             Release: sandboxes that network-status or the agent shows;
+//	                                                                 others once unchanged for SandboxCreationMax
+//	11  grace period and slack not over                              Wait(GracePeriod)
+//	12  agent mode, the Node is the recorded machine                 Confirm; ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning)
+//	13  terminal before the deletion, or rejected; kubelet mode      Node Ready and ReleaseDelay over: Release
+//	14  Node not Ready                                               Wait(NodeUnreachable)
+//	15  entries remain, kubelet mode                                 Wait(KubeletNotFinished)
+//	16  no entries, but it may be starting or running                agent mode: quiet for SandboxCreationMax: Unprotect; else Wait
+//	17  anything else                                                Wait(Unclassified)
+//
+// An entry that stands under two pod UIDs is never released (Wait(Conflict)); it holds only itself back.
+//
+// A Release rests on facts read live, past every cache: Decide answers Reread when they were not. An Unprotect may rest on
+// caches when a record stays behind that would find a late entry, or when the pod was deleted unbound (nothing can be bound
+// that is being deleted). That a UID is deleting and that the kubelet finished it are monotone: any cache will do for them.
+package release

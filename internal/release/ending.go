@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Ending is how a pod ended, as far as its object shows. The zero value is invalid.
+type Ending uint8
+
+// The endings.
+const (
+	// EndingNone: the phase is not terminal.
+	EndingNone Ending = iota + 1
+	// EndingFinished: kubelet-finished. The kubelet wrote the terminal phase after the deletion, which it does only once
+	// StopPodSandbox has succeeded for every sandbox of the UID that the runtime knew.
+	EndingFinished
+	// EndingCompleted: the kubelet wrote the terminal phase before the deletion, or nobody can tell that it was after.
+	EndingCompleted
+	// EndingRejected: the kubelet refused the pod and killed nothing (kubernetes#133382).
+	EndingRejected
+	// EndingForeign: somebody other than the kubelet wrote the terminal phase: PodGC, for one. It proves nothing.
+	EndingForeign
+)
+
+// ByKubelet says whether the kubelet wrote a terminal phase.
+func (e Ending) ByKubelet() bool {
+	return e == EndingFinished || e == EndingCompleted || e == EndingRejected
+}
+
+const (
+	kubeletManager  = "kubelet"
+	rejectedMessage = "Pod was rejected:"
+)
+
+// PodEnding reads an ending from a pod object alone. A terminal phase within the very second of the deletion counts as
+// Completed, because API times have no finer grain; PodEndingSeen can do better for whoever watched.
+func PodEnding(pod *corev1.Pod) Ending { return PodEndingSeen(pod, false) }
+
+// PodEndingSeen is PodEnding for a watcher: aliveWhileDeleting says that this very UID was seen with a deletionTimestamp and
+// without a terminal phase, so that a terminal phase can only have come later.
+func PodEndingSeen(pod *corev1.Pod, aliveWhileDeleting bool) Ending {
+	if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		return EndingNone
+	}
+	written, byKubelet := phaseWrittenByKubelet(pod.ManagedFields)
+	switch {
+	case !byKubelet:
+		return EndingForeign
+	case strings.HasPrefix(pod.Status.Message, rejectedMessage):
+		return EndingRejected
+	case pod.DeletionTimestamp == nil:
+		return EndingCompleted
+	case aliveWhileDeleting:
+		return EndingFinished
+	case written.After(deletionRequested(pod)) && ranAfter(pod, deletionRequested(pod)):
+		return EndingFinished
+	default:
+		return EndingCompleted
+	}
+}
+
+// deletionRequested is when the deletion was asked for: shortening the grace period moves deletionTimestamp and
+// deletionGracePeriodSeconds alike (apiserver, registry/rest.BeforeDelete), so their difference stays.
+func deletionRequested(pod *corev1.Pod) time.Time {
+	requested := pod.DeletionTimestamp.Time
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		requested = requested.Add(-time.Duration(*grace) * time.Second)
+	}
+	return requested
+}
+
+// ranAfter says whether a container ended after the moment: the phase was not terminal at it. The kubelet's write alone does
+// not show that, because it also touches the status of pods that were terminal before (kubernetes#53515).
+func ranAfter(pod *corev1.Pod, moment time.Time) bool {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			if ended := statuses[i].State.Terminated; ended != nil && ended.FinishedAt.After(moment) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// phaseWrittenByKubelet says whether status.phase belongs to the kubelet's field manager and to nobody else, and when that
+// manager last wrote.
+func phaseWrittenByKubelet(fields []metav1.ManagedFieldsEntry) (time.Time, bool) {
+	var written time.Time
+	found := false
+	for i := range fields {
+		if !ownsPhase(&fields[i]) {
+			continue
+		}
+		if fields[i].Manager != kubeletManager || fields[i].Subresource != "status" || fields[i].Time == nil {
+			return time.Time{}, false
+		}
+		written, found = fields[i].Time.Time, true
+	}
+	return written, found
+}
+
+func ownsPhase(entry *metav1.ManagedFieldsEntry) bool {
+	if entry.FieldsV1 == nil {
+		return false
+	}
+	var fields struct {
+		Status map[string]json.RawMessage `json:"f:status"`
+	}
+	if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+		// Unreadable ownership must not make a foreign phase look like the kubelet's: count it as an owner of its own.
+		return entry.Manager != kubeletManager
+	}
+	_, owns := fields.Status["f:phase"]
+	return owns
+}
+
+// PhaseOwnership keeps, of all managed fields, only who wrote status.phase: what PodEnding needs and caches should hold.
+func PhaseOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var kept []metav1.ManagedFieldsEntry
+	for i := range fields {
+		if !ownsPhase(&fields[i]) {
+			continue
+		}
+		entry := fields[i]
+		entry.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:phase":{}}}`)}
+		kept = append(kept, entry)
+	}
+	return kept
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Evidence is whose word shows that a sandbox is gone. The zero value is invalid.
+type Evidence uint8
+
+// The kinds of evidence.
+const (
+	// EvidenceKubelet: the pod's status, written by the kubelet.
+	EvidenceKubelet Evidence = iota + 1
+	// EvidenceAgent: the node's container runtime, read by the agent.
+	EvidenceAgent
+)
+
+// Observation is all that is known of one pod UID at one moment.
+type Observation struct {
+	// Evidence is the mode of the installation.
+	Evidence Evidence
+	// Live says that every fact in here that can change back was read past every cache.
+	Live bool
+	// Recorded: the UID has a record, so that an entry which shows up late is found after the finalizer is off.
+	Recorded bool
+	// Pod is Absent when the object is gone (by a live read: not found, or another UID under the name).
+	Pod Fact[Pod]
+	// Last is what the record remembers of a pod whose object is gone. It is only used when Pod is Absent.
+	Last Pod
+	// Sandboxes are the sandboxes of this UID that still have entries in a pool; Absent when there are none.
+	Sandboxes Fact[[]Sandbox]
+	// Node is the Node object that now stands under the node name of the pod.
+	Node Fact[Node]
+	// NodeGoneSince is when the absence of the recorded Node was first proven without a sign of life since; persisted.
+	NodeGoneSince Fact[time.Time]
+	// QuietSince is since when the agent has seen no sandbox of this UID.
+	QuietSince Fact[time.Time]
+	// Settings are the installation's delays.
+	Settings Settings
+}
+
+// Settings are the delays that the table knows.
+type Settings struct {
+	ReleaseDelay       time.Duration
+	GracePeriodSlack   time.Duration
+	SandboxCreationMax time.Duration
+	NodeGoneDelay      time.Duration
+	// HoldGoneNodes never takes the deletion of a Node object as proof.
+	HoldGoneNodes bool
+}
+
+// Pod is what the table needs to know of a pod.
+type Pod struct {
+	// Deleting: deletionTimestamp is set.
+	Deleting bool
+	// Deadline is deletionTimestamp: the moment at which the grace period is over.
+	Deadline time.Time
+	// Bound: the pod has a node.
+	Bound bool
+	// Ending is what the kubelet reported.
+	Ending Ending
+	// EndedSince is when the ending was first proven; persisted, zero while nobody wrote it down.
+	EndedSince time.Time
+}
+
+// Sandbox is one pod sandbox that still has entries.
+type Sandbox struct {
+	// ID is the sandbox ID as the IPAM recorded it.
+	ID string
+	// Machine is the machine that was recorded for the sandbox; Absent or Unknown while no live Node read succeeded.
+	Machine Fact[Machine]
+	// Attribution is the evidence that ties it to the pod UID.
+	Attribution v1alpha1.Attribution
+	// UnchangedSince is since when its entries stand as they are; persisted.
+	UnchangedSince time.Time
+	// Answer is the agent's answer to the current mark; Absent while there is none.
+	Answer Fact[Answer]
+	// Conflict: one of its addresses stands under another pod UID that is not proven gone.
+	Conflict bool
+}
+
+// Machine identifies one boot of one machine under one Node object. Empty fields are unknown.
+type Machine struct {
+	NodeUID                       types.UID
+	MachineID, SystemUUID, BootID string
+}
+
+// Node is what the table needs to know of a live Node object.
+type Node struct {
+	Machine
+	// Ready: the condition Ready is True.
+	Ready bool
+	// OutOfService: the taint node.kubernetes.io/out-of-service is set.
+	OutOfService bool
+	// OutOfServiceSince is when the taint was added, where it says so.
+	OutOfServiceSince time.Time
+}
+
+// Answer is an agent's word on one sandbox.
+type Answer struct {
+	Verdict v1alpha1.Verdict
+	Time    time.Time
+}

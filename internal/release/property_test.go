@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// axis is one dimension of the cross product: each value changes an observation.
+type axis []func(*Observation)
+
+var axes = []axis{
+	{func(*Observation) {}, cached},
+	{func(*Observation) {}, agent, func(o *Observation) { o.Evidence = 0 }},
+	{func(*Observation) {}, func(o *Observation) { o.Recorded = false }},
+	{ended(EndingNone, time.Time{}), ended(EndingFinished, longAgo), ended(EndingFinished, time.Time{}), ended(EndingCompleted, longAgo),
+		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(0, time.Time{})},
+	{func(*Observation) {}, notDeleting, pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) }), pod(func(p *Pod) { p.Bound = false }),
+		func(o *Observation) { o.Last = o.Pod.Get(); o.Pod = Absent[Pod]() }, func(o *Observation) { o.Pod = Unknown[Pod]("x") },
+		func(o *Observation) { o.Pod = Fact[Pod]{} }},
+	{func(*Observation) {}, noEntries, func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("x") }, func(o *Observation) { o.Sandboxes = Fact[[]Sandbox]{} },
+		sandboxes(), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("x") })),
+		sandboxes(sandbox("s1", func(s *Sandbox) { s.Attribution, s.UnchangedSince = v1alpha1.AttributionObservedAdd, now })),
+		sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true })),
+		sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Unknown[Answer]("x") })),
+		sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Known(Answer{v1alpha1.VerdictDoNotRelease, now}) })),
+		sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Known(Answer{v1alpha1.VerdictReadyForRelease, now}) }))},
+	{func(*Observation) {}, node(Node{Machine: machine}), node(Node{Machine: machine, OutOfService: true}),
+		node(Node{Machine: machine, OutOfService: true, Ready: true}), node(Node{Machine: registered, Ready: true}), node(Node{Machine: rebooted, Ready: true}),
+		node(Node{Machine: replaced, Ready: true}), node(Node{Machine: Machine{NodeUID: "node-1"}, Ready: true}),
+		func(o *Observation) { o.Node = Absent[Node]() }, func(o *Observation) { o.Node = Unknown[Node]("x") }, func(o *Observation) { o.Node = Fact[Node]{} }},
+	{func(*Observation) {}, func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, func(o *Observation) { o.NodeGoneSince = Unknown[time.Time]("x") }},
+	{func(*Observation) {}, func(o *Observation) { o.QuietSince = Known(longAgo) }, func(o *Observation) { o.QuietSince = Unknown[time.Time]("x") }},
+	{func(*Observation) {}, func(o *Observation) { o.Settings.HoldGoneNodes = true }},
+}
+
+// everyObservation runs the full cross product of all axes.
+func everyObservation(visit func(Observation)) {
+	var walk func(Observation, []axis)
+	walk = func(o Observation, rest []axis) {
+		if len(rest) == 0 {
+			visit(o)
+			return
+		}
+		for _, change := range rest[0] {
+			next := o
+			change(&next)
+			walk(next, rest[1:])
+		}
+	}
+	walk(terminating(), axes)
+}
+
+// proofs is an independent statement of what lets an address go (I1, I5): written without looking at the table's rows.
+func proofs(o Observation, s Sandbox) bool {
+	p := o.Last
+	if o.Pod.IsKnown() {
+		p = o.Pod.Get()
+	}
+	if !o.Live || s.Conflict {
+		return false
+	}
+	if o.Node.IsAbsent() {
+		return p.Deleting && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes
+	}
+	if !o.Node.IsKnown() || !s.Machine.IsKnown() {
+		return false
+	}
+	n := o.Node.Get()
+	same := n.MachineID == s.Machine.Get().MachineID && n.SystemUUID == s.Machine.Get().SystemUUID
+	boot := n.BootID == s.Machine.Get().BootID
+	ready := s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease
+	switch {
+	case same && !boot && n.BootID != "":
+		return p.Deleting || p.Ending.ByKubelet()
+	case !same:
+		return p.Deleting && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes
+	case p.Deleting && n.OutOfService && !n.Ready:
+		return true
+	case p.Deleting && p.Ending == EndingFinished:
+		return s.Attribution != v1alpha1.AttributionObservedAdd || s.UnchangedSince.Equal(longAgo)
+	case o.Evidence == EvidenceAgent:
+		return ready
+	}
+	return p.Ending.ByKubelet() && n.Ready && p.EndedSince.Equal(longAgo)
+}
+
+func anyUnknown(o Observation) bool {
+	return o.Pod.IsUnknown() || o.Sandboxes.IsUnknown() || o.Node.IsUnknown() || o.NodeGoneSince.IsUnknown() || o.QuietSince.IsUnknown()
+}
+
+// TestI1I5NothingIsReleasedWithoutProof checks the full cross product against the independent statement.
+func TestI1I5NothingIsReleasedWithoutProof(t *testing.T) {
+	count, released := 0, 0
+	everyObservation(func(o Observation) {
+		count++
+		d := Decide(o, now)
+		checkDecision(t, o, d)
+		if d.Action == Release {
+			released++
+		}
+	})
+	t.Logf("%d observations, %d released", count, released)
+	if released == 0 {
+		t.Error("no observation was released: the product misses the good cases")
+	}
+}
+
+func checkDecision(t *testing.T, o Observation, d Decision) {
+	t.Helper()
+	gives := d.Action == Release || d.Action == Unprotect
+	switch {
+	case d.Action == 0 || d.Reason == "" || d.Message == "" || d.Row < 0 || d.Row > 17:
+		t.Errorf("an incomplete decision %+v for %+v", d, o)
+	case gives && anyUnknown(o):
+		t.Errorf("%s with an Unknown fact: %+v for %+v", d.Action, d, o)
+	case d.Action == Unprotect && !o.Sandboxes.IsAbsent():
+		t.Errorf("Unprotect while entries remain or may remain: %+v for %+v", d, o)
+	case d.Action == Unprotect && o.Pod.IsKnown() && !o.Pod.Get().Deleting:
+		t.Errorf("Unprotect of a pod that is not deleting: %+v for %+v", d, o)
+	}
+	if d.Action != Release {
+		return
+	}
+	for _, s := range o.Sandboxes.Get() {
+		if !proofs(o, s) {
+			t.Errorf("released sandbox %s without proof: %+v for %+v", s.ID, d, o)
+		}
+	}
+}
+
+// TestI5UnknownNeverReleases draws observations with several sandboxes, makes one fact Unknown, and expects no release.
+func TestI5UnknownNeverReleases(t *testing.T) {
+	const draws = 200_000
+	random := rand.New(rand.NewPCG(1, 2))
+	blind := []func(*Observation){
+		func(o *Observation) { o.Pod = Unknown[Pod]("x") },
+		func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("x") },
+		func(o *Observation) { o.Node = Unknown[Node]("x") },
+		func(o *Observation) { o.NodeGoneSince = Unknown[time.Time]("x") },
+		func(o *Observation) { o.QuietSince = Unknown[time.Time]("x") },
+	}
+	for range draws {
+		o := terminating()
+		for _, a := range axes {
+			a[random.IntN(len(a))](&o)
+		}
+		checkDecision(t, o, Decide(o, now))
+		blind[random.IntN(len(blind))](&o)
+		if d := Decide(o, now); d.Action == Release || d.Action == Unprotect {
+			t.Fatalf("%s with an Unknown fact: %+v for %+v", d.Action, d, o)
+		}
+	}
+}

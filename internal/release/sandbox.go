@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// judgeSandbox is rows 5 to 17 for one sandbox that still has entries.
+func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	relation, d, decided := relate(o, s)
+	switch {
+	case decided:
+		return d
+	case o.Node.IsAbsent():
+		return judgeGone(o, s, 6, v1alpha1.ReasonNodeGone, "the Node object is gone", now)
+	case relation == Replaced:
+		return judgeGone(o, s, 9, v1alpha1.ReasonNodeReplaced, "another machine answers to the node's name", now)
+	case relation == Rebooted:
+		return releaseSandbox(8, v1alpha1.ReasonNodeRebooted, s, "its machine has booted again since then")
+	case fenced(o.Node.Get(), s):
+		return releaseSandbox(5, v1alpha1.ReasonNodeOutOfService, s,
+			"its node is tainted out-of-service and is not Ready: an administrator declared it dead")
+	}
+	d = judgeOnMachine(o, pod, s, now)
+	d.Readdress = relation == Reregistered
+	return d
+}
+
+// relate holds what every row from 5 on and row 1 need: no conflict, and a live Node to compare with the recorded machine.
+func relate(o Observation, s *Sandbox) (Relation, Decision, bool) {
+	if s.Conflict {
+		return 0, wait(17, v1alpha1.ReasonConflict, 0,
+			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released", s.ID), true
+	}
+	if o.Node.IsAbsent() {
+		return 0, Decision{}, false
+	}
+	if !o.Node.IsKnown() || !s.Machine.IsKnown() {
+		return 0, wait(0, v1alpha1.ReasonObservationFailed, 0, "the machine of sandbox %s cannot be told: node: %s; recorded machine: %s",
+			s.ID, o.Node.Why(), s.Machine.Why()), true
+	}
+	return Compare(s.Machine.Get(), o.Node.Get().Machine), Decision{}, false
+}
+
+// fenced is row 5: the taint alone is no fence on a Ready node, and an agent that saw the sandbox after the taint overrules it.
+func fenced(node Node, s *Sandbox) bool {
+	if !node.OutOfService || node.Ready || s.Answer.IsUnknown() {
+		return false
+	}
+	refused := s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictDoNotRelease
+	return !refused || s.Answer.Get().Time.Before(node.OutOfServiceSince)
+}
+
+// judgeGone is rows 6 and 9: a deleted Node, or another machine under its name, counts after a persisted delay.
+func judgeGone(o Observation, s *Sandbox, row int, reason v1alpha1.Reason, what string, now time.Time) Decision {
+	if o.Settings.HoldGoneNodes || !o.NodeGoneSince.IsKnown() {
+		return wait(row, reason, 0, "%s; sandbox %s is held until its node is declared dead", what, s.ID)
+	}
+	if left := remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now); left > 0 {
+		return wait(row, reason, left, "%s; sandbox %s is held until that has been so for %s", what, s.ID, o.Settings.NodeGoneDelay)
+	}
+	return releaseSandbox(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String())
+}
+
+// judgeOnMachine is rows 10 to 15: the live Node is the machine that ran the sandbox.
+func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	if pod.Ending == EndingFinished {
+		return judgeFinished(o, s, now)
+	}
+	if d, early := inGracePeriod(o, pod, now); early {
+		return d
+	}
+	switch {
+	case o.Evidence == EvidenceAgent:
+		return judgeByAgent(12, s)
+	case pod.Ending.ByKubelet():
+		return judgeEnded(13, o, pod, s, now)
+	case !o.Node.Get().Ready:
+		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+			"the node is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", s.ID)
+	case pod.Ending == EndingNone || pod.Ending == EndingForeign:
+		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
+			"the kubelet has not reported the end of the pod, so sandbox %s may be alive", s.ID)
+	}
+	return wait(17, v1alpha1.ReasonUnclassified, 0, "no row of the decision table fits sandbox %s", s.ID)
+}
+
+// judgeFinished is row 10.
+func judgeFinished(o Observation, s *Sandbox, now time.Time) Decision {
+	shown := s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen
+	if left := remaining(s.UnchangedSince, o.Settings.SandboxCreationMax, now); !shown && left > 0 {
+		return wait(10, v1alpha1.ReasonSandboxUnconfirmed, left,
+			"the kubelet ended the pod, but nothing shows that it knew sandbox %s: held until its entries stood unchanged for %s",
+			s.ID, o.Settings.SandboxCreationMax)
+	}
+	return releaseSandbox(10, v1alpha1.ReasonKubeletFinished, s, "the kubelet ended the pod after its deletion, so the sandbox was stopped")
+}
+
+// judgeByAgent is row 12, and the agent's half of row 1.
+func judgeByAgent(row int, s *Sandbox) Decision {
+	switch {
+	case s.Answer.IsUnknown():
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "the answer about sandbox %s could not be read: %s", s.ID, s.Answer.Why())
+	case s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease:
+		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, "its node says that it is gone")
+	case s.Answer.IsKnown():
+		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "its node says that sandbox %s is not gone", s.ID)
+	}
+	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{s.ID},
+		Message: "waiting for its node to say whether sandbox " + s.ID + " is gone"}
+}
+
+// judgeEndedAlive is row 1: the pod ended by itself and its object is kept.
+func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	relation, d, decided := relate(o, s)
+	switch {
+	case decided:
+		return d
+	case o.Node.IsAbsent():
+		return wait(1, v1alpha1.ReasonNodeGone, 0, "the pod ended, but its Node object is gone: sandbox %s is held", s.ID)
+	case relation == Replaced:
+		return wait(1, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine answers to the node's name: sandbox %s is held", s.ID)
+	case o.Evidence == EvidenceAgent:
+		d = judgeByAgent(1, s)
+	default:
+		d = judgeEnded(1, o, pod, s, now)
+	}
+	d.Readdress = relation == Reregistered
+	return d
+}
+
+// judgeEnded is row 13, and the kubelet's half of row 1: the terminal phase came before any deletion, so it counts only
+// with a node that is alive to say so and after a delay.
+func judgeEnded(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	if !o.Node.Get().Ready {
+		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+			"the pod ended, but its node is not Ready: sandbox %s is held until the node is back or declared dead", s.ID)
+	}
+	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 {
+		return wait(row, v1alpha1.ReasonReleaseDelay, left, "the pod ended; sandbox %s is held until that was seen for %s", s.ID, o.Settings.ReleaseDelay)
+	}
+	return releaseSandbox(row, v1alpha1.ReasonPodCompleted, s, "the kubelet ended the pod before its deletion and the node is Ready")
+}
+
+func releaseSandbox(row int, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
+	return Decision{Row: row, Action: Release, Reason: reason, Sandboxes: []string{s.ID}, Message: "sandbox " + s.ID + ": " + why}
+}
+
+// combine makes one decision of those on single sandboxes: what can be released is, then what can be asked is; otherwise
+// the earliest row speaks, and the shortest wait is kept.
+func combine(judged []Decision) Decision {
+	best := judged[0]
+	for _, d := range judged[1:] {
+		if rank(d.Action) > rank(best.Action) || (d.Action == best.Action && d.Row < best.Row) {
+			best = d
+		}
+	}
+	sandboxes := []string(nil)
+	after := time.Duration(0)
+	readdress := false
+	for _, d := range judged {
+		readdress = readdress || d.Readdress
+		if d.Action == best.Action {
+			sandboxes = append(sandboxes, d.Sandboxes...)
+		}
+		if d.Action == Wait && d.After > 0 && (after == 0 || d.After < after) {
+			after = d.After
+		}
+	}
+	best.Sandboxes, best.After, best.Readdress = sandboxes, after, readdress
+	return best
+}
+
+func rank(a Action) int {
+	switch a {
+	case Release:
+		return 3
+	case Confirm:
+		return 2
+	default:
+		return 1
+	}
+}
