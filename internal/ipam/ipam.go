@@ -57,7 +57,8 @@ type Entry struct {
 	// SeenSince is when this process first saw the entry with this sandbox ID and podref. Zero on live reads.
 	SeenSince time.Time
 	// AddObserved is true when this process saw the pool without the entry (or with another sandbox ID) before it saw
-	// the entry: its ADD happened while we watched. False for what the first list showed, and on live reads.
+	// the entry: its ADD happened while we watched. False for all that a pool held when it was first seen (the first list,
+	// a pool restored from a backup), and on live reads.
 	AddObserved bool
 }
 
@@ -65,15 +66,18 @@ type Entry struct {
 type Problem struct {
 	// Backend, Pool and Offset say where; Offset is empty when the whole pool is unreadable.
 	Backend, Pool, Offset string
-	// PodRef is the reference in the entry, as recorded, where there is one.
-	PodRef string
+	// PodRef and SandboxID are those of the entry, as recorded, where there are any.
+	PodRef, SandboxID string
 	// Message says what was found and what was expected.
 	Message string
 }
 
-// Snapshot is what a backend holds, for one question, from one source.
+// Snapshot is what a backend holds, for one question, from one source. It is shared: read it, never change it.
 type Snapshot struct {
-	Entries  []Entry
+	// Entries are sorted by pool, then by address.
+	Entries []Entry
+	// Problems are those of the podref or the sandboxes that were asked for; All has every one. An entry with a problem
+	// of its reference only (empty, no "namespace/name") is in Entries too.
 	Problems []Problem
 	// PoolVersions maps each pool that was looked at ("namespace/name") to the resourceVersion at which it was read.
 	PoolVersions map[string]string
@@ -86,7 +90,8 @@ var ErrChanged = errors.New("the entry is not the one that was decided on")
 // Request asks for one entry to go back to its pool.
 type Request struct {
 	Key
-	// Record is the name of the IPAllocation on whose behalf it is released; it stands in the tombstone.
+	// Record is the name of the IPAllocation on whose behalf it is released; it stands in the tombstone. Once the
+	// tombstone is written, the key still carries the podref from before: it finds the reservation.
 	Record string
 }
 
@@ -103,6 +108,8 @@ type Event struct {
 	SandboxIDs []string
 	// Records are the record names in tombstones that appeared, changed or went.
 	Records []string
+	// Problems are those that appeared or changed; one that went is not told.
+	Problems []Problem
 }
 
 // Backend is one IPAM. All methods are safe for concurrent use.

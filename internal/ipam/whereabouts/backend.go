@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+)
+
+const (
+	// fieldManager is the manager's own, that of all its writes (internal/finalizer).
+	fieldManager = "holdfast-manager"
+
+	// defaultCRDInterval is how often the API server is asked for whereabouts' CRD while it is not installed.
+	defaultCRDInterval = 30 * time.Second
+)
+
+// +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=ippools,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=overlappingrangeipreservations,verbs=get;list;delete
+
+// Options of the backend.
+type Options struct {
+	// Namespaces hold IPPools and reservations. Default: kube-system, as whereabouts' own manifests have it.
+	Namespaces []string
+	// Log gets what happens to the backend as a whole, and problems of pools. Default: none.
+	Log logr.Logger
+	// Clock tells when an entry was first seen. Default: the real one.
+	Clock clock.PassiveClock
+	// CRDInterval is how often the API server is asked for the IPPool CRD while it is missing. Default: 30s.
+	CRDInterval time.Duration
+}
+
+// Backend is whereabouts behind the port ipam.Backend.
+type Backend struct {
+	options Options
+	index   *index
+
+	// reader goes to the API server, writer too.
+	reader client.Reader
+	writer client.Client
+
+	// synced tells whether the first list is in the index; nil until the pools are watched.
+	synced atomic.Pointer[toolscache.InformerSynced]
+
+	subscribersMu sync.Mutex
+	subscribers   []func(ipam.Event)
+}
+
+var _ ipam.Backend = (*Backend)(nil)
+
+// New makes a backend that knows nothing until Setup.
+func New(o Options) *Backend {
+	if len(o.Namespaces) == 0 {
+		o.Namespaces = []string{metav1.NamespaceSystem}
+	}
+	if o.Log.GetSink() == nil {
+		o.Log = logr.Discard()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.CRDInterval == 0 {
+		o.CRDInterval = defaultCRDInterval
+	}
+	return &Backend{options: o, index: newIndex()}
+}
+
+// AddToScheme registers whereabouts' types. Call it before the manager is made; Setup does so otherwise.
+func AddToScheme(scheme *runtime.Scheme) error { return wb.AddToScheme(scheme) }
+
+// CacheOptions restrict the manager's cache of IPPools to these namespaces and strip what nobody reads. Without them the
+// backend watches all namespaces and ignores the others.
+func CacheOptions(namespaces []string) map[client.Object]cache.ByObject {
+	watched := make(map[string]cache.Config, len(namespaces))
+	for _, namespace := range namespaces {
+		watched[namespace] = cache.Config{}
+	}
+	return map[client.Object]cache.ByObject{
+		&wb.IPPool{}: {Namespaces: watched, Transform: stripPool},
+	}
+}
+
+// stripPool drops what the index does not use. UID and resourceVersion stay: they tell whether the cache is as good as
+// a live read.
+func stripPool(object any) (any, error) {
+	if pool, ok := object.(*wb.IPPool); ok {
+		pool.ManagedFields = nil
+		pool.Annotations = nil
+		pool.Labels = nil
+	}
+	return object, nil
+}
+
+// Name is the backend's name.
+func (b *Backend) Name() string { return Name }
+
+// Manages is true for IPAM configurations of type whereabouts, whatever plugin uses them.
+func (b *Backend) Manages(i podnetwork.IPAM) bool { return i.Type == Name }
+
+// Subscribe registers a function that is called, without blocking, for each change seen.
+func (b *Backend) Subscribe(f func(ipam.Event)) {
+	b.subscribersMu.Lock()
+	defer b.subscribersMu.Unlock()
+	b.subscribers = append(b.subscribers, f)
+}
+
+func (b *Backend) publish(e ipam.Event) {
+	if isEmpty(e) {
+		return
+	}
+	b.subscribersMu.Lock()
+	subscribers := b.subscribers
+	b.subscribersMu.Unlock()
+	for _, f := range subscribers {
+		f(e)
+	}
+}
+
+// HasSynced is true once the pools of the first list are in the index. It stays false while whereabouts' CRD is missing: a
+// cluster whose IPAM is not there yet is unknown, not empty.
+func (b *Backend) HasSynced() bool {
+	synced := b.synced.Load()
+	return synced != nil && (*synced)()
+}
+
+// ByPod reads the entries of a podref from the cache.
+func (b *Backend) ByPod(ref ipam.PodRef) ipam.Snapshot {
+	return b.index.find(newQuery(ref, nil, ""))
+}
+
+// BySandbox reads the entries of a sandbox ID from the cache.
+func (b *Backend) BySandbox(id string) ipam.Snapshot {
+	return b.index.find(newQuery(ipam.PodRef{}, []string{id}, ""))
+}
+
+// ByRecord reads the entries with the tombstone of a record from the cache.
+func (b *Backend) ByRecord(record string) ipam.Snapshot {
+	return b.index.find(newQuery(ipam.PodRef{}, nil, record))
+}
+
+// All reads the whole cache.
+func (b *Backend) All() ipam.Snapshot { return b.index.all() }

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// changes collects, each once, the names that an update of a pool concerns.
+type changes struct {
+	podRefs            sets.Set[ipam.PodRef]
+	sandboxes, records sets.Set[string]
+	problems           []ipam.Problem
+}
+
+func newChanges() *changes {
+	return &changes{podRefs: sets.New[ipam.PodRef](), sandboxes: sets.New[string](), records: sets.New[string]()}
+}
+
+// add notes an allocation that appeared, changed or went.
+func (c *changes) add(a allocation) {
+	if owner, record, err := parsePodRef(a.podRef); err == nil && record == "" {
+		c.podRefs.Insert(*owner)
+	}
+	if a.sandboxID != "" {
+		c.sandboxes.Insert(a.sandboxID)
+	}
+	if a.record != "" {
+		c.records.Insert(a.record)
+	}
+}
+
+func (c *changes) event() ipam.Event {
+	e := ipam.Event{Problems: c.problems}
+	if len(c.podRefs) > 0 {
+		e.PodRefs = c.podRefs.UnsortedList()
+	}
+	if len(c.sandboxes) > 0 {
+		e.SandboxIDs = c.sandboxes.UnsortedList()
+	}
+	if len(c.records) > 0 {
+		e.Records = c.records.UnsortedList()
+	}
+	return e
+}
+
+// isEmpty says that nothing changed that a subscriber could look at.
+func isEmpty(e ipam.Event) bool {
+	return len(e.PodRefs) == 0 && len(e.SandboxIDs) == 0 && len(e.Records) == 0 && len(e.Problems) == 0
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// Name is the backend's name in records, metrics and messages.
+const Name = "whereabouts"
+
+// allocation is one key and value of spec.allocations, read. It has an entry, a problem, or both: an entry whose podref
+// names no pod has both.
+type allocation struct {
+	entry   *ipam.Entry
+	problem *ipam.Problem
+	// podRef and sandboxID are as recorded; record is the record name in a tombstone.
+	podRef, sandboxID, record string
+}
+
+// decodeAllocation reads one allocation of a pool ("namespace/name"). rangeErr says that the pool's range is
+// unreadable: then there is no address, only a problem that names the podref and the sandbox.
+func decodeAllocation(pool string, network netip.Prefix, rangeErr error, offset string, raw wb.IPAllocation) allocation {
+	a := allocation{podRef: raw.PodRef, sandboxID: raw.ContainerID}
+	owner, record, refErr := parsePodRef(raw.PodRef)
+	a.record = record
+	address, err := decodeAddress(network, rangeErr, offset)
+	if err == nil {
+		a.entry = &ipam.Entry{
+			Key: ipam.Key{
+				Backend: Name, Pool: pool, IP: address,
+				SandboxID: raw.ContainerID, PodRef: raw.PodRef, Interface: raw.IfName,
+			},
+			Owner: owner, Releasing: record,
+		}
+		err = refErr
+	}
+	if err != nil {
+		a.problem = &ipam.Problem{
+			Backend: Name, Pool: pool, Offset: offset, PodRef: raw.PodRef, SandboxID: raw.ContainerID,
+			Message: fmt.Sprintf("%v; the entry stays as it is until somebody corrects or removes it", err),
+		}
+	}
+	return a
+}
+
+func decodeAddress(network netip.Prefix, rangeErr error, offset string) (netip.Addr, error) {
+	if rangeErr != nil {
+		return netip.Addr{}, fmt.Errorf("the address of offset %q cannot be told: %w", offset, rangeErr)
+	}
+	number, err := parseOffset(offset)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return addressAt(network, number)
+}
+
+// parsePodRef reads a podref: a pod ("namespace/name"), or the record name of a tombstone.
+func parsePodRef(ref string) (owner *ipam.PodRef, record string, err error) {
+	namespace, name, found := strings.Cut(ref, "/")
+	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return nil, "", fmt.Errorf("podref is %q, expected \"namespace/name\"", ref)
+	}
+	if namespace == v1alpha1.TombstonePrefix {
+		return nil, name, nil
+	}
+	return &ipam.PodRef{Namespace: namespace, Name: name}, "", nil
+}
+
+// tombstone is the podref of an entry that is being released on behalf of a record.
+func tombstone(record string) string { return v1alpha1.TombstonePrefix + "/" + record }
+
+// decodePool reads a pool's range; the problem is nil when it is fine.
+func decodePool(pool *wb.IPPool) (netip.Prefix, *ipam.Problem, error) {
+	network, err := parseRange(pool.Spec.Range)
+	if err == nil {
+		return network, nil, nil
+	}
+	return network, &ipam.Problem{
+		Backend: Name, Pool: poolName(pool.Namespace, pool.Name),
+		Message: fmt.Sprintf("%v; none of its %d entries can be released until somebody corrects it", err, len(pool.Spec.Allocations)),
+	}, err
+}
+
+// poolName is how a pool is called everywhere outside of this package.
+func poolName(namespace, name string) string { return namespace + "/" + name }

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// index holds every allocation of the cached pools by podref, sandbox and record. An update of a pool costs one
+// comparison of its allocations and work for those that differ; a look-up costs what it finds. It is safe for
+// concurrent use.
+type index struct {
+	mu        sync.RWMutex
+	pools     map[string]*cachedPool
+	byPodRef  map[string][]location
+	bySandbox map[string][]location
+	byRecord  map[string][]location
+	problems  int
+	// versions is what snapshots share as PoolVersions; nil when a pool has changed since it was made.
+	versions map[string]string
+}
+
+// cachedPool is one pool as last seen. raw belongs to the informer's object and is only read.
+type cachedPool struct {
+	uid       types.UID
+	version   string
+	rangeText string
+	network   netip.Prefix
+	rangeErr  error
+	problem   *ipam.Problem
+	raw       map[string]wb.IPAllocation
+	decoded   map[string]allocation
+}
+
+// location is one allocation of one pool.
+type location struct {
+	pool   *cachedPool
+	offset string
+}
+
+func newIndex() *index {
+	return &index{
+		pools:    map[string]*cachedPool{},
+		byPodRef: map[string][]location{}, bySandbox: map[string][]location{}, byRecord: map[string][]location{},
+	}
+}
+
+// apply takes a pool as the informer shows it, and tells what changed. What a pool holds when it is first seen has no
+// observed ADD: nobody saw the pool without it. A pool with another UID, or with another range, is another pool.
+func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	name := poolName(object.Namespace, object.Name)
+	changes := newChanges()
+	pool, known := x.pools[name]
+	if known && pool.uid == object.UID && pool.version == object.ResourceVersion {
+		return changes.event()
+	}
+	x.versions = nil
+	if known && (pool.uid != object.UID || pool.rangeText != object.Spec.Range) {
+		x.dropPool(name, changes)
+		known = false
+	}
+	if !known {
+		pool = x.addPool(name, object, changes)
+	}
+	pool.version = object.ResourceVersion
+	old := pool.raw
+	pool.raw = object.Spec.Allocations
+	for offset := range old {
+		if _, still := pool.raw[offset]; !still {
+			x.drop(location{pool, offset}, changes)
+		}
+	}
+	for offset, raw := range pool.raw {
+		if before, had := old[offset]; !had || before != raw {
+			x.replace(name, location{pool, offset}, raw, known, now, changes)
+		}
+	}
+	return changes.event()
+}
+
+// remove forgets a pool that was deleted.
+func (x *index) remove(name string) ipam.Event {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	changes := newChanges()
+	if _, known := x.pools[name]; known {
+		x.versions = nil
+		x.dropPool(name, changes)
+	}
+	return changes.event()
+}
+
+func (x *index) addPool(name string, object *wb.IPPool, changes *changes) *cachedPool {
+	pool := &cachedPool{
+		uid:       object.UID,
+		rangeText: object.Spec.Range,
+		decoded:   make(map[string]allocation, len(object.Spec.Allocations)),
+	}
+	pool.network, pool.problem, pool.rangeErr = decodePool(object)
+	if pool.problem != nil {
+		x.problems++
+		changes.problems = append(changes.problems, *pool.problem)
+	}
+	x.pools[name] = pool
+	return pool
+}
+
+func (x *index) dropPool(name string, changes *changes) {
+	pool := x.pools[name]
+	for offset := range pool.decoded {
+		x.drop(location{pool, offset}, changes)
+	}
+	if pool.problem != nil {
+		x.problems--
+	}
+	delete(x.pools, name)
+}
+
+// replace puts an allocation in the place of what stood at its offset, and keeps what is still true of the time when
+// it was first seen.
+func (x *index) replace(name string, at location, raw wb.IPAllocation, poolKnown bool, now time.Time, changes *changes) {
+	before, had := at.pool.decoded[at.offset]
+	if had {
+		x.drop(at, changes)
+	}
+	a := decodeAllocation(name, at.pool.network, at.pool.rangeErr, at.offset, raw)
+	if a.entry != nil {
+		a.entry.SeenSince, a.entry.AddObserved = now, poolKnown
+		if had && before.entry != nil && before.sandboxID == a.sandboxID {
+			a.entry.AddObserved = before.entry.AddObserved
+			if before.podRef == a.podRef {
+				a.entry.SeenSince = before.entry.SeenSince
+			}
+		}
+	}
+	if a.problem != nil {
+		x.problems++
+		changes.problems = append(changes.problems, *a.problem)
+	}
+	at.pool.decoded[at.offset] = a
+	insert(x.byPodRef, a.podRef, at)
+	insert(x.bySandbox, a.sandboxID, at)
+	insert(x.byRecord, a.record, at)
+	changes.add(a)
+}
+
+func (x *index) drop(at location, changes *changes) {
+	a := at.pool.decoded[at.offset]
+	delete(at.pool.decoded, at.offset)
+	if a.problem != nil {
+		x.problems--
+	}
+	erase(x.byPodRef, a.podRef, at)
+	erase(x.bySandbox, a.sandboxID, at)
+	erase(x.byRecord, a.record, at)
+	changes.add(a)
+}
+
+// insert and erase keep short lists: a pod or a sandbox has a handful of addresses. The empty key is in no index: it is
+// no question that anybody asks.
+func insert(by map[string][]location, key string, at location) {
+	if key != "" {
+		by[key] = append(by[key], at)
+	}
+}
+
+func erase(by map[string][]location, key string, at location) {
+	if key == "" {
+		return
+	}
+	rest := slices.DeleteFunc(by[key], func(l location) bool { return l == at })
+	if len(rest) == 0 {
+		delete(by, key)
+		return
+	}
+	by[key] = rest
+}

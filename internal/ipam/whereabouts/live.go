@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// pageSize bounds one answer of a paged list.
+const pageSize = 500
+
+// Live reads from the API server what belongs to the podref, the sandboxes or the record. One list of metadata tells
+// which pools the cache has in their newest version; those are answered from it, the others are read in full.
+func (b *Backend) Live(ctx context.Context, ref ipam.PodRef, sandboxIDs []string, record string) (ipam.Snapshot, error) {
+	return b.live(ctx, newQuery(ref, sandboxIDs, record))
+}
+
+func (b *Backend) live(ctx context.Context, q query) (ipam.Snapshot, error) {
+	live, err := b.livePools(ctx)
+	if err != nil {
+		return ipam.Snapshot{}, err
+	}
+	snapshot, stale := b.index.findFresh(q, live)
+	for i := range stale {
+		pool, err := b.livePool(ctx, client.ObjectKey{Namespace: stale[i].Namespace, Name: stale[i].Name})
+		if err != nil {
+			return ipam.Snapshot{}, err
+		}
+		if pool != nil {
+			q.filterPool(pool, &snapshot)
+		}
+	}
+	arrange(&snapshot)
+	return snapshot, nil
+}
+
+// livePools lists the metadata of all pools.
+func (b *Backend) livePools(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	var pools []metav1.PartialObjectMetadata
+	for _, namespace := range b.options.Namespaces {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("IPPoolList"))
+		for more := true; more; more = list.Continue != "" {
+			err := b.reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(list.Continue))
+			if err != nil {
+				return nil, fmt.Errorf("listing the IPPools of namespace %s: %w", namespace, err)
+			}
+			pools = append(pools, list.Items...)
+		}
+	}
+	return pools, nil
+}
+
+// livePool reads one pool; nil when the API server says that it does not exist.
+func (b *Backend) livePool(ctx context.Context, key client.ObjectKey) (*wb.IPPool, error) {
+	pool := &wb.IPPool{}
+	if err := b.reader.Get(ctx, key, pool); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading IPPool %s: %w", key, err)
+	}
+	return pool, nil
+}

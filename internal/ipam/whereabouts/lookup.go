@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// find reads what the query asks for from every cached pool.
+func (x *index) find(q query) ipam.Snapshot {
+	return x.snapshot(func(s *ipam.Snapshot) {
+		x.collect(q, func(*cachedPool) bool { return true }, s)
+	})
+}
+
+// findFresh reads what the query asks for from the cached pools that are as the live metadata says, and names the pools
+// that are not.
+func (x *index) findFresh(q query, live []metav1.PartialObjectMetadata) (s ipam.Snapshot, stale []metav1.ObjectMeta) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s.PoolVersions = make(map[string]string, len(live))
+	fresh := make(map[*cachedPool]bool, len(live))
+	for i := range live {
+		name := poolName(live[i].Namespace, live[i].Name)
+		pool, known := x.pools[name]
+		if !known || pool.uid != live[i].UID || pool.version != live[i].ResourceVersion {
+			stale = append(stale, live[i].ObjectMeta)
+			continue
+		}
+		fresh[pool] = true
+		s.PoolVersions[name] = pool.version
+	}
+	x.collect(q, func(p *cachedPool) bool { return fresh[p] }, &s)
+	for i := range s.Entries { // what this process saw and when is no part of a live read
+		s.Entries[i].SeenSince, s.Entries[i].AddObserved = time.Time{}, false
+	}
+	return s, stale
+}
+
+// all reads everything.
+func (x *index) all() ipam.Snapshot {
+	return x.snapshot(func(s *ipam.Snapshot) {
+		for _, pool := range x.pools {
+			if pool.problem != nil {
+				s.Problems = append(s.Problems, *pool.problem)
+			}
+			for _, a := range pool.decoded {
+				add(s, a, pool.version)
+			}
+		}
+	})
+}
+
+// snapshot fills a snapshot of the whole cache under the lock. PoolVersions is one map for all snapshots until a pool
+// changes: with a pool for each node it is too large to be made for every look-up.
+func (x *index) snapshot(fill func(*ipam.Snapshot)) ipam.Snapshot {
+	x.mu.RLock()
+	for x.versions == nil {
+		x.mu.RUnlock()
+		x.shareVersions()
+		x.mu.RLock()
+	}
+	defer x.mu.RUnlock()
+	s := ipam.Snapshot{PoolVersions: x.versions}
+	fill(&s)
+	arrange(&s)
+	return s
+}
+
+func (x *index) shareVersions() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	versions := make(map[string]string, len(x.pools))
+	for name, pool := range x.pools {
+		versions[name] = pool.version
+	}
+	x.versions = versions
+}
+
+// collect adds each allocation once, however many parts of the query it answers.
+func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snapshot) {
+	seen := map[location]bool{}
+	visit := func(locations []location) {
+		for _, at := range locations {
+			if !seen[at] && wanted(at.pool) {
+				seen[at] = true
+				add(into, at.pool.decoded[at.offset], at.pool.version)
+			}
+		}
+	}
+	visit(x.byPodRef[q.podRef])
+	visit(x.byRecord[q.record])
+	for _, id := range q.sandboxIDs {
+		visit(x.bySandbox[id])
+	}
+}
+
+// rangeOf is the range of a cached pool.
+func (x *index) rangeOf(name string) (text string, known bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	pool, known := x.pools[name]
+	if !known {
+		return "", false
+	}
+	return pool.rangeText, true
+}
+
+// problemCount is how many problems the cached pools have.
+func (x *index) problemCount() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.problems
+}

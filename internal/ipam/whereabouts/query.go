@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"cmp"
+	"slices"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// query asks for the allocations of a podref, of any of the sandboxes, or of a record's tombstone. Empty fields ask for
+// nothing.
+type query struct {
+	podRef     string
+	sandboxIDs []string
+	record     string
+}
+
+func newQuery(ref ipam.PodRef, sandboxIDs []string, record string) query {
+	q := query{record: record, sandboxIDs: slices.DeleteFunc(slices.Clone(sandboxIDs), func(id string) bool { return id == "" })}
+	if ref != (ipam.PodRef{}) {
+		q.podRef = ref.String()
+	}
+	return q
+}
+
+func (q query) matches(a allocation) bool {
+	return q.podRef != "" && a.podRef == q.podRef ||
+		q.record != "" && a.record == q.record ||
+		slices.Contains(q.sandboxIDs, a.sandboxID)
+}
+
+// filterPool decodes a pool and adds to the snapshot what the query asks for.
+func (q query) filterPool(pool *wb.IPPool, into *ipam.Snapshot) {
+	name := poolName(pool.Namespace, pool.Name)
+	into.PoolVersions[name] = pool.ResourceVersion
+	network, _, err := decodePool(pool)
+	for offset, raw := range pool.Spec.Allocations {
+		if a := decodeAllocation(name, network, err, offset, raw); q.matches(a) {
+			add(into, a, pool.ResourceVersion)
+		}
+	}
+}
+
+// add copies one allocation into a snapshot.
+func add(into *ipam.Snapshot, a allocation, poolVersion string) {
+	if a.entry != nil {
+		entry := *a.entry
+		entry.PoolResourceVersion = poolVersion
+		into.Entries = append(into.Entries, entry)
+	}
+	if a.problem != nil {
+		into.Problems = append(into.Problems, *a.problem)
+	}
+}
+
+// arrange gives a snapshot an order that does not depend on that of Go's maps.
+func arrange(s *ipam.Snapshot) {
+	slices.SortFunc(s.Entries, func(a, b ipam.Entry) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), a.IP.Compare(b.IP))
+	})
+	slices.SortFunc(s.Problems, func(a, b ipam.Problem) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Offset, b.Offset))
+	})
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"net/netip"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// reservation is what a release needs of an OverlappingRangeIPReservation.
+type reservation struct {
+	name, podRef, iface string
+	uid                 types.UID
+	resourceVersion     string
+}
+
+func newReservation(object *wb.OverlappingRangeIPReservation) reservation {
+	return reservation{
+		name: object.Name, podRef: object.Spec.PodRef, iface: object.Spec.IfName,
+		uid: object.UID, resourceVersion: object.ResourceVersion,
+	}
+}
+
+// normalize turns an address, or a range, into a part of an object's name (pkg/storage/kubernetes/ipam.go, NormalizeIP and
+// normalizeRange).
+func normalize(text string) string {
+	if strings.HasSuffix(text, ":") {
+		text += "0"
+	}
+	return strings.NewReplacer(":", "-", "/", "-").Replace(text)
+}
+
+// naming says under which networks the reservations of a pool's addresses may stand. A pool's name is
+// [network-][node-]range and a reservation's [network-]address, so the network is the whole prefix of the pool's name, or
+// its beginning up to some "-" where a node's name follows, or none.
+type naming struct {
+	// prefix is the pool's name without its range and the "-" before it.
+	prefix string
+	// known is false when the name does not end with the range: somebody made the pool by hand.
+	known bool
+}
+
+func newNaming(pool, rangeText string) naming {
+	suffix := normalize(rangeText)
+	if pool == suffix {
+		return naming{known: true}
+	}
+	prefix, known := strings.CutSuffix(pool, "-"+suffix)
+	return naming{prefix: prefix, known: known}
+}
+
+// candidates are all names that whereabouts may have given to the reservation of an address; only a list of all
+// reservations can tell where the naming is not known.
+func (n naming) candidates(address netip.Addr) []string {
+	plain := normalize(address.String())
+	names := []string{plain}
+	for at, char := range n.prefix {
+		if char == '-' && at > 0 {
+			names = append(names, n.prefix[:at]+"-"+plain)
+		}
+	}
+	if n.prefix != "" {
+		names = append(names, n.prefix+"-"+plain)
+	}
+	return names
+}
+
+// owns says whether a reservation is the one that whereabouts made together with the entry of this key: same address,
+// podref and interface, and a network that can be the pool's. Older versions recorded no interface; then the
+// network must be the pool's whole prefix, because the same pod may have the same address in another network. anyPodRef
+// is for a key whose podref is not known any more.
+func (n naming) owns(r reservation, key ipam.Key, anyPodRef bool) bool {
+	network, ok := cutAddress(r.name, key.IP)
+	if !ok || r.podRef != key.PodRef && !anyPodRef {
+		return false
+	}
+	exact := !n.known || network == n.prefix
+	if r.iface == "" || key.Interface == "" {
+		return exact
+	}
+	possible := exact || network == "" || strings.HasPrefix(n.prefix, network+"-")
+	return possible && r.iface == key.Interface
+}
+
+// cutAddress gives the network in the name of an address's reservation.
+func cutAddress(name string, address netip.Addr) (network string, ok bool) {
+	plain := normalize(address.String())
+	if name == plain {
+		return "", true
+	}
+	return strings.CutSuffix(name, "-"+plain)
+}

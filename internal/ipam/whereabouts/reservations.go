@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+)
+
+// maxReads is how many reservations are read one by one before a list of all of them is cheaper.
+const maxReads = 64
+
+// takeBackLeftovers looks after entries that were gone before we came: somebody else removed them, and may have left the
+// reservation. It is removed too, under a tombstone of ours: whoever got the free address in the meantime, a pod of the
+// same name included, may have inherited it. In a pool that is missing there is nothing to stand on: UID and
+// resourceVersion must do.
+func (p *poolWriter) takeBackLeftovers(ctx context.Context, items []*item) {
+	p.findReservations(ctx, items)
+	var leftovers []*item
+	for _, i := range in(gone, items) {
+		if len(i.reservations) > 0 {
+			leftovers = append(leftovers, i)
+		}
+	}
+	if p.missing {
+		p.clearReservations(ctx, leftovers, gone)
+		return
+	}
+	if len(leftovers) > 0 {
+		p.perform(ctx, occupyStep, leftovers)
+	}
+}
+
+// clearReservations removes the reservations of entries and moves them on to the next state. A reservation of another
+// pod, interface or network is left alone.
+func (p *poolWriter) clearReservations(ctx context.Context, items []*item, next state) {
+	p.findReservations(ctx, items)
+	for _, i := range items {
+		if i.err == nil {
+			i.err = p.deleteReservations(ctx, i)
+		}
+		if i.err == nil {
+			i.state = next
+		}
+	}
+}
+
+func (p *poolWriter) deleteReservations(ctx context.Context, i *item) error {
+	for _, r := range i.reservations {
+		if i.adopted {
+			return fmt.Errorf("could not release %s: reservation %s of pod %q still stands for the address, and the podref that the entry had "+
+				"before its release is needed to tell whether it belongs to it", i.Key, r.name, r.podRef)
+		}
+		object := &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: r.name}}
+		err := p.writer.Delete(ctx, object, client.Preconditions{UID: &r.uid, ResourceVersion: &r.resourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("could not delete reservation %s of the entry %s: %w", r.name, i.Key, err)
+		}
+	}
+	return nil
+}
+
+// findReservations reads, live, the reservations that whereabouts made together with the items' entries: by the names
+// that they can have, or from a list of all where those are too many or not known.
+func (p *poolWriter) findReservations(ctx context.Context, items []*item) {
+	if len(items) == 0 {
+		return
+	}
+	n := newNaming(p.key.Name, p.rangeText)
+	names := 0
+	for _, i := range items {
+		names += len(n.candidates(i.IP))
+	}
+	if n.known && names <= maxReads {
+		for _, i := range items {
+			i.reservations, i.err = p.readReservations(ctx, n, i)
+		}
+		return
+	}
+	if err := p.listReservations(ctx, n, items); err != nil {
+		fail(items, err)
+	}
+}
+
+func (p *poolWriter) readReservations(ctx context.Context, n naming, i *item) ([]reservation, error) {
+	var found []reservation
+	for _, name := range n.candidates(i.IP) {
+		object := &wb.OverlappingRangeIPReservation{}
+		err := p.reader.Get(ctx, client.ObjectKey{Namespace: p.key.Namespace, Name: name}, object)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading reservation %s of the entry %s: %w", name, i.Key, err)
+		}
+		if r := newReservation(object); n.owns(r, i.Key, i.adopted) {
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+// listReservations reads all reservations and keeps those of the items.
+func (p *poolWriter) listReservations(ctx context.Context, n naming, items []*item) error {
+	byPodRef := map[string][]*item{}
+	var adopted []*item // may belong to any podref
+	for _, i := range items {
+		i.reservations = nil
+		if i.adopted {
+			adopted = append(adopted, i)
+			continue
+		}
+		byPodRef[i.PodRef] = append(byPodRef[i.PodRef], i)
+	}
+	list := &wb.OverlappingRangeIPReservationList{}
+	for more := true; more; more = list.Continue != "" {
+		err := p.reader.List(ctx, list, client.InNamespace(p.key.Namespace), client.Limit(pageSize), client.Continue(list.Continue))
+		if err != nil {
+			return fmt.Errorf("listing the reservations of namespace %s: %w", p.key.Namespace, err)
+		}
+		for at := range list.Items {
+			r := newReservation(&list.Items[at])
+			for _, i := range slices.Concat(byPodRef[r.podRef], adopted) {
+				if n.owns(r, i.Key, i.adopted) {
+					i.reservations = append(i.reservations, r)
+				}
+			}
+		}
+	}
+	return nil
+}

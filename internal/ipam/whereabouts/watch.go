@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// Setup watches the pools through the manager's cache. Where whereabouts' CRD is missing the manager starts all the
+// same, the backend stays out of sync, and the watch begins once the CRD is there.
+func (b *Backend) Setup(ctx context.Context, mgr manager.Manager) error {
+	if scheme := mgr.GetScheme(); !scheme.Recognizes(wb.SchemeGroupVersion.WithKind("IPPool")) {
+		if err := AddToScheme(scheme); err != nil {
+			return fmt.Errorf("registering the types of %s: %w", Name, err)
+		}
+	}
+	b.reader, b.writer = mgr.GetAPIReader(), mgr.GetClient()
+	metrics.IPAMSynced.WithLabelValues(Name).Set(0)
+	err := b.watchPools(ctx, mgr.GetCache())
+	if err == nil {
+		return mgr.Add(everyReplica(b.awaitSync))
+	}
+	if !meta.IsNoMatchError(err) {
+		return fmt.Errorf("watching the pools of %s: %w", Name, err)
+	}
+	b.options.Log.Info("The IPPool CRD is not installed. Addresses of this IPAM are unknown, so pods that may hold some stay "+
+		"protected; install the IPAM or switch its backend off in the configuration.", "backend", Name, "askAgainEvery", b.options.CRDInterval.String())
+	return mgr.Add(everyReplica(func(ctx context.Context) error { return b.awaitCRD(ctx, mgr.GetCache()) }))
+}
+
+// watchPools feeds the index from the informer. It does not wait for the first list.
+func (b *Backend) watchPools(ctx context.Context, pools cache.Cache) error {
+	informer, err := pools.GetInformer(ctx, &wb.IPPool{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    b.poolSeen,
+		UpdateFunc: func(_, object any) { b.poolSeen(object) },
+		DeleteFunc: b.poolDeleted,
+	})
+	if err != nil {
+		return err
+	}
+	synced := toolscache.InformerSynced(registration.HasSynced)
+	b.synced.Store(&synced)
+	return nil
+}
+
+func (b *Backend) awaitCRD(ctx context.Context, pools cache.Cache) error {
+	err := wait.PollUntilContextCancel(ctx, b.options.CRDInterval, true, func(ctx context.Context) (bool, error) {
+		err := b.watchPools(ctx, pools)
+		if err != nil && !meta.IsNoMatchError(err) {
+			b.options.Log.Error(err, "Cannot watch the pools yet; asking again", "backend", Name)
+		}
+		return err == nil, nil
+	})
+	if err != nil { // the manager ends
+		return nil
+	}
+	return b.awaitSync(ctx)
+}
+
+// awaitSync reports the end of the first list.
+func (b *Backend) awaitSync(ctx context.Context) error {
+	if !toolscache.WaitForCacheSync(ctx.Done(), b.HasSynced) {
+		return nil
+	}
+	metrics.IPAMSynced.WithLabelValues(Name).Set(1)
+	b.options.Log.Info("The pools are known", "backend", Name, "namespaces", b.options.Namespaces)
+	return nil
+}
+
+func (b *Backend) poolSeen(object any) {
+	pool, ok := object.(*wb.IPPool)
+	if !ok || !slices.Contains(b.options.Namespaces, pool.Namespace) {
+		return
+	}
+	b.tell(poolName(pool.Namespace, pool.Name), b.index.apply(pool, b.options.Clock.Now()))
+}
+
+func (b *Backend) poolDeleted(object any) {
+	// The informer missed the deletion; the key is that of an informer's store: "namespace/name", as poolName.
+	if unseen, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		b.tell(unseen.Key, b.index.remove(unseen.Key))
+		return
+	}
+	if pool, ok := object.(*wb.IPPool); ok {
+		name := poolName(pool.Namespace, pool.Name)
+		b.tell(name, b.index.remove(name))
+	}
+}
+
+// tell passes a change on. Problems are logged once each, when they appear, in one line for each change of a pool.
+func (b *Backend) tell(pool string, e ipam.Event) {
+	if len(e.Problems) > 0 {
+		b.options.Log.Info("A pool holds what cannot be read; it is never written", "pool", pool,
+			"problems", len(e.Problems), "first", e.Problems[0].Message)
+	}
+	metrics.MalformedEntries.Set(float64(b.index.problemCount()))
+	b.publish(e)
+}
+
+// everyReplica is a runnable that does not wait for leader election: webhooks and followers read the cache too.
+type everyReplica func(context.Context) error
+
+// Start runs it.
+func (r everyReplica) Start(ctx context.Context) error { return r(ctx) }
+
+// NeedLeaderElection is false.
+func (everyReplica) NeedLeaderElection() bool { return false }
