@@ -19,6 +19,8 @@ import (
 const (
 	etcdName      = "etcd"
 	apiServerName = "kube-apiserver"
+
+	pollInterval = 50 * time.Millisecond
 )
 
 // startAPIServerAndEtcd leaves processes and certificates to envtest.
@@ -30,7 +32,11 @@ func (c *ControlPlane) startAPIServerAndEtcd(ctx context.Context) error {
 	process.OnParentThread(func() { c.config, err = c.env.Start() })
 	c.stops = append(c.stops, c.stopEnvironment) // also after an error: envtest leaves running what it started
 	if err != nil {
-		return fmt.Errorf("%w%s%s", err, c.describeLog(etcdName), c.describeLog(apiServerName))
+		culprit := apiServerName
+		if process.LogTail(c.LogFile(culprit)) == "" { // it never ran
+			culprit = etcdName
+		}
+		return fmt.Errorf("%w%s", err, c.describeLog(culprit))
 	}
 	if c.clientset, err = kubernetes.NewForConfig(c.config); err != nil {
 		return err
@@ -48,8 +54,6 @@ func (c *ControlPlane) configureEnvironment() error {
 	etcd, server := &envtest.Etcd{}, &envtest.APIServer{}
 	c.env = &envtest.Environment{
 		UseExistingCluster:       new(false), // whatever the environment says
-		CRDDirectoryPaths:        c.options.CRDs,
-		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: c.options.StartTimeout,
 		ControlPlaneStopTimeout:  c.options.StopTimeout,
 		ControlPlane:             envtest.ControlPlane{Etcd: etcd, APIServer: server},
@@ -124,6 +128,20 @@ func (c *ControlPlane) describeLog(component string) string {
 	return fmt.Sprintf("\nlog of %s: %s%s", component, path, process.LogTail(path))
 }
 
+// installCRDs also waits until the API server serves them.
+func (c *ControlPlane) installCRDs(context.Context) error {
+	_, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{
+		Paths:              c.options.CRDs,
+		ErrorIfPathMissing: true,
+		MaxTime:            c.options.StartTimeout,
+		PollInterval:       pollInterval,
+	})
+	if err != nil {
+		return fmt.Errorf("CustomResourceDefinitions from %s: %w", strings.Join(c.options.CRDs, ", "), err)
+	}
+	return nil
+}
+
 func (c *ControlPlane) stopEnvironment() error {
 	if c.apiServerPaused { // else it would not see the signal to stop
 		if err := c.ResumeAPIServer(); err != nil {
@@ -146,7 +164,7 @@ func (c *ControlPlane) awaitAPIServer(ctx context.Context) error {
 
 // await repeats the check until it passes or ctx ends.
 func (c *ControlPlane) await(ctx context.Context, what string, check func(context.Context) error) error {
-	ticker := time.NewTicker(50 * time.Millisecond)
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		err := check(ctx)

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -76,6 +77,9 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	steps := []step{
 		{etcdName + " and " + apiServerName, c.startAPIServerAndEtcd},
 		{controllerManagerName, c.startControllerManager},
+	}
+	if len(c.options.CRDs) > 0 {
+		steps = slices.Insert(steps, 1, step{"CustomResourceDefinitions", c.installCRDs})
 	}
 	if c.options.Scheduler {
 		steps = append(steps, step{schedulerName, c.startScheduler})

@@ -238,6 +238,13 @@ var _ = Describe("A start that cannot work", func() {
 		Expect(err).To(MatchError(ContainSubstring("run make kube")))
 	})
 
+	It("names the folder of CustomResourceDefinitions that is missing", func(ctx context.Context) {
+		_, err := controlplane.Start(ctx, controlplane.Options{
+			WorkDir: GinkgoT().TempDir(), CRDs: []string{"/nonexistent/crds"},
+		})
+		Expect(err).To(MatchError(ContainSubstring("CustomResourceDefinitions from /nonexistent/crds")))
+	})
+
 	It("shows the log of the component that failed, and stops the others", func(ctx context.Context) {
 		dir := GinkgoT().TempDir()
 		_, err := controlplane.Start(ctx, controlplane.Options{
