@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podnetwork
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	nadutils "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/utils"
+	kjson "sigs.k8s.io/json"
+)
+
+// ErrNoConfig is returned for a NetworkAttachmentDefinition with an empty spec.config. It is legal: Multus then looks for a
+// CNI configuration of that name on the node, where nobody but the node can read it.
+var ErrNoConfig = errors.New("spec.config is empty, so that the configuration is a file on each node, which cannot be seen from here")
+
+// indirectPlugins take networks from elsewhere: from their own file on the node, from annotations, from other
+// NetworkAttachmentDefinitions. Their configuration does not say what IPAM will be asked.
+var indirectPlugins = []string{"multus", "multus-shim"}
+
+// IPAMsOf reads, from the spec.config of the NetworkAttachmentDefinition nadName, every IPAM that the network may ask: that of a
+// single plugin, of each member of a plugins list, of the delegates of plugins that delegate, and of an IPAM that delegates.
+// A plugin that names no IPAM is in the result with an empty Type.
+//
+// Keys are matched without regard to case, as Go's JSON decoder does in the plugins. The error is ErrNoConfig, or it says why
+// the configuration cannot be read or does not tell; then nothing is known about the network.
+func IPAMsOf(nadConfig []byte, nadName string) ([]IPAM, error) {
+	if len(nadConfig) == 0 {
+		return nil, ErrNoConfig
+	}
+	if _, err := decodeObject(nadConfig); err != nil {
+		return nil, err
+	}
+	// The client completes what Multus completes, but drops duplicate keys on the way and cannot stand "null": both are
+	// refused above.
+	completed, err := nadutils.GetCNIConfigFromSpec(string(nadConfig), nadName)
+	if err != nil {
+		return nil, fmt.Errorf("spec.config cannot be read: %w", err)
+	}
+	root, err := decodeObject(completed)
+	if err != nil {
+		return nil, err
+	}
+	return ipamsOfRoot(root)
+}
+
+// decodeObject decodes a JSON object and refuses one that says a thing twice, since decoders differ in which one counts.
+func decodeObject(data []byte) (map[string]any, error) {
+	var value any
+	strict, err := kjson.UnmarshalStrict(data, &value)
+	if err != nil {
+		return nil, fmt.Errorf("spec.config is no JSON: %w", err)
+	}
+	if len(strict) > 0 {
+		return nil, fmt.Errorf("spec.config is ambiguous: %w", strict[0])
+	}
+	object, isObject := value.(map[string]any)
+	if !isObject {
+		return nil, fmt.Errorf("spec.config is %.20q, expected a JSON object", bytes.TrimSpace(data))
+	}
+	return object, nil
+}
+
+func ipamsOfRoot(root map[string]any) ([]IPAM, error) {
+	var w walk
+	plugin, err := stringField(root, "type")
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := field(root, "plugins")
+	if err != nil {
+		return nil, err
+	}
+	list, isList := plugins.([]any)
+	switch {
+	case plugins != nil && !isList:
+		return nil, errors.New("spec.config: plugins is no list")
+	case plugin == "" && len(list) == 0:
+		return nil, errors.New("spec.config has neither a type nor a list of plugins")
+	}
+	if plugin != "" {
+		w.requireEntry(root)
+	}
+	for i, member := range list {
+		object, isObject := member.(map[string]any)
+		if name, err := stringField(object, "type"); !isObject || err != nil || name == "" {
+			return nil, fmt.Errorf("spec.config: member %d of plugins is no plugin configuration with a type", i)
+		}
+		w.requireEntry(object)
+	}
+	w.object(root)
+	if w.err != nil {
+		return nil, w.err
+	}
+	return w.ipams, nil
+}
+
+// walk collects IPAMs from a decoded configuration. Delegating plugins put the configuration of others under keys of their own
+// choice, so it looks everywhere: what it finds too much costs a needless stamp.
+type walk struct {
+	ipams []IPAM
+	err   error
+}
+
+// requireEntry records a plugin that names no IPAM.
+func (w *walk) requireEntry(plugin map[string]any) {
+	if value, _ := field(plugin, "ipam"); value == nil {
+		name, _ := stringField(plugin, "type")
+		w.add(IPAM{Plugin: name})
+	}
+}
+
+func (w *walk) object(object map[string]any) {
+	plugin, err := stringField(object, "type")
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	if slices.Contains(indirectPlugins, plugin) {
+		w.fail(fmt.Errorf("spec.config: plugin %s takes networks from a file on each node, which cannot be seen from here", plugin))
+	}
+	value, err := field(object, "ipam")
+	if err != nil {
+		w.fail(err)
+	}
+	if value != nil {
+		w.ipam(plugin, value)
+	}
+	for _, key := range sortedKeys(object) {
+		if !strings.EqualFold(key, "ipam") {
+			w.value(object[key])
+		}
+	}
+}
+
+func (w *walk) value(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		w.object(value)
+	case []any:
+		for _, element := range value {
+			w.value(element)
+		}
+	}
+}
+
+// ipam reads the ipam section of a plugin, and the IPAMs that it delegates to.
+func (w *walk) ipam(plugin string, value any) {
+	section, isObject := value.(map[string]any)
+	if !isObject {
+		w.fail(fmt.Errorf("spec.config: ipam of plugin %q is no JSON object", plugin))
+		return
+	}
+	name, err := stringField(section, "type")
+	if err != nil {
+		w.fail(fmt.Errorf("ipam of plugin %q: %w", plugin, err))
+		return
+	}
+	w.add(IPAM{Type: name, Plugin: plugin})
+	for _, key := range sortedKeys(section) {
+		w.delegatedIPAM(plugin, section[key])
+	}
+}
+
+// delegatedIPAM takes for an IPAM whatever has a type, inside an ipam section.
+func (w *walk) delegatedIPAM(plugin string, value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			w.delegatedIPAM(plugin, element)
+		}
+	case map[string]any:
+		if kind, err := field(value, "type"); kind != nil || err != nil {
+			w.ipam(plugin, value)
+			return
+		}
+		for _, key := range sortedKeys(value) {
+			w.delegatedIPAM(plugin, value[key])
+		}
+	}
+}
+
+func (w *walk) add(ipam IPAM) {
+	if !slices.Contains(w.ipams, ipam) {
+		w.ipams = append(w.ipams, ipam)
+	}
+}
+
+func (w *walk) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// field gives the value under a key, whatever its case; nil where there is none.
+func field(object map[string]any, key string) (value any, err error) {
+	var found []string
+	for _, candidate := range sortedKeys(object) {
+		if strings.EqualFold(candidate, key) {
+			found = append(found, candidate)
+			value = object[candidate]
+		}
+	}
+	if len(found) > 1 {
+		return nil, fmt.Errorf("spec.config is ambiguous: it has the keys %q", found)
+	}
+	return value, nil
+}
+
+// stringField gives the string under a key, whatever its case; empty where there is none.
+func stringField(object map[string]any, key string) (string, error) {
+	value, err := field(object, key)
+	if value == nil || err != nil {
+		return "", err
+	}
+	s, isString := value.(string)
+	if !isString {
+		return "", fmt.Errorf("spec.config: %s is %.20q, expected a string", key, fmt.Sprint(value))
+	}
+	return s, nil
+}
+
+// sortedKeys makes results and errors the same on every run.
+func sortedKeys(object map[string]any) []string {
+	return slices.Sorted(maps.Keys(object))
+}
