@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// The reasons for which admission refuses that somebody else gives an address back, beside those of a wait.
+const (
+	// ReasonRecordHolds: a record still holds that pool, address and sandbox; Holdfast itself releases it.
+	ReasonRecordHolds Reason = "RecordHolds"
+	// ReasonPoolHolds: a pool still holds the address of a reservation for the same pod.
+	ReasonPoolHolds Reason = "PoolHolds"
+)
+
+// The reasons for which admission lets an address go back.
+const (
+	// ReasonManagerRelease: the manager itself releases it.
+	ReasonManagerRelease Reason = "ManagerRelease"
+	// ReasonCNIDelete: the CNI DEL of the entry's own node, which is Ready.
+	ReasonCNIDelete Reason = "CNIDelete"
+	// ReasonPodGone: no pod of that name exists, and no record holds the address.
+	ReasonPodGone Reason = "PodGone"
+	// ReasonNoSuchAddress: the offset stands for no address; the IPAM drops it with its next allocation, and a refused
+	// allocation is answered with an address that nobody recorded.
+	ReasonNoSuchAddress Reason = "NoSuchAddress"
+	// ReasonNotHeld: no pool holds the address of a reservation for its pod.
+	ReasonNotHeld Reason = "NotHeld"
+)

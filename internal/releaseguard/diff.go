@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package releaseguard
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Entry is one entry of a pool, as the IPAM recorded it.
+type Entry struct {
+	SandboxID, PodRef, Interface string
+}
+
+// Removal is an entry that a write takes away from its pod reference.
+type Removal struct {
+	// Offset is the entry's key in the pool.
+	Offset string
+	// Entry is what stood there before the write.
+	Entry
+	// Rewritten says that an entry stays at the offset, under NewPodRef. A tombstone is a reference like any other: only
+	// the manager may write one.
+	Rewritten bool
+	NewPodRef string
+}
+
+// Diff tells what a write takes away: the entries that are missing afterwards or stand under another reference, sorted by
+// offset. adds says that it records an entry at an offset which was free. A new sandbox ID under the same reference takes
+// nothing away: that is how whereabouts re-creates a sandbox.
+func Diff(before, after map[string]Entry) (removals []Removal, adds bool) {
+	for offset, entry := range before {
+		now, stays := after[offset]
+		if !stays || now.PodRef != entry.PodRef {
+			removals = append(removals, Removal{Offset: offset, Entry: entry, Rewritten: stays, NewPodRef: now.PodRef})
+		}
+	}
+	for offset := range maps.Keys(after) {
+		if _, had := before[offset]; !had {
+			adds = true
+		}
+	}
+	slices.SortFunc(removals, func(a, b Removal) int { return cmp.Or(len(a.Offset)-len(b.Offset), cmp.Compare(a.Offset, b.Offset)) })
+	return removals, adds
+}

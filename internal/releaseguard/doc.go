@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package releaseguard judges, purely, whether somebody other than Holdfast may take an entry out of a pool. It is asked
+// by admission, about writes after which an entry is missing or stands under another pod reference.
+//
+// For each such removal, in this order:
+//
+//	1  the writer is the manager                                            allow
+//	2  the offset stands for no address, and the write adds an entry        allow: a refused ADD would be worse (below)
+//	3  it is CNI DEL: the entry's node is Ready, and the writer's token
+//	   belongs to that node's pod of a trusted DaemonSet                    allow
+//	4  a record holds that pool, address and sandbox                        refuse
+//	5  the pod of the reference exists and is not kubelet-finished          refuse
+//	6  a fact that 3 to 5 need could not be read                            refuse
+//	7  anything else: the pod is gone or finished, and no record holds it   allow
+//
+// The entry's node is that of the record which holds the entry; without one, that of the pod of its reference. Where the
+// IPAM's reconciler shares the DaemonSet's pods, 3 is for pods that are being deleted only, or the reconciler could free
+// what it takes for orphaned on its own node.
+//
+// Kubelet-finished (internal/release, EndingFinished) is believed only while the Node is the machine that was recorded for
+// the sandbox: a replacement kubelet finishes the pods of a machine that it knows nothing about. A pod that Holdfast holds
+// is not finished before that machine is recorded.
+//
+// A reservation may not go while a pool holds its address for its pod, CNI DEL included: whereabouts takes the entry out
+// of the pool first, so that its own DEL finds none there. What does find one is the loser of a race for an address that
+// deletes the winner's reservation by name, a reconciler that has the name wrong, or a DEL whose write of the pool failed.
+//
+// Whereabouts answers a refused ADD with an address that no pool has recorded. Its ADD never takes an entry away, but for
+// offsets that it cannot read back. That is row 2.
+package releaseguard

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package releaseguard
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Write is one write of a pool, with everything that is known about it.
+type Write struct {
+	// Backend is the name of the pool's backend, and Pool the pool as "namespace/name", both as in records.
+	Backend, Pool string
+	// Writer is who asks.
+	Writer Writer
+	// ReconcilerShared: the IPAM's reconciler runs in the DaemonSet's pods, under their tokens.
+	ReconcilerShared bool
+	// Adds: the write also records an entry at an offset that was free.
+	Adds bool
+	// Nodes are live Nodes by name. A name that is missing was not read.
+	Nodes map[string]release.Fact[release.Node]
+	// Cases are the removals.
+	Cases []Case
+}
+
+// Writer is who asks for a write. Its zero value is trusted with nothing.
+type Writer struct {
+	// User is the user name, for messages.
+	User string
+	// Manager: it is the manager's own account.
+	Manager bool
+	// CNIUser: it is an identity that the administrator trusts to run CNI DEL on any node.
+	CNIUser bool
+	// DaemonSetPod is the pod to which the writer's token is bound, where that is a pod of a trusted DaemonSet; Absent
+	// where it is not, or the token is bound to none.
+	DaemonSetPod release.Fact[DaemonSetPod]
+}
+
+// DaemonSetPod is a pod that runs CNI DEL on its own node.
+type DaemonSetPod struct {
+	Name, NodeName string
+}
+
+// Case is one removal and what is known of the address.
+type Case struct {
+	Removal
+	// Address is Absent where the offset stands for none, and Unknown where that cannot be told.
+	Address release.Fact[netip.Addr]
+	// Pod is the live pod of the reference; Absent where there is none or the reference is a tombstone, Unknown also where
+	// the reference names nothing.
+	Pod release.Fact[Pod]
+	// Records are the live records of the reference, of its tombstone and of the sandbox. Absent and empty are the same.
+	Records release.Fact[[]v1alpha1.IPAllocation]
+}
+
+// Pod is what must be known of the live pod of a reference.
+type Pod struct {
+	UID      types.UID
+	NodeName string
+	// Deleting: deletionTimestamp is set.
+	Deleting bool
+	// Held: the pod carries our finalizer, so that a record is due.
+	Held bool
+	// Ending is what its object shows of its end.
+	Ending release.Ending
+}
+
+// holds says whether a record holds the case's pool, address and sandbox. Where the address cannot be told, pool and
+// sandbox alone decide.
+func (w *Write) holds(record *v1alpha1.IPAllocation, c *Case) bool {
+	for i := range record.Spec.Addresses {
+		a := &record.Spec.Addresses[i]
+		if a.Backend != w.Backend || a.Pool != w.Pool || a.SandboxID != c.SandboxID {
+			continue
+		}
+		if !c.Address.IsKnown() || a.IP == c.Address.Get().String() {
+			return true
+		}
+	}
+	return false
+}
+
+// holders are the records that hold the case's entry.
+func (w *Write) holders(c *Case) []*v1alpha1.IPAllocation {
+	var found []*v1alpha1.IPAllocation
+	records := c.Records.Get()
+	for i := range records {
+		if w.holds(&records[i], c) {
+			found = append(found, &records[i])
+		}
+	}
+	return found
+}
+
+// machines are the machines that records name for a sandbox, each with the name of its node.
+func machines(records []v1alpha1.IPAllocation, sandboxID string) []located {
+	var found []located
+	for i := range records {
+		for j := range records[i].Spec.Sandboxes {
+			s := &records[i].Spec.Sandboxes[j]
+			if s.ID != sandboxID || s.Node == nil {
+				continue
+			}
+			found = append(found, located{node: records[i].Spec.NodeName, machine: release.Machine{
+				NodeUID: s.Node.UID, MachineID: s.Node.MachineID, SystemUUID: s.Node.SystemUUID, BootID: s.Node.BootID,
+			}})
+		}
+	}
+	return found
+}
+
+// located is a recorded machine and the name of its node, empty where the record does not say.
+type located struct {
+	node    string
+	machine release.Machine
+}

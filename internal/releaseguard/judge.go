@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package releaseguard
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Outcome is what is said to a removal. The zero value is invalid.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Allow: the address may go back.
+	Allow Outcome = iota + 1
+	// Refuse: the address is in use, or may be.
+	Refuse
+)
+
+// Judgment is what is said to one removal.
+type Judgment struct {
+	Outcome Outcome
+	Reason  v1alpha1.Reason
+	// Message of a refusal: what was refused, what was found, what was expected, what to do.
+	Message string
+}
+
+// Judge judges every removal of a write, in the order of the cases.
+func Judge(w *Write) []Judgment {
+	judgments := make([]Judgment, 0, len(w.Cases))
+	for i := range w.Cases {
+		judgments = append(judgments, judge(w, &w.Cases[i]))
+	}
+	return judgments
+}
+
+func judge(w *Write, c *Case) Judgment {
+	if w.Writer.Manager {
+		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonManagerRelease}
+	}
+	if w.Adds && c.Address.IsAbsent() {
+		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonNoSuchAddress}
+	}
+	del := cniDelete(w, c)
+	if del.verdict == yes {
+		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonCNIDelete}
+	}
+	pod := podHolds(w, c)
+	held := some(pod, recordHolds(w, c))
+	if held.verdict == no {
+		return Judgment{Outcome: Allow, Reason: pod.reason}
+	}
+	return Judgment{Outcome: Refuse, Reason: held.reason, Message: refusal(w, c, held, del)}
+}
+
+func recordHolds(w *Write, c *Case) answer {
+	if !c.Records.IsRead() {
+		return unknown("the records of "+c.PodRef, c.Records.Why())
+	}
+	for _, record := range w.holders(c) {
+		return say(yes, v1alpha1.ReasonRecordHolds, "IPAllocation %s still holds this address for this sandbox", record.Name)
+	}
+	return answer{verdict: no}
+}
+
+// podHolds says whether the pod of the reference may still use the address.
+func podHolds(w *Write, c *Case) answer {
+	if c.Pod.IsAbsent() {
+		return answer{verdict: no, reason: v1alpha1.ReasonPodGone}
+	}
+	if !c.Pod.IsKnown() {
+		return unknown("pod "+c.PodRef, c.Pod.Why())
+	}
+	pod := c.Pod.Get()
+	switch {
+	case !pod.Deleting:
+		return say(yes, v1alpha1.ReasonPodInUse, "pod %s (UID %s, node %q) exists and is not being deleted", c.PodRef, pod.UID, pod.NodeName)
+	case !finished(&pod, c.Records.Get()):
+		return say(yes, v1alpha1.ReasonKubeletNotFinished,
+			"pod %s (UID %s, node %q) is being deleted, and its kubelet has not reported that it finished", c.PodRef, pod.UID, pod.NodeName)
+	default:
+		return machineHolds(w, c, &pod)
+	}
+}
+
+// finished says whether the kubelet finished the pod after its deletion, by the pod itself or by what the controller
+// proved before: that is monotone.
+func finished(pod *Pod, records []v1alpha1.IPAllocation) bool {
+	if pod.Ending == release.EndingFinished {
+		return true
+	}
+	for i := range records {
+		report := records[i].Spec.Kubelet
+		if records[i].Name == string(pod.UID) && report != nil && report.Ending == v1alpha1.EndingFinished {
+			return true
+		}
+	}
+	return false
+}
+
+// machineHolds says whether the kubelet that finished the pod may be that of another machine than the sandbox's.
+func machineHolds(w *Write, c *Case, pod *Pod) answer {
+	if !c.Records.IsRead() {
+		return unknown("the records of "+c.PodRef, c.Records.Why())
+	}
+	recorded := machines(c.Records.Get(), c.SandboxID)
+	if len(recorded) == 0 && pod.Held {
+		return say(undecided, v1alpha1.ReasonObservationFailed,
+			"the kubelet finished pod %s (UID %s), but no record says yet on which machine sandbox %q was", c.PodRef, pod.UID, c.SandboxID)
+	}
+	for _, m := range recorded {
+		if a := isMachine(w, pod.NodeName, m.machine); a.verdict != yes {
+			if a.verdict == no {
+				a.verdict = yes // another machine: it holds
+			}
+			return a
+		}
+	}
+	return answer{verdict: no, reason: v1alpha1.ReasonKubeletFinished}
+}
+
+func refusal(w *Write, c *Case, held, del answer) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s of pool %s (sandbox %q, interface %q) stays with %q: %s; expected no pod of that name, or one that its kubelet "+
+		"has finished, and no record.", v1alpha1.ReasonUnsafeReleaseRefused, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef, held.text)
+	fmt.Fprintf(&b, " It does not count as CNI DEL: %s.", del.text)
+	b.WriteString(" Holdfast releases the address itself once the sandbox is proven gone; kubectl get ipa shows what it waits for.")
+	return b.String()
+}
+
+func (c *Case) subject() string {
+	if c.Address.IsKnown() {
+		return c.Address.Get().String()
+	}
+	return fmt.Sprintf("offset %q", c.Offset)
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package releaseguard
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+const (
+	testPool    = "kube-system/10.10.0.0-24"
+	testSandbox = "sandbox-1"
+	testUID     = types.UID("uid-1")
+	nodeA       = "node-a"
+	nodeB       = "node-b"
+)
+
+var (
+	testAddress = netip.MustParseAddr("10.10.0.1")
+	machineA    = release.Machine{NodeUID: "node-a-uid", MachineID: "m-a", SystemUUID: "s-a", BootID: "b-a"}
+	machineX    = release.Machine{NodeUID: "node-a-uid-2", MachineID: "m-x", SystemUUID: "s-x", BootID: "b-x"}
+)
+
+func running() Pod { return Pod{UID: testUID, NodeName: nodeA, Ending: release.EndingNone} }
+
+func deleting(ending release.Ending) Pod {
+	return Pod{UID: testUID, NodeName: nodeA, Deleting: true, Ending: ending}
+}
+
+func held(p Pod) Pod {
+	p.Held = true
+	return p
+}
+
+func ready(m release.Machine) release.Fact[release.Node] {
+	return release.Known(release.Node{Machine: m, Ready: true})
+}
+
+func notReady(m release.Machine) release.Fact[release.Node] {
+	return release.Known(release.Node{Machine: m})
+}
+
+func onNode(name string) release.Fact[DaemonSetPod] {
+	return release.Known(DaemonSetPod{Name: "whereabouts-" + name, NodeName: name})
+}
+
+// record names the sandbox, and holds the address for the sandbox that is given.
+func record(name, node, holdsFor string, m *release.Machine) v1alpha1.IPAllocation {
+	r := v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	r.Spec.NodeName = node
+	s := v1alpha1.SandboxRecord{ID: testSandbox}
+	if m != nil {
+		s.Node = &v1alpha1.NodeIdentity{UID: m.NodeUID, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
+	}
+	r.Spec.Sandboxes = []v1alpha1.SandboxRecord{s}
+	if holdsFor != "" {
+		r.Spec.Addresses = []v1alpha1.AddressRecord{{
+			Backend: "whereabouts", Pool: testPool, IP: testAddress.String(), SandboxID: holdsFor,
+		}}
+	}
+	return r
+}
+
+func records(r ...v1alpha1.IPAllocation) release.Fact[[]v1alpha1.IPAllocation] {
+	return release.Known(r)
+}
+
+// situation is a write with one removal. What is left out is Absent; node-a is Ready.
+type situation struct {
+	writer  Writer
+	shared  bool
+	adds    bool
+	address release.Fact[netip.Addr]
+	pod     release.Fact[Pod]
+	records release.Fact[[]v1alpha1.IPAllocation]
+	nodeA   release.Fact[release.Node]
+	nodeB   release.Fact[release.Node]
+}
+
+func (s situation) judge() Judgment {
+	w := &Write{
+		Backend: "whereabouts", Pool: testPool, Writer: s.writer, ReconcilerShared: s.shared, Adds: s.adds,
+		Nodes: map[string]release.Fact[release.Node]{nodeA: s.nodeA, nodeB: s.nodeB},
+		Cases: []Case{{
+			Removal: Removal{Offset: "1", Entry: Entry{SandboxID: testSandbox, PodRef: "default/web-0", Interface: "net1"}},
+			Address: s.address, Pod: s.pod, Records: s.records,
+		}},
+	}
+	return Judge(w)[0]
+}
+
+func TestJudge(t *testing.T) {
+	finished, foreign, none := release.EndingFinished, release.EndingForeign, release.EndingNone
+	type facts = situation
+	reconciler := Writer{User: "reconciler", DaemonSetPod: release.Absent[DaemonSetPod]()}
+	cni := func(node string) Writer { return Writer{User: "whereabouts", DaemonSetPod: onNode(node)} }
+	reported := record(string(testUID), nodeA, "", &machineA)
+	reported.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished}
+	completed := record(string(testUID), nodeA, "", &machineA)
+	completed.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingCompleted}
+
+	for name, tc := range map[string]struct {
+		facts  facts
+		want   Outcome
+		reason v1alpha1.Reason
+	}{
+		// Row 1.
+		"the manager may release what a running pod holds": {
+			facts{writer: Writer{Manager: true}, pod: release.Known(running())}, Allow, v1alpha1.ReasonManagerRelease},
+
+		// Row 2.
+		"an ADD may lose an offset that whereabouts cannot read back": {
+			facts{adds: true, address: release.Absent[netip.Addr](), pod: release.Known(running())}, Allow, v1alpha1.ReasonNoSuchAddress},
+		"an offset that stands for no address is guarded in a write that adds nothing": {
+			facts{address: release.Absent[netip.Addr](), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
+		"a write that adds may not take away an entry of a running pod": {
+			facts{adds: true, pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
+		"an offset whose address cannot be told is guarded in a write that adds": {
+			facts{adds: true, address: release.Unknown[netip.Addr]("broken range"), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
+
+		// Row 3.
+		"CNI DEL of a running pod whose sandbox is re-created": {
+			facts{writer: cni(nodeA), pod: release.Known(running())}, Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL of a completed or evicted pod": {
+			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: testUID, NodeName: nodeA, Ending: release.EndingCompleted})}, Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL of a pod that a record holds": {
+			facts{writer: cni(nodeA), pod: release.Known(held(deleting(none))),
+				records: records(record(string(testUID), nodeA, testSandbox, &machineA))}, Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL after the pod object went, by the node in the record": {
+			facts{writer: cni(nodeA), records: records(record(string(testUID), nodeA, testSandbox, nil))}, Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL of the old sandbox while a successor of the same name waits on another node": {
+			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeB}),
+				records: records(record(string(testUID), nodeA, testSandbox, &machineA))}, Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL of an orphan of unknown node, by the node of the pod that has the name": {
+			facts{writer: cni(nodeA), pod: release.Known(running()),
+				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL after the machine booted again": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), records: records(record(string(testUID), nodeA, testSandbox, &machineA)),
+				nodeA: ready(release.Machine{NodeUID: machineA.NodeUID, MachineID: "m-a", SystemUUID: "s-a", BootID: "b-2"})}, Allow, v1alpha1.ReasonCNIDelete},
+		"another node's DaemonSet pod": {
+			facts{writer: cni(nodeB), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
+		"the successor's node may not remove what a record holds elsewhere": {
+			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}),
+				records: records(record(string(testUID), nodeB, testSandbox, nil))}, Refuse, v1alpha1.ReasonPodInUse},
+		"a DaemonSet pod of a node that is not Ready": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
+		"a DaemonSet pod of a Node that is gone": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: release.Absent[release.Node]()}, Refuse, v1alpha1.ReasonPodInUse},
+		"a DaemonSet pod of a machine that replaced the sandbox's": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: ready(machineX),
+				records: records(record(string(testUID), nodeA, testSandbox, &machineA))}, Refuse, v1alpha1.ReasonPodInUse},
+		"a pod that is bound to no node yet has no CNI DEL": {
+			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: testUID})}, Refuse, v1alpha1.ReasonPodInUse},
+		"an orphan without a node and without a pod": {
+			facts{writer: cni(nodeA), records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
+		"two records that contradict each other": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), records: records(
+				record(string(testUID), nodeA, testSandbox, nil), record("uid-2", nodeB, testSandbox, nil))}, Refuse, v1alpha1.ReasonPodInUse},
+		"a trusted certificate identity on any Ready node": {
+			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running())}, Allow, v1alpha1.ReasonCNIDelete},
+		"a trusted certificate identity and a node that is not Ready": {
+			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
+
+		// Row 3 where the reconciler shares the DaemonSet's pods.
+		"shared with the reconciler: a pod that is being deleted": {
+			facts{writer: cni(nodeA), shared: true, pod: release.Known(deleting(none))}, Allow, v1alpha1.ReasonCNIDelete},
+		"shared with the reconciler: a pod that is not being deleted": {
+			facts{writer: cni(nodeA), shared: true, pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
+		"shared with the reconciler: a deleting successor does not vouch for its predecessor": {
+			facts{writer: cni(nodeA), shared: true, pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA, Deleting: true}),
+				records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
+		"shared with the reconciler: a record without a pod": {
+			facts{writer: cni(nodeA), shared: true, records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
+
+		// Rows 4, 5 and 7.
+		"S0: a Pending pod without network-status": {
+			facts{writer: reconciler, pod: release.Known(held(running()))}, Refuse, v1alpha1.ReasonPodInUse},
+		"a deleting pod that runs on": {
+			facts{writer: reconciler, pod: release.Known(deleting(none))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
+		"PodGC's faked end": {
+			facts{writer: reconciler, pod: release.Known(deleting(foreign))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
+		"a pod that completed before its deletion": {
+			facts{writer: reconciler, pod: release.Known(deleting(release.EndingCompleted))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
+		"a pod that was rejected": {
+			facts{writer: reconciler, pod: release.Known(deleting(release.EndingRejected))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
+		"a kubelet-finished pod that nobody holds": {
+			facts{writer: reconciler, pod: release.Known(deleting(finished))}, Allow, v1alpha1.ReasonKubeletFinished},
+		"a pod that the record knows to be kubelet-finished": {
+			facts{writer: reconciler, pod: release.Known(held(deleting(release.EndingCompleted))), records: records(reported)}, Allow, v1alpha1.ReasonKubeletFinished},
+		"a pod that the record knows to be completed": {
+			facts{writer: reconciler, pod: release.Known(held(deleting(release.EndingCompleted))), records: records(completed)}, Refuse, v1alpha1.ReasonKubeletNotFinished},
+		"a kubelet-finished pod whose record still holds the address": {
+			facts{writer: reconciler, pod: release.Known(held(deleting(finished))),
+				records: records(record(string(testUID), nodeA, testSandbox, &machineA))}, Refuse, v1alpha1.ReasonRecordHolds},
+		"a kubelet-finished pod that is held and not recorded yet": {
+			facts{writer: reconciler, pod: release.Known(held(deleting(finished)))}, Refuse, v1alpha1.ReasonObservationFailed},
+		"a pod that another machine's kubelet finished": {
+			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: ready(machineX),
+				records: records(record(string(testUID), nodeA, "", &machineA))}, Refuse, v1alpha1.ReasonNodeReplaced},
+		"a kubelet-finished pod whose Node is gone": {
+			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: release.Absent[release.Node](),
+				records: records(record(string(testUID), nodeA, "", &machineA))}, Refuse, v1alpha1.ReasonNodeGone},
+		"a kubelet-finished pod whose Node cannot be read": {
+			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: release.Unknown[release.Node]("timeout"),
+				records: records(record(string(testUID), nodeA, "", &machineA))}, Refuse, v1alpha1.ReasonObservationFailed},
+		"a pod that is gone": {
+			facts{writer: reconciler}, Allow, v1alpha1.ReasonPodGone},
+		"a pod that is gone, with a record": {
+			facts{writer: reconciler, records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
+		"a pod that is gone, with a record of the address for an earlier sandbox": {
+			facts{writer: reconciler, records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Allow, v1alpha1.ReasonPodGone},
+		"an address that cannot be told, and a record of the sandbox": {
+			facts{writer: reconciler, address: release.Unknown[netip.Addr]("broken range"),
+				records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
+
+		// Row 6.
+		"a pod that cannot be read": {
+			facts{writer: reconciler, pod: release.Unknown[Pod]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
+		"records that cannot be read": {
+			facts{writer: reconciler, records: release.Unknown[[]v1alpha1.IPAllocation]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
+		"a writer whose pod cannot be read": {
+			facts{writer: Writer{DaemonSetPod: release.Unknown[DaemonSetPod]("timeout")}, pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
+		"a writer's Node that cannot be read": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: release.Unknown[release.Node]("timeout")}, Refuse, v1alpha1.ReasonPodInUse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := tc.facts.withDefaults().judge()
+			if got.Outcome != tc.want || got.Reason != tc.reason {
+				t.Fatalf("got outcome %d, reason %s, want %d, %s; message: %s", got.Outcome, got.Reason, tc.want, tc.reason, got.Message)
+			}
+			if (got.Message != "") != (tc.want == Refuse) {
+				t.Errorf("a message belongs to a refusal and to nothing else, got %q", got.Message)
+			}
+		})
+	}
+}
+
+// withDefaults makes Absent what the table leaves out.
+func (s situation) withDefaults() situation {
+	zero := situation{}
+	if s.address == zero.address {
+		s.address = release.Known(testAddress)
+	}
+	if s.pod == zero.pod {
+		s.pod = release.Absent[Pod]()
+	}
+	if !s.records.IsRead() && !s.records.IsUnknown() {
+		s.records = release.Absent[[]v1alpha1.IPAllocation]()
+	}
+	if s.nodeA == zero.nodeA {
+		s.nodeA = ready(machineA)
+	}
+	if s.nodeB == zero.nodeB {
+		s.nodeB = ready(release.Machine{NodeUID: "node-b-uid"})
+	}
+	return s
+}
+
+func TestNothingReadAllowsNothing(t *testing.T) {
+	for name, s := range map[string]situation{
+		"no fact at all":                     {},
+		"no fact, and the write adds":        {adds: true},
+		"only a trusted writer":              {writer: Writer{DaemonSetPod: onNode(nodeA)}},
+		"only a trusted identity":            {writer: Writer{CNIUser: true}},
+		"only that the pod is gone":          {pod: release.Absent[Pod]()},
+		"only that there is no record":       {records: records()},
+		"a pod of a zero ending, unrecorded": {pod: release.Known(Pod{Deleting: true}), records: records()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := s.judge(); got.Outcome != Refuse {
+				t.Errorf("allowed for %s", got.Reason)
+			}
+		})
+	}
+}
+
+func TestARefusalSaysWhatWhyAndWhatNow(t *testing.T) {
+	message := situation{
+		writer: Writer{User: "system:serviceaccount:kube-system:reconciler", DaemonSetPod: release.Absent[DaemonSetPod]()},
+		pod:    release.Known(running()),
+	}.withDefaults().judge().Message
+	for _, part := range []string{
+		"UnsafeReleaseRefused", "10.10.0.1", testPool, testSandbox, "net1", "default/web-0", string(testUID), nodeA, // what was found
+		"expected no pod of that name", "system:serviceaccount:kube-system:reconciler", "kubectl get ipa",
+	} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q is not in the message: %s", part, message)
+		}
+	}
+}
+
+func TestJudgeReservation(t *testing.T) {
+	holder := []string{"10.10.0.1 in whereabouts pool " + testPool}
+	for name, tc := range map[string]struct {
+		write  ReservationWrite
+		want   Outcome
+		reason v1alpha1.Reason
+	}{
+		"the manager": {ReservationWrite{Writer: Writer{Manager: true}, Holders: release.Known(holder)}, Allow, v1alpha1.ReasonManagerRelease},
+		"a pool holds the address": {
+			ReservationWrite{Holders: release.Known(holder)}, Refuse, v1alpha1.ReasonPoolHolds},
+		"bug 6: the loser of a race on the winner's own node": {
+			ReservationWrite{Writer: Writer{DaemonSetPod: onNode(nodeA)}, Holders: release.Known(holder)}, Refuse, v1alpha1.ReasonPoolHolds},
+		"no pool holds it":         {ReservationWrite{Holders: release.Absent[[]string]()}, Allow, v1alpha1.ReasonNotHeld},
+		"an empty list of holders": {ReservationWrite{Holders: release.Known([]string{})}, Allow, v1alpha1.ReasonNotHeld},
+		"pools that cannot be read": {
+			ReservationWrite{Holders: release.Unknown[[]string]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
+		"pools that were not read": {ReservationWrite{}, Refuse, v1alpha1.ReasonObservationFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := JudgeReservation(&tc.write); got.Outcome != tc.want || got.Reason != tc.reason {
+				t.Errorf("got outcome %d, reason %s, want %d, %s", got.Outcome, got.Reason, tc.want, tc.reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package releaseguard
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// dimension is one thing that can be so or so. Its first unknowns values are those of a fact that could not be read.
+type dimension struct {
+	unknowns int
+	values   []func(*situation)
+}
+
+func of[T any](unknowns int, set func(*situation, T), values ...T) dimension {
+	d := dimension{unknowns: unknowns}
+	for _, v := range values {
+		d.values = append(d.values, func(s *situation) { set(s, v) })
+	}
+	return d
+}
+
+// dimensions span every combination of facts that the rules tell apart.
+func dimensions() []dimension {
+	return []dimension{
+		of(0, func(s *situation, v bool) { s.shared = v }, false, true),
+		of(0, func(s *situation, v bool) { s.adds = v }, false, true),
+		of(1, func(s *situation, v Writer) { s.writer = v },
+			Writer{DaemonSetPod: release.Unknown[DaemonSetPod]("test")},
+			Writer{DaemonSetPod: release.Absent[DaemonSetPod]()},
+			Writer{DaemonSetPod: onNode(nodeA)}, Writer{DaemonSetPod: onNode(nodeB)},
+			Writer{DaemonSetPod: release.Absent[DaemonSetPod](), CNIUser: true}),
+		of(2, func(s *situation, v release.Fact[netip.Addr]) { s.address = v },
+			release.Fact[netip.Addr]{}, release.Unknown[netip.Addr]("test"),
+			release.Absent[netip.Addr](), release.Known(testAddress), release.Known(testAddress.Next())),
+		of(2, func(s *situation, v release.Fact[Pod]) { s.pod = v },
+			release.Fact[Pod]{}, release.Unknown[Pod]("test"),
+			release.Absent[Pod](), release.Known(running()), release.Known(Pod{UID: testUID}),
+			release.Known(Pod{UID: "uid-2", NodeName: nodeB}), release.Known(deleting(release.EndingNone)),
+			release.Known(deleting(release.EndingForeign)), release.Known(deleting(release.EndingCompleted)),
+			release.Known(deleting(release.EndingFinished)), release.Known(held(deleting(release.EndingFinished)))),
+		of(2, func(s *situation, v release.Fact[[]v1alpha1.IPAllocation]) { s.records = v },
+			release.Fact[[]v1alpha1.IPAllocation]{}, release.Unknown[[]v1alpha1.IPAllocation]("test"), records(),
+			records(record(string(testUID), nodeA, testSandbox, nil)),
+			records(record(string(testUID), nodeA, testSandbox, &machineA)),
+			records(record(string(testUID), nodeA, "", &machineA)),
+			records(record("uid-2", nodeB, testSandbox, nil)),
+			records(record("orphan-"+testSandbox, "", testSandbox, nil)),
+			records(record(string(testUID), nodeA, testSandbox, nil), record("uid-2", nodeB, testSandbox, nil))),
+		of(2, func(s *situation, v release.Fact[release.Node]) { s.nodeA = v },
+			release.Fact[release.Node]{}, release.Unknown[release.Node]("test"),
+			release.Absent[release.Node](), ready(machineA), notReady(machineA), ready(machineX)),
+		of(1, func(s *situation, v release.Fact[release.Node]) { s.nodeB = v },
+			release.Unknown[release.Node]("test"), release.Absent[release.Node](), ready(machineX)),
+	}
+}
+
+// each visits every combination, as the index of a value in each dimension.
+func each(dims []dimension, visit func(at []int)) {
+	at := make([]int, len(dims))
+	for {
+		visit(at)
+		i := 0
+		for ; i < len(dims); i++ {
+			at[i]++
+			if at[i] < len(dims[i].values) {
+				break
+			}
+			at[i] = 0
+		}
+		if i == len(dims) {
+			return
+		}
+	}
+}
+
+func build(dims []dimension, at []int) situation {
+	var s situation
+	for i, d := range dims {
+		d.values[at[i]](&s)
+	}
+	return s
+}
+
+func position(dims []dimension, at []int) int {
+	p := 0
+	for i := len(dims) - 1; i >= 0; i-- {
+		p = p*len(dims[i].values) + at[i]
+	}
+	return p
+}
+
+func judgeAll(dims []dimension) []Judgment {
+	var all []Judgment
+	each(dims, func(at []int) { all = append(all, build(dims, at).judge()) })
+	return all
+}
+
+// Invariant I5. One fact at a time is enough: what is allowed with one fact fewer unknown is itself such a combination.
+func TestUnknownNeverAllowsWhatAKnownFactWouldRefuse(t *testing.T) {
+	dims := dimensions()
+	all := judgeAll(dims)
+	checked := 0
+	each(dims, func(at []int) {
+		if all[position(dims, at)].Outcome == Refuse {
+			return
+		}
+		for i, d := range dims {
+			if at[i] >= d.unknowns {
+				continue
+			}
+			was := at[i]
+			for at[i] = range d.values {
+				checked++
+				if got := all[position(dims, at)]; got.Outcome != Allow {
+					t.Errorf("allowed with an unknown fact in dimension %d, refused for %s with value %d: %+v", i, got.Reason, at[i], build(dims, at))
+				}
+			}
+			at[i] = was
+		}
+	})
+	if checked == 0 {
+		t.Fatal("nothing was compared")
+	}
+	t.Logf("%d combinations, %d comparisons", len(all), checked)
+}
+
+// Invariants I1 and I5, stated once more without the code's own steps.
+func TestEveryPermitHasItsProof(t *testing.T) {
+	dims := dimensions()
+	each(dims, func(at []int) {
+		s := build(dims, at)
+		got := s.judge()
+		if got.Outcome != Allow {
+			return
+		}
+		if !proven(s, got.Reason) {
+			t.Fatalf("allowed for %s without its proof: %+v", got.Reason, s)
+		}
+	})
+}
+
+func proven(s situation, reason v1alpha1.Reason) bool {
+	pod := s.pod.Get()
+	switch reason {
+	case v1alpha1.ReasonNoSuchAddress:
+		return s.adds && s.address.IsAbsent()
+	case v1alpha1.ReasonPodGone:
+		return s.pod.IsAbsent() && s.records.IsRead() && !anyHolds(s)
+	case v1alpha1.ReasonKubeletFinished:
+		recorded := len(s.records.Get()) > 0 && s.records.Get()[0].Spec.Sandboxes[0].Node != nil
+		machineFits := recorded && s.nodeA.Get().Machine == machineA || !recorded && !pod.Held
+		return pod.Deleting && pod.Ending == release.EndingFinished && s.records.IsRead() && !anyHolds(s) && machineFits
+	case v1alpha1.ReasonCNIDelete:
+		return s.records.IsRead() && (!s.shared || pod.Deleting) && fromEveryNode(s)
+	default:
+		return false
+	}
+}
+
+// fromEveryNode says whether every node on which the sandbox may be is Ready and is the writer's.
+func fromEveryNode(s situation) bool {
+	nodes := map[string]bool{}
+	for _, r := range s.records.Get() {
+		if holdsAddress(s, r) {
+			nodes[r.Spec.NodeName] = true
+		}
+	}
+	if len(nodes) == 0 || nodes[""] {
+		delete(nodes, "")
+		nodes[s.pod.Get().NodeName] = true
+	}
+	for name := range nodes {
+		live := map[string]release.Fact[release.Node]{nodeA: s.nodeA, nodeB: s.nodeB}[name]
+		if !live.Get().Ready || !s.writer.CNIUser && s.writer.DaemonSetPod.Get().NodeName != name {
+			return false
+		}
+	}
+	return true
+}
+
+func anyHolds(s situation) bool {
+	return slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool { return holdsAddress(s, r) })
+}
+
+func holdsAddress(s situation, r v1alpha1.IPAllocation) bool {
+	return slices.ContainsFunc(r.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return a.SandboxID == testSandbox && (!s.address.IsKnown() || a.IP == s.address.Get().String())
+	})
+}
