@@ -11,7 +11,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 # The rule markers (+kubebuilder:rbac) stand beside the code that needs the
 # permission; these are the folders that may have them.
-RBAC_ROOTS := $(wildcard controllers webhooks internal/ipam internal/finalizer)
+RBAC_ROOTS := $(wildcard controllers webhooks internal/ipam internal/finalizer cmd/manager)
 
 # The modules whose code the linters read.
 LINTED := $(patsubst %/,%,$(dir $(wildcard go.mod hack/dev/go.mod)))
@@ -58,7 +58,7 @@ manifests: ## Write the generated manifests (CRDs, the manager's role)
 	@$(STEP) "generating CRDs" \
 	  $(CONTROLLERGEN) crd paths=./api/v1alpha1/... output:crd:artifacts:config=config/crd/bases
 	@$(STEP) "generating the manager's role" \
-	  $(CONTROLLERGEN) rbac:roleName=manager $(RBAC_ROOTS:%=paths=./%/...) output:rbac:artifacts:config=config/rbac
+	  $(CONTROLLERGEN) rbac:roleName=holdfast-manager $(RBAC_ROOTS:%=paths=./%/...) output:rbac:artifacts:config=config/rbac
 
 .PHONY: clean
 clean: ## Stop what dev-up started and remove bin/

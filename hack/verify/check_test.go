@@ -39,6 +39,14 @@ func TestCheck(t *testing.T) {
 			},
 			want: []string{"b_test.go:801: 801 lines, the limit is 800: split it by what it does"},
 		},
+		"a permission stands apart from doc comments": {
+			files: map[string]string{
+				"a.go": header + "\n// +kubebuilder:rbac:groups=a\n// +kubebuilder:rbac:groups=b\n\n// F is.\nfunc F() {}\n",
+				"b.go": header + "\n// F is.\n//\n// +kubebuilder:rbac:groups=a\n// +kubebuilder:rbac:groups=b\nfunc F() {}\n",
+			},
+			want: []string{"b.go:5: controller-gen ignores this permission, because it stands in a doc comment: " +
+				"move it above, with an empty line between"},
+		},
 		"a path of this machine stands nowhere": {
 			files: map[string]string{
 				"a.yaml":   "dir: /src/holdfast/x\n",
