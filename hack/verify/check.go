@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"go/format"
 	"maps"
 	"net/url"
 	"path"
@@ -51,6 +52,9 @@ func checkGo(name, text string) []string {
 	var findings []string
 	if !strings.HasPrefix(text, header) {
 		findings = append(findings, fmt.Sprintf("%s:1: the first line is not %q", name, strings.TrimSpace(header)))
+	}
+	if formatted, err := format.Source([]byte(text)); err != nil || string(formatted) != text {
+		findings = append(findings, name+": gofmt would change it: run gofmt -w on it")
 	}
 	limit := maxGoLines
 	if strings.HasSuffix(name, "_test.go") {
