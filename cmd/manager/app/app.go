@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package app wires the manager: one controller-runtime manager with the caches, the webhooks, the controllers and the
+// backends of a configuration. The command calls it once; a suite may call it several times in one process.
+//
+// Webhooks and caches run in every replica, controllers only in the one that holds the Lease.
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers"
+	"github.com/holdfast-dev/holdfast/internal/config"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+)
+
+const (
+	// Name is the name of the ServiceAccount, the Lease and the user agent.
+	Name = "holdfast-manager"
+	// DefaultNamespace is where the installation puts the manager.
+	DefaultNamespace = "holdfast-system"
+
+	// stopTimeout is what requests and reconciles in flight get to end. The manifest's terminationGracePeriodSeconds
+	// is longer than preStop, DrainPeriod and this together.
+	stopTimeout = 30 * time.Second
+
+	defaultCertificateWait = 2 * time.Minute
+)
+
+// Options are what does not belong into the configuration file.
+type Options struct {
+	// Namespace is the manager's own. Default: holdfast-system.
+	Namespace string
+	// User is the manager's own user name, for which the unsafe-release webhooks let everything through. Default: that of
+	// the ServiceAccount holdfast-manager in Namespace.
+	User string
+	// Log gets everything the manager says. Default: controller-runtime's logger.
+	Log logr.Logger
+	// Clock is the real one except in tests.
+	Clock clock.PassiveClock
+	// DrainPeriod is how long, once told to stop, the manager goes on serving while it says that it is not ready and
+	// ends every connection after its next answer. Default: none.
+	DrainPeriod time.Duration
+	// CertificateWait is how long the start waits for tls.crt and tls.key. Default: 2 minutes.
+	CertificateWait time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.Namespace == "" {
+		o.Namespace = DefaultNamespace
+	}
+	if o.User == "" {
+		o.User = "system:serviceaccount:" + o.Namespace + ":" + Name
+	}
+	if o.Log.GetSink() == nil {
+		o.Log = log.Log
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.CertificateWait == 0 {
+		o.CertificateWait = defaultCertificateWait
+	}
+	return o
+}
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=holdfast-system,resources=leases,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=holdfast-system,resources=leases,resourceNames=holdfast-manager,verbs=get;update
+// +kubebuilder:rbac:groups="",namespace=holdfast-system,resources=events,verbs=create;patch
+
+// New makes a manager that is ready to be started. The configuration is completed with defaults and validated; it is
+// not changed. Nothing is written to the cluster before Start.
+func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.ManagerConfiguration, o Options) (manager.Manager, error) {
+	c, err := config.Complete(c)
+	if err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	ctx = logr.NewContext(ctx, o.Log)
+	o.Log.Info("Effective configuration", "configuration", c)
+
+	state := &lifecycle{}
+	server := newWebhookServer(c.Server, o, state)
+	options, err := managerOptions(c, o, server)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := manager.New(clientConfig(restConfig, c.Controller), options)
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	if err := setup(ctx, mgr, c, o); err != nil {
+		return nil, err
+	}
+	if err := addChecks(mgr, server, state); err != nil {
+		return nil, err
+	}
+	return &drainingManager{Manager: mgr, state: state, period: o.DrainPeriod}, nil
+}
+
+func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server webhook.Server) (manager.Options, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return manager.Options{}, err
+	}
+	namespace := c.Controller.LeaderElectionNamespace
+	if namespace == "" {
+		namespace = o.Namespace
+	}
+	return manager.Options{
+		Scheme:                  scheme,
+		Logger:                  o.Log,
+		Cache:                   cacheOptions(c),
+		WebhookServer:           server,
+		Metrics:                 metricsOptions(c.Server),
+		HealthProbeBindAddress:  c.Server.HealthProbeBindAddress,
+		LeaderElection:          *c.Controller.LeaderElection,
+		LeaderElectionID:        Name,
+		LeaderElectionNamespace: namespace,
+		// The next leader need not wait for the Lease to run out; the process ends when the manager does.
+		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(stopTimeout),
+		// Names of controllers are unique per process, and a suite runs several managers in one.
+		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
+	}, nil
+}
+
+// cacheOptions joins what each part wants to be cached. Everything else is read live, so that nobody starts to watch a
+// kind of the whole cluster by mistake.
+func cacheOptions(c *configv1alpha1.ManagerConfiguration) cache.Options {
+	byObject := controllers.CacheByObject()
+	maps.Copy(byObject, whereabouts.CacheOptions(c.Whereabouts.Namespaces))
+	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
+}
+
+// clientConfig is a copy with the limits of the configuration.
+func clientConfig(restConfig *rest.Config, c configv1alpha1.Controller) *rest.Config {
+	limited := rest.AddUserAgent(rest.CopyConfig(restConfig), Name)
+	limited.QPS, limited.Burst = *c.QPS, int(*c.Burst)
+	if limited.QPS == 0 {
+		limited.QPS = -1 // client-go's word for none; zero is its default of 5
+	}
+	return limited
+}
+
+// excludedNamespaces are those whose pods are never stamped: a guard that holds up its own pods, or those of the
+// cluster's network, could not be repaired.
+func excludedNamespaces(c *configv1alpha1.ManagerConfiguration, o Options) []string {
+	namespaces := append([]string{o.Namespace, metav1.NamespaceSystem}, c.Stamping.ExcludedNamespaces...)
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}
