@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// The times after which a run counts as stuck. They are long, for busy machines: nothing is judged by them.
+const (
+	podTimeout    = 60 * time.Second // a pod starts or ends
+	nodeTimeout   = 60 * time.Second // a silent node is found out
+	settleTimeout = 60 * time.Second // entries go, or count as leaked
+	dumpTimeout   = 10 * time.Second // the reads that explain a failure
+
+	pollInterval = 200 * time.Millisecond
+)
+
+// condition looks once. seen tells people what there is instead of what is awaited; an error counts as "not yet".
+type condition func(context.Context) (done bool, seen string, err error)
+
+// await looks until the condition is true. The error otherwise says what was awaited, what was there last, and shows
+// the objects.
+func (s *stage) await(ctx context.Context, what string, timeout time.Duration, done condition) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	last := "nothing was read yet"
+	for {
+		ok, seen, err := done(limited)
+		switch {
+		case err == nil && ok:
+			return nil
+		case err == nil:
+			last = seen
+		case limited.Err() == nil: // else the look was cut short and its error says nothing
+			last = err.Error()
+		}
+		select {
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted while waiting for %s: %w", what, context.Cause(ctx))
+			}
+			return fmt.Errorf("stuck: waited %s for %s; last seen: %s\n%s", timeout, what, last, s.dump(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// remains checks that a condition stays true for a time. The error says what there was instead.
+func (s *stage) remains(ctx context.Context, what string, period time.Duration, stays condition) error {
+	limited, cancel := context.WithTimeout(ctx, period)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		ok, seen, err := stays(limited)
+		if err == nil && !ok {
+			return fmt.Errorf("%s did not last for %s: %s\n%s", what, period, seen, s.dump(ctx))
+		}
+		select {
+		case <-limited.Done():
+			return context.Cause(ctx) // nil when only the period is over
+		case <-ticker.C:
+		}
+	}
+}

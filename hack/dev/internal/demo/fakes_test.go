@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+
+	"k8s.io/client-go/rest"
+
+	standin "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+)
+
+// deadCluster is one that nobody started.
+type deadCluster struct{}
+
+func (*deadCluster) Config() *rest.Config                { return &rest.Config{} }
+func (*deadCluster) Machines() *standin.Client           { return nil }
+func (*deadCluster) InstallGuard(context.Context) error  { return nil }
+func (*deadCluster) RunReconciler(context.Context) error { return nil }
+func (*deadCluster) Stop() error                         { return nil }

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// overlapPeriod is how long the state after the force deletion is left alone: a duplicate shows, or the guard holds.
+const overlapPeriod = 4 * time.Second
+
+// frozenNode is a force deletion while nobody can end the pod's sandbox.
+func frozenNode() scenario {
+	return scenario{
+		name:  "force-delete-on-frozen-node",
+		title: "A StatefulSet's pod is force-deleted while its node's kubelet is frozen",
+		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody cordons the node and force-deletes web-0. The StatefulSet " +
+			"makes a new web-0 on another node, and whereabouts gives it the address of the old one, because it knows pods by name: " +
+			"two live sandboxes answer to one address until the old machine is powered off.",
+		guard: "the object of the old web-0 is held, so that no successor can inherit. Only when the machine was powered off, was " +
+			"found NotReady, and an administrator tainted its Node out-of-service is the address released and the object let go; " +
+			"then the successor starts elsewhere.",
+		play: playFrozenNode,
+	}
+}
+
+func playFrozenNode(ctx context.Context, s *stage) error {
+	if err := s.createStatefulSet(ctx, "web"); err != nil {
+		return err
+	}
+	old, err := s.awaitRunning(ctx, "web-0", "")
+	if err != nil {
+		return err
+	}
+	if old.Spec.NodeName != s.first {
+		return fmt.Errorf("pod web-0 was scheduled to %s, expected %s, which it prefers", old.Spec.NodeName, s.first)
+	}
+	if _, err := s.awaitSandbox(ctx, old); err != nil {
+		return err
+	}
+	s.tell("web-0 runs on %s with %s", s.first, s.addressOf(old))
+	if err := s.freezeAndForceDelete(ctx, old); err != nil {
+		return err
+	}
+	if err := s.afterForceDeletion(ctx, old.UID); err != nil {
+		return err
+	}
+	if err := s.powerOffAndFence(ctx); err != nil {
+		return err
+	}
+	successor, err := s.awaitRunning(ctx, "web-0", old.UID)
+	if err != nil {
+		return err
+	}
+	if successor.Spec.NodeName != s.second {
+		return fmt.Errorf("the successor of web-0 runs on %s, expected %s", successor.Spec.NodeName, s.second)
+	}
+	if s.guard {
+		s.tell("the successor of web-0 runs on %s with %s", s.second, s.addressOf(successor))
+	}
+	return nil
+}
+
+func (s *stage) freezeAndForceDelete(ctx context.Context, pod *corev1.Pod) error {
+	if err := s.machines.Freeze(ctx, s.first); err != nil {
+		return err
+	}
+	s.tell("the kubelet of %s freezes", s.first)
+	if err := s.patchNode(ctx, s.first, func(n *corev1.Node) { n.Spec.Unschedulable = true }); err != nil {
+		return err
+	}
+	if err := s.cluster.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+		return fmt.Errorf("force-deleting pod %s: %w", pod.Name, err)
+	}
+	s.tell("the node is cordoned, web-0 is force-deleted")
+	return nil
+}
+
+// afterForceDeletion waits for what the force deletion leads to: a successor at once, or a pod object that is held.
+func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
+	held := func(ctx context.Context) (bool, string, error) {
+		pod, err := s.getPod(ctx, "web-0")
+		if err != nil || pod == nil {
+			return false, "there is no web-0", err
+		}
+		return pod.UID == old && pod.DeletionTimestamp != nil, describe(pod), nil
+	}
+	if s.guard {
+		s.tell("the object of web-0 is held: no successor")
+		return s.remains(ctx, "the hold on the object of web-0", overlapPeriod, held)
+	}
+	successor, err := s.awaitRunning(ctx, "web-0", old)
+	if err != nil {
+		return err
+	}
+	s.tell("a new web-0 runs on %s with %s", successor.Spec.NodeName, s.addressOf(successor))
+	return s.remains(ctx, "the new web-0", overlapPeriod, func(ctx context.Context) (bool, string, error) {
+		isHeld, seen, err := held(ctx)
+		return !isHeld, seen, err
+	})
+}
+
+// powerOffAndFence ends the machine and takes the administrator's part: only what is NotReady is tainted.
+func (s *stage) powerOffAndFence(ctx context.Context) error {
+	if err := s.machines.PowerOff(ctx, s.first); err != nil {
+		return err
+	}
+	s.tell("%s is powered off: its sandboxes die, no CNI DEL", s.first)
+	err := s.await(ctx, "node "+s.first+" to be found NotReady", nodeTimeout, func(ctx context.Context) (bool, string, error) {
+		node := &corev1.Node{}
+		err := s.cluster.Get(ctx, client.ObjectKey{Name: s.first}, node)
+		return err == nil && !isReady(node), "it counts as Ready", err
+	})
+	if err != nil {
+		return err
+	}
+	taint := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+	if err := s.patchNode(ctx, s.first, func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, taint) }); err != nil {
+		return err
+	}
+	s.tell("%s is NotReady and gets tainted out-of-service", s.first)
+	return nil
+}
+
+// patchNode changes a Node as an administrator does. The patch carries the resourceVersion, since it replaces the list
+// of taints, and is tried again after a conflict.
+func (s *stage) patchNode(ctx context.Context, name string, change func(*corev1.Node)) error {
+	return s.await(ctx, "the change of node "+name, nodeTimeout, func(ctx context.Context) (bool, string, error) {
+		node := &corev1.Node{}
+		if err := s.cluster.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return false, "", err
+		}
+		before := node.DeepCopy()
+		change(node)
+		err := s.cluster.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return err == nil, "", err
+	})
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// lostDEL is a pod's ordinary end at a moment in which CNI cannot reach the API server.
+func lostDEL() scenario {
+	return scenario{
+		name:  "del-without-api-server",
+		title: "CNI DEL cannot reach the API server, and the pool is full",
+		harm: "Two pods fill a pool of two addresses. One is deleted while its node's CNI plugins cannot reach the API server. whereabouts " +
+			"discards the error of the deallocation, the kubelet finishes the pod, and the entry stays for ever: a third pod " +
+			"cannot start though the address is free (whereabouts #182, #185).",
+		guard: "the pod's object is held until its addresses are released. The kubelet's report that the pod ended is the " +
+			"evidence; Holdfast releases the entry, the object goes, and the third pod starts.",
+		play: playLostDEL,
+	}
+}
+
+func playLostDEL(ctx context.Context, s *stage) error {
+	one, err := s.fillPool(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.machines.CutCNI(ctx, s.first); err != nil {
+		return err
+	}
+	s.tell("CNI on %s cannot reach the API server any more", s.first)
+	if err := s.cluster.Delete(ctx, one, client.Preconditions{UID: &one.UID}); err != nil {
+		return fmt.Errorf("deleting pod %s: %w", one.Name, err)
+	}
+	s.tell("pod one is deleted")
+	if err := s.awaitSandboxEnd(ctx, one); err != nil {
+		return err
+	}
+	if err := s.awaitGone(ctx, one.Name, one.UID); err != nil {
+		return err
+	}
+	s.tell("pod one is gone")
+	if err := s.machines.MendCNI(ctx, s.first); err != nil {
+		return err
+	}
+	three, err := s.createPod(ctx, "three", s.first, nil)
+	if err != nil {
+		return err
+	}
+	s.tell("CNI reaches the API server again; pod three is created")
+	if s.guard {
+		return s.thirdStarts(ctx, three)
+	}
+	return s.thirdCannotStart(ctx, three)
+}
+
+// fillPool starts two pods, which take every address there is, and returns the first.
+func (s *stage) fillPool(ctx context.Context) (*corev1.Pod, error) {
+	for name, node := range map[string]string{"one": s.first, "two": s.second} {
+		if _, err := s.createPod(ctx, name, node, nil); err != nil {
+			return nil, err
+		}
+	}
+	two, err := s.awaitRunning(ctx, "two", "")
+	if err != nil {
+		return nil, err
+	}
+	one, err := s.awaitRunning(ctx, "one", "")
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range []*corev1.Pod{one, two} {
+		if _, err := s.awaitSandbox(ctx, pod); err != nil {
+			return nil, err
+		}
+	}
+	s.tell("pods one (%s) and two (%s) run: the pool is full", s.addressOf(one), s.addressOf(two))
+	return one, nil
+}
+
+func (s *stage) awaitSandboxEnd(ctx context.Context, pod *corev1.Pod) error {
+	return s.await(ctx, "the sandbox of pod "+pod.Name+" to end", podTimeout, func(context.Context) (bool, string, error) {
+		sandbox, found := s.sandboxOf(pod.UID)
+		return found && !sandbox.Alive, fmt.Sprintf("sandbox %.8s is alive", sandbox.ID), nil
+	})
+}
+
+func (s *stage) thirdStarts(ctx context.Context, three *corev1.Pod) error {
+	running, err := s.awaitRunning(ctx, three.Name, "")
+	if err != nil {
+		return err
+	}
+	if _, err := s.awaitSandbox(ctx, running); err != nil {
+		return err
+	}
+	s.tell("pod three runs with %s", s.addressOf(running))
+	return nil
+}
+
+// thirdCannotStart waits until the leak is one, and checks that the pod is still Pending then.
+func (s *stage) thirdCannotStart(ctx context.Context, three *corev1.Pod) error {
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	pod, err := s.getPod(ctx, three.Name)
+	if err != nil {
+		return err
+	}
+	if pod == nil || pod.Status.Phase != corev1.PodPending {
+		return fmt.Errorf("pod three is expected to be Pending while the leaked entry fills the pool\n%s", s.dump(ctx))
+	}
+	s.tell("pod three is still Pending: the pool has no address left")
+	return nil
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+)
+
+// slowAttachment is how long the first pod stays Pending after it has its address: another of its networks is slow.
+// The reconciler's run and the start of a second pod have to fit in.
+const slowAttachment = 12 * time.Second
+
+// pendingPod is S0: whereabouts' reconciler against a pod whose network-status is not written yet.
+func pendingPod() scenario {
+	return scenario{
+		name:  "reconciler-frees-pending-pod",
+		title: "whereabouts' own reconciler frees the address of a Pending pod",
+		harm: "The pod early has its address, but its start goes on: another of its networks is slow, so its network-status is not " +
+			"written yet. whereabouts' reconciler finds an allocation that no pod reports, calls it an orphan and frees it. The " +
+			"next pod gets the same address (whereabouts #162).",
+		guard: "missing information never releases. Admission refuses the removal, since the entry's pod exists and no kubelet " +
+			"has finished it, whoever asks; the next pod gets another address.",
+		play: playPendingPod,
+	}
+}
+
+func playPendingPod(ctx context.Context, s *stage) error {
+	early, err := s.createPod(ctx, "early", s.first, slowNetwork(slowAttachment))
+	if err != nil {
+		return err
+	}
+	sandbox, err := s.awaitSandbox(ctx, early)
+	if err != nil {
+		return err
+	}
+	s.tell("pod early on %s has %s and is still Pending", s.first, s.addressOf(early))
+	err = s.reconcile(ctx)
+	s.reconciled()
+	if ctx.Err() != nil {
+		return err
+	}
+	if err := s.stillPending(ctx, "early"); err != nil {
+		return err
+	}
+	s.tellReconciled(err)
+	late, err := s.createPod(ctx, "late", s.second, nil)
+	if err != nil {
+		return err
+	}
+	if late, err = s.awaitRunning(ctx, late.Name, ""); err != nil {
+		return err
+	}
+	if _, err = s.awaitSandbox(ctx, late); err != nil {
+		return err
+	}
+	s.tell("pod late on %s runs with %s", s.second, s.addressOf(late))
+	if _, err = s.awaitRunning(ctx, early.Name, ""); err != nil {
+		return err
+	}
+	s.tell("pod early runs too, with %s%s", s.addressOf(early), s.entryNote(sandbox.ID))
+	return nil
+}
+
+// tellReconciled tells what came of the reconciler's run.
+func (s *stage) tellReconciled(err error) {
+	if err != nil {
+		s.tell("whereabouts' reconciler wants to free it and is refused: %v", err)
+		return
+	}
+	s.tell("whereabouts' reconciler has run")
+}
+
+// stillPending fails when the pod left Pending before the reconciler was through: the run would show nothing.
+func (s *stage) stillPending(ctx context.Context, name string) error {
+	pod, err := s.getPod(ctx, name)
+	if err != nil {
+		return err
+	}
+	if pod == nil || pod.Annotations[nadv1.NetworkStatusAnnot] != "" {
+		return fmt.Errorf("pod %s got its network-status before the reconciler was through, so the run shows nothing: "+
+			"the machine is too slow for a start of %s", name, slowAttachment)
+	}
+	return nil
+}
+
+// entryNote says whether the pool still knows of a live sandbox.
+func (s *stage) entryNote(sandboxID string) string {
+	if s.entryOf(sandboxID) {
+		return ""
+	}
+	return ", of which the IPPool knows nothing"
+}

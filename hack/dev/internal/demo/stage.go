@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/report"
+	standin "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+)
+
+// scenario is one failure. Its play is the same with the guard off and on: only what comes of it differs.
+type scenario struct {
+	name, title, harm, guard string
+	play                     func(context.Context, *stage) error
+}
+
+// stage is where one run of a scenario plays: a namespace, a network and two nodes of its own.
+type stage struct {
+	scenario  scenario
+	guard     bool
+	namespace string
+	pool      netip.Prefix
+	// first and second are the names of the nodes.
+	first, second string
+
+	cluster  client.Client
+	machines *standin.Client
+	observer *observer.Observer
+	// reconcile runs whereabouts' reconciler once, over the whole cluster.
+	reconcile func(context.Context) error
+	// reconciled lets the runs go on that must not meet the reconciler.
+	reconciled func()
+	say        func(format string, args ...any)
+
+	started time.Time
+	mutex   sync.Mutex
+	events  []history.Event
+}
+
+// state names the guard's state as the report does.
+func (s *stage) state() string {
+	if s.guard {
+		return "on"
+	}
+	return "off"
+}
+
+// tell marks an event on the timeline and shows it as progress.
+func (s *stage) tell(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.mutex.Lock()
+	s.events = append(s.events, history.Event{At: time.Now(), Text: text})
+	s.mutex.Unlock()
+	s.say("guard %s, %s: %s", s.state(), s.scenario.name, text)
+}
+
+// run plays the scenario and judges what the observer saw meanwhile. The error says what the run got stuck at.
+func (s *stage) run(ctx context.Context) (*report.Run, error) {
+	s.started = time.Now()
+	if err := s.setUp(ctx); err != nil {
+		return nil, s.failed(err)
+	}
+	if err := s.scenario.play(ctx, s); err != nil {
+		return nil, s.failed(err)
+	}
+	if err := s.settle(ctx); err != nil {
+		return nil, s.failed(err)
+	}
+	ended := time.Now()
+	if err := s.observer.Sound(s.started, ended); err != nil {
+		return nil, s.failed(err)
+	}
+	seen := s.observer.History(s.pool, s.started)
+	if len(seen.Holds()) == 0 {
+		return nil, s.failed(fmt.Errorf("the observer saw no sandbox with an address of %s, so its counts mean nothing", s.pool))
+	}
+	run := report.Judge(seen, s.events, s.started, ended)
+	s.say("guard %s, %s: duplicates %d, leaks %d, %.1fs", s.state(), s.scenario.name, run.Duplicates, run.Leaks, run.Seconds())
+	return run, nil
+}
+
+func (s *stage) failed(err error) error {
+	return fmt.Errorf("%s, guard %s: %w", s.scenario.name, s.state(), err)
+}
+
+// settle waits until no entry is left of which it is still open whether it leaks.
+func (s *stage) settle(ctx context.Context) error {
+	told := false
+	return s.await(ctx, "every entry of an ended sandbox to be gone or to count as leaked", settleTimeout,
+		func(context.Context) (bool, string, error) {
+			undecided := s.observer.History(s.pool, s.started).Undecided()
+			if len(undecided) == 0 {
+				return true, "", nil
+			}
+			if !told && s.guard == false {
+				told = true
+				s.say("guard %s, %s: waiting out the %s after which an entry counts as leaked", s.state(), s.scenario.name, history.LeakWindow)
+			}
+			u := undecided[0]
+			return false, fmt.Sprintf("%s in %s still names sandbox %.8s", u.IP, u.Pool, u.SandboxID), nil
+		})
+}
