@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"gomodules.xyz/jsonpatch/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+const (
+	// The API server passes on at most 4 KiB of warnings, and cuts each at 256 bytes when they are more
+	// (k8s.io/apiserver pkg/endpoints/filters/warning.go).
+	maxWarnings     = 8
+	maxWarningBytes = 256
+)
+
+// stamp is the JSON patch that puts finalizer and label on a pod; none where both are there. It adds to a list or a map that
+// exists and touches nothing else, so that the entries of others and fields that we do not know stay.
+func stamp(meta *metav1.ObjectMeta) []jsonpatch.JsonPatchOperation {
+	var patches []jsonpatch.JsonPatchOperation
+	switch {
+	case len(meta.Finalizers) == 0: // absent or empty: "add" puts a new list in either case
+		patches = append(patches, jsonpatch.NewOperation("add", "/metadata/finalizers", []string{v1alpha1.Finalizer}))
+	case !slices.Contains(meta.Finalizers, v1alpha1.Finalizer):
+		patches = append(patches, jsonpatch.NewOperation("add", "/metadata/finalizers/-", v1alpha1.Finalizer))
+	}
+	switch {
+	case len(meta.Labels) == 0:
+		patches = append(patches, jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}))
+	case meta.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue:
+		path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v1alpha1.GuardedLabel)
+		patches = append(patches, jsonpatch.NewOperation("add", path, v1alpha1.GuardedLabelValue))
+	}
+	return patches
+}
+
+// presentable makes messages fit for the header in which warnings travel: few, short, in one line.
+func presentable(messages []string) []string {
+	if more := len(messages) - maxWarnings + 1; more > 1 {
+		messages = append(slices.Clone(messages[:maxWarnings-1]), fmt.Sprintf("and %d more", more))
+	}
+	presented := make([]string, 0, len(messages))
+	for _, message := range messages {
+		presented = append(presented, shorten(strings.Map(printable, "holdfast: "+message)))
+	}
+	return presented
+}
+
+func printable(r rune) rune {
+	if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+		return ' '
+	}
+	return r
+}
+
+// shorten cuts at a whole character.
+func shorten(s string) string {
+	if len(s) <= maxWarningBytes {
+		return s
+	}
+	const ellipsis = "..."
+	return strings.ToValidUTF8(s[:maxWarningBytes-len(ellipsis)], "") + ellipsis
+}
