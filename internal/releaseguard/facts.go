@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -117,4 +118,17 @@ func machines(records []v1alpha1.IPAllocation, sandboxID string) []located {
 type located struct {
 	node    string
 	machine release.Machine
+}
+
+// NodeNames are the names of the Nodes that Judge asks for, as far as pods and records are known: sorted, each once.
+func (w *Write) NodeNames() []string {
+	names := sets.New[string]()
+	for i := range w.Cases {
+		names.Insert(w.Cases[i].Pod.Get().NodeName)
+		records := w.Cases[i].Records.Get()
+		for j := range records {
+			names.Insert(records[j].Spec.NodeName)
+		}
+	}
+	return sets.List(names.Delete(""))
 }

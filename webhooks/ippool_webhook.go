@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/releaseguard"
+)
+
+const (
+	// casesAtOnce is how many removals are looked up before they are judged: the first refusal among them decides, and
+	// the deletion of a full pool need not be read to its end.
+	casesAtOnce = 32
+	// readsAtOnce bounds the load that one request puts on the API server.
+	readsAtOnce = 16
+)
+
+// IPPoolReleaseValidator judges writes of whereabouts' IPPools after which an entry is missing or has another podref. The
+// matchConditions of its registration keep all other writes away, because whereabouts answers a refused ADD with an
+// address that no pool has recorded.
+type IPPoolReleaseValidator struct{ *releaseGuard }
+
+// Handle answers 403 and not 422 to an unsafe removal: whereabouts would repeat a write that is Invalid a hundred times.
+func (v *IPPoolReleaseValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
+	return v.answer(ctx, &req, v.judge)
+}
+
+func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Request) []finding {
+	before, err := whereabouts.DecodePool(req.OldObject.Raw)
+	if err != nil {
+		return undecidable(req, err)
+	}
+	removals, adds, err := poolChanges(req, before)
+	if err != nil {
+		return undecidable(req, err)
+	}
+	write := &releaseguard.Write{
+		Backend: whereabouts.Name, Pool: before.Name,
+		Writer: v.writer(ctx, &req.UserInfo), ReconcilerShared: v.options.ReconcilerInDaemonSet,
+		Adds: adds, Nodes: map[string]release.Fact[release.Node]{},
+	}
+	var findings []finding
+	for batch := range slices.Chunk(removals, casesAtOnce) {
+		write.Cases = make([]releaseguard.Case, len(batch))
+		for i := range batch {
+			write.Cases[i] = releaseguard.Case{Removal: batch[i], Address: addressOf(before, batch[i].Offset)}
+		}
+		found := v.judgeBatch(ctx, write)
+		findings = append(findings, found...)
+		if slices.ContainsFunc(found, finding.isRefusal) {
+			break
+		}
+	}
+	return findings
+}
+
+// judgeBatch reads what the cases need and judges them.
+func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseguard.Write) []finding {
+	abouts := v.readCases(ctx, write)
+	v.readNodes(ctx, write)
+	findings := make([]finding, 0, len(write.Cases))
+	for i, judgment := range releaseguard.Judge(write) {
+		findings = append(findings, finding{Judgment: judgment, about: abouts[i]})
+	}
+	return findings
+}
+
+// poolChanges compares the pool before and after. Another range moves every entry to another address, whereabouts never
+// does that; where the old range was unreadable there is nothing to move.
+func poolChanges(req *admission.Request, before *whereabouts.AdmittedPool) ([]releaseguard.Removal, bool, error) {
+	if req.Operation == admissionv1.Delete {
+		removals, _ := releaseguard.Diff(entriesOf(before), nil)
+		return removals, false, nil
+	}
+	after, err := whereabouts.DecodePool(req.Object.Raw)
+	if err != nil {
+		return nil, false, err
+	}
+	was, wasErr := before.Range()
+	if is, isErr := after.Range(); wasErr == nil && (isErr != nil || is != was) {
+		removals, _ := releaseguard.Diff(entriesOf(before), nil)
+		return removals, false, nil
+	}
+	removals, adds := releaseguard.Diff(entriesOf(before), entriesOf(after))
+	return removals, adds, nil
+}
+
+func entriesOf(pool *whereabouts.AdmittedPool) map[string]releaseguard.Entry {
+	entries := make(map[string]releaseguard.Entry, len(pool.Entries))
+	for offset, entry := range pool.Entries {
+		entries[offset] = releaseguard.Entry(entry)
+	}
+	return entries
+}
+
+func addressOf(pool *whereabouts.AdmittedPool, offset string) release.Fact[netip.Addr] {
+	if _, err := pool.Range(); err != nil {
+		return release.Unknown[netip.Addr](err.Error())
+	}
+	address, ok := pool.Address(offset)
+	if !ok {
+		return release.Absent[netip.Addr]()
+	}
+	return release.Known(address)
+}
+
+// readCases reads, for every case, the pod and the records: each reference once, side by side. It returns what an event
+// about the case is to be about: the pod, or a record of it, or nil.
+func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releaseguard.Write) []runtime.Object {
+	type key struct{ podRef, sandboxID string }
+	read := map[key]*referenceFacts{}
+	var reads errgroup.Group
+	reads.SetLimit(readsAtOnce)
+	keys := make([]key, len(write.Cases))
+	for i := range write.Cases {
+		c := &write.Cases[i]
+		keys[i] = key{podRef: c.PodRef}
+		pod, _, err := whereabouts.ParsePodRef(c.PodRef)
+		if err != nil {
+			keys[i].sandboxID = c.SandboxID
+		}
+		if read[keys[i]] != nil {
+			continue
+		}
+		facts := &referenceFacts{}
+		read[keys[i]] = facts
+		if pod != nil {
+			reads.Go(func() error { facts.pod = readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*pod)); return nil })
+		}
+		reads.Go(func() error { facts.records = v.readRecords(ctx, keys[i].podRef, keys[i].sandboxID); return nil })
+		facts.withoutPod(c.PodRef, pod, err)
+	}
+	_ = reads.Wait() // what failed is an unknown fact
+	abouts := make([]runtime.Object, len(write.Cases))
+	for i := range write.Cases {
+		facts := read[keys[i]]
+		write.Cases[i].Pod, write.Cases[i].Records = podFact(facts.pod), facts.records
+		abouts[i] = facts.about()
+	}
+	return abouts
+}
+
+// readRecords reads the records that can hold an entry: those of the pod's name, the one that a tombstone names, or, where
+// the reference names nothing, the orphan of the sandbox.
+func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, podRef, sandboxID string) release.Fact[[]v1alpha1.IPAllocation] {
+	pod, record, err := whereabouts.ParsePodRef(podRef)
+	switch {
+	case err != nil:
+		return v.recordNamed(ctx, v1alpha1.OrphanPrefix+sandboxID)
+	case pod == nil:
+		return v.recordNamed(ctx, record)
+	default:
+		return v.recordsOf(ctx, *pod)
+	}
+}
+
+// readNodes reads the Nodes that the cases are about and that were not read for earlier ones.
+func (v *IPPoolReleaseValidator) readNodes(ctx context.Context, write *releaseguard.Write) {
+	names := slices.DeleteFunc(write.NodeNames(), func(name string) bool {
+		_, read := write.Nodes[name]
+		return read
+	})
+	nodes := make([]release.Fact[release.Node], len(names))
+	var reads errgroup.Group
+	reads.SetLimit(readsAtOnce)
+	for i, name := range names {
+		reads.Go(func() error { nodes[i] = v.node(ctx, name); return nil })
+	}
+	_ = reads.Wait() // what failed is an unknown fact
+	for i, name := range names {
+		write.Nodes[name] = nodes[i]
+	}
+}
+
+// referenceFacts are what was read of one reference.
+type referenceFacts struct {
+	pod     release.Fact[corev1.Pod]
+	records release.Fact[[]v1alpha1.IPAllocation]
+}
+
+// withoutPod says what is known of the pod of a reference that names none.
+func (f *referenceFacts) withoutPod(podRef string, pod *ipam.PodRef, err error) {
+	switch {
+	case err != nil:
+		f.pod = release.Unknown[corev1.Pod](err.Error())
+	case pod == nil: // a tombstone: only its record counts
+		f.pod = release.Absent[corev1.Pod]()
+	}
+}
+
+func (f *referenceFacts) about() runtime.Object {
+	if f.pod.IsKnown() {
+		return new(f.pod.Get())
+	}
+	if records := f.records.Get(); len(records) > 0 {
+		return &records[0]
+	}
+	return nil
+}
+
+// undecidable is what is said to a write that cannot be read.
+func undecidable(req *admission.Request, err error) []finding {
+	return []finding{{Judgment: releaseguard.Judgment{
+		Outcome: releaseguard.Refuse, Reason: v1alpha1.ReasonObservationFailed,
+		Message: fmt.Sprintf("%s: %s %s/%s could not be judged: %v; expected an object that its CRD allows. Correct it and try again.",
+			v1alpha1.ReasonUnsafeReleaseRefused, req.Kind.Kind, req.Namespace, req.Name, err),
+	}}}
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/releaseguard"
+)
+
+const (
+	// maxSaid is how many removals an answer explains.
+	maxSaid = 3
+	// maxNote is below the 1 KiB that events.k8s.io allows.
+	maxNote = 1000
+	// eventInterval is how often an object is told about the same reason.
+	eventInterval = 5 * time.Minute
+	// eventMemory is how many objects are remembered for that.
+	eventMemory = 4096
+)
+
+// finding is a judgement and the object that it is about, nil where there is none.
+type finding struct {
+	releaseguard.Judgment
+	about runtime.Object
+}
+
+func (f finding) isRefusal() bool { return f.Outcome != releaseguard.Allow }
+
+// answer judges a request in time and says it in the way of the mode.
+func (g *releaseGuard) answer(ctx context.Context, req *admission.Request, judge func(context.Context, *admission.Request) []finding) admission.Response {
+	if g.options.Mode == ReleaseModeOff {
+		return admission.Allowed("")
+	}
+	started := g.options.Clock.Now()
+	reads, cancel := context.WithTimeout(ctx, g.options.Timeout)
+	defer cancel()
+	findings := judge(reads, req)
+	metrics.UnsafeReleaseDuration.WithLabelValues(req.Resource.Resource).Observe(g.options.Clock.Since(started).Seconds())
+
+	var refused []string
+	for _, f := range findings {
+		decision := metrics.UnsafeReleaseAllowed
+		if f.isRefusal() {
+			decision = g.refuseOrWarn()
+			refused = append(refused, f.Message)
+			g.tell(req, f)
+		}
+		metrics.UnsafeReleases.WithLabelValues(req.Resource.Resource, decision, string(f.Reason)).Inc()
+	}
+	if len(refused) == 0 {
+		return admission.Allowed("")
+	}
+	logf.FromContext(ctx).Info("Unsafe release", "mode", g.options.Mode, "operation", req.Operation, "removals", len(refused), "first", refused[0])
+	if g.options.Mode == ReleaseModeWarn {
+		return admission.Allowed("").WithWarnings(abridge(refused)...)
+	}
+	return admission.Denied(strings.Join(abridge(refused), " "))
+}
+
+func (g *releaseGuard) refuseOrWarn() string {
+	if g.options.Mode == ReleaseModeWarn {
+		return metrics.UnsafeReleaseWarned
+	}
+	return metrics.UnsafeReleaseRefused
+}
+
+func abridge(messages []string) []string {
+	if len(messages) <= maxSaid {
+		return messages
+	}
+	return append(messages[:maxSaid:maxSaid], fmt.Sprintf("And %d more.", len(messages)-maxSaid))
+}
+
+// tell writes an event for whoever owns the address. A dry run leaves no trace.
+func (g *releaseGuard) tell(req *admission.Request, f finding) {
+	if f.about == nil || req.DryRun != nil && *req.DryRun {
+		return
+	}
+	object, err := meta.Accessor(f.about)
+	if err != nil || !g.told.allow(eventKey{object.GetUID(), f.Reason}) {
+		return
+	}
+	note := f.Message
+	if g.options.Mode == ReleaseModeWarn {
+		note = "Allowed, because the mode is Warn; in mode Deny: " + note
+	}
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote], "")
+	}
+	g.recorder.Eventf(f.about, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonUnsafeReleaseRefused), "GuardRelease", "%s", note)
+}
+
+type eventKey struct {
+	uid    types.UID
+	reason v1alpha1.Reason
+}
+
+// eventLimit keeps whoever asks again and again, a reconciler for one, from flooding the API server with events.
+type eventLimit struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	last  *lru.Cache
+}
+
+func newEventLimit(c clock.PassiveClock) *eventLimit {
+	return &eventLimit{clock: c, last: lru.New(eventMemory)}
+}
+
+func (l *eventLimit) allow(key eventKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	if at, told := l.last.Get(key); told && now.Sub(at.(time.Time)) < eventInterval {
+		return false
+	}
+	l.last.Add(key, now)
+	return true
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/releaseguard"
+)
+
+// What the API server says of a token that is bound to a pod (k8s.io/apiserver pkg/authentication/serviceaccount).
+const (
+	serviceAccountPrefix = "system:serviceaccount:"
+	podNameExtra         = "authentication.kubernetes.io/pod-name"
+	podUIDExtra          = "authentication.kubernetes.io/pod-uid"
+	nodeNameExtra        = "authentication.kubernetes.io/node-name"
+)
+
+// writer tells who asks. What is not in the token is Absent: it earns no trust.
+func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserInfo) releaseguard.Writer {
+	w := releaseguard.Writer{
+		User:         user.Username,
+		Manager:      user.Username == g.options.ManagerUser,
+		CNIUser:      slices.Contains(g.options.CNIUsers, user.Username),
+		DaemonSetPod: release.Absent[releaseguard.DaemonSetPod](),
+	}
+	if !w.Manager && !w.CNIUser {
+		w.DaemonSetPod = g.daemonSetPod(ctx, user)
+	}
+	return w
+}
+
+// daemonSetPod reads, live, the pod to which a token is bound, and whether a trusted DaemonSet controls it.
+func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.UserInfo) release.Fact[releaseguard.DaemonSetPod] {
+	absent := release.Absent[releaseguard.DaemonSetPod]()
+	namespace, isServiceAccount := serviceAccountNamespace(user.Username)
+	name, uid, node := extra(user, podNameExtra), extra(user, podUIDExtra), extra(user, nodeNameExtra)
+	if !isServiceAccount || name == "" || uid == "" || node == "" || !g.trusts(namespace) {
+		return absent
+	}
+	pod := readLive[corev1.Pod](ctx, g.reader, client.ObjectKey{Namespace: namespace, Name: name})
+	if pod.IsUnknown() {
+		return release.Unknown[releaseguard.DaemonSetPod](pod.Why())
+	}
+	if pod.IsAbsent() || pod.Get().UID != types.UID(uid) || pod.Get().Spec.NodeName != node {
+		return absent
+	}
+	owner := metav1.GetControllerOf(new(pod.Get()))
+	if owner == nil || !isDaemonSet(owner) || !slices.Contains(g.options.DaemonSets, types.NamespacedName{Namespace: namespace, Name: owner.Name}) {
+		return absent
+	}
+	daemonSet := readLive[appsv1.DaemonSet](ctx, g.reader, client.ObjectKey{Namespace: namespace, Name: owner.Name})
+	switch {
+	case daemonSet.IsUnknown():
+		return release.Unknown[releaseguard.DaemonSetPod](daemonSet.Why())
+	case daemonSet.IsAbsent() || daemonSet.Get().UID != owner.UID:
+		return absent
+	default:
+		return release.Known(releaseguard.DaemonSetPod{Name: namespace + "/" + name, NodeName: node})
+	}
+}
+
+func (g *releaseGuard) trusts(namespace string) bool {
+	return slices.ContainsFunc(g.options.DaemonSets, func(d types.NamespacedName) bool { return d.Namespace == namespace })
+}
+
+func isDaemonSet(owner *metav1.OwnerReference) bool {
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet"
+}
+
+func serviceAccountNamespace(user string) (string, bool) {
+	account, found := strings.CutPrefix(user, serviceAccountPrefix)
+	namespace, _, _ := strings.Cut(account, ":")
+	return namespace, found
+}
+
+func extra(user *authenticationv1.UserInfo, key string) string {
+	if values := user.Extra[key]; len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
+
+// podFact is what the judgement needs of a pod.
+func podFact(pod release.Fact[corev1.Pod]) release.Fact[releaseguard.Pod] {
+	switch {
+	case pod.IsAbsent():
+		return release.Absent[releaseguard.Pod]()
+	case !pod.IsKnown():
+		return release.Unknown[releaseguard.Pod](pod.Why())
+	}
+	p := pod.Get()
+	return release.Known(releaseguard.Pod{
+		UID:      p.UID,
+		NodeName: p.Spec.NodeName,
+		Deleting: p.DeletionTimestamp != nil,
+		Held:     controllerutil.ContainsFinalizer(&p, v1alpha1.Finalizer),
+		Ending:   release.PodEnding(&p),
+	})
+}
+
+// recordsOf lists, live, the records of a pod's name: of every UID that had it, and of orphans.
+func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef) release.Fact[[]v1alpha1.IPAllocation] {
+	list := &v1alpha1.IPAllocationList{}
+	if err := g.reader.List(ctx, list, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
+		return release.Unknown[[]v1alpha1.IPAllocation](err.Error())
+	}
+	return release.Known(list.Items)
+}
+
+// recordNamed reads one record, live.
+func (g *releaseGuard) recordNamed(ctx context.Context, name string) release.Fact[[]v1alpha1.IPAllocation] {
+	record := readLive[v1alpha1.IPAllocation](ctx, g.reader, client.ObjectKey{Name: name})
+	switch {
+	case record.IsUnknown():
+		return release.Unknown[[]v1alpha1.IPAllocation](record.Why())
+	case record.IsAbsent():
+		return release.Absent[[]v1alpha1.IPAllocation]()
+	default:
+		return release.Known([]v1alpha1.IPAllocation{record.Get()})
+	}
+}
+
+func (g *releaseGuard) node(ctx context.Context, name string) release.Fact[release.Node] {
+	node := readLive[corev1.Node](ctx, g.reader, client.ObjectKey{Name: name})
+	switch {
+	case node.IsUnknown():
+		return release.Unknown[release.Node](node.Why())
+	case node.IsAbsent():
+		return release.Absent[release.Node]()
+	}
+	n := node.Get()
+	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	return release.Known(release.Node{Ready: ready, Machine: release.Machine{
+		NodeUID: n.UID, MachineID: n.Status.NodeInfo.MachineID, SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID,
+	}})
+}
+
+// readLive reads one object past every cache. Only the API server's own "not found" is an absence.
+func readLive[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, reader client.Reader, key client.ObjectKey) release.Fact[T] {
+	object := new(T)
+	err := reader.Get(ctx, key, P(object))
+	switch {
+	case err == nil:
+		return release.Known(*object)
+	case apierrors.IsNotFound(err):
+		return release.Absent[T]()
+	default:
+		return release.Unknown[T](err.Error())
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+)
+
+// The paths of the webhooks that judge removals.
+const (
+	IPPoolReleasePath      = "/validate-release-ippool"
+	ReservationReleasePath = "/validate-release-reservation"
+)
+
+// defaultReleaseTimeout leaves time for an answer before the API server's own timeout, 1 s, which would let the write pass.
+const defaultReleaseTimeout = 700 * time.Millisecond
+
+// ReleaseMode is what is done with a removal of an address that is, or may be, in use. The zero value is invalid.
+type ReleaseMode string
+
+// The modes.
+const (
+	// ReleaseModeOff lets every removal through, unread.
+	ReleaseModeOff ReleaseMode = "Off"
+	// ReleaseModeWarn lets it through with a warning, an event and a metric.
+	ReleaseModeWarn ReleaseMode = "Warn"
+	// ReleaseModeDeny refuses it.
+	ReleaseModeDeny ReleaseMode = "Deny"
+)
+
+// Reservations tells for which entries of pools a reservation stands, by a live read. whereabouts.Backend does.
+type Reservations interface {
+	ReservationHolders(ctx context.Context, r whereabouts.Reservation) ([]ipam.Key, error)
+}
+
+// ReleaseOptions configure the webhooks that judge removals.
+type ReleaseOptions struct {
+	Mode ReleaseMode
+	// ManagerUser is the manager's own user name, which may remove everything.
+	ManagerUser string
+	// DaemonSets are those whose pods run CNI DEL on their own node.
+	DaemonSets []types.NamespacedName
+	// ReconcilerInDaemonSet says that the IPAM's reconciler shares these pods, and so their tokens.
+	ReconcilerInDaemonSet bool
+	// CNIUsers are user names that run CNI DEL with another identity than a pod-bound token.
+	CNIUsers []string
+	// Reservations answers for reservations: the whereabouts backend.
+	Reservations Reservations
+	// Timeout bounds the live reads of one request. Default: 700 ms, for a webhook timeout of 1 s.
+	Timeout time.Duration
+	// Clock is the real one except in tests; it limits events.
+	Clock clock.PassiveClock
+}
+
+func (o ReleaseOptions) complete() (ReleaseOptions, error) {
+	if o.Timeout == 0 {
+		o.Timeout = defaultReleaseTimeout
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	var errs []error
+	switch o.Mode {
+	case ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny:
+	default:
+		errs = append(errs, fmt.Errorf("mode is %q, expected %s, %s or %s", o.Mode, ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny))
+	}
+	if o.ManagerUser == "" {
+		errs = append(errs, errors.New("the manager's user name is empty: it could not release anything itself"))
+	}
+	if o.Reservations == nil {
+		errs = append(errs, errors.New("no backend answers for reservations"))
+	}
+	return o, errors.Join(errs...)
+}
+
+// +kubebuilder:rbac:groups="",resources=pods;nodes,verbs=get
+// +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
+// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupReleaseWebhooks registers the webhooks that judge removals of pool entries and of reservations.
+func SetupReleaseWebhooks(mgr manager.Manager, o ReleaseOptions) error {
+	o, err := o.complete()
+	if err != nil {
+		return fmt.Errorf("setting up the unsafe-release webhooks: %w", err)
+	}
+	guard := newReleaseGuard(mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), o)
+	server := mgr.GetWebhookServer()
+	server.Register(IPPoolReleasePath, Serve("release-ippool", &IPPoolReleaseValidator{guard}))
+	server.Register(ReservationReleasePath, Serve("release-reservation", &ReservationReleaseValidator{guard}))
+	return nil
+}
+
+// releaseGuard is what both webhooks share.
+type releaseGuard struct {
+	options  ReleaseOptions
+	reader   client.Reader
+	recorder events.EventRecorder
+	told     *eventLimit
+}
+
+// newReleaseGuard takes a reader that goes past every cache.
+func newReleaseGuard(live client.Reader, recorder events.EventRecorder, o ReleaseOptions) *releaseGuard {
+	return &releaseGuard{options: o, reader: live, recorder: recorder, told: newEventLimit(o.Clock)}
+}
