@@ -9,7 +9,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers"
 	"github.com/holdfast-dev/holdfast/internal/config"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
 const (
@@ -125,7 +123,7 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 	return manager.Options{
 		Scheme:                  scheme,
 		Logger:                  o.Log,
-		Cache:                   cacheOptions(c),
+		Cache:                   cacheOptions(),
 		WebhookServer:           server,
 		Metrics:                 metricsOptions(c.Server),
 		HealthProbeBindAddress:  c.Server.HealthProbeBindAddress,
@@ -140,12 +138,10 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 	}, nil
 }
 
-// cacheOptions joins what each part wants to be cached. Everything else is read live, so that nobody starts to watch a
+// cacheOptions says what is cached; a backend's pools are in a cache of its own. Everything else is read live, so that nobody starts to watch a
 // kind of the whole cluster by mistake.
-func cacheOptions(c *configv1alpha1.ManagerConfiguration) cache.Options {
-	byObject := controllers.CacheByObject()
-	maps.Copy(byObject, whereabouts.CacheOptions(c.Whereabouts.Namespaces))
-	return cache.Options{ByObject: byObject, DefaultTransform: cache.TransformStripManagedFields()}
+func cacheOptions() cache.Options {
+	return cache.Options{ByObject: controllers.CacheByObject(), DefaultTransform: cache.TransformStripManagedFields()}
 }
 
 // clientConfig is a copy with the limits of the configuration.

@@ -5,23 +5,33 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
 // setup registers backends, controllers and webhooks, in this order: each needs those before it.
 func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerConfiguration, o Options) error {
-	backends := []ipam.Backend{whereabouts.New(whereabouts.Options{
+	backend := whereabouts.New(whereabouts.Options{
 		Namespaces: c.Whereabouts.Namespaces,
 		Log:        o.Log.WithName(whereabouts.Name),
 		Clock:      o.Clock,
-	})}
+	})
+	backends := []ipam.Backend{backend}
 	for _, backend := range backends {
 		if err := backend.Setup(ctx, mgr); err != nil {
 			return fmt.Errorf("setting up the backend %s: %w", backend.Name(), err)
@@ -29,6 +39,26 @@ func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerCo
 	}
 	if err := controllers.Setup(ctx, mgr, controllerOptions(c, o, backends)); err != nil {
 		return fmt.Errorf("setting up the controllers: %w", err)
+	}
+	if err := watchDefinitions(ctx, mgr, o); err != nil {
+		return err
+	}
+	if err := webhooks.SetupPodWebhook(mgr, podOptions(c, o, backends)); err != nil {
+		return fmt.Errorf("setting up the webhook that stamps pods: %w", err)
+	}
+	return webhooks.SetupReleaseWebhooks(mgr, releaseOptions(c, o, backend))
+}
+
+// watchDefinitions fills the cache of NetworkAttachmentDefinitions before the first pod asks for one. Where their CRD
+// is not installed there is none to read, and every pod that names a network is stamped.
+func watchDefinitions(ctx context.Context, mgr manager.Manager, o Options) error {
+	_, err := mgr.GetCache().GetInformer(ctx, &nadv1.NetworkAttachmentDefinition{}, cache.BlockUntilSynced(false))
+	if meta.IsNoMatchError(err) {
+		o.Log.Info("The NetworkAttachmentDefinition CRD is not installed; every pod that names a network is stamped")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("watching NetworkAttachmentDefinitions: %w", err)
 	}
 	return nil
 }
@@ -50,5 +80,35 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 		Concurrency:        int(*c.Controller.Concurrency),
 		SweepInterval:      c.Controller.SweepInterval.Duration,
 		Clock:              o.Clock,
+	}
+}
+
+func podOptions(c *configv1alpha1.ManagerConfiguration, o Options, backends []ipam.Backend) webhooks.PodOptions {
+	return webhooks.PodOptions{
+		Rules: protection.Rules{
+			ExcludedNamespaces:  excludedNamespaces(c, o),
+			GuardClusterNetwork: *c.Stamping.GuardClusterNetwork,
+			MultusNamespace:     c.Stamping.MultusNamespace,
+		},
+		Manages: func(i podnetwork.IPAM) bool {
+			return slices.ContainsFunc(backends, func(b ipam.Backend) bool { return b.Manages(i) })
+		},
+	}
+}
+
+func releaseOptions(c *configv1alpha1.ManagerConfiguration, o Options, reservations webhooks.Reservations) webhooks.ReleaseOptions {
+	daemonSets := make([]types.NamespacedName, 0, len(c.UnsafeReleases.DaemonSets))
+	for _, text := range c.UnsafeReleases.DaemonSets {
+		namespace, name, _ := strings.Cut(text, "/")
+		daemonSets = append(daemonSets, types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return webhooks.ReleaseOptions{
+		Mode:                  webhooks.ReleaseMode(c.UnsafeReleases.Mode),
+		ManagerUser:           o.User,
+		DaemonSets:            daemonSets,
+		ReconcilerInDaemonSet: *c.UnsafeReleases.ReconcilerInDaemonSet,
+		CNIUsers:              c.UnsafeReleases.CNIUsers,
+		Reservations:          reservations,
+		Clock:                 o.Clock,
 	}
 }
