@@ -32,7 +32,7 @@ func (c *core) observe(ctx context.Context, uid types.UID, live bool) (*view, er
 	if err := c.observeEntries(ctx, v); err != nil {
 		return nil, err
 	}
-	if len(v.held) > 0 && v.atAnEnd() {
+	if v.atAnEnd() {
 		v.node = c.observeNode(ctx, v.nodeName(), live)
 	}
 	return v, nil
@@ -119,7 +119,7 @@ func (c *core) podFacts(pod *corev1.Pod) release.Pod {
 
 func (c *core) observeNode(ctx context.Context, name string, live bool) release.Fact[release.Node] {
 	if name == "" {
-		return release.Unknown[release.Node]("the name of its node is not known")
+		return release.Fact[release.Node]{} // never bound: a row that needs the node waits
 	}
 	var node corev1.Node
 	err := c.reader(live).Get(ctx, types.NamespacedName{Name: name}, &node)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,7 +25,8 @@ const maxPasses = 4
 // PodReconciler carries one pod UID from its first address to the removal of the finalizer.
 type PodReconciler struct {
 	*core
-	held *heldPods
+	held    *heldPods
+	settled *settledPods
 }
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;patch;delete
@@ -35,6 +37,9 @@ type PodReconciler struct {
 // Reconcile observes the UID, decides by internal/release, and acts. Nothing is ever given up: what fails is tried again
 // with back-off, and what waits is woken by the event that it waits for.
 func (r *PodReconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile.Result, error) {
+	if r.settled.has(ctx, r.client, uid) {
+		return reconcile.Result{}, nil
+	}
 	live := false
 	for range maxPasses {
 		seen, err := r.observe(ctx, uid, live)
@@ -92,7 +97,7 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 
 // unprotect takes the finalizer off and then removes the record: the pools were shown to be empty of it.
 func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
-	if seen.pod != nil {
+	if seen.pod != nil && controllerutil.ContainsFinalizer(seen.pod, v1alpha1.Finalizer) {
 		way, err := r.finalizers.Remove(ctx, seen.target())
 		if err != nil {
 			r.event(seen, decision, v1alpha1.ReasonUnprotectFailed, err.Error())
@@ -102,7 +107,11 @@ func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision rele
 	}
 	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
 	r.forget(seen.uid)
-	return r.deleteRecord(ctx, seen.record)
+	if err := r.deleteRecord(ctx, seen.record); err != nil {
+		return err
+	}
+	r.settled.add(seen.uid, seen.record)
+	return nil
 }
 
 func (r *PodReconciler) forget(uid types.UID) {

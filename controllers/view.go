@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
@@ -43,7 +44,10 @@ type heldEntry struct {
 }
 
 // nothing: neither a pod that we hold nor a record is left of the UID.
-func (v *view) nothing() bool { return v.pod == nil && v.record == nil && !v.podFact.IsUnknown() }
+func (v *view) nothing() bool {
+	held := v.pod != nil && controllerutil.ContainsFinalizer(v.pod, v1alpha1.Finalizer)
+	return !held && v.record == nil && !v.podFact.IsUnknown()
+}
 
 func (v *view) ref() ipam.PodRef {
 	if v.pod != nil {

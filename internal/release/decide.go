@@ -11,10 +11,22 @@ import (
 // Decide says what to do about the addresses of one pod UID. It is total: every observation has a decision.
 func Decide(o Observation, now time.Time) Decision {
 	decision := decide(o, now)
-	if !o.Live && (decision.Action == Release || (decision.Action == Unprotect && decision.Row != 3 && !o.Recorded)) {
+	if !o.Live && needsLive(o, decision) {
 		decision.Action = Reread
 	}
 	return decision
+}
+
+// needsLive: what gives an address or a pod away rests on live reads, but for the monotone facts that the package comment
+// names.
+func needsLive(o Observation, d Decision) bool {
+	switch {
+	case d.Action == Release:
+		return true
+	case d.Action != Unprotect || d.Row == 3:
+		return false
+	}
+	return !o.Recorded || d.Row == 5 || d.Row == 6
 }
 
 func decide(o Observation, now time.Time) Decision {
@@ -78,10 +90,16 @@ func decideAlive(o Observation, pod Pod, now time.Time) Decision {
 	return combine(judged)
 }
 
-// decideEmpty is rows 4 and 16: no pool holds anything for a pod that is being deleted.
+// decideEmpty is rows 4, 5, 6 and 16: no pool holds anything, or anything more, for a pod that is being deleted.
 func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
-	if pod.Ending.ByKubelet() {
+	switch {
+	case pod.Ending.ByKubelet():
 		return unprotect(4, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it")
+	case o.Node.IsKnown() && o.Node.Get().OutOfService && !o.Node.Get().Ready:
+		return unprotect(5, v1alpha1.ReasonNodeOutOfService,
+			"no pool holds an address for it and its node was declared dead, so no sandbox of it is in the making")
+	case o.Node.IsAbsent() && goneForGood(o, now):
+		return unprotect(6, v1alpha1.ReasonNodeGone, "no pool holds an address for it and its node is gone, so no sandbox of it is in the making")
 	}
 	if d, early := inGracePeriod(o, pod, now); early {
 		return d

@@ -147,6 +147,12 @@ func TestDecide(t *testing.T) {
 			want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"row 5: a fence around another machine's Node says nothing": {
 			terminating(node(Node{Machine: replaced, OutOfService: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 5: what holds nothing more on a fenced node is let go": {
+			terminating(noEntries, node(Node{Machine: machine, OutOfService: true})), want{5, Unprotect, v1alpha1.ReasonNodeOutOfService, 0}},
+		"row 5: by a live read of the node only": {
+			terminating(cached, noEntries, node(Node{Machine: machine, OutOfService: true})), want{5, Reread, v1alpha1.ReasonNodeOutOfService, 0}},
+		"row 6: what holds nothing more on a node that is gone is let go after the delay": {
+			terminating(noEntries, func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Unprotect, v1alpha1.ReasonNodeGone, 0}},
 		"row 6: a Node that is gone is held until that is old enough": {
 			terminating(func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(now.Add(-time.Minute)) }),
 			want{6, Wait, v1alpha1.ReasonNodeGone, 4 * time.Minute}},

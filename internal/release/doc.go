@@ -11,8 +11,9 @@
 //	 4  terminal by the kubelet (rejected too), no entries           Unprotect; cached facts will do
 //	    the pod object is gone, no entries                           Unprotect: there is only a record left
 //	 5  node fenced: out-of-service and not Ready, no later
-//	    DoNotRelease                                                 Release(NodeOutOfService)
-//	 6  Node object gone                                             Release after NodeGoneDelay; before it, or on Hold: Wait(NodeGone)
+//	    DoNotRelease                                                 Release(NodeOutOfService); no entries: Unprotect
+//	 6  Node object gone                                             Release after NodeGoneDelay (no entries: Unprotect);
+//	                                                                 before it, or on Hold: Wait(NodeGone)
 //	 7  same machine and boot under a new Node UID                   go on as live; the record is re-addressed
 //	 8  same machine, new boot                                       Release(NodeRebooted)
 //	 9  another machine under the name                               as 6: Wait(NodeReplaced)

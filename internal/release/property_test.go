@@ -89,6 +89,27 @@ func proofs(o Observation, s Sandbox) bool {
 	return p.Ending.ByKubelet() && n.Ready && p.EndedSince.Equal(longAgo)
 }
 
+// letsGo is the same for the finalizer of a pod that holds nothing: what shows that no sandbox of it is in the making.
+func letsGo(o Observation) bool {
+	if o.Pod.IsAbsent() {
+		return o.Live || o.Recorded
+	}
+	p, n := o.Pod.Get(), o.Node.Get()
+	switch {
+	case !p.Bound:
+		return true
+	case p.Ending.ByKubelet():
+		return o.Live || o.Recorded
+	case !o.Live:
+		return o.Recorded && o.Evidence == EvidenceAgent && o.QuietSince.IsKnown()
+	case o.Node.IsKnown() && n.OutOfService && !n.Ready:
+		return true
+	case o.Node.IsAbsent():
+		return (o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes) || (o.Evidence == EvidenceAgent && o.QuietSince.IsKnown())
+	}
+	return o.Evidence == EvidenceAgent && o.QuietSince.IsKnown()
+}
+
 func anyUnknown(o Observation) bool {
 	return o.Pod.IsUnknown() || o.Sandboxes.IsUnknown() || o.Node.IsUnknown() || o.NodeGoneSince.IsUnknown() || o.QuietSince.IsUnknown()
 }
@@ -122,6 +143,9 @@ func checkDecision(t *testing.T, o Observation, d Decision) {
 		t.Errorf("Unprotect while entries remain or may remain: %+v for %+v", d, o)
 	case d.Action == Unprotect && o.Pod.IsKnown() && !o.Pod.Get().Deleting:
 		t.Errorf("Unprotect of a pod that is not deleting: %+v for %+v", d, o)
+	}
+	if d.Action == Unprotect && !letsGo(o) {
+		t.Errorf("let a pod go without proof: %+v for %+v", d, o)
 	}
 	if d.Action != Release {
 		return

@@ -56,13 +56,19 @@ func fenced(node Node, s *Sandbox) bool {
 
 // judgeGone is rows 6 and 9: a deleted Node, or another machine under its name, counts after a persisted delay.
 func judgeGone(o Observation, s *Sandbox, row int, reason v1alpha1.Reason, what string, now time.Time) Decision {
-	if o.Settings.HoldGoneNodes || !o.NodeGoneSince.IsKnown() {
+	switch {
+	case goneForGood(o, now):
+		return releaseSandbox(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String())
+	case o.Settings.HoldGoneNodes || !o.NodeGoneSince.IsKnown():
 		return wait(row, reason, 0, "%s; sandbox %s is held until its node is declared dead", what, s.ID)
 	}
-	if left := remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now); left > 0 {
-		return wait(row, reason, left, "%s; sandbox %s is held until that has been so for %s", what, s.ID, o.Settings.NodeGoneDelay)
-	}
-	return releaseSandbox(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String())
+	return wait(row, reason, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
+		"%s; sandbox %s is held until that has been so for %s", what, s.ID, o.Settings.NodeGoneDelay)
+}
+
+// goneForGood: the recorded Node has been gone, without a sign of life, for the persisted delay.
+func goneForGood(o Observation, now time.Time) bool {
+	return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown() && remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now) == 0
 }
 
 // judgeOnMachine is rows 10 to 15: the live Node is the machine that ran the sandbox.

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/cmd/manager/app"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
+)
+
+const (
+	managerNamespace = "holdfast-system"
+
+	// The delays of the decision table, short enough to be waited for and long enough to be seen.
+	releaseDelay       = time.Second
+	sandboxCreationMax = 2 * time.Second
+)
+
+// options change what a manager of this suite is started with.
+type options struct {
+	configure func(*configv1alpha1.ManagerConfiguration)
+	transport func(http.RoundTripper) http.RoundTripper
+}
+
+// runningManager is one manager in this process, under its real identity.
+type runningManager struct {
+	stop func()
+	done chan error
+}
+
+// startManager starts a manager as the installation does: the ServiceAccount's token, the rendered role.
+func startManager(ctx context.Context, o options) *runningManager {
+	GinkgoHelper()
+	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, app.Name, nil)
+	Expect(err).NotTo(HaveOccurred())
+	if o.transport != nil {
+		identity.Wrap(o.transport)
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	mgr, err := app.New(running, rest.CopyConfig(identity), configuration(o), app.Options{Log: GinkgoLogr})
+	Expect(err).NotTo(HaveOccurred())
+	m := &runningManager{stop: cancel, done: make(chan error, 1)}
+	go func() {
+		defer GinkgoRecover()
+		m.done <- mgr.Start(running)
+	}()
+	DeferCleanup(m.Stop)
+	return m
+}
+
+// Stop ends the manager and waits for it; a second call does nothing.
+func (m *runningManager) Stop() {
+	GinkgoHelper()
+	m.stop()
+	Eventually(m.done).Should(Or(Receive(), BeClosed()))
+	close(m.done)
+	m.done = make(chan error)
+	close(m.done)
+}
+
+func configuration(o options) *configv1alpha1.ManagerConfiguration {
+	GinkgoHelper()
+	port, err := process.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	c := &configv1alpha1.ManagerConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
+		Delays: configv1alpha1.Delays{
+			ReleaseDelay:       &metav1.Duration{Duration: releaseDelay},
+			GracePeriodSlack:   &metav1.Duration{Duration: 0},
+			SandboxCreationMax: &metav1.Duration{Duration: sandboxCreationMax},
+		},
+		Server: configv1alpha1.Server{WebhookHost: "127.0.0.1", WebhookPort: new(int32(port)), CertDir: certificates(),
+			MetricsBindAddress: "0", HealthProbeBindAddress: "0"},
+		Controller: configv1alpha1.Controller{LeaderElection: new(false)},
+	}
+	if o.configure != nil {
+		o.configure(c)
+	}
+	return c
+}
+
+// certificates makes a self-signed certificate for the webhook server.
+func certificates() string {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
+	return dir
+}
+
+// writes counts the writes of a manager by what they are, and can kill it after any of them.
+type writes struct {
+	// crashAfter is the number of writes that go through before every call fails, as for a process that died right after
+	// its last write; zero is never.
+	crashAfter int64
+	// crashed is called once at that moment.
+	crashed func()
+
+	count atomic.Int64
+	log   chan string
+}
+
+var errCrashed = errors.New("the manager has crashed")
+
+func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if w.crashAfter > 0 && w.count.Load() >= w.crashAfter {
+			return nil, errCrashed
+		}
+		response, err := next.RoundTrip(request)
+		if err == nil && countsAsWrite(request) {
+			if n := w.count.Add(1); n == w.crashAfter && w.crashed != nil {
+				w.crashed()
+			}
+			w.log <- request.Method + " " + request.URL.Path
+		}
+		return response, err
+	})
+}
+
+// countsAsWrite: events, leases and reviews change nothing that a restart could trip over.
+func countsAsWrite(request *http.Request) bool {
+	switch request.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		return false
+	}
+	return !containsAny(request.URL.Path, "/events", "/leases", "reviews", "/tokenreviews")
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// seen drains the log of writes.
+func (w *writes) seen() []string {
+	var all []string
+	for {
+		select {
+		case write := <-w.log:
+			all = append(all, write)
+		default:
+			return all
+		}
+	}
+}
+
+func newWrites() *writes { return &writes{log: make(chan string, 1000)} }
+
+// key names an object.
+func key(namespace, name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: namespace, Name: name}
+}
