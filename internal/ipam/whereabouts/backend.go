@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -79,20 +78,8 @@ func New(o Options) *Backend {
 	return &Backend{options: o, index: newIndex()}
 }
 
-// AddToScheme registers whereabouts' types. Call it before the manager is made; Setup does so otherwise.
+// AddToScheme registers whereabouts' types. A manager's scheme that lacks them gets them in Setup.
 func AddToScheme(scheme *runtime.Scheme) error { return wb.AddToScheme(scheme) }
-
-// CacheOptions restrict the manager's cache of IPPools to these namespaces and strip what nobody reads. Without them the
-// backend watches all namespaces and ignores the others.
-func CacheOptions(namespaces []string) map[client.Object]cache.ByObject {
-	watched := make(map[string]cache.Config, len(namespaces))
-	for _, namespace := range namespaces {
-		watched[namespace] = cache.Config{}
-	}
-	return map[client.Object]cache.ByObject{
-		&wb.IPPool{}: {Namespaces: watched, Transform: stripPool},
-	}
-}
 
 // stripPool drops what the index does not use. UID and resourceVersion stay: they tell whether the cache is as good as
 // a live read.

@@ -63,10 +63,16 @@ func (b *Backend) livePools(ctx context.Context) ([]metav1.PartialObjectMetadata
 // livePool reads one pool; nil when the API server says that it does not exist.
 func (b *Backend) livePool(ctx context.Context, key client.ObjectKey) (*wb.IPPool, error) {
 	pool := &wb.IPPool{}
-	if err := b.reader.Get(ctx, key, pool); apierrors.IsNotFound(err) {
+	if err := b.reader.Get(ctx, key, pool); isGone(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading IPPool %s: %w", key, err)
 	}
 	return pool, nil
+}
+
+// isGone says that the API server knows the resource and has no such object. A 404 for the resource itself (its CRD was
+// removed, or is not served at this moment) is unknown, not gone.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

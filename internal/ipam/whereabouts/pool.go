@@ -105,7 +105,7 @@ func isRefusal(err error) bool {
 // pool if testEntry needs it for one of them.
 func (p *poolWriter) readAndJudge(ctx context.Context, s step, items []*item) (rest []*item, version string, err error) {
 	pool := &wb.IPPool{}
-	if err := p.reader.Get(ctx, p.key, pool); apierrors.IsNotFound(err) {
+	if err := p.reader.Get(ctx, p.key, pool); isGone(err) {
 		p.missing = true
 	} else if err != nil {
 		return nil, "", fmt.Errorf("reading IPPool %s: %w", p.key, err)

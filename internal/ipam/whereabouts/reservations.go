@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,7 +59,7 @@ func (p *poolWriter) deleteReservations(ctx context.Context, i *item) error {
 		}
 		object := &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: r.name}}
 		err := p.writer.Delete(ctx, object, client.Preconditions{UID: &r.uid, ResourceVersion: &r.resourceVersion})
-		if client.IgnoreNotFound(err) != nil {
+		if err != nil && !isGone(err) {
 			return fmt.Errorf("could not delete reservation %s of the entry %s: %w", r.name, i.Key, err)
 		}
 	}
@@ -94,7 +93,7 @@ func (p *poolWriter) readReservations(ctx context.Context, n naming, i *item) ([
 	for _, name := range n.candidates(i.IP) {
 		object := &wb.OverlappingRangeIPReservation{}
 		err := p.reader.Get(ctx, client.ObjectKey{Namespace: p.key.Namespace, Name: name}, object)
-		if apierrors.IsNotFound(err) {
+		if isGone(err) {
 			continue
 		}
 		if err != nil {

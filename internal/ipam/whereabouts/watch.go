@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
-// Setup watches the pools through the manager's cache. Where whereabouts' CRD is missing the manager starts all the
-// same, the backend stays out of sync, and the watch begins once the CRD is there.
+// Setup watches the pools. Where that is not possible yet, in the usual case because whereabouts' CRD is missing, the
+// manager starts all the same, the backend stays out of sync, and it asks again.
 func (b *Backend) Setup(ctx context.Context, mgr manager.Manager) error {
 	if scheme := mgr.GetScheme(); !scheme.Recognizes(wb.SchemeGroupVersion.WithKind("IPPool")) {
 		if err := AddToScheme(scheme); err != nil {
@@ -29,16 +28,33 @@ func (b *Backend) Setup(ctx context.Context, mgr manager.Manager) error {
 	}
 	b.reader, b.writer = mgr.GetAPIReader(), mgr.GetClient()
 	metrics.IPAMSynced.WithLabelValues(Name).Set(0)
-	err := b.watchPools(ctx, mgr.GetCache())
-	if err == nil {
+	pools, err := b.newCache(mgr)
+	if err != nil {
+		return fmt.Errorf("making the cache of %s: %w", Name, err)
+	}
+	if err := mgr.Add(ownCache{pools}); err != nil {
+		return err
+	}
+	if err = b.watchPools(ctx, pools); err == nil {
 		return mgr.Add(everyReplica(b.awaitSync))
 	}
-	if !meta.IsNoMatchError(err) {
-		return fmt.Errorf("watching the pools of %s: %w", Name, err)
+	b.options.Log.Error(err, "Cannot watch the pools yet; is the IPAM installed? Its addresses are unknown, so pods that may hold "+
+		"some stay protected. Install the IPAM, or switch its backend off in the configuration.",
+		"backend", Name, "askAgainEvery", b.options.CRDInterval.String())
+	return mgr.Add(everyReplica(func(ctx context.Context) error { return b.awaitCRD(ctx, pools) }))
+}
+
+// newCache is a cache of the backend's own. The manager's cannot be made while it is to restrict the namespaces of a kind
+// that the API server does not know.
+func (b *Backend) newCache(mgr manager.Manager) (cache.Cache, error) {
+	watched := make(map[string]cache.Config, len(b.options.Namespaces))
+	for _, namespace := range b.options.Namespaces {
+		watched[namespace] = cache.Config{}
 	}
-	b.options.Log.Info("The IPPool CRD is not installed. Addresses of this IPAM are unknown, so pods that may hold some stay "+
-		"protected; install the IPAM or switch its backend off in the configuration.", "backend", Name, "askAgainEvery", b.options.CRDInterval.String())
-	return mgr.Add(everyReplica(func(ctx context.Context) error { return b.awaitCRD(ctx, mgr.GetCache()) }))
+	return cache.New(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		DefaultNamespaces: watched, DefaultTransform: stripPool,
+	})
 }
 
 // watchPools feeds the index from the informer. It does not wait for the first list.
@@ -63,9 +79,7 @@ func (b *Backend) watchPools(ctx context.Context, pools cache.Cache) error {
 func (b *Backend) awaitCRD(ctx context.Context, pools cache.Cache) error {
 	err := wait.PollUntilContextCancel(ctx, b.options.CRDInterval, true, func(ctx context.Context) (bool, error) {
 		err := b.watchPools(ctx, pools)
-		if err != nil && !meta.IsNoMatchError(err) {
-			b.options.Log.Error(err, "Cannot watch the pools yet; asking again", "backend", Name)
-		}
+		b.options.Log.V(1).Info("Asked for the pools again", "backend", Name, "error", err)
 		return err == nil, nil
 	})
 	if err != nil { // the manager ends
@@ -122,3 +136,9 @@ func (r everyReplica) Start(ctx context.Context) error { return r(ctx) }
 
 // NeedLeaderElection is false.
 func (everyReplica) NeedLeaderElection() bool { return false }
+
+// ownCache starts with the manager's own caches, before the controllers.
+type ownCache struct{ cache.Cache }
+
+// GetCache tells the manager what to wait for.
+func (c ownCache) GetCache() cache.Cache { return c.Cache }
