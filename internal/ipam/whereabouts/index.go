@@ -41,6 +41,11 @@ type cachedPool struct {
 	decoded   map[string]allocation
 }
 
+// isStill is false for a pool with another UID or another range: that is another pool under the same name.
+func (p *cachedPool) isStill(object *wb.IPPool) bool {
+	return p.uid == object.UID && p.rangeText == object.Spec.Range
+}
+
 // location is one allocation of one pool.
 type location struct {
 	pool   *cachedPool
@@ -55,7 +60,7 @@ func newIndex() *index {
 }
 
 // apply takes a pool as the informer shows it, and tells what changed. What a pool holds when it is first seen has no
-// observed ADD: nobody saw the pool without it. A pool with another UID, or with another range, is another pool.
+// observed ADD: nobody saw the pool without it.
 func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +71,7 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 		return changes.event()
 	}
 	x.versions = nil
-	if known && (pool.uid != object.UID || pool.rangeText != object.Spec.Range) {
+	if known && !pool.isStill(object) {
 		x.dropPool(name, changes)
 		known = false
 	}
@@ -74,15 +79,15 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 		pool = x.addPool(name, object, changes)
 	}
 	pool.version = object.ResourceVersion
-	old := pool.raw
+	before := pool.raw
 	pool.raw = object.Spec.Allocations
-	for offset := range old {
+	for offset := range before {
 		if _, still := pool.raw[offset]; !still {
 			x.drop(location{pool, offset}, changes)
 		}
 	}
 	for offset, raw := range pool.raw {
-		if before, had := old[offset]; !had || before != raw {
+		if old, had := before[offset]; !had || old != raw {
 			x.replace(name, location{pool, offset}, raw, known, now, changes)
 		}
 	}

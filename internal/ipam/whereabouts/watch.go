@@ -4,6 +4,7 @@ package whereabouts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -82,10 +83,10 @@ func (b *Backend) awaitCRD(ctx context.Context, pools cache.Cache) error {
 		b.options.Log.V(1).Info("Asked for the pools again", "backend", Name, "error", err)
 		return err == nil, nil
 	})
-	if err != nil { // the manager ends
+	if wait.Interrupted(err) { // the manager ends
 		return nil
 	}
-	return b.awaitSync(ctx)
+	return errors.Join(err, b.awaitSync(ctx))
 }
 
 // awaitSync reports the end of the first list.
