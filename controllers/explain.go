@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -133,6 +134,11 @@ func (v *view) conflictAny() bool {
 	return false
 }
 
+// warnings are the reasons that somebody should look into.
+var warnings = sets.New(v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonConflict, v1alpha1.ReasonNodeUnreachable,
+	v1alpha1.ReasonObservationFailed, v1alpha1.ReasonUnclassified, v1alpha1.ReasonNodeOutOfService, v1alpha1.ReasonNodeGone,
+	v1alpha1.ReasonNodeReplaced)
+
 // event tells the pod's owner, or whoever looks at the record of a pod that is gone.
 func (c *core) event(v *view, d release.Decision, reason v1alpha1.Reason, note string) {
 	var about runtime.Object
@@ -145,9 +151,7 @@ func (c *core) event(v *view, d release.Decision, reason v1alpha1.Reason, note s
 		return
 	}
 	kind := corev1.EventTypeNormal
-	switch reason {
-	case v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonConflict, v1alpha1.ReasonNodeUnreachable,
-		v1alpha1.ReasonObservationFailed, v1alpha1.ReasonUnclassified, v1alpha1.ReasonNodeOutOfService, v1alpha1.ReasonNodeGone:
+	if warnings.Has(reason) {
 		kind = corev1.EventTypeWarning
 	}
 	const limit = 1000 // events.k8s.io refuses notes of 1 KiB and more

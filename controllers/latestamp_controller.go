@@ -34,10 +34,8 @@ func setupLateStamp(mgr manager.Manager, shared *core, routes *router) error {
 	if err != nil {
 		return fmt.Errorf("setting up the late-stamp controller: %w", err)
 	}
-	return c.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		routes.mu.Lock()
-		defer routes.mu.Unlock()
-		routes.late = queue
+	return c.Watch(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		routes.start(ctx, func() { routes.late = queue })
 		return nil
 	}))
 }

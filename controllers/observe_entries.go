@@ -30,8 +30,8 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 	if err != nil {
 		return err
 	}
-	for i := range snapshot.Entries {
-		if held, ours := c.attribute(v, &snapshot.Entries[i], candidates); ours {
+	for i := range snapshot.entries {
+		if held, ours := c.attribute(v, &snapshot.entries[i], candidates); ours {
 			v.held = append(v.held, held)
 		}
 	}
@@ -41,9 +41,16 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 	return c.markConflicts(ctx, v)
 }
 
+// reading is what all backends answered. The versions are those of each backend's pools, not copied: there may be one pool
+// for each node.
+type reading struct {
+	entries  []ipam.Entry
+	versions map[string]map[string]string
+}
+
 // snapshot asks every backend; why is set when one of them could not tell.
-func (c *core) snapshot(ctx context.Context, v *view) (all ipam.Snapshot, why string) {
-	all.PoolVersions = map[string]string{}
+func (c *core) snapshot(ctx context.Context, v *view) (all reading, why string) {
+	all.versions = map[string]map[string]string{}
 	ids := recordSandboxKeysOf(v.record)
 	for _, backend := range c.backends {
 		var parts []ipam.Snapshot
@@ -62,23 +69,21 @@ func (c *core) snapshot(ctx context.Context, v *view) (all ipam.Snapshot, why st
 				parts = append(parts, backend.BySandbox(id))
 			}
 		}
-		merge(&all, backend.Name(), parts)
+		all.merge(backend.Name(), parts)
 	}
 	return all, ""
 }
 
 // merge adds each entry once, and the versions of the pools that were looked at.
-func merge(all *ipam.Snapshot, backend string, parts []ipam.Snapshot) {
+func (r *reading) merge(backend string, parts []ipam.Snapshot) {
 	seen := map[ipam.Key]bool{}
 	for i := range parts {
+		r.versions[backend] = parts[i].PoolVersions
 		for j := range parts[i].Entries {
 			if entry := &parts[i].Entries[j]; !seen[entry.Key] {
 				seen[entry.Key] = true
-				all.Entries = append(all.Entries, *entry)
+				r.entries = append(r.entries, *entry)
 			}
-		}
-		for pool, version := range parts[i].PoolVersions {
-			all.PoolVersions[backend+"|"+pool] = version
 		}
 	}
 }
@@ -169,7 +174,7 @@ func (v *view) attributionOf(sandbox string) v1alpha1.Attribution {
 
 // rememberMissing looks at the recorded addresses that no pool shows for this UID any more. An older cache proves nothing; an
 // address that another UID's record holds by now was taken over, and its old sandbox is still to be proven gone.
-func (c *core) rememberMissing(ctx context.Context, v *view, snapshot ipam.Snapshot) error {
+func (c *core) rememberMissing(ctx context.Context, v *view, snapshot reading) error {
 	if v.record == nil {
 		return nil
 	}
@@ -182,7 +187,7 @@ func (c *core) rememberMissing(ctx context.Context, v *view, snapshot ipam.Snaps
 			v.held = append(v.held, heldEntry{Entry: *entry, attribution: v.attributionOf(address.SandboxID), conflict: true})
 			continue
 		}
-		if !v.live && !provesAbsence(snapshot.PoolVersions[address.Backend+"|"+address.Pool], address.PoolResourceVersion) {
+		if !v.live && !provesAbsence(snapshot.versions[address.Backend][address.Pool], address.PoolResourceVersion) {
 			v.stale = true
 			continue
 		}
@@ -199,9 +204,9 @@ func (c *core) rememberMissing(ctx context.Context, v *view, snapshot ipam.Snaps
 
 // standing finds the recorded entry in the pools although nothing attributes it to this UID any more: two UIDs claim one
 // sandbox, which must not look like an absence.
-func standing(snapshot ipam.Snapshot, address *v1alpha1.AddressRecord) *ipam.Entry {
-	for i := range snapshot.Entries {
-		entry := &snapshot.Entries[i]
+func standing(snapshot reading, address *v1alpha1.AddressRecord) *ipam.Entry {
+	for i := range snapshot.entries {
+		entry := &snapshot.entries[i]
 		if entry.Releasing == "" && entry.Backend == address.Backend && entry.Pool == address.Pool &&
 			entry.IP.String() == address.IP && entry.SandboxID == address.SandboxID {
 			return entry

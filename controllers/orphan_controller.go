@@ -41,10 +41,8 @@ func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 	if err != nil {
 		return fmt.Errorf("setting up the orphan controller: %w", err)
 	}
-	return c.Watch(source.TypedFunc[sandboxID](func(_ context.Context, queue workqueue.TypedRateLimitingInterface[sandboxID]) error {
-		routes.mu.Lock()
-		defer routes.mu.Unlock()
-		routes.orphans = queue
+	return c.Watch(source.TypedFunc[sandboxID](func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[sandboxID]) error {
+		routes.start(ctx, func() { routes.orphans = queue })
 		return nil
 	}))
 }

@@ -38,10 +38,7 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents(shared)),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents(shared)),
 		source.TypedFunc[types.UID](func(ctx context.Context, queue uidQueue) error {
-			routes.mu.Lock()
-			routes.pods = queue
-			routes.mu.Unlock()
-			go routes.replayOnceSynced(ctx)
+			routes.start(ctx, func() { routes.pods = queue })
 			return nil
 		}),
 	}
@@ -53,7 +50,14 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	return nil
 }
 
-// replayOnceSynced routes what the backends held before the queue ran.
+// start connects a queue, and then routes what the backends held before it ran.
+func (r *router) start(ctx context.Context, connect func()) {
+	r.mu.Lock()
+	connect()
+	r.mu.Unlock()
+	go r.replayOnceSynced(ctx)
+}
+
 func (r *router) replayOnceSynced(ctx context.Context) {
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
 		for _, backend := range r.backends {

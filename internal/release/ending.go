@@ -113,7 +113,7 @@ func ownsPhase(entry *metav1.ManagedFieldsEntry) bool {
 	var fields struct {
 		Status map[string]json.RawMessage `json:"f:status"`
 	}
-	if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 		// Unreadable ownership must not make a foreign phase look like the kubelet's: count it as an owner of its own.
 		return entry.Manager != kubeletManager
 	}
@@ -129,7 +129,7 @@ func PhaseOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEn
 			continue
 		}
 		entry := fields[i]
-		entry.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:phase":{}}}`)}
+		entry.FieldsV1 = metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)
 		kept = append(kept, entry)
 	}
 	return kept

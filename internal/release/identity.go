@@ -20,18 +20,21 @@ const (
 // Compare relates the recorded machine to the live one (rows 7 to 9). IDs that are empty on both sides leave the Node UID
 // alone to decide; an ID that is empty on one side only cannot be shown to be the same.
 func Compare(recorded, live Machine) Relation {
-	sameHardware := recorded.MachineID == live.MachineID && recorded.SystemUUID == live.SystemUUID
-	named := recorded.MachineID != "" && recorded.SystemUUID != ""
-	sameBoot := recorded.BootID == live.BootID
-	sameUID := recorded.NodeUID == live.NodeUID && recorded.NodeUID != ""
+	hardware, boot := sameHardware(recorded, live), recorded.BootID == live.BootID
 	switch {
-	case sameHardware && sameBoot && sameUID:
+	case !hardware:
+		return Replaced
+	case boot && recorded.NodeUID == live.NodeUID && recorded.NodeUID != "":
 		return SameMachine
-	case sameHardware && named && recorded.BootID != "" && live.BootID != "" && !sameBoot:
-		return Rebooted
-	case sameHardware && named && sameBoot && recorded.BootID != "":
+	case recorded.MachineID == "" || recorded.SystemUUID == "" || recorded.BootID == "" || live.BootID == "":
+		return Replaced
+	case boot:
 		return Reregistered
 	default:
-		return Replaced
+		return Rebooted
 	}
+}
+
+func sameHardware(recorded, live Machine) bool {
+	return recorded.MachineID == live.MachineID && recorded.SystemUUID == live.SystemUUID
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,8 +40,8 @@ type options struct {
 
 // runningManager is one manager in this process, under its real identity.
 type runningManager struct {
-	stop func()
-	done chan error
+	// Stop ends the manager and waits for it; a second call does nothing.
+	Stop func()
 }
 
 // startManager starts a manager as the installation does: the ServiceAccount's token, the rendered role.
@@ -54,23 +55,18 @@ func startManager(ctx context.Context, o options) *runningManager {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	mgr, err := app.New(running, rest.CopyConfig(identity), configuration(o), app.Options{Log: GinkgoLogr})
 	Expect(err).NotTo(HaveOccurred())
-	m := &runningManager{stop: cancel, done: make(chan error, 1)}
+	ended := make(chan error, 1)
 	go func() {
 		defer GinkgoRecover()
-		m.done <- mgr.Start(running)
+		ended <- mgr.Start(running)
 	}()
-	DeferCleanup(m.Stop)
-	return m
-}
-
-// Stop ends the manager and waits for it; a second call does nothing.
-func (m *runningManager) Stop() {
-	GinkgoHelper()
-	m.stop()
-	Eventually(m.done).Should(Or(Receive(), BeClosed()))
-	close(m.done)
-	m.done = make(chan error)
-	close(m.done)
+	stop := sync.OnceFunc(func() {
+		GinkgoHelper()
+		cancel()
+		Eventually(ended).Should(Receive())
+	})
+	DeferCleanup(stop)
+	return &runningManager{Stop: stop}
 }
 
 func configuration(o options) *configv1alpha1.ManagerConfiguration {

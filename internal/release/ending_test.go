@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// deletedAt is when the pods below were asked to go, with 30s of grace.
+var deletedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func ending(change ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func deleting(p *corev1.Pod) {
+	p.DeletionTimestamp = &metav1.Time{Time: deletedAt.Add(30 * time.Second)}
+	p.DeletionGracePeriodSeconds = new(int64(30))
+}
+
+// graceZero is what the kubelet's DELETE leaves: both fields move together.
+func graceZero(p *corev1.Pod) {
+	p.DeletionTimestamp = &metav1.Time{Time: deletedAt}
+	p.DeletionGracePeriodSeconds = new(int64(0))
+}
+
+func owner(manager, subresource, fields string, at time.Time) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource,
+			Time: &metav1.Time{Time: at}, FieldsV1: metav1.NewFieldsV1(fields)})
+	}
+}
+
+const phaseFields = `{"f:status":{"f:phase":{},"f:podIP":{}}}`
+
+func byKubelet(at time.Time) func(*corev1.Pod) { return owner("kubelet", "status", phaseFields, at) }
+
+func containerEnded(at time.Time) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Time{Time: at}}}})
+	}
+}
+
+func TestPodEnding(t *testing.T) {
+	later, before := deletedAt.Add(5*time.Second), deletedAt.Add(-time.Hour)
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		seen bool
+		want Ending
+	}{
+		"a running pod has no ending": {
+			ending(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }, byKubelet(later)), true, EndingNone},
+		"terminal after the deletion, by the kubelet, with a container that ended later": {
+			ending(deleting, byKubelet(later), containerEnded(later)), false, EndingFinished},
+		"the kubelet's own DELETE with grace 0 does not move the moment of the deletion": {
+			ending(graceZero, byKubelet(later), containerEnded(later)), false, EndingFinished},
+		"whoever saw it alive while it was deleting needs no times": {
+			ending(graceZero, byKubelet(deletedAt)), true, EndingFinished},
+		"within the second of the deletion nobody can tell": {
+			ending(graceZero, byKubelet(deletedAt), containerEnded(deletedAt)), false, EndingCompleted},
+		"terminal long before, and touched by the kubelet since": {
+			ending(graceZero, byKubelet(later), containerEnded(before)), false, EndingCompleted},
+		"terminal and not deleted": {
+			ending(byKubelet(before), containerEnded(before)), false, EndingCompleted},
+		"rejected by the kubelet after its deletion": {
+			ending(deleting, byKubelet(later), func(p *corev1.Pod) {
+				p.Status.Phase, p.Status.Message = corev1.PodFailed, "Pod was rejected: node is shutting down"
+			}), true, EndingRejected},
+		"written by PodGC": {
+			ending(deleting, owner("kube-controller-manager", "status", phaseFields, later), containerEnded(later)), true, EndingForeign},
+		"co-owned by somebody else": {
+			ending(deleting, byKubelet(later), owner("someone", "status", phaseFields, later), containerEnded(later)), true, EndingForeign},
+		"written by a manager called kubelet, but not through the status subresource": {
+			ending(deleting, owner("kubelet", "", phaseFields, later), containerEnded(later)), true, EndingForeign},
+		"owned by nobody": {
+			ending(deleting, containerEnded(later)), true, EndingForeign},
+		"with ownership of somebody else that cannot be read": {
+			ending(deleting, byKubelet(later), owner("someone", "status", `{"f:status":`, later), containerEnded(later)), true, EndingForeign},
+		"with ownership of the kubelet that cannot be read": {
+			ending(deleting, owner("kubelet", "status", `{"f:status":`, later), containerEnded(later)), true, EndingForeign},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := PodEndingSeen(tc.pod, tc.seen); got != tc.want {
+				t.Errorf("PodEndingSeen = %d, want %d", got, tc.want)
+			}
+			tc.pod.ManagedFields = PhaseOwnership(tc.pod.ManagedFields)
+			if got := PodEndingSeen(tc.pod, tc.seen); got != tc.want {
+				t.Errorf("after PhaseOwnership: PodEndingSeen = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestCompare(t *testing.T) {
+	tests := map[string]struct {
+		recorded, live Machine
+		want           Relation
+	}{
+		"all the same":                               {machine, machine, SameMachine},
+		"a new Node object of the same boot":         {machine, registered, Reregistered},
+		"a new boot":                                 {machine, rebooted, Rebooted},
+		"a new boot under a new Node object":         {machine, Machine{"node-2", "machine-1", "system-1", "boot-2"}, Rebooted},
+		"another machine":                            {machine, replaced, Replaced},
+		"another machine under the same Node object": {machine, Machine{"node-1", "machine-2", "system-2", "boot-2"}, Replaced},
+		"another system UUID is another machine":     {machine, Machine{"node-1", "machine-1", "system-2", "boot-2"}, Replaced},
+		"IDs empty on both sides, same UID":          {Machine{NodeUID: "node-1"}, Machine{NodeUID: "node-1"}, SameMachine},
+		"IDs empty on both sides, another UID":       {Machine{NodeUID: "node-1"}, Machine{NodeUID: "node-2"}, Replaced},
+		"IDs empty on one side":                      {machine, Machine{NodeUID: "node-1"}, Replaced},
+		"a boot ID that is not reported any more":    {machine, Machine{"node-1", "machine-1", "system-1", ""}, Replaced},
+		"nothing known at all":                       {Machine{}, Machine{}, Replaced},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Compare(tc.recorded, tc.live); got != tc.want {
+				t.Errorf("Compare = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
