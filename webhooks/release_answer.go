@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -32,6 +33,8 @@ const (
 	eventInterval = 5 * time.Minute
 	// eventMemory is how many objects are remembered for that.
 	eventMemory = 4096
+	// eventsPerSecond and eventBurst bound the events about all objects.
+	eventsPerSecond, eventBurst = 1, 25
 )
 
 // finding is a judgement and the object that it is about, nil where there is none.
@@ -111,15 +114,20 @@ type eventKey struct {
 	reason v1alpha1.Reason
 }
 
-// eventLimit keeps whoever asks again and again, a reconciler for one, from flooding the API server with events.
+// eventLimit keeps whoever asks again and again, a reconciler for one, from flooding the API server with events; and, since
+// nobody can tell the API server from another caller, bounds what all callers together can make us write.
 type eventLimit struct {
 	clock clock.PassiveClock
+	total flowcontrol.PassiveRateLimiter
 	mu    sync.Mutex
 	last  *lru.Cache
 }
 
 func newEventLimit(c clock.PassiveClock) *eventLimit {
-	return &eventLimit{clock: c, last: lru.New(eventMemory)}
+	return &eventLimit{
+		clock: c, last: lru.New(eventMemory),
+		total: flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, eventBurst),
+	}
 }
 
 func (l *eventLimit) allow(key eventKey) bool {
@@ -127,6 +135,9 @@ func (l *eventLimit) allow(key eventKey) bool {
 	defer l.mu.Unlock()
 	now := l.clock.Now()
 	if at, told := l.last.Get(key); told && now.Sub(at.(time.Time)) < eventInterval {
+		return false
+	}
+	if !l.total.TryAccept() {
 		return false
 	}
 	l.last.Add(key, now)
