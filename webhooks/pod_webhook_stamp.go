@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// The API server passes on at most 4 KiB of warnings, and cuts each at 256 bytes when they are more
-	// (k8s.io/apiserver pkg/endpoints/filters/warning.go).
-	maxWarnings     = 8
-	maxWarningBytes = 256
+	// The API server cuts warnings short where they are more than 4,096 characters in all
+	// (k8s.io/apiserver pkg/endpoints/filters/warning.go); this is less, and leaves something to others.
+	maxWarnings     = 6
+	maxWarningBytes = 500
 )
 
 // stamp is the JSON patch that puts finalizer and label on a pod; none where both are there. It adds to a list or a map that

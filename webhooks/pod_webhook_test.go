@@ -257,10 +257,10 @@ func TestWarningsFitTheirHeader(t *testing.T) {
 			t.Errorf("got %q, want at most %d bytes of UTF-8 that start with %q", got[i], maxWarningBytes, want)
 		}
 	}
-	if got := presentable(numbered(100)); len(got) != maxWarnings || got[maxWarnings-1] != "holdfast: and 93 more" {
+	if got := presentable(numbered(100)); len(got) != maxWarnings || got[maxWarnings-1] != "holdfast: and 95 more" {
 		t.Errorf("got %q, want %d, the last of which counts the rest", got, maxWarnings)
 	}
-	if got := presentable(numbered(maxWarnings)); len(got) != maxWarnings || got[maxWarnings-1] != "holdfast: n7" {
+	if got := presentable(numbered(maxWarnings)); len(got) != maxWarnings || got[maxWarnings-1] != "holdfast: n5" {
 		t.Errorf("got %q, want all of them", got)
 	}
 }

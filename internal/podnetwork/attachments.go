@@ -75,8 +75,8 @@ func parse(annotation, value, namespace string) (attachments []Attachment, malfo
 	}
 	elements, err := nadutils.ParseNetworkAnnotation(value, namespace)
 	if err != nil {
-		return nil, []error{fmt.Errorf("annotation %s cannot be read, expected [namespace/]name[@interface] "+
-			"separated by commas, or a JSON list of network selection elements: %w", annotation, err)}
+		return nil, []error{fmt.Errorf("annotation %s cannot be read: %w; expected [namespace/]name[@interface] "+
+			"separated by commas, or a JSON list of network selection elements", annotation, err)}
 	}
 	for i, element := range elements {
 		if err := validateNames(element); err != nil {
