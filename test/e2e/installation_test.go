@@ -123,7 +123,10 @@ var _ = Describe("Every component", Ordered, func() {
 		rendered := renderWith(components()...)
 		Expect(apply(ctx, rendered)).To(BeEmpty())
 		Expect(decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](rendered, "holdfast-stamp").Webhooks).
-			To(HaveExactElements(HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Fail)))))
+			To(HaveExactElements(And(
+				HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Fail))),
+				HaveField("MatchConditions", And(Not(BeEmpty()), Not(ContainElement(HaveField("Name", "a-network-may-be-guarded"))))),
+			)))
 		Expect(installedConfiguration(rendered).UnsafeReleases.Mode).To(Equal(configv1alpha1.ReleaseModeDeny))
 		Expect(decodeAs[*appsv1.Deployment](rendered, "holdfast-manager").Spec.Template.Spec.HostNetwork).To(BeTrue())
 	})

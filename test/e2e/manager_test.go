@@ -41,10 +41,8 @@ func startReplica(ctx context.Context, certified bool) *replica {
 	}
 	identity, err := plane.ServiceAccountConfig(ctx, namespace, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
-	_, port, err := net.SplitHostPort(freeAddress())
-	Expect(err).NotTo(HaveOccurred())
 	c := &configv1alpha1.ManagerConfiguration{Server: configv1alpha1.Server{
-		WebhookHost: "127.0.0.1", WebhookPort: new(number(port)), CertDir: r.certDir,
+		WebhookHost: "127.0.0.1", WebhookPort: new(int32(freePort())), CertDir: r.certDir,
 		MetricsBindAddress: configv1alpha1.ServeNothing, HealthProbeBindAddress: r.health,
 	}}
 	// The manager outlives the node that starts it.
@@ -103,16 +101,7 @@ func (r *replica) status(ctx context.Context, path string) int {
 
 func freeAddress() string {
 	GinkgoHelper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-func number(text string) (n int32) {
-	_, err := fmt.Sscan(text, &n)
-	Expect(err).NotTo(HaveOccurred())
-	return n
+	return fmt.Sprintf("127.0.0.1:%d", freePort())
 }
 
 // leader is the identity in the Lease; empty where nobody leads.

@@ -138,8 +138,7 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 	}, nil
 }
 
-// cacheOptions says what is cached; a backend's pools are in a cache of its own. Everything else is read live, so that
-// nobody starts to watch a kind of the whole cluster by mistake.
+// cacheOptions says what the manager's own cache keeps of each kind; a backend's pools are in a cache of the backend.
 func cacheOptions() cache.Options {
 	return cache.Options{ByObject: controllers.CacheByObject(), DefaultTransform: cache.TransformStripManagedFields()}
 }

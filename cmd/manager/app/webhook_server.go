@@ -57,7 +57,7 @@ func (s *webhookServer) Register(path string, handler http.Handler) {
 func (s *webhookServer) Start(ctx context.Context) error {
 	if err := s.awaitCertificate(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // to be stopped while waiting is no failure
 		}
 		return err
 	}

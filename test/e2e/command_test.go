@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/holdfast-dev/holdfast/cmd/manager/app"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
+)
+
+// stopGrace is more than draining and requests in flight take together, so that a kill means that something hangs.
+const stopGrace = 90 * time.Second
+
+var _ = Describe("The command", Ordered, func() {
+	var binary, folder string
+
+	BeforeAll(func(ctx context.Context) {
+		apply(ctx, render("config/default"))
+		folder = GinkgoT().TempDir()
+		binary = filepath.Join(folder, "manager")
+		run("go", "build", "-o", binary, "./cmd/manager")
+	})
+
+	write := func(name, content string) string {
+		GinkgoHelper()
+		path := filepath.Join(folder, name)
+		Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+		return path
+	}
+
+	start := func(log string, args ...string) *process.Process {
+		GinkgoHelper()
+		p, err := process.Start(process.Options{Path: binary, Args: args, LogFile: filepath.Join(folder, log)})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { return p.Kill() })
+		return p
+	}
+
+	It("runs until SIGTERM, drains, gives the Lease back and ends in good order", func(ctx context.Context) {
+		r := &replica{health: freeAddress(), certDir: filepath.Join(folder, "certs")}
+		Expect(os.MkdirAll(r.certDir, 0o700)).To(Succeed())
+		r.certify()
+		identity, err := plane.ServiceAccountConfig(ctx, namespace, app.Name, nil)
+		Expect(err).NotTo(HaveOccurred())
+		kubeconfig, err := controlplane.Kubeconfig(identity)
+		Expect(err).NotTo(HaveOccurred())
+		config := fmt.Sprintf("apiVersion: config.holdfast.dev/v1alpha1\nkind: ManagerConfiguration\nserver: {webhookPort: %d, certDir: %s, metricsBindAddress: '0', healthProbeBindAddress: '%s'}\n",
+			freePort(), r.certDir, r.health)
+		p := start("manager.log", "--kubeconfig", write("kubeconfig", string(kubeconfig)), "--config", write("config.yaml", config))
+
+		Eventually(ctx, func() int { return r.status(ctx, "/readyz") }).Should(Equal(http.StatusOK))
+		Eventually(ctx, func() string { return leader(ctx) }).WithTimeout(leaderSoon).ShouldNot(BeEmpty())
+		Expect(p.Stop(stopGrace)).To(Succeed())
+		Expect(leader(ctx)).To(BeEmpty())
+		log, err := os.ReadFile(p.LogFile())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(log)).To(ContainSubstring("Stopping: not ready from now on"))
+		Expect(string(log)).NotTo(ContainSubstring(`"level":"error"`))
+	})
+
+	It("ends with every mistake of a wrong file", func() {
+		p := start("wrong.log", "run", "--config", write("wrong.yaml", "kind: ManagerConfiguration\nevidence: Agent\nextra: 1\n"))
+		Eventually(p.Done()).Should(BeClosed())
+		log, err := os.ReadFile(p.LogFile())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(log)).To(And(ContainSubstring("error: "), ContainSubstring("has 3 mistakes"),
+			ContainSubstring("apiVersion: Required value"), ContainSubstring("evidence: Invalid value"), ContainSubstring("extra: Invalid value")))
+	})
+})
+
+func freePort() int {
+	GinkgoHelper()
+	port, err := process.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	return port
+}
