@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const fieldOwner = client.FieldOwner("holdfast-dev")
+
+// parse reads the objects of a YAML stream.
+func parse(manifest []byte) ([]*unstructured.Unstructured, error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(object.Object) > 0 {
+			objects = append(objects, object)
+		}
+	}
+}
+
+func (c *Cluster) applyFiles(ctx context.Context, files ...string) error {
+	for _, file := range files {
+		manifest, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		objects, err := parse(manifest)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := c.apply(ctx, objects...); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// apply applies on the server's side, in the order given.
+func (c *Cluster) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	for _, object := range objects {
+		err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
+		if err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	whereaboutsModule = "github.com/k8snetworkplumbingwg/whereabouts"
+	nadModule         = "github.com/k8snetworkplumbingwg/network-attachment-definition-client"
+)
+
+// modules are the folders of the modules whose manifests are applied, by path.
+type modules map[string]string
+
+// findModules asks the go command, in the module that pins the versions.
+func (c *Cluster) findModules(ctx context.Context) error {
+	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}}={{.Dir}}", whereaboutsModule, nadModule)
+	command.Dir = filepath.Join(c.options.Root, "hack", "dev")
+	output, err := command.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return fmt.Errorf("go list: %w", err)
+	}
+	c.modules = modules{}
+	for line := range strings.Lines(string(output)) {
+		path, dir, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if dir == "" {
+			return fmt.Errorf("module %s is not downloaded: run go -C hack/dev mod download", path)
+		}
+		c.modules[path] = dir
+	}
+	return nil
+}
+
+// crds are the files with the CustomResourceDefinitions of a cluster that runs
+// Multus, whereabouts and Holdfast.
+func (c *Cluster) crds() ([]string, error) {
+	whereabouts, err := filepath.Glob(filepath.Join(c.modules[whereaboutsModule], "doc", "crds", "whereabouts.cni.cncf.io_*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	if len(whereabouts) == 0 {
+		return nil, fmt.Errorf("no CustomResourceDefinitions in doc/crds of %s", c.modules[whereaboutsModule])
+	}
+	return append(whereabouts,
+		filepath.Join(c.modules[nadModule], "artifacts", "networks-crd.yaml"),
+		filepath.Join(c.options.Root, "config", "crd", "bases"),
+	), nil
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+)
+
+// Options of a development cluster.
+type Options struct {
+	// Root is the repository. Default: the nearest folder with Holdfast's go.mod,
+	// from the working directory upwards.
+	Root string
+	// Dir gets logs, kubeconfigs, certificates and sockets. It is made where it is
+	// missing and stays after Stop. Required.
+	Dir string
+	// Nodes are the names of the stand-in nodes. Default: node-a and node-b.
+	Nodes []string
+	// Program is the holdfast-dev binary that runs the stand-in nodes as a child.
+	// Default: they run in this process.
+	Program string
+	// NodeMonitorGracePeriod is how long a node may be silent before it is found
+	// NotReady. Default: 6s, so that nobody has to wait.
+	NodeMonitorGracePeriod time.Duration
+	// StandIn holds the times of the stand-in nodes; names, paths and
+	// configuration in it are ignored.
+	StandIn standin.Options
+	// Log gets a line for each step. Default: none.
+	Log io.Writer
+	// Started is called for each process that Start or InstallGuard started.
+	Started func(Child)
+}
+
+// Child is a process that belongs to the cluster.
+type Child struct {
+	Name string
+	PID  int
+}
+
+const (
+	mainModule = "module github.com/holdfast-dev/holdfast"
+
+	defaultMonitorGrace = 6 * time.Second
+)
+
+func (o Options) withDefaults() (Options, error) {
+	var err error
+	if o.Dir == "" {
+		return o, errors.New("a development cluster needs a folder of its own")
+	}
+	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+		return o, err
+	}
+	if o.Root == "" {
+		if o.Root, err = FindRoot(); err != nil {
+			return o, err
+		}
+	}
+	if len(o.Nodes) == 0 {
+		o.Nodes = []string{"node-a", "node-b"}
+	}
+	if o.NodeMonitorGracePeriod == 0 {
+		o.NodeMonitorGracePeriod = defaultMonitorGrace
+	}
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	if o.Started == nil {
+		o.Started = func(Child) {}
+	}
+	return o, nil
+}
+
+// FindRoot returns the nearest folder with Holdfast's own go.mod, from the
+// working directory upwards.
+func FindRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if first, _, _ := strings.Cut(string(content), "\n"); err == nil && strings.TrimSpace(first) == mainModule {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no checkout of Holdfast at %s or above it: run this inside of one", start)
+		}
+	}
+}

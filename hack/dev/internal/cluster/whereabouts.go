@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+)
+
+const (
+	// readyTimeout bounds the wait for nodes and pods: test machines are small and
+	// busy.
+	readyTimeout = 2 * time.Minute
+
+	pollInterval = 100 * time.Millisecond
+)
+
+// multusManifest holds the rights that Multus' own manifests give it.
+//
+//go:embed multus.yaml
+var multusManifest []byte
+
+// installWhereabouts applies whereabouts' own manifests: account, rights,
+// DaemonSet and the reconciler's Deployment.
+func (c *Cluster) installWhereabouts(ctx context.Context) error {
+	multus, err := parse(multusManifest)
+	if err != nil {
+		return err
+	}
+	if err := c.apply(ctx, multus...); err != nil {
+		return err
+	}
+	manifests := filepath.Join(c.modules[whereaboutsModule], "doc", "crds")
+	return c.applyFiles(ctx, filepath.Join(manifests, "daemonset-install.yaml"), filepath.Join(manifests, "reconciler-deployment.yaml"))
+}
+
+// awaitWhereabouts waits until a pod of the DaemonSet runs on every node, and
+// the reconciler's pod anywhere.
+func (c *Cluster) awaitWhereabouts(ctx context.Context) error {
+	return await(ctx, func(ctx context.Context) error {
+		pods, err := c.clientset.CoreV1().Pods(standin.DefaultWhereaboutsNamespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		running := map[string]bool{}
+		for _, pod := range pods.Items {
+			if pod.Status.Phase == corev1.PodRunning {
+				running[pod.Labels["name"]+" on "+pod.Spec.NodeName] = true
+				running[pod.Labels["name"]] = true
+			}
+		}
+		for _, node := range c.options.Nodes {
+			if !running["whereabouts on "+node] {
+				return fmt.Errorf("no running pod of DaemonSet whereabouts on node %s", node)
+			}
+		}
+		if !running["whereabouts-reconciler"] {
+			return fmt.Errorf("no running pod of Deployment whereabouts-reconciler")
+		}
+		return nil
+	})
+}
+
+// await repeats the check until it passes. The error otherwise carries its last
+// answer.
+func await(ctx context.Context, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil { // else the check was cut short and its error says nothing
+			last = err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w, last answer: %w", context.Cause(ctx), last)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package api holds what the stand-in nodes tell about themselves over their
+// control socket: nodes, sandboxes and the history of both. An observer builds
+// its judgement on these alone.
+package api
+
+import "time"
+
+// Node is one stand-in machine.
+type Node struct {
+	Name string `json:"name"`
+	// Ready is the Ready condition of the Node object, read live.
+	Ready bool `json:"ready"`
+	// Frozen says that its kubelet does nothing while its sandboxes live on.
+	Frozen bool `json:"frozen"`
+	// PoweredOff says that the machine is dead.
+	PoweredOff bool `json:"poweredOff"`
+	// APICut says that its CNI plugins cannot reach the API server.
+	APICut bool `json:"apiCut"`
+}
+
+// The states of a sandbox, in the words of the CRI.
+const (
+	StateReady    = "READY"
+	StateNotReady = "NOTREADY"
+)
+
+// Sandbox is one pod sandbox that exists or existed.
+type Sandbox struct {
+	// ID is 64 hex digits and never used twice.
+	ID           string `json:"id"`
+	Node         string `json:"node"`
+	PodUID       string `json:"podUID"`
+	PodNamespace string `json:"podNamespace"`
+	PodName      string `json:"podName"`
+	// Attempt counts the sandboxes of one pod UID on this machine, from 0.
+	Attempt uint32 `json:"attempt"`
+	// State is StateReady or StateNotReady. NOTREADY does not mean that it is
+	// gone: it is so too while it is being made.
+	State string `json:"state"`
+	// Alive says that its process and its network namespace exist, so that its
+	// addresses are on the wire.
+	Alive     bool      `json:"alive"`
+	CreatedAt time.Time `json:"createdAt"`
+	// EndedAt is when it ceased to be alive.
+	EndedAt *time.Time `json:"endedAt,omitempty"`
+	// Addresses are those that CNI ADD put on its interfaces; they stay listed
+	// after its end.
+	Addresses []Address `json:"addresses"`
+}
+
+// Address is one address of a sandbox.
+type Address struct {
+	Interface string `json:"interface"`
+	IP        string `json:"ip"`
+	// Network is "namespace/name" of the NetworkAttachmentDefinition, or
+	// ClusterNetwork.
+	Network string `json:"network"`
+}
+
+// ClusterNetwork is the network of an address that comes from the cluster's own
+// pod network.
+const ClusterNetwork = "cluster"
+
+// The kinds of events.
+const (
+	// EventCreate: the sandbox's network namespace exists.
+	EventCreate = "create"
+	// EventAdd: CNI ADD put an address on an interface.
+	EventAdd = "add"
+	// EventAddFailed: CNI ADD failed.
+	EventAddFailed = "add-failed"
+	// EventReady: the sandbox is up.
+	EventReady = "ready"
+	// EventEnd: the sandbox ceased to be alive.
+	EventEnd = "end"
+	// EventDel: CNI DEL ran, and nothing went wrong.
+	EventDel = "del"
+	// EventDelFailed: CNI DEL ran, and the deallocation failed, which whereabouts
+	// does not tell anybody.
+	EventDelFailed = "del-failed"
+	// EventRemove: the sandbox's record in the runtime is gone.
+	EventRemove = "remove"
+	// EventFreeze, EventThaw, EventPowerOff, EventCutCNI and EventMendCNI are
+	// what was done to the machine through the control socket.
+	EventFreeze   = "freeze"
+	EventThaw     = "thaw"
+	EventPowerOff = "power-off"
+	EventCutCNI   = "cut-cni"
+	EventMendCNI  = "mend-cni"
+)
+
+// Event is one entry of the history. PodUID, SandboxID and IP are empty where
+// they do not apply.
+type Event struct {
+	Time      time.Time `json:"time"`
+	Node      string    `json:"node"`
+	PodUID    string    `json:"podUID,omitempty"`
+	SandboxID string    `json:"sandboxID,omitempty"`
+	Event     string    `json:"event"`
+	IP        string    `json:"ip,omitempty"`
+	Message   string    `json:"message,omitempty"`
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package standin runs stand-in nodes: machines that exist only in this process
+// and play kubelet, container runtime and CNI for the pods that are bound to
+// them. Pods, Nodes, Leases and IPAM objects are those of a real API server, and
+// addresses come from the real allocator of whereabouts v0.9.4. A control socket
+// breaks the machines and tells what truly happened on them.
+package standin
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/k8snetworkplumbingwg/whereabouts/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+// DefaultWhereaboutsNamespace is that of whereabouts' own manifests. Multus
+// looks there too.
+const DefaultWhereaboutsNamespace = "kube-system"
+
+// Options of stand-in nodes.
+type Options struct {
+	// Config is the administrator's. Kubelets and Multus act by impersonation,
+	// whereabouts by a token of its DaemonSet's pod. Required.
+	Config *rest.Config
+	// Nodes are the names of the machines. Required.
+	Nodes []string
+	// Socket is the path of the control socket. Required.
+	Socket string
+	// StateDir gets whereabouts' configuration files. Default: a folder next to
+	// the socket.
+	StateDir string
+	// WhereaboutsNamespace holds IPPools, reservations and whereabouts'
+	// DaemonSet. Default: DefaultWhereaboutsNamespace.
+	WhereaboutsNamespace string
+	// Heartbeat is how often a node reports. Default: 2s.
+	Heartbeat time.Duration
+	// MaxGrace caps the grace periods of pods. Default: 2s; negative is no cap.
+	MaxGrace time.Duration
+	// Retry is a kubelet's pause after a failed step, such as a CNI ADD.
+	// Default: 1s.
+	Retry time.Duration
+	// AddTimeout and DelTimeout bound one call of whereabouts. Default: those of
+	// the plugin, 2 minutes and 1 minute: so long a cut-off CNI DEL takes.
+	AddTimeout, DelTimeout time.Duration
+	// Log defaults to slog.Default.
+	Log *slog.Logger
+
+	clock clock.WithTicker
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Config == nil || len(o.Nodes) == 0 || o.Socket == "" {
+		return o, errors.New("stand-in nodes need a client configuration, at least one node name and the path of their control socket")
+	}
+	if o.StateDir == "" {
+		o.StateDir = filepath.Join(filepath.Dir(o.Socket), "standin")
+	}
+	if o.WhereaboutsNamespace == "" {
+		o.WhereaboutsNamespace = DefaultWhereaboutsNamespace
+	}
+	orDefault(&o.Heartbeat, 2*time.Second)
+	orDefault(&o.MaxGrace, 2*time.Second)
+	orDefault(&o.Retry, time.Second)
+	orDefault(&o.AddTimeout, types.AddTimeLimit)
+	orDefault(&o.DelTimeout, types.DelTimeLimit)
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.clock == nil {
+		o.clock = clock.RealClock{}
+	}
+	return o, nil
+}
+
+func orDefault(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
