@@ -30,10 +30,10 @@ var (
 		Help: "Releases that failed and are tried again, by backend and the reason of the release.",
 	}, []string{"backend", "reason"}))
 
-	// Unprotects counts finalizers taken off, by the way of the patch: UnprotectByPatch or UnprotectByStatus.
+	// Unprotects counts pods that were let go, by finalizer.Way.
 	Unprotects = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "unprotect_total",
-		Help: "Pods whose finalizer Holdfast took off, by way: patch, or status where another webhook makes pod updates impossible.",
+		Help: "Pods that were let go, by way: patch, status where another webhook makes pod updates impossible, or gone where there was no finalizer left.",
 	}, []string{"way"}))
 
 	// HeldPods is the number of terminating pods that are held now, by why.
@@ -65,12 +65,4 @@ var (
 		Name: Prefix + "malformed_ipam_entries",
 		Help: "IPAM entries and whole pools that cannot be read; they are reported and never written.",
 	}))
-)
-
-// The values of the label "way" of Unprotects.
-const (
-	// UnprotectByPatch is a patch of the pod.
-	UnprotectByPatch = "patch"
-	// UnprotectByStatus is the same patch through the pod's status.
-	UnprotectByStatus = "status"
 )
