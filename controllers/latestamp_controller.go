@@ -77,7 +77,7 @@ func (r *LateStampReconciler) exempt(pod *corev1.Pod) bool {
 
 func (r *LateStampReconciler) holdsAddress(ref ipam.PodRef) bool {
 	for _, backend := range r.backends {
-		if len(backend.ByPod(ref).Entries) > 0 {
+		if len(backend.Find(ipam.Query{Pod: ref}).Entries) > 0 {
 			return true
 		}
 	}

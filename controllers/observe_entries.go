@@ -5,6 +5,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,41 +53,39 @@ type reading struct {
 // snapshot asks every backend; why is set when one of them could not tell.
 func (c *core) snapshot(ctx context.Context, v *view) (all reading, why string) {
 	all.versions = map[string]map[string]string{}
-	ids := recordSandboxKeysOf(v.record)
 	for _, backend := range c.backends {
-		var parts []ipam.Snapshot
+		query := v.query(backend.Name())
+		part, err := ipam.Snapshot{}, error(nil)
 		switch {
 		case v.live:
-			part, err := backend.Live(ctx, v.ref(), ids, string(v.uid))
-			if err != nil {
-				return all, err.Error()
-			}
-			parts = append(parts, part)
+			part, err = backend.Live(ctx, query)
 		case !backend.HasSynced():
 			return all, "the " + backend.Name() + " pools have not been listed yet"
 		default:
-			parts = append(parts, backend.ByPod(v.ref()), backend.ByRecord(string(v.uid)))
-			for _, id := range ids {
-				parts = append(parts, backend.BySandbox(id))
-			}
+			part = backend.Find(query)
 		}
-		all.merge(backend.Name(), parts)
+		if err != nil {
+			return all, err.Error()
+		}
+		all.entries = append(all.entries, part.Entries...)
+		all.versions[backend.Name()] = part.PoolVersions
 	}
 	return all, ""
 }
 
-// merge adds each entry once, and the versions of the pools that were looked at.
-func (r *reading) merge(backend string, parts []ipam.Snapshot) {
-	seen := map[ipam.Key]bool{}
-	for i := range parts {
-		r.versions[backend] = parts[i].PoolVersions
-		for j := range parts[i].Entries {
-			if entry := &parts[i].Entries[j]; !seen[entry.Key] {
-				seen[entry.Key] = true
-				r.entries = append(r.entries, *entry)
-			}
+// query asks a backend for what may be this UID's, and for what stands by now where its record says that it has addresses.
+func (v *view) query(backend string) ipam.Query {
+	query := ipam.Query{Pod: v.ref(), SandboxIDs: recordSandboxKeysOf(v.record), Record: string(v.uid)}
+	if v.record == nil {
+		return query
+	}
+	for i := range v.record.Spec.Addresses {
+		address := &v.record.Spec.Addresses[i]
+		if ip, err := netip.ParseAddr(address.IP); err == nil && address.Backend == backend {
+			query.Places = append(query.Places, ipam.Place{Pool: address.Pool, IP: ip})
 		}
 	}
+	return query
 }
 
 // candidates are the UIDs of this pod name that an entry might belong to.
@@ -173,7 +173,8 @@ func (v *view) attributionOf(sandbox string) v1alpha1.Attribution {
 }
 
 // rememberMissing looks at the recorded addresses that no pool shows for this UID any more. An older cache proves nothing; an
-// address that another UID's record holds by now was taken over, and its old sandbox is still to be proven gone.
+// address that stands there for another sandbox by now, or in another UID's record, was taken over, and its old sandbox is
+// still to be proven gone.
 func (c *core) rememberMissing(ctx context.Context, v *view, snapshot reading) error {
 	if v.record == nil {
 		return nil
@@ -183,8 +184,13 @@ func (c *core) rememberMissing(ctx context.Context, v *view, snapshot reading) e
 		if v.holds(address) {
 			continue
 		}
-		if entry := standing(snapshot, address); entry != nil {
-			v.held = append(v.held, heldEntry{Entry: *entry, attribution: v.attributionOf(address.SandboxID), conflict: true})
+		stands := snapshot.at(address)
+		if stands != nil && v.holdsKey(stands.Key) {
+			continue // the same UID's next sandbox took the address over
+		}
+		if stands != nil && stands.SandboxID == address.SandboxID {
+			// Two UIDs claim one sandbox: that must not look like an absence.
+			v.held = append(v.held, heldEntry{Entry: *stands, attribution: v.attributionOf(address.SandboxID), conflict: true})
 			continue
 		}
 		if !v.live && !provesAbsence(snapshot.versions[address.Backend][address.Pool], address.PoolResourceVersion) {
@@ -195,20 +201,18 @@ func (c *core) rememberMissing(ctx context.Context, v *view, snapshot reading) e
 		if err != nil {
 			return err
 		}
-		if key, err := keyOf(address); err == nil && others > 0 {
+		if key, err := keyOf(address); err == nil && (others > 0 || stands != nil) {
 			v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v.attributionOf(address.SandboxID), superseded: true})
 		}
 	}
 	return nil
 }
 
-// standing finds the recorded entry in the pools although nothing attributes it to this UID any more: two UIDs claim one
-// sandbox, which must not look like an absence.
-func standing(snapshot reading, address *v1alpha1.AddressRecord) *ipam.Entry {
-	for i := range snapshot.entries {
-		entry := &snapshot.entries[i]
-		if entry.Releasing == "" && entry.Backend == address.Backend && entry.Pool == address.Pool &&
-			entry.IP.String() == address.IP && entry.SandboxID == address.SandboxID {
+// at is the entry that stands in a pool where a record has an address, whosever it is.
+func (r *reading) at(address *v1alpha1.AddressRecord) *ipam.Entry {
+	for i := range r.entries {
+		entry := &r.entries[i]
+		if entry.Backend == address.Backend && entry.Pool == address.Pool && entry.IP.String() == address.IP {
 			return entry
 		}
 	}
@@ -224,6 +228,10 @@ func (v *view) holds(address *v1alpha1.AddressRecord) bool {
 		}
 	}
 	return false
+}
+
+func (v *view) holdsKey(key ipam.Key) bool {
+	return slices.ContainsFunc(v.held, func(held heldEntry) bool { return held.Key == key })
 }
 
 // provesAbsence: only a pool read later than the record's last sight of the entry can show that it is gone. Versions that

@@ -83,7 +83,7 @@ func (r *OrphanReconciler) unowned(ctx context.Context, id string) ([]ipam.Entry
 	var entries []ipam.Entry
 	var since time.Time
 	for _, backend := range r.backends {
-		for _, entry := range backend.BySandbox(id).Entries {
+		for _, entry := range backend.Find(ipam.Query{SandboxIDs: []string{id}}).Entries {
 			if entry.Releasing != "" || r.podOwns(ctx, &entry) {
 				continue
 			}

@@ -72,6 +72,24 @@ type Problem struct {
 	Message string
 }
 
+// Query asks for the entries that answer any of its fields; an empty field asks for nothing.
+type Query struct {
+	// Pod asks for the entries whose podref it is.
+	Pod PodRef
+	// SandboxIDs ask for the entries of these sandboxes.
+	SandboxIDs []string
+	// Record asks for the entries that carry the tombstone of that record.
+	Record string
+	// Places ask for whatever stands there now, whosever it is.
+	Places []Place
+}
+
+// Place is where an entry stands: one address of one pool ("namespace/name").
+type Place struct {
+	Pool string
+	IP   netip.Addr
+}
+
 // Snapshot is what a backend holds, for one question, from one source. It is shared: read it, never change it.
 type Snapshot struct {
 	// Entries are sorted by pool, then by address.
@@ -125,18 +143,13 @@ type Backend interface {
 	// HasSynced says whether the first list of every cache has been seen.
 	HasSynced() bool
 
-	// ByPod reads from the cache the entries whose podref is ref.
-	ByPod(ref PodRef) Snapshot
-	// BySandbox reads from the cache the entries of a sandbox ID.
-	BySandbox(id string) Snapshot
-	// ByRecord reads from the cache the entries that carry the tombstone of a record.
-	ByRecord(record string) Snapshot
+	// Find reads from the cache what a query asks for.
+	Find(q Query) Snapshot
 	// All reads the whole cache: for sweeps and audits.
 	All() Snapshot
 
-	// Live reads from the API server, past every cache, the entries that belong to a pod reference, to any of
-	// the sandbox IDs, or to the tombstone of the record. An error means unknown.
-	Live(ctx context.Context, ref PodRef, sandboxIDs []string, record string) (Snapshot, error)
+	// Live reads what a query asks for from the API server, past every cache. An error means unknown.
+	Live(ctx context.Context, q Query) (Snapshot, error)
 	// Release gives each entry back to its pool by compare-and-release, in the order tombstone, reservation, removal. It
 	// resumes from a tombstone of the same record. One failing request does not stop the others.
 	Release(ctx context.Context, requests []Request) []Result

@@ -124,20 +124,8 @@ func (b *Backend) HasSynced() bool {
 	return synced != nil && (*synced)()
 }
 
-// ByPod reads the entries of a podref from the cache.
-func (b *Backend) ByPod(ref ipam.PodRef) ipam.Snapshot {
-	return b.index.find(newQuery(ref, nil, ""))
-}
-
-// BySandbox reads the entries of a sandbox ID from the cache.
-func (b *Backend) BySandbox(id string) ipam.Snapshot {
-	return b.index.find(newQuery(ipam.PodRef{}, []string{id}, ""))
-}
-
-// ByRecord reads the entries with the tombstone of a record from the cache.
-func (b *Backend) ByRecord(record string) ipam.Snapshot {
-	return b.index.find(newQuery(ipam.PodRef{}, nil, record))
-}
+// Find reads what a query asks for from the cache.
+func (b *Backend) Find(q ipam.Query) ipam.Snapshot { return b.index.find(queryOf(q)) }
 
 // All reads the whole cache.
 func (b *Backend) All() ipam.Snapshot { return b.index.all() }

@@ -18,10 +18,10 @@ import (
 // pageSize bounds one answer of a paged list.
 const pageSize = 500
 
-// Live reads from the API server what belongs to the podref, the sandboxes or the record. One list of metadata tells
-// which pools the cache has in their newest version; those are answered from it, the others are read in full.
-func (b *Backend) Live(ctx context.Context, ref ipam.PodRef, sandboxIDs []string, record string) (ipam.Snapshot, error) {
-	return b.live(ctx, newQuery(ref, sandboxIDs, record))
+// Live reads what a query asks for from the API server. One list of metadata tells which pools the cache has in their newest
+// version; those are answered from it, the others are read in full.
+func (b *Backend) Live(ctx context.Context, q ipam.Query) (ipam.Snapshot, error) {
+	return b.live(ctx, queryOf(q))
 }
 
 func (b *Backend) live(ctx context.Context, q query) (ipam.Snapshot, error) {

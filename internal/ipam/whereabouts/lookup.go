@@ -97,6 +97,26 @@ func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snaps
 	for _, id := range q.sandboxIDs {
 		visit(x.bySandbox[id])
 	}
+	for _, place := range q.places {
+		visit(x.at(place))
+	}
+}
+
+// at is the allocation that stands at a place, if any does.
+func (x *index) at(place ipam.Place) []location {
+	pool, known := x.pools[place.Pool]
+	if !known || pool.rangeErr != nil {
+		return nil
+	}
+	offset, err := offsetOf(pool.network, place.IP)
+	if err != nil {
+		return nil
+	}
+	at := location{pool: pool, offset: formatOffset(offset)}
+	if _, stands := pool.decoded[at.offset]; !stands {
+		return nil
+	}
+	return []location{at}
 }
 
 // rangeOf is the range of a cached pool.

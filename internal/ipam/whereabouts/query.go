@@ -11,12 +11,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// query asks for the allocations of a podref, of any of the sandboxes, or of a record's tombstone. Empty fields ask for
-// nothing.
+// query asks for the allocations of a podref, of any of the sandboxes, of a record's tombstone, or at some places. Empty
+// fields ask for nothing.
 type query struct {
 	podRef     string
 	sandboxIDs []string
 	record     string
+	places     []ipam.Place
+}
+
+// queryOf is the port's query in this package's terms.
+func queryOf(q ipam.Query) query {
+	own := newQuery(q.Pod, q.SandboxIDs, q.Record)
+	own.places = q.Places
+	return own
 }
 
 func newQuery(ref ipam.PodRef, sandboxIDs []string, record string) query {
@@ -30,7 +38,8 @@ func newQuery(ref ipam.PodRef, sandboxIDs []string, record string) query {
 func (q query) matches(a allocation) bool {
 	return q.podRef != "" && a.podRef == q.podRef ||
 		q.record != "" && a.record == q.record ||
-		slices.Contains(q.sandboxIDs, a.sandboxID)
+		slices.Contains(q.sandboxIDs, a.sandboxID) ||
+		a.entry != nil && slices.Contains(q.places, ipam.Place{Pool: a.entry.Pool, IP: a.entry.IP})
 }
 
 // filterPool decodes a pool and adds to the snapshot what the query asks for.

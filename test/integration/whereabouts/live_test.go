@@ -44,9 +44,9 @@ var _ = Describe("A live read", func() {
 		w.deletePool(ctx, "10.4.0.0-24")
 		w.createPool(ctx, "10.4.0.0-24", "10.4.0.0/24", allocations{"2": web()})
 		w.createPool(ctx, "10.5.0.0-24", "10.5.0.0/24", allocations{"1": {ContainerID: "sb-5", PodRef: "ns/gone"}})
-		Expect(b.ByPod(webPod).Entries).To(HaveLen(4), "the cache is stale")
+		Expect(b.Find(ipam.Query{Pod: webPod}).Entries).To(HaveLen(4), "the cache is stale")
 
-		live, err := b.Live(ctx, webPod, []string{"sb-5"}, record)
+		live, err := b.Live(ctx, ipam.Query{Pod: webPod, SandboxIDs: []string{"sb-5"}, Record: record})
 
 		Expect(err).NotTo(HaveOccurred())
 		var found []string
@@ -66,7 +66,7 @@ var _ = Describe("A live read", func() {
 		w.createPool(ctx, "10.1.0.0-24", "10.1.0.0/24", allocations{"1": web()})
 		b := w.start(ctx, &network{})
 		before := b.network.count()
-		live, err := b.Live(ctx, webPod, nil, "")
+		live, err := b.Live(ctx, ipam.Query{Pod: webPod})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(keysOf(live)).To(HaveLen(2))
 		Expect(b.network.since(before)).To(Equal([]string{"LIST ippools"}))
@@ -74,7 +74,7 @@ var _ = Describe("A live read", func() {
 		b.network.cutWatches()
 		w.change(ctx, poolName, func(p *wb.IPPool) { p.Spec.Allocations["2"] = web() })
 		before = b.network.count()
-		live, err = b.Live(ctx, webPod, nil, "")
+		live, err = b.Live(ctx, ipam.Query{Pod: webPod})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(keysOf(live)).To(HaveLen(3))
 		Expect(b.network.since(before)).To(Equal([]string{"LIST ippools", "GET ippools/" + poolName}))
@@ -88,7 +88,7 @@ var _ = Describe("A live read", func() {
 		}
 		b := w.start(ctx, &network{})
 		before := b.network.count()
-		live, err := b.Live(ctx, webPod, nil, "")
+		live, err := b.Live(ctx, ipam.Query{Pod: webPod})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(keysOf(live)).To(HaveLen(pools))
 		Expect(b.network.since(before)).To(Equal([]string{"LIST ippools", "LIST ippools"}))
@@ -98,7 +98,7 @@ var _ = Describe("A live read", func() {
 		w.createPool(ctx, poolName, poolRange, allocations{"1": web()})
 		b := w.start(ctx, &network{})
 		b.network.kill(0)
-		s, err := b.Live(ctx, webPod, nil, "")
+		s, err := b.Live(ctx, ipam.Query{Pod: webPod})
 		Expect(err).To(MatchError(ContainSubstring("listing the IPPools of namespace " + w.namespace)))
 		Expect(s).To(Equal(ipam.Snapshot{}))
 		Expect(b.release(ctx, w.key())).To(MatchError(ContainSubstring(errCrashed.Error())))

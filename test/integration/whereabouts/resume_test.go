@@ -71,7 +71,7 @@ var _ = Describe("A process that dies between any two writes of a release", func
 		w.reserve(ctx, "10.0.0.2", "ns/other", "net1")
 		crash(ctx, 1)
 		b := w.start(ctx, &network{})
-		found := b.ByRecord(record).Entries
+		found := b.Find(ipam.Query{Record: record}).Entries
 		Expect(found).To(HaveLen(1))
 		Expect(found[0].Releasing).To(Equal(record))
 

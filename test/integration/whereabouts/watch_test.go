@@ -38,18 +38,18 @@ var _ = Describe("The cache", func() {
 		w.createPool(ctx, poolName, poolRange, allocations{"1": web()})
 		began := time.Now()
 		b := w.start(ctx, &network{})
-		Expect(observed(b.ByPod(webPod))).To(Equal(map[string]bool{"10.0.0.1": false}))
-		first := b.ByPod(webPod).Entries[0]
+		Expect(observed(b.Find(ipam.Query{Pod: webPod}))).To(Equal(map[string]bool{"10.0.0.1": false}))
+		first := b.Find(ipam.Query{Pod: webPod}).Entries[0]
 		Expect(first.Key).To(Equal(w.key()))
 		Expect(first.SeenSince).To(BeTemporally(">=", began))
 		Expect(b.takeEvents().PodRefs).To(ConsistOf(webPod))
 
 		pool := w.change(ctx, poolName, func(p *wb.IPPool) { p.Spec.Allocations["2"] = other() })
 		Eventually(func() map[string]bool { return observed(b.All()) }).Should(Equal(map[string]bool{"10.0.0.1": false, "10.0.0.2": true}))
-		Expect(b.BySandbox("sb-9").Entries).To(HaveLen(1))
-		Expect(b.ByPod(webPod).Entries[0].SeenSince).To(Equal(first.SeenSince))
-		Expect(b.ByPod(webPod).Entries[0].PoolResourceVersion).To(Equal(pool.ResourceVersion))
-		Expect(b.ByPod(webPod).PoolVersions).To(Equal(map[string]string{w.namespace + "/" + poolName: pool.ResourceVersion}))
+		Expect(b.Find(ipam.Query{SandboxIDs: []string{"sb-9"}}).Entries).To(HaveLen(1))
+		Expect(b.Find(ipam.Query{Pod: webPod}).Entries[0].SeenSince).To(Equal(first.SeenSince))
+		Expect(b.Find(ipam.Query{Pod: webPod}).Entries[0].PoolResourceVersion).To(Equal(pool.ResourceVersion))
+		Expect(b.Find(ipam.Query{Pod: webPod}).PoolVersions).To(Equal(map[string]string{w.namespace + "/" + poolName: pool.ResourceVersion}))
 		Eventually(b.takeEvents).Should(Equal(ipam.Event{PodRefs: []ipam.PodRef{otherPod}, SandboxIDs: []string{"sb-9"}}))
 	})
 
@@ -59,7 +59,7 @@ var _ = Describe("The cache", func() {
 		Eventually(func() map[string]string { return b.All().PoolVersions }).Should(HaveLen(1))
 		w.change(ctx, poolName, func(p *wb.IPPool) { p.Spec.Allocations = allocations{"1": web()} })
 		w.createPool(ctx, "10.1.0.0-24", "10.1.0.0/24", allocations{"1": web()})
-		Eventually(func() map[string]bool { return observed(b.ByPod(webPod)) }).Should(Equal(map[string]bool{"10.0.0.1": true, "10.1.0.1": false}))
+		Eventually(func() map[string]bool { return observed(b.Find(ipam.Query{Pod: webPod})) }).Should(Equal(map[string]bool{"10.0.0.1": true, "10.1.0.1": false}))
 	})
 
 	It("counts what changed while the watch was broken as observed later", func(ctx context.Context) {
@@ -100,13 +100,13 @@ var _ = Describe("The cache", func() {
 		w.createPool(ctx, poolName, poolRange, allocations{"1": web(), "9999": web(), "9223372036854775808": web(), "-3": web(), "2": {}})
 		w.createPool(ctx, "broken", "10.0.0/24", allocations{"1": web()})
 		b := w.start(ctx, &network{})
-		Expect(observed(b.ByPod(webPod))).To(Equal(map[string]bool{"10.0.0.1": false}))
-		Expect(b.ByPod(webPod).Problems).To(HaveLen(4))
+		Expect(observed(b.Find(ipam.Query{Pod: webPod}))).To(Equal(map[string]bool{"10.0.0.1": false}))
+		Expect(b.Find(ipam.Query{Pod: webPod}).Problems).To(HaveLen(4))
 		Expect(b.All().Problems).To(HaveLen(6))
 		Expect(b.takeEvents().Problems).To(HaveLen(6))
-		live, err := b.Live(ctx, webPod, nil, "")
+		live, err := b.Live(ctx, ipam.Query{Pod: webPod})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(live.Problems).To(Equal(b.ByPod(webPod).Problems))
+		Expect(live.Problems).To(Equal(b.Find(ipam.Query{Pod: webPod}).Problems))
 	})
 
 	It("ignores the pools of other namespaces", func(ctx context.Context) {
@@ -114,7 +114,7 @@ var _ = Describe("The cache", func() {
 		elsewhere.createPool(ctx, poolName, poolRange, allocations{"1": web()})
 		b := w.start(ctx, &network{})
 		Expect(b.All().PoolVersions).To(BeEmpty())
-		live, err := b.Live(ctx, webPod, nil, "")
+		live, err := b.Live(ctx, ipam.Query{Pod: webPod})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(live.PoolVersions).To(BeEmpty())
 	})
@@ -135,7 +135,7 @@ var _ = Describe("A cluster without whereabouts", Serial, func() {
 		b := w.launch(ctx, &network{})
 		Consistently(b.HasSynced).Should(BeFalse())
 		for _, r := range []*running{earlier, b} {
-			_, err := r.Live(ctx, webPod, nil, "")
+			_, err := r.Live(ctx, ipam.Query{Pod: webPod})
 			Expect(err).To(HaveOccurred(), "unknown is not empty")
 			Expect(r.release(ctx, w.key())).To(HaveOccurred(), "nor gone")
 		}
@@ -145,7 +145,7 @@ var _ = Describe("A cluster without whereabouts", Serial, func() {
 		Eventually(b.HasSynced).Should(BeTrue())
 		Eventually(func(ctx context.Context) error { return admin.List(ctx, &wb.IPPoolList{}) }).WithContext(ctx).Should(Succeed())
 		w.createPool(ctx, poolName, poolRange, allocations{"1": web()})
-		Eventually(func() []ipam.Entry { return b.ByPod(webPod).Entries }).Should(HaveLen(1))
+		Eventually(func() []ipam.Entry { return b.Find(ipam.Query{Pod: webPod}).Entries }).Should(HaveLen(1))
 	})
 })
 
