@@ -16,6 +16,9 @@ const (
 	dumpTimeout   = 10 * time.Second // the reads that explain a failure
 
 	pollInterval = 200 * time.Millisecond
+
+	// epiloguePeriod is how long a run is watched after its last step.
+	epiloguePeriod = 1500 * time.Millisecond
 )
 
 // condition looks once. seen tells people what there is instead of what is awaited; an error counts as "not yet".

@@ -35,12 +35,12 @@ import (
 type Cluster interface {
 	// Config is the administrator's configuration.
 	Config() *rest.Config
-	// Machines is the control socket of the stand-in nodes.
-	Machines() *standin.Client
+	// StandIn is the control socket of the stand-in nodes.
+	StandIn() *standin.Client
 	// InstallGuard brings up the guard with refusals of unsafe releases, and returns when it is ready.
 	InstallGuard(context.Context) error
-	// RunReconciler runs whereabouts' reconciler once, under the token of its own Deployment's pod.
-	RunReconciler(context.Context) error
+	// Reconcile runs whereabouts' reconciler once, under the token of its own Deployment's pod.
+	Reconcile(context.Context) error
 	// Stop ends everything.
 	Stop() error
 }
@@ -55,6 +55,12 @@ type Options struct {
 	Table, Progress io.Writer
 }
 
+// The names of the reports in Options.OutputDir.
+const (
+	jsonName = "report.json"
+	htmlName = "report.html"
+)
+
 // scenarios in the order of the report. The first one is the one that runs whereabouts' reconciler.
 func scenarios() []scenario { return []scenario{pendingPod(), frozenNode(), lostDEL()} }
 
@@ -62,7 +68,7 @@ func scenarios() []scenario { return []scenario{pendingPod(), frozenNode(), lost
 var setting = []string{
 	"Real: etcd, kube-apiserver, kube-controller-manager and kube-scheduler v1.37.1; the allocator and the reconciler of whereabouts v0.9.4.",
 	"Stand-ins: the nodes. A program plays kubelet, runtime and CNI for the pods that are bound to them; no packet flows.",
-	"Shorter than usual: the kube-controller-manager finds a silent node NotReady after a few seconds.",
+	"Shorter than usual: a silent node is found NotReady after 5 seconds, and whereabouts gives up a CNI DEL after 3 seconds instead of a minute.",
 }
 
 // Run plays every scenario and writes the table and both reports. The error says which scenario did not come out as
@@ -71,6 +77,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	d := &demo{Options: o, started: time.Now(), scheme: runtime.NewScheme()}
 	if err := d.addSchemes(); err != nil {
 		return err
+	}
+	// A report of an earlier demo must not be taken for one of this.
+	for _, name := range []string{jsonName, htmlName} {
+		if err := os.Remove(filepath.Join(o.OutputDir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("demo: %w", err)
+		}
 	}
 	d.say("starting the control plane and the stand-in nodes")
 	if d.cluster, err = o.Start(ctx, d.nodes()); err != nil {
@@ -116,7 +128,7 @@ func (d *demo) play(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("demo: the observer's client: %w", err)
 	}
-	d.observer = observer.Start(d.cluster.Machines(), reader)
+	d.observer = observer.Start(d.cluster.StandIn(), reader)
 	defer d.observer.Stop()
 
 	result := report.Report{Setting: setting}
@@ -180,8 +192,8 @@ func (d *demo) phase(ctx context.Context, guard bool, results []report.Scenario)
 // stage is the place of one run.
 func (d *demo) stage(index int, scenario scenario, guard bool) *stage {
 	s := &stage{
-		scenario: scenario, guard: guard, cluster: d.client, machines: d.cluster.Machines(),
-		observer: d.observer, reconcile: d.cluster.RunReconciler, say: d.say,
+		scenario: scenario, guard: guard, cluster: d.client, machines: d.cluster.StandIn(),
+		observer: d.observer, reconcile: d.cluster.Reconcile, say: d.say,
 		pool: pool(index, guard),
 	}
 	s.namespace = fmt.Sprintf("%s-guard-%s", scenario.name, s.state())
@@ -229,7 +241,7 @@ func (d *demo) write(result report.Report) error {
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{"report.json": jsonFile, "report.html": htmlFile} {
+	for name, content := range map[string][]byte{jsonName: jsonFile, htmlName: htmlFile} {
 		path := filepath.Join(d.OutputDir, name)
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return fmt.Errorf("demo: %w", err)

@@ -13,8 +13,8 @@ import (
 // deadCluster is one that nobody started.
 type deadCluster struct{}
 
-func (*deadCluster) Config() *rest.Config                { return &rest.Config{} }
-func (*deadCluster) Machines() *standin.Client           { return nil }
-func (*deadCluster) InstallGuard(context.Context) error  { return nil }
-func (*deadCluster) RunReconciler(context.Context) error { return nil }
-func (*deadCluster) Stop() error                         { return nil }
+func (*deadCluster) Config() *rest.Config               { return &rest.Config{} }
+func (*deadCluster) StandIn() *standin.Client           { return nil }
+func (*deadCluster) InstallGuard(context.Context) error { return nil }
+func (*deadCluster) Reconcile(context.Context) error    { return nil }
+func (*deadCluster) Stop() error                        { return nil }

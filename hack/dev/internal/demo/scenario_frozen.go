@@ -92,6 +92,9 @@ func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
 		return pod.UID == old && pod.DeletionTimestamp != nil, describe(pod), nil
 	}
 	if s.guard {
+		if err := s.await(ctx, "the object of web-0 to be deleted and held", podTimeout, held); err != nil {
+			return err
+		}
 		s.tell("the object of web-0 is held: no successor")
 		return s.remains(ctx, "the hold on the object of web-0", overlapPeriod, held)
 	}

@@ -5,9 +5,11 @@ package demo
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // slowAttachment is how long the first pod stays Pending after it has its address: another of its networks is slow.
@@ -38,15 +40,14 @@ func playPendingPod(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.tell("pod early on %s has %s and is still Pending", s.first, s.addressOf(early))
-	err = s.reconcile(ctx)
+	err = s.tellReconcile(s.reconcile(ctx))
 	s.reconciled()
-	if ctx.Err() != nil {
+	if err != nil {
 		return err
 	}
 	if err := s.stillPending(ctx, "early"); err != nil {
 		return err
 	}
-	s.tellReconciled(err)
 	late, err := s.createPod(ctx, "late", s.second, nil)
 	if err != nil {
 		return err
@@ -65,13 +66,23 @@ func playPendingPod(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// tellReconciled tells what came of the reconciler's run.
-func (s *stage) tellReconciled(err error) {
-	if err != nil {
-		s.tell("whereabouts' reconciler wants to free it and is refused: %v", err)
-		return
+// tellReconcile tells what came of the reconciler's run. A refusal by admission is a result, other errors are passed on.
+func (s *stage) tellReconcile(err error) error {
+	switch {
+	case err == nil:
+		s.tell("whereabouts' reconciler has run")
+		return nil
+	case s.guard && isRefusal(err):
+		s.tell("whereabouts' reconciler wants to free it, and admission refuses that")
+		s.say("the refusal: %v", err)
+		return nil
 	}
-	s.tell("whereabouts' reconciler has run")
+	return err
+}
+
+// isRefusal says whether an admission webhook said no. whereabouts passes on the text alone.
+func isRefusal(err error) bool {
+	return apierrors.IsForbidden(err) || strings.Contains(err.Error(), "denied the request")
 }
 
 // stillPending fails when the pod left Pending before the reconciler was through: the run would show nothing.

@@ -72,6 +72,9 @@ func (s *stage) run(ctx context.Context) (*report.Run, error) {
 	if err := s.scenario.play(ctx, s); err != nil {
 		return nil, s.failed(err)
 	}
+	if err := s.epilogue(ctx); err != nil {
+		return nil, s.failed(err)
+	}
 	if err := s.settle(ctx); err != nil {
 		return nil, s.failed(err)
 	}
@@ -92,6 +95,15 @@ func (s *stage) failed(err error) error {
 	return fmt.Errorf("%s, guard %s: %w", s.scenario.name, s.state(), err)
 }
 
+// epilogue leaves the run alone for a while, so that the observer sees what the last step led to.
+func (s *stage) epilogue(ctx context.Context) error {
+	until := time.Now().Add(epiloguePeriod)
+	return s.await(ctx, "the observer's look at the end of the run", podTimeout, func(context.Context) (bool, string, error) {
+		sample, _ := s.observer.Latest(s.pool)
+		return sample.At.After(until), "no sample since", nil
+	})
+}
+
 // settle waits until no entry is left of which it is still open whether it leaks.
 func (s *stage) settle(ctx context.Context) error {
 	told := false
@@ -101,7 +113,7 @@ func (s *stage) settle(ctx context.Context) error {
 			if len(undecided) == 0 {
 				return true, "", nil
 			}
-			if !told && s.guard == false {
+			if !told && !s.guard {
 				told = true
 				s.say("guard %s, %s: waiting out the %s after which an entry counts as leaked", s.state(), s.scenario.name, history.LeakWindow)
 			}

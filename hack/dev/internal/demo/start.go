@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
+	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+)
+
+// The times of the demo's cluster that differ from an ordinary one, so that nobody has to wait.
+const (
+	// monitorGrace is how long a node may be silent before it is found NotReady.
+	monitorGrace = 5 * time.Second
+	// delTimeout is whereabouts' limit of a CNI DEL, which a DEL without the API server always takes. It is a minute in
+	// whereabouts itself.
+	delTimeout = 3 * time.Second
+
+	reconcilerTimeout = 30 * time.Second // a pod of the reconciler's Deployment runs
+)
+
+// StartIn returns the function that starts the demo's cluster with its logs and state in dir, which is emptied. The
+// stand-in nodes are a child process of this program.
+func StartIn(dir string, log io.Writer) func(context.Context, []string) (Cluster, error) {
+	return func(ctx context.Context, nodes []string) (Cluster, error) {
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, fmt.Errorf("emptying the cluster's folder: %w", err)
+		}
+		program, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("finding this program: %w", err)
+		}
+		started, err := cluster.Start(ctx, cluster.Options{
+			Dir: dir, Nodes: nodes, Program: program, NodeMonitorGracePeriod: monitorGrace,
+			StandIn: standin.Options{DelTimeout: delTimeout},
+			Log:     log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &development{started}, nil
+	}
+}
+
+// development is the development cluster as the demo needs it.
+type development struct{ *cluster.Cluster }
+
+// InstallGuard installs the guard so that unsafe releases are refused; installed by default they get a warning.
+func (d *development) InstallGuard(ctx context.Context) error {
+	return d.Cluster.InstallGuard(ctx, cluster.GuardOptions{Mode: configv1alpha1.ReleaseModeDeny})
+}
+
+// Reconcile runs whereabouts' reconciler once. Its pod may just be on its way from a node that was tainted
+// out-of-service.
+func (d *development) Reconcile(ctx context.Context) error {
+	var err error
+	waitErr := wait.PollUntilContextTimeout(ctx, pollInterval, reconcilerTimeout, true, func(ctx context.Context) (bool, error) {
+		err = d.Cluster.Reconcile(ctx)
+		return !errors.Is(err, reconciler.ErrNoPod), nil
+	})
+	if err == nil {
+		return waitErr
+	}
+	return err
+}
