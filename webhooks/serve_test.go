@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -63,23 +63,32 @@ func TestServeAnswersWithAReview(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			status, header, answer := call(t, answering(tc.response), "application/json; charset=utf-8", strings.NewReader(reviewOfPod))
-			if status != http.StatusOK || header.Get("Content-Type") != "application/json" {
-				t.Fatalf("got HTTP %d of %q, want 200 of JSON; body %s", status, header.Get("Content-Type"), answer)
-			}
-			var review admissionv1.AdmissionReview
-			if err := json.Unmarshal(answer, &review); err != nil || review.Response == nil {
-				t.Fatalf("the answer %s is no AdmissionReview with a response: %v", answer, err)
-			}
-			got := review.Response
-			if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || got.UID != types.UID("u1") {
-				t.Errorf("got %s %s for request %s", review.APIVersion, review.Kind, got.UID)
-			}
-			if got.Allowed != tc.allowed || got.Result.Code != tc.code || string(got.Patch) != tc.patch || len(got.Warnings) != len(tc.response.Warnings) {
+			got := reviewResponse(t, answering(tc.response))
+			if got.UID != "u1" || got.Allowed != tc.allowed || got.Result.Code != tc.code || string(got.Patch) != tc.patch {
 				t.Errorf("got %+v, want allowed %v, code %d, patch %s", got, tc.allowed, tc.code, tc.patch)
+			}
+			if diff := cmp.Diff(tc.response.Warnings, got.Warnings); diff != "" {
+				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// reviewResponse wants an AdmissionReview for an answer.
+func reviewResponse(t *testing.T, h admission.Handler) *admissionv1.AdmissionResponse {
+	t.Helper()
+	status, header, answer := call(t, h, "application/json; charset=utf-8", strings.NewReader(reviewOfPod))
+	if status != http.StatusOK || header.Get("Content-Type") != "application/json" {
+		t.Fatalf("got HTTP %d of %q, want 200 of JSON; body %s", status, header.Get("Content-Type"), answer)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &review); err != nil || review.Response == nil {
+		t.Fatalf("the answer %s is no AdmissionReview with a response: %v", answer, err)
+	}
+	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" {
+		t.Errorf("got %s of %s, want an AdmissionReview of v1", review.Kind, review.APIVersion)
+	}
+	return review.Response
 }
 
 func TestServeFailsTheCallWhenItCannotTell(t *testing.T) {

@@ -66,37 +66,48 @@ func decodeObject(data []byte) (map[string]any, error) {
 }
 
 func ipamsOfRoot(root map[string]any) ([]IPAM, error) {
+	plugins, err := pluginsOf(root)
+	if err != nil {
+		return nil, err
+	}
 	var w walk
-	plugin, err := stringField(root, "type")
-	if err != nil {
-		return nil, err
-	}
-	plugins, err := field(root, "plugins")
-	if err != nil {
-		return nil, err
-	}
-	list, isList := plugins.([]any)
-	switch {
-	case plugins != nil && !isList:
-		return nil, errors.New("spec.config: plugins is no list")
-	case plugin == "" && len(list) == 0:
-		return nil, errors.New("spec.config has neither a type nor a list of plugins")
-	}
-	if plugin != "" {
-		w.requireEntry(root)
-	}
-	for i, member := range list {
-		object, isObject := member.(map[string]any)
-		if name, err := stringField(object, "type"); !isObject || err != nil || name == "" {
-			return nil, fmt.Errorf("spec.config: member %d of plugins is no plugin configuration with a type", i)
-		}
-		w.requireEntry(object)
+	for _, plugin := range plugins {
+		w.requireEntry(plugin)
 	}
 	w.object(root)
 	if w.err != nil {
 		return nil, w.err
 	}
 	return w.ipams, nil
+}
+
+// pluginsOf gives the configurations of the single plugin, of the members of a plugins list, or of both.
+func pluginsOf(root map[string]any) ([]map[string]any, error) {
+	var plugins []map[string]any
+	if name, err := stringField(root, "type"); err != nil {
+		return nil, err
+	} else if name != "" {
+		plugins = append(plugins, root)
+	}
+	value, err := field(root, "plugins")
+	if err != nil {
+		return nil, err
+	}
+	list, isList := value.([]any)
+	if value != nil && !isList {
+		return nil, errors.New("spec.config: plugins is no list")
+	}
+	for i, member := range list {
+		plugin, isObject := member.(map[string]any)
+		if name, err := stringField(plugin, "type"); !isObject || err != nil || name == "" {
+			return nil, fmt.Errorf("spec.config: member %d of plugins is no plugin configuration with a type", i)
+		}
+		plugins = append(plugins, plugin)
+	}
+	if len(plugins) == 0 {
+		return nil, errors.New("spec.config has neither a type nor a list of plugins")
+	}
+	return plugins, nil
 }
 
 // walk collects IPAMs from a decoded configuration. Delegating plugins put the configuration of others under keys of their own

@@ -4,6 +4,7 @@ package protection
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -59,38 +60,51 @@ func TestEveryCombinationOfFacts(t *testing.T) {
 
 func check(t *testing.T, facts Facts, networks []variant) {
 	t.Helper()
-	allUnguarded, allLive := true, true
 	for _, v := range networks {
 		facts.Networks = append(facts.Networks, v.network)
-		allUnguarded = allUnguarded && v.unguarded
-		allLive = allLive && v.live
 	}
-	malformed := len(facts.Malformed) > 0
-	exempt := facts.HostNetwork || facts.MirrorPod || facts.ExcludedNamespace || facts.OptedOut || facts.NamespaceOptedOut
+	allUnguarded := !slices.ContainsFunc(networks, func(v variant) bool { return !v.unguarded })
+	allLive := !slices.ContainsFunc(networks, func(v variant) bool { return !v.live })
+	exempt := slices.Contains([]bool{facts.HostNetwork, facts.MirrorPod, facts.ExcludedNamespace, facts.OptedOut, facts.NamespaceOptedOut}, true)
+	suspect := facts.ClusterNetworkGuarded || len(facts.Malformed) > 0
+	mayBeGuarded := suspect || !allUnguarded
+	proven := len(networks) > 0 && allLive && !mayBeGuarded
 
 	got := Decide(facts, whereabouts)
-	if want := !exempt && (facts.ClusterNetworkGuarded || malformed || !allUnguarded); got.Stamp != want || got.Reason == "" {
+	if want := !exempt && mayBeGuarded; got.Stamp != want || got.Reason == "" {
 		t.Errorf("%+v: got %v %q, want %v and a reason", facts, got.Stamp, got.Reason, want)
 	}
 	unguarded := ProvablyUnguarded(facts, whereabouts)
-	if want := len(networks) > 0 && allUnguarded && allLive && !malformed && !facts.ClusterNetworkGuarded; unguarded != want {
-		t.Errorf("%+v: ProvablyUnguarded is %v, want %v", facts, unguarded, want)
+	if unguarded != proven {
+		t.Errorf("%+v: ProvablyUnguarded is %v, want %v", facts, unguarded, proven)
 	}
 	if unguarded && got.Stamp {
 		t.Errorf("%+v: stamped although provably unguarded: stamp and unstamp would alternate", facts)
 	}
+	checkJudgements(t, got, networks)
+	checkBlind(t, facts, got)
+}
+
+func checkJudgements(t *testing.T, got Decision, networks []variant) {
+	t.Helper()
 	for i, judgement := range got.Networks {
 		v := networks[i]
 		if (judgement.Verdict == Guarded) != v.guarded || (judgement.Verdict == Unguarded) != v.unguarded || judgement.Message == "" {
 			t.Errorf("%s: judged %+v", v.name, judgement)
 		}
 	}
-	if !NeedsDefinitions(facts) {
-		for i := range facts.Networks {
-			facts.Networks[i].Definition = Definition{}
-		}
-		if blind := Decide(facts, whereabouts); blind.Stamp != got.Stamp || blind.Reason != got.Reason {
-			t.Errorf("%+v: the definitions change the decision although NeedsDefinitions says no", facts)
-		}
+}
+
+// checkBlind wants the same decision without definitions where NeedsDefinitions says that they do not matter.
+func checkBlind(t *testing.T, facts Facts, got Decision) {
+	t.Helper()
+	if NeedsDefinitions(facts) {
+		return
+	}
+	for i := range facts.Networks {
+		facts.Networks[i].Definition = Definition{}
+	}
+	if blind := Decide(facts, whereabouts); blind.Stamp != got.Stamp || blind.Reason != got.Reason {
+		t.Errorf("%+v: the definitions change the decision although NeedsDefinitions says no", facts)
 	}
 }

@@ -40,7 +40,7 @@ func cases() []TableEntry {
 		Entry("opted out by its annotation", spared(naming("blue"), annotate("holdfast.dev/guard", "off"))),
 		Entry("in a namespace that opted out", spared(naming("apps/blue"), in(quiet))),
 		Entry("in kube-system", spared(naming("apps/blue"), in("kube-system"))),
-		Entry("stamped by its creator", spared(naming("blue"), withFinalizers(finalizer), labelled(guardedLabel, "true"))),
+		Entry("stamped by its creator", spared(naming("blue"), withFinalizers(finalizer), labeled(guardedLabel, "true"))),
 
 		Entry("a name", guarded(naming("blue"))),
 		Entry("namespace, name and interface", guarded(naming("apps/blue@net7"))),
@@ -51,10 +51,10 @@ func cases() []TableEntry {
 		Entry("a default network with a namespace", guarded(defaultNetwork("apps/blue"))),
 		Entry("a configuration that is a file on the nodes", guarded(naming("on-node"))),
 		Entry("another value of the opt-out", guarded(naming("blue"), annotate("holdfast.dev/guard", "on"))),
-		Entry("finalizers and labels of others", guarded(naming("blue"), withFinalizers("a.example.com/x", "b.example.com/y"), labelled("app", "web"))),
+		Entry("finalizers and labels of others", guarded(naming("blue"), withFinalizers("a.example.com/x", "b.example.com/y"), labeled("app", "web"))),
 		Entry("only our finalizer", guarded(naming("blue"), withFinalizers(finalizer))),
-		Entry("only our label", guarded(naming("blue"), labelled(guardedLabel, "true"))),
-		Entry("our label with another value", guarded(naming("blue"), labelled(guardedLabel, "no"))),
+		Entry("only our label", guarded(naming("blue"), labeled(guardedLabel, "true"))),
+		Entry("our label with another value", guarded(naming("blue"), labeled(guardedLabel, "no"))),
 
 		Entry("a malformed annotation", warns(guarded(naming(`[{"name":`)), "annotation k8s.v1.cni.cncf.io/networks cannot be read")),
 		Entry("a null in the annotation", warns(guarded(naming(`[null]`)), "is null")),

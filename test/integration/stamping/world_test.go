@@ -176,7 +176,7 @@ func withFinalizers(f ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Finalizers = f }
 }
 
-func labelled(key, value string) func(*corev1.Pod) {
+func labeled(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value} }
 }
 
