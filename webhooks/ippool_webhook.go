@@ -80,24 +80,31 @@ func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseg
 	return findings
 }
 
-// poolChanges compares the pool before and after. Another range moves every entry to another address, whereabouts never
-// does that; where the old range was unreadable there is nothing to move.
+// poolChanges compares the pool before and after. Where every entry goes, none is added.
 func poolChanges(req *admission.Request, before *whereabouts.AdmittedPool) ([]releaseguard.Removal, bool, error) {
-	if req.Operation == admissionv1.Delete {
-		removals, _ := releaseguard.Diff(entriesOf(before), nil)
-		return removals, false, nil
+	after := map[string]releaseguard.Entry{}
+	if req.Operation != admissionv1.Delete {
+		pool, err := whereabouts.DecodePool(req.Object.Raw)
+		if err != nil {
+			return nil, false, err
+		}
+		if !movesEveryEntry(before, pool) {
+			after = entriesOf(pool)
+		}
 	}
-	after, err := whereabouts.DecodePool(req.Object.Raw)
-	if err != nil {
-		return nil, false, err
-	}
-	was, wasErr := before.Range()
-	if is, isErr := after.Range(); wasErr == nil && (isErr != nil || is != was) {
-		removals, _ := releaseguard.Diff(entriesOf(before), nil)
-		return removals, false, nil
-	}
-	removals, adds := releaseguard.Diff(entriesOf(before), entriesOf(after))
+	removals, adds := releaseguard.Diff(entriesOf(before), after)
 	return removals, adds, nil
+}
+
+// movesEveryEntry says whether the pool has another range afterwards, so that every offset stands for another address.
+// whereabouts never does that. Where the old range was unreadable there is nothing to move.
+func movesEveryEntry(before, after *whereabouts.AdmittedPool) bool {
+	was, err := before.Range()
+	if err != nil {
+		return false
+	}
+	is, err := after.Range()
+	return err != nil || is != was
 }
 
 func entriesOf(pool *whereabouts.AdmittedPool) map[string]releaseguard.Entry {

@@ -48,46 +48,58 @@ func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserIn
 // daemonSetPod reads, live, the pod to which a token is bound, and whether a trusted DaemonSet controls it.
 func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.UserInfo) release.Fact[releaseguard.DaemonSetPod] {
 	absent := release.Absent[releaseguard.DaemonSetPod]()
-	namespace, isServiceAccount := serviceAccountNamespace(user.Username)
-	name, uid, node := extra(user, podNameExtra), extra(user, podUIDExtra), extra(user, nodeNameExtra)
-	if !isServiceAccount || name == "" || uid == "" || node == "" || !g.trusts(namespace) {
+	bound, isBound := boundPodOf(user)
+	if !isBound || !g.trusts(bound.Namespace) {
 		return absent
 	}
-	pod := readLive[corev1.Pod](ctx, g.reader, client.ObjectKey{Namespace: namespace, Name: name})
-	if pod.IsUnknown() {
+	pod := readLive[corev1.Pod](ctx, g.reader, bound.NamespacedName)
+	switch {
+	case pod.IsUnknown():
 		return release.Unknown[releaseguard.DaemonSetPod](pod.Why())
-	}
-	if pod.IsAbsent() || pod.Get().UID != types.UID(uid) || pod.Get().Spec.NodeName != node {
+	case pod.IsAbsent() || pod.Get().UID != bound.uid || pod.Get().Spec.NodeName != bound.node:
 		return absent
 	}
 	owner := metav1.GetControllerOf(new(pod.Get()))
-	if owner == nil || !isDaemonSet(owner) || !slices.Contains(g.options.DaemonSets, types.NamespacedName{Namespace: namespace, Name: owner.Name}) {
+	if owner == nil || !g.isTrustedDaemonSet(bound.Namespace, owner) {
 		return absent
 	}
-	daemonSet := readLive[appsv1.DaemonSet](ctx, g.reader, client.ObjectKey{Namespace: namespace, Name: owner.Name})
+	daemonSet := readLive[appsv1.DaemonSet](ctx, g.reader, client.ObjectKey{Namespace: bound.Namespace, Name: owner.Name})
 	switch {
 	case daemonSet.IsUnknown():
 		return release.Unknown[releaseguard.DaemonSetPod](daemonSet.Why())
 	case daemonSet.IsAbsent() || daemonSet.Get().UID != owner.UID:
 		return absent
 	default:
-		return release.Known(releaseguard.DaemonSetPod{Name: namespace + "/" + name, NodeName: node})
+		return release.Known(releaseguard.DaemonSetPod{Name: bound.String(), NodeName: bound.node})
 	}
+}
+
+// boundPod is the pod that a token names, and the node on which it was when the token was made.
+type boundPod struct {
+	types.NamespacedName
+	uid  types.UID
+	node string
+}
+
+// boundPodOf is false for whoever has no token of a pod on a node.
+func boundPodOf(user *authenticationv1.UserInfo) (boundPod, bool) {
+	account, isServiceAccount := strings.CutPrefix(user.Username, serviceAccountPrefix)
+	namespace, _, _ := strings.Cut(account, ":")
+	pod := boundPod{
+		NamespacedName: types.NamespacedName{Namespace: namespace, Name: extra(user, podNameExtra)},
+		uid:            types.UID(extra(user, podUIDExtra)), node: extra(user, nodeNameExtra),
+	}
+	return pod, isServiceAccount && pod.Name != "" && pod.uid != "" && pod.node != ""
+}
+
+func (g *releaseGuard) isTrustedDaemonSet(namespace string, owner *metav1.OwnerReference) bool {
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet" &&
+		slices.Contains(g.options.DaemonSets, types.NamespacedName{Namespace: namespace, Name: owner.Name})
 }
 
 func (g *releaseGuard) trusts(namespace string) bool {
 	return slices.ContainsFunc(g.options.DaemonSets, func(d types.NamespacedName) bool { return d.Namespace == namespace })
-}
-
-func isDaemonSet(owner *metav1.OwnerReference) bool {
-	version, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet"
-}
-
-func serviceAccountNamespace(user string) (string, bool) {
-	account, found := strings.CutPrefix(user, serviceAccountPrefix)
-	namespace, _, _ := strings.Cut(account, ":")
-	return namespace, found
 }
 
 func extra(user *authenticationv1.UserInfo, key string) string {

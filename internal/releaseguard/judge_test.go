@@ -104,6 +104,8 @@ func TestJudge(t *testing.T) {
 	cni := func(node string) Writer { return Writer{User: "whereabouts", DaemonSetPod: onNode(node)} }
 	reported := record(string(testUID), nodeA, "", &machineA)
 	reported.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished}
+	elsewhere := record(string(testUID), nodeA, testSandbox, nil)
+	elsewhere.Spec.Addresses[0].Pool = "kube-system/blue-10.10.0.0-24"
 	completed := record(string(testUID), nodeA, "", &machineA)
 	completed.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingCompleted}
 
@@ -217,6 +219,11 @@ func TestJudge(t *testing.T) {
 			facts{writer: reconciler, records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
 		"a pod that is gone, with a record of the address for an earlier sandbox": {
 			facts{writer: reconciler, records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Allow, v1alpha1.ReasonPodGone},
+		"a pod that is gone, with a record of the address in another pool": {
+			facts{writer: reconciler, records: records(elsewhere)}, Allow, v1alpha1.ReasonPodGone},
+		"a pod whose predecessor is known to be kubelet-finished": {
+			facts{writer: reconciler, pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA, Deleting: true, Ending: none}), records: records(reported)},
+			Refuse, v1alpha1.ReasonKubeletNotFinished},
 		"an address that cannot be told, and a record of the sandbox": {
 			facts{writer: reconciler, address: release.Unknown[netip.Addr]("broken range"),
 				records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},

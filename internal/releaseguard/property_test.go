@@ -146,21 +146,29 @@ func TestEveryPermitHasItsProof(t *testing.T) {
 }
 
 func proven(s situation, reason v1alpha1.Reason) bool {
-	pod := s.pod.Get()
 	switch reason {
 	case v1alpha1.ReasonNoSuchAddress:
 		return s.adds && s.address.IsAbsent()
 	case v1alpha1.ReasonPodGone:
 		return s.pod.IsAbsent() && s.records.IsRead() && !anyHolds(s)
 	case v1alpha1.ReasonKubeletFinished:
-		recorded := len(s.records.Get()) > 0 && s.records.Get()[0].Spec.Sandboxes[0].Node != nil
-		machineFits := recorded && s.nodeA.Get().Machine == machineA || !recorded && !pod.Held
-		return pod.Deleting && pod.Ending == release.EndingFinished && s.records.IsRead() && !anyHolds(s) && machineFits
+		return finishedOnItsMachine(s) && s.records.IsRead() && !anyHolds(s)
 	case v1alpha1.ReasonCNIDelete:
-		return s.records.IsRead() && (!s.shared || pod.Deleting) && fromEveryNode(s)
+		return s.records.IsRead() && (!s.shared || s.pod.Get().Deleting) && fromEveryNode(s)
 	default:
 		return false
 	}
+}
+
+func finishedOnItsMachine(s situation) bool {
+	pod, records := s.pod.Get(), s.records.Get()
+	if !pod.Deleting || pod.Ending != release.EndingFinished {
+		return false
+	}
+	if len(records) > 0 && records[0].Spec.Sandboxes[0].Node != nil {
+		return s.nodeA.Get().Machine == machineA
+	}
+	return !pod.Held
 }
 
 // fromEveryNode says whether every node on which the sandbox may be is Ready and is the writer's.

@@ -119,11 +119,11 @@ func create(ctx context.Context, content []byte) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
 		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
 			return
-		} else {
-			Expect(err).NotTo(HaveOccurred())
 		}
+		Expect(err).NotTo(HaveOccurred())
 		if len(object.Object) == 0 { // only a comment
 			continue
 		}
