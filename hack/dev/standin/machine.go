@@ -48,7 +48,7 @@ func newMachine(o Options, number int, history *runtime.History) (*machine, erro
 	m := &machine{options: o, history: history, gate: &node.Gate{}}
 	m.node = node.Options{
 		Name: name, Machine: node.NewMachine(name), Heartbeat: o.Heartbeat,
-		InternalIP: netip.AddrFrom4([4]byte{192, 0, 2, byte(number + 10)}).String(), // TEST-NET-1, RFC 5737
+		InternalIP: netip.AddrFrom4([4]byte{203, 0, 113, byte(number + 10)}).String(), // TEST-NET-3, RFC 5737
 	}
 	m.runtime = runtime.New(name, o.clock, history, func(uid string) { m.kubelet.Poke(types.UID(uid)) })
 	var err error

@@ -2,4 +2,170 @@
 
 package cluster
 
-type guard struct{}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/config"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
+)
+
+const (
+	guardNamespace = "holdfast-system"
+	guardAccount   = "holdfast-manager"
+)
+
+// GuardOptions say how Holdfast is configured.
+type GuardOptions struct {
+	// Mode of the unsafe-release webhook. Default: as installed.
+	Mode configv1alpha1.ReleaseMode
+	// Configure changes the installed configuration further.
+	Configure func(*configv1alpha1.ManagerConfiguration)
+	// Program is the manager's binary. Default: bin/manager of the repository.
+	Program string
+}
+
+// guard is an installed Holdfast.
+type guard struct {
+	rendered
+	manager *process.Process // nil before it was started
+}
+
+// InstallGuard installs Holdfast as config/default does, except that the manager
+// is a child process, which the webhooks reach at a loopback port by a certificate
+// made here. It returns when the manager is ready and the API server stamps.
+func (c *Cluster) InstallGuard(ctx context.Context, o GuardOptions) error {
+	if c.guard != nil {
+		return errors.New("the guard is installed already")
+	}
+	return c.step(ctx, "Holdfast", func(ctx context.Context) error { return c.installGuard(ctx, o) })
+}
+
+func (c *Cluster) installGuard(ctx context.Context, o GuardOptions) error {
+	if o.Program == "" {
+		o.Program = filepath.Join(c.options.Root, "bin", "manager")
+	}
+	if _, err := os.Stat(o.Program); err != nil {
+		return fmt.Errorf("no manager binary: run make build: %w", err)
+	}
+	endpoint, err := c.newEndpoint()
+	if err != nil {
+		return err
+	}
+	rendered, err := c.render(ctx, endpoint)
+	if err != nil {
+		return err
+	}
+	c.guard = &guard{rendered: rendered}
+	if err := c.apply(ctx, rendered.base...); err != nil {
+		return err
+	}
+	if err := c.startManager(ctx, o, endpoint); err != nil {
+		return err
+	}
+	if err := c.apply(ctx, rendered.admission...); err != nil {
+		return err
+	}
+	return c.awaitStamp(ctx)
+}
+
+// endpoint is where the manager serves, and with what certificate.
+type endpoint struct {
+	webhookPort, healthPort int
+	certDir                 string
+	authority               []byte // PEM
+}
+
+func (c *Cluster) newEndpoint() (endpoint, error) {
+	e := endpoint{certDir: c.path("manager", "certs")}
+	var err error
+	if e.webhookPort, err = process.FreePort(); err != nil {
+		return e, err
+	}
+	if e.healthPort, err = process.FreePort(); err != nil {
+		return e, err
+	}
+	// The chain ends with the authority, so that it is the bundle too.
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return e, fmt.Errorf("certificate of the webhooks: %w", err)
+	}
+	e.authority = certificate
+	if err := os.MkdirAll(e.certDir, 0o700); err != nil {
+		return e, err
+	}
+	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(e.certDir, name), content, 0o600); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+// startManager runs the manager under the token of its ServiceAccount.
+func (c *Cluster) startManager(ctx context.Context, o GuardOptions, e endpoint) error {
+	configFile, err := c.writeConfiguration(o, e)
+	if err != nil {
+		return err
+	}
+	identity, err := c.control.ServiceAccountConfig(ctx, guardNamespace, guardAccount, nil)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := controlplane.Kubeconfig(identity)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.path("manager", "kubeconfig"), kubeconfig, 0o600); err != nil {
+		return err
+	}
+	p, err := process.Start(process.Options{
+		Name: "manager", Path: o.Program, LogFile: c.path("logs", "manager.log"),
+		Args: []string{"run", "--config", configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
+		Env:  []string{"POD_NAMESPACE=" + guardNamespace},
+	})
+	if err != nil {
+		return err
+	}
+	c.guard.manager = p
+	c.onStop(func() error { return p.Stop(0) })
+	c.options.Started(Child{p.Name(), p.PID()})
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("http://127.0.0.1:%d/readyz", e.healthPort)))
+}
+
+// writeConfiguration writes the installed configuration with what differs here.
+func (c *Cluster) writeConfiguration(o GuardOptions, e endpoint) (string, error) {
+	configuration, err := config.LoadManager(filepath.Join(c.options.Root, "config", "manager", "config.yaml"))
+	if err != nil {
+		return "", err
+	}
+	if o.Mode != "" {
+		configuration.UnsafeReleases.Mode = o.Mode
+	}
+	configuration.Server.CertDir = e.certDir
+	configuration.Server.WebhookHost = "127.0.0.1"
+	configuration.Server.WebhookPort = new(int32(e.webhookPort))
+	configuration.Server.HealthProbeBindAddress = "127.0.0.1:" + strconv.Itoa(e.healthPort)
+	configuration.Server.MetricsBindAddress = "0"
+	configuration.Controller.LeaderElectionNamespace = guardNamespace
+	if o.Configure != nil {
+		o.Configure(configuration)
+	}
+	content, err := yaml.Marshal(configuration)
+	if err != nil {
+		return "", err
+	}
+	path := c.path("manager", "config.yaml")
+	return path, os.WriteFile(path, content, 0o644)
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/supervisor"
+)
+
+// clusterFlags say where a development cluster lives. Their zero values are the
+// defaults.
+type clusterFlags struct{ root, dir string }
+
+func (f *clusterFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.root, "root", "", "`folder` of the repository; default: the one that the working directory is in")
+	flags.StringVar(&f.dir, "dir", "", "`folder` for everything that is written; default: bin/dev of the repository")
+}
+
+func (f *clusterFlags) complete() (err error) {
+	if f.root == "" {
+		if f.root, err = cluster.FindRoot(); err != nil {
+			return err
+		}
+	}
+	if f.dir == "" {
+		f.dir = filepath.Join(f.root, "bin", "dev")
+	}
+	f.dir, err = filepath.Abs(f.dir)
+	return err
+}
+
+// upFlags are those of up, which hands them on to supervise.
+type upFlags struct {
+	clusterFlags
+	nodes []string
+	mode  string
+	guard bool
+}
+
+func (f *upFlags) add(flags *pflag.FlagSet) {
+	f.clusterFlags.add(flags)
+	flags.StringSliceVar(&f.nodes, "node", []string{"node-a", "node-b"}, "`name` of a stand-in node; may be repeated")
+	flags.StringVar(&f.mode, "mode", "", "what admission does with unsafe releases: Off, Warn or Deny; default: as config/manager says")
+	flags.BoolVar(&f.guard, "guard", true, "install Holdfast")
+}
+
+func (f *upFlags) options(log io.Writer) (supervisor.Options, error) {
+	modes := []string{"", string(configv1alpha1.ReleaseModeOff), string(configv1alpha1.ReleaseModeWarn), string(configv1alpha1.ReleaseModeDeny)}
+	if !slices.Contains(modes, f.mode) {
+		return supervisor.Options{}, fmt.Errorf("--mode is %q, expected one of %q", f.mode, modes[1:])
+	}
+	if err := f.complete(); err != nil {
+		return supervisor.Options{}, err
+	}
+	program, err := os.Executable()
+	return supervisor.Options{
+		Root: f.root, Dir: f.dir, Program: program, Nodes: f.nodes, Guard: f.guard, Log: log,
+		Mode: configv1alpha1.ReleaseMode(f.mode),
+	}, err
+}
+
+// arguments of supervise that come to the same options.
+func (f *upFlags) arguments() []string {
+	args := []string{"supervise", "--root", f.root, "--dir", f.dir, "--mode", f.mode, fmt.Sprintf("--guard=%t", f.guard)}
+	for _, node := range f.nodes {
+		args = append(args, "--node", node)
+	}
+	return args
+}
+
+func newUpCommand() *cobra.Command {
+	f := &upFlags{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a development cluster in the background",
+		Long: `Up starts a control plane, whereabouts, Holdfast and two stand-in nodes, and leaves them
+running in the background until down.`,
+		Example: `  # Both nodes, Holdfast as installed
+  holdfast-dev up
+
+  # Refuse unsafe releases
+  holdfast-dev up --mode Deny`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			began, out := time.Now(), cmd.OutOrStdout()
+			o, err := f.options(out)
+			if err != nil {
+				return err
+			}
+			state, err := supervisor.Start(cmd.Context(), o, f.arguments())
+			switch {
+			case errors.Is(err, supervisor.ErrAlreadyUp):
+				fmt.Fprintln(out, "The development cluster is up already.")
+			case err != nil:
+				return err
+			default:
+				fmt.Fprintf(out, "The development cluster is up after %.0f s.\n", time.Since(began).Seconds())
+			}
+			printNextSteps(out, o.Root, state)
+			return nil
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func newSuperviseCommand() *cobra.Command {
+	f := &upFlags{}
+	cmd := &cobra.Command{
+		Use:    "supervise",
+		Short:  "Run a development cluster in the foreground, as up does in the background",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o, err := f.options(supervisor.Elapsed(cmd.OutOrStdout()))
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+				return err
+			}
+			return supervisor.Supervise(cmd.Context(), o)
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func newDownCommand() *cobra.Command {
+	f := &clusterFlags{}
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Stop exactly what up started",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.complete(); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			state, err := supervisor.ReadState(f.dir)
+			if err != nil {
+				return err
+			}
+			if state == nil {
+				fmt.Fprintln(out, "No development cluster is up.")
+				return nil
+			}
+			if err := supervisor.Stop(f.dir, out); err != nil {
+				return err
+			}
+			fmt.Fprintln(out, "The development cluster is down.")
+			return nil
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}

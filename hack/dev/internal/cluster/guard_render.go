@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// notHere are the kinds of the installation for which a development cluster has
+// something else: the manager is a child, and there is no cert-manager.
+var notHere = sets.New("Deployment", "PodDisruptionBudget", "Service", "ConfigMap", "Certificate", "Issuer", "ServiceMonitor")
+
+// rendered is the installation, without what is notHere: base before the manager
+// starts, admission once it is ready.
+type rendered struct{ base, admission []*unstructured.Unstructured }
+
+func (c *Cluster) render(ctx context.Context, e endpoint) (rendered, error) {
+	command := exec.CommandContext(ctx, filepath.Join(c.control.AssetsDir(), "kubectl"), "kustomize",
+		filepath.Join(c.options.Root, "config", "default"))
+	manifest, err := command.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return rendered{}, fmt.Errorf("rendering config/default: %w", err)
+	}
+	objects, err := parse(manifest)
+	if err != nil {
+		return rendered{}, fmt.Errorf("rendering config/default: %w", err)
+	}
+	var r rendered
+	for _, object := range objects {
+		switch kind := object.GetKind(); {
+		case notHere.Has(kind):
+		case strings.HasSuffix(kind, "WebhookConfiguration"):
+			if err := pointToLoopback(object, e); err != nil {
+				return r, err
+			}
+			r.admission = append(r.admission, object)
+		case strings.Contains(kind, "AdmissionPolicy"):
+			r.admission = append(r.admission, object)
+		default:
+			r.base = append(r.base, object)
+		}
+	}
+	return r, nil
+}
+
+// pointToLoopback replaces the Service of every webhook by the manager's port.
+func pointToLoopback(configuration *unstructured.Unstructured, e endpoint) error {
+	annotations := configuration.GetAnnotations()
+	delete(annotations, "cert-manager.io/inject-ca-from")
+	configuration.SetAnnotations(annotations)
+	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
+	if err != nil {
+		return fmt.Errorf("%s: %w", configuration.GetName(), err)
+	}
+	for i, webhook := range webhooks {
+		fields, isObject := webhook.(map[string]any)
+		if !isObject {
+			return fmt.Errorf("%s: webhooks[%d] is no object", configuration.GetName(), i)
+		}
+		path, _, err := unstructured.NestedString(fields, "clientConfig", "service", "path")
+		if err != nil {
+			return fmt.Errorf("%s: webhooks[%d]: %w", configuration.GetName(), i, err)
+		}
+		fields["clientConfig"] = map[string]any{
+			"url":      fmt.Sprintf("https://127.0.0.1:%d%s", e.webhookPort, path),
+			"caBundle": base64.StdEncoding.EncodeToString(e.authority),
+		}
+	}
+	return unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks")
+}

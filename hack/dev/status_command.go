@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/supervisor"
+	standinclient "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+)
+
+func newStatusCommand() *cobra.Command {
+	f := &clusterFlags{}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what runs of the development cluster",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.complete(); err != nil {
+				return err
+			}
+			state, err := supervisor.ReadState(f.dir)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if state == nil {
+				fmt.Fprintln(out, "No development cluster is up.")
+				return nil
+			}
+			return printStatus(cmd, out, state)
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func printStatus(cmd *cobra.Command, out io.Writer, state *supervisor.State) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PROCESS\tPID\tSTATE")
+	for _, p := range append([]supervisor.Process{state.Supervisor}, state.Children...) {
+		status := "ended"
+		if p.Alive() {
+			status = "runs"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\n", p.Name, p.PID, status)
+	}
+	if state.Socket != "" {
+		nodes, err := standinclient.New(state.Socket).Nodes(cmd.Context())
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(table, "\nNODE\tREADY\tFROZEN\tPOWERED OFF\tAPI CUT")
+		for _, n := range nodes {
+			fmt.Fprintf(table, "%s\t%t\t%t\t%t\t%t\n", n.Name, n.Ready, n.Frozen, n.PoweredOff, n.APICut)
+		}
+	}
+	return table.Flush()
+}
+
+// printNextSteps tells what to type next, with paths as short as they can be.
+func printNextSteps(out io.Writer, root string, state *supervisor.State) {
+	fmt.Fprintf(out, `
+  export KUBECONFIG=%[2]s
+  alias kubectl=%[1]s/kubectl
+
+  kubectl get nodes
+  kubectl apply -k %[3]s             # pods on two whereabouts networks
+  kubectl get pods,ipa -A -w                  # addresses, and who holds them
+  kubectl delete pod -n holdfast-sample five-0   # held until its address is given back
+
+  %[4]s node freeze node-a   # then force-delete a pod there, and look again
+  %[4]s status
+
+Logs are in %[5]s. "make dev-down" stops everything.
+`, short(root, "bin", "kube"), shorten(state.Kubeconfig), short(root, "config", "samples"),
+		short(root, "bin", "holdfast-dev"), shorten(filepath.Join(filepath.Dir(state.Kubeconfig), "logs")))
+}
+
+func short(elements ...string) string { return shorten(filepath.Join(elements...)) }
+
+// shorten makes a path relative to the working directory where that is shorter.
+func shorten(path string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	relative, err := filepath.Rel(here, path)
+	if err != nil || len(relative) > len(path) {
+		return path
+	}
+	return relative
+}
