@@ -130,33 +130,36 @@ func TestUnknownNeverAllowsWhatAKnownFactWouldRefuse(t *testing.T) {
 	t.Logf("%d combinations, %d comparisons", len(all), checked)
 }
 
-// Invariants I1 and I5, stated once more without the code's own steps.
+// proofs say what each permit rests on: invariants I1 and I5, stated once more without the code's own steps.
+var proofs = map[v1alpha1.Reason]func(situation) bool{
+	v1alpha1.ReasonNoSuchAddress: func(s situation) bool { return s.adds && s.address.IsAbsent() },
+	v1alpha1.ReasonPodGone:       func(s situation) bool { return s.pod.IsAbsent() && noneHolds(s) },
+	v1alpha1.ReasonKubeletFinished: func(s situation) bool {
+		return finishedOnItsMachine(s) && noneHolds(s)
+	},
+	v1alpha1.ReasonCNIDelete: func(s situation) bool {
+		return s.records.IsRead() && (!s.shared || s.pod.Get().Deleting) && fromEveryNode(s)
+	},
+}
+
 func TestEveryPermitHasItsProof(t *testing.T) {
 	dims := dimensions()
+	seen := map[v1alpha1.Reason]int{}
 	each(dims, func(at []int) {
 		s := build(dims, at)
 		got := s.judge()
 		if got.Outcome != Allow {
 			return
 		}
-		if !proven(s, got.Reason) {
+		seen[got.Reason]++
+		if proof := proofs[got.Reason]; proof == nil || !proof(s) {
 			t.Fatalf("allowed for %s without its proof: %+v", got.Reason, s)
 		}
 	})
-}
-
-func proven(s situation, reason v1alpha1.Reason) bool {
-	switch reason {
-	case v1alpha1.ReasonNoSuchAddress:
-		return s.adds && s.address.IsAbsent()
-	case v1alpha1.ReasonPodGone:
-		return s.pod.IsAbsent() && s.records.IsRead() && !anyHolds(s)
-	case v1alpha1.ReasonKubeletFinished:
-		return finishedOnItsMachine(s) && s.records.IsRead() && !anyHolds(s)
-	case v1alpha1.ReasonCNIDelete:
-		return s.records.IsRead() && (!s.shared || s.pod.Get().Deleting) && fromEveryNode(s)
-	default:
-		return false
+	for reason := range proofs {
+		if seen[reason] == 0 {
+			t.Errorf("nothing was allowed for %s", reason)
+		}
 	}
 }
 
@@ -192,8 +195,9 @@ func fromEveryNode(s situation) bool {
 	return true
 }
 
-func anyHolds(s situation) bool {
-	return slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool { return holdsAddress(s, r) })
+// noneHolds says that the records were read and that none of them holds the address.
+func noneHolds(s situation) bool {
+	return s.records.IsRead() && !slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool { return holdsAddress(s, r) })
 }
 
 func holdsAddress(s situation, r v1alpha1.IPAllocation) bool {
