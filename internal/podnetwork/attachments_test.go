@@ -103,7 +103,7 @@ func FuzzAttachments(f *testing.F) {
 			NetworksAnnotation: networks, DefaultNetworkAnnotation: defaultNetwork,
 		}, "apps", "")
 		for _, a := range attachments {
-			if a.Namespace == "" || a.Name == "" || strings.ContainsAny(a.String(), " .%?#\n") && strings.Count(a.String(), "/") != 1 {
+			if a.Namespace == "" || a.Name == "" || strings.ContainsAny(a.Namespace+a.Name, "/ %?#\n\x00") {
 				t.Errorf("%+v names no object", a)
 			}
 		}
