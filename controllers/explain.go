@@ -86,6 +86,8 @@ func (r *PodReconciler) explainOnRecord(ctx context.Context, v *view, d release.
 // keep has a pod that uses its addresses say so, if anything was said before; a conflict stays loud.
 func (r *PodReconciler) keep(ctx context.Context, v *view) error {
 	switch {
+	case v.record == nil && len(v.held) == 0 && v.pod != nil:
+		return r.unstampEarly(ctx, v)
 	case v.record == nil:
 		return nil
 	case v.supersededAny() || v.conflictAny():

@@ -5,10 +5,11 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -21,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/protection"
 )
 
 // LateStampReconciler stamps pods that hold an address and that the webhook missed: those older than the installation, and
@@ -53,11 +55,11 @@ func (r *LateStampReconciler) Reconcile(ctx context.Context, request reconcile.R
 		return reconcile.Result{}, fmt.Errorf("reading pod %s, which holds an address and is not in the cache: %w", request.NamespacedName, err)
 	}
 	target := finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
-	switch {
-	case controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer):
+	if controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) {
 		return reconcile.Result{}, r.finalizers.Relabel(ctx, target)
-	case r.exempt(&pod):
-		return reconcile.Result{}, nil
+	}
+	if exempt, err := r.exempt(ctx, &pod); err != nil || exempt {
+		return reconcile.Result{}, err
 	}
 	if err := r.finalizers.Add(ctx, target); err != nil {
 		return reconcile.Result{}, err
@@ -67,12 +69,22 @@ func (r *LateStampReconciler) Reconcile(ctx context.Context, request reconcile.R
 	return reconcile.Result{}, nil
 }
 
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+
 // exempt: pods that may not, or need not, be held. A pod that is being deleted takes no new finalizer.
-func (r *LateStampReconciler) exempt(pod *corev1.Pod) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return pod.DeletionTimestamp != nil || pod.Spec.HostNetwork || mirror ||
-		pod.Annotations[v1alpha1.GuardAnnotation] == v1alpha1.GuardAnnotationOff ||
-		slices.Contains(r.options.ExcludedNamespaces, pod.Namespace)
+func (r *LateStampReconciler) exempt(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if pod.DeletionTimestamp != nil {
+		return true, nil
+	}
+	var namespace metav1.PartialObjectMetadata
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.live.Get(ctx, types.NamespacedName{Name: pod.Namespace}, &namespace); err != nil {
+		return false, fmt.Errorf("reading namespace %s, which may have opted out: %w", pod.Namespace, err)
+	}
+	facts := protection.FactsOf(&pod.ObjectMeta, pod.Spec.HostNetwork, r.options.Rules)
+	facts.NamespaceOptedOut = namespace.Labels[v1alpha1.OptOutLabel] == v1alpha1.GuardAnnotationOff
+	_, exempt := protection.Exempt(facts)
+	return exempt, nil
 }
 
 func (r *LateStampReconciler) holdsAddress(ref ipam.PodRef) bool {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -26,8 +27,8 @@ type Options struct {
 	Evidence release.Evidence
 	// Settings are the delays of the decision table.
 	Settings release.Settings
-	// ExcludedNamespaces are never stamped late.
-	ExcludedNamespaces []string
+	// Rules say which pods are stamped; the late stamp and the early unstamp follow them like the webhook.
+	Rules protection.Rules
 	// Concurrency is how many pods are reconciled at once.
 	Concurrency int
 	// SweepInterval is how often all pods are paged for finalizers without a label.

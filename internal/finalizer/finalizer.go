@@ -57,10 +57,20 @@ type Client struct {
 
 // Remove takes our finalizer off the pod of that UID. The object may vanish with it. Errors are worth another try.
 func (c Client) Remove(ctx context.Context, pod Pod) (Way, error) {
-	patch := map[string]any{"metadata": map[string]any{
-		"uid":                                 pod.UID,
-		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.Finalizer},
-	}}
+	return c.remove(ctx, pod, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer}})
+}
+
+// Unstamp takes finalizer and label off a pod that lives on without them.
+func (c Client) Unstamp(ctx context.Context, pod Pod) (Way, error) {
+	return c.remove(ctx, pod, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
+		"labels": map[string]any{v1alpha1.GuardedLabel: nil}})
+}
+
+// deleteFinalizer is the strategic merge directive that takes single entries off metadata.finalizers.
+const deleteFinalizer = "$deleteFromPrimitiveList/finalizers"
+
+func (c Client) remove(ctx context.Context, pod Pod, metadata map[string]any) (Way, error) {
+	patch := map[string]any{"metadata": metadata}
 	err := c.patch(ctx, pod, patch)
 	if err == nil {
 		return WayPatch, nil

@@ -76,20 +76,24 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			SandboxCreationMax: c.Delays.SandboxCreationMax.Duration,
 			NodeGoneDelay:      c.Delays.NodeGoneDelay.Duration,
 		},
-		ExcludedNamespaces: excludedNamespaces(c, o),
-		Concurrency:        int(*c.Controller.Concurrency),
-		SweepInterval:      c.Controller.SweepInterval.Duration,
-		Clock:              o.Clock,
+		Rules:         rules(c, o),
+		Concurrency:   int(*c.Controller.Concurrency),
+		SweepInterval: c.Controller.SweepInterval.Duration,
+		Clock:         o.Clock,
+	}
+}
+
+func rules(c *configv1alpha1.ManagerConfiguration, o Options) protection.Rules {
+	return protection.Rules{
+		ExcludedNamespaces:  excludedNamespaces(c, o),
+		GuardClusterNetwork: *c.Stamping.GuardClusterNetwork,
+		MultusNamespace:     c.Stamping.MultusNamespace,
 	}
 }
 
 func podOptions(c *configv1alpha1.ManagerConfiguration, o Options, backends []ipam.Backend) webhooks.PodOptions {
 	return webhooks.PodOptions{
-		Rules: protection.Rules{
-			ExcludedNamespaces:  excludedNamespaces(c, o),
-			GuardClusterNetwork: *c.Stamping.GuardClusterNetwork,
-			MultusNamespace:     c.Stamping.MultusNamespace,
-		},
+		Rules: rules(c, o),
 		Manages: func(i podnetwork.IPAM) bool {
 			return slices.ContainsFunc(backends, func(b ipam.Backend) bool { return b.Manages(i) })
 		},

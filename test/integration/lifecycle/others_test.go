@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
@@ -177,6 +179,29 @@ var _ = Describe("Others in the cluster", func() {
 		})
 		w.add(ctx, pod, 1, sandboxOf(pod, 1))
 		Consistently(finalizersOf(ctx, pod)).Should(BeEmpty())
+	})
+
+	It("takes the stamp off a running pod none of whose networks is guarded", func(ctx context.Context) {
+		startManager(ctx, options{})
+		definition := &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "net"},
+			Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: `{"cniVersion":"0.3.1","type":"bridge","ipam":{"type":"host-local"}}`}}
+		Expect(admin.Create(ctx, definition)).To(Succeed())
+		pod := w.create(ctx, "unguarded", func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, foreignFinalizer) })
+		Consistently(finalizersOf(ctx, pod)).Should(ContainElement(v1alpha1.Finalizer), "its ADD may not be done yet")
+		w.showStatus(ctx, pod, 1)
+		kubeletWrites(ctx, pod, corev1.PodRunning, "")
+		Eventually(finalizersOf(ctx, pod)).Should(ConsistOf(foreignFinalizer))
+		var live corev1.Pod
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &live)).To(Succeed())
+		Expect(live.Labels).NotTo(HaveKey(v1alpha1.GuardedLabel))
+	})
+
+	It("keeps the stamp on a running pod with a network that is guarded, or that nobody knows", func(ctx context.Context) {
+		startManager(ctx, options{})
+		pod := w.create(ctx, "unknown")
+		w.showStatus(ctx, pod, 1)
+		kubeletWrites(ctx, pod, corev1.PodRunning, "")
+		Consistently(finalizersOf(ctx, pod)).Should(ConsistOf(v1alpha1.Finalizer))
 	})
 
 	It("I5: records an entry whose owner nobody can tell, and holds it", func(ctx context.Context) {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -62,7 +63,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	SetDefaultConsistentlyDuration(settled)
 	SetDefaultConsistentlyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, wbv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, wbv1alpha1.AddToScheme, nadv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 
