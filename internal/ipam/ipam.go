@@ -94,8 +94,9 @@ type Place struct {
 type Snapshot struct {
 	// Entries are sorted by pool, then by address.
 	Entries []Entry
-	// Problems are those of the podref or the sandboxes that were asked for; All has every one. An entry with a problem
-	// of its reference only (empty, no "namespace/name") is in Entries too.
+	// Problems are those of the podref or the sandboxes that were asked for, and of a whole pool in which a place was asked
+	// for: what stands there is then unknown, not gone. All has every one. An entry with a problem of its reference only
+	// (empty, no "namespace/name") is in Entries too.
 	Problems []Problem
 	// PoolVersions maps each pool that was looked at ("namespace/name") to the resourceVersion at which it was read.
 	PoolVersions map[string]string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -211,6 +212,14 @@ func TestLookups(t *testing.T) {
 			newQuery(ipam.PodRef{Namespace: "ns", Name: "web-0"}, []string{"a", "b", "a"}, "r"),
 			[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.6"}, []string{"6", "999", "1"},
 		},
+		"by place: whatever stands there, and once": {
+			queryOf(ipam.Query{Record: "r", Places: places("p", "10.0.0.4", "10.0.0.5", "10.0.0.77", "fd00::1")}),
+			[]string{"10.0.0.4", "10.0.0.5"}, []string{"5"},
+		},
+		"by place, in a pool whose range is broken: unknown": {
+			queryOf(ipam.Query{Places: places("q", "10.0.0.1", "10.0.0.2")}), nil, []string{""},
+		},
+		"by place, in no pool":               {queryOf(ipam.Query{Places: places("none", "10.0.0.1")}), nil, nil},
 		"by nothing":                         {newQuery(ipam.PodRef{}, []string{""}, ""), nil, nil},
 		"by a tombstone as if it were a pod": {newQuery(ipam.PodRef{Namespace: "holdfast-releasing", Name: "other"}, nil, ""), nil, nil},
 		"by strangers":                       {newQuery(ipam.PodRef{Namespace: "ns", Name: "none"}, []string{"none"}, "none"), nil, nil},
@@ -233,6 +242,14 @@ func TestLookups(t *testing.T) {
 			}
 		})
 	}
+}
+
+func places(pool string, ips ...string) []ipam.Place {
+	var all []ipam.Place
+	for _, ip := range ips {
+		all = append(all, ipam.Place{Pool: "kube-system/" + pool, IP: netip.MustParseAddr(ip)})
+	}
+	return all
 }
 
 func metadataOf(name, version string) metav1.PartialObjectMetadata {

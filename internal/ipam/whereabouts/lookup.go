@@ -100,6 +100,11 @@ func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snaps
 	for _, place := range q.places {
 		visit(x.at(place))
 	}
+	for name := range q.pools() {
+		if pool, known := x.pools[name]; known && pool.problem != nil && wanted(pool) {
+			into.Problems = append(into.Problems, *pool.problem)
+		}
+	}
 }
 
 // at is the allocation that stands at a place, if any does.

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -42,11 +44,24 @@ func (q query) matches(a allocation) bool {
 		a.entry != nil && slices.Contains(q.places, ipam.Place{Pool: a.entry.Pool, IP: a.entry.IP})
 }
 
+// pools are those of the places. In one whose range cannot be read nobody can tell what stands there: its problem is the
+// answer.
+func (q query) pools() sets.Set[string] {
+	pools := sets.New[string]()
+	for _, place := range q.places {
+		pools.Insert(place.Pool)
+	}
+	return pools
+}
+
 // filterPool decodes a pool and adds to the snapshot what the query asks for.
 func (q query) filterPool(pool *wb.IPPool, into *ipam.Snapshot) {
 	name := poolName(pool.Namespace, pool.Name)
 	into.PoolVersions[name] = pool.ResourceVersion
-	network, _, err := decodePool(pool)
+	network, problem, err := decodePool(pool)
+	if problem != nil && q.pools().Has(name) {
+		into.Problems = append(into.Problems, *problem)
+	}
 	for offset, raw := range pool.Spec.Allocations {
 		if a := decodeAllocation(name, network, err, offset, raw); q.matches(a) {
 			add(into, a, pool.ResourceVersion)
