@@ -180,7 +180,12 @@ func loadConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		return nil, fmt.Errorf("no cluster named: give --kubeconfig, or set KUBECONFIG")
 	}
-	return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // many machines in one process: the client's own limit is for one program
+	return config, nil
 }
 
 // require marks flags of the command that it has.

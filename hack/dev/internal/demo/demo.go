@@ -136,7 +136,10 @@ func (d *demo) play(ctx context.Context) error {
 		result.Scenarios = append(result.Scenarios, report.Scenario{Name: s.name, Title: s.title, Harm: s.harm, Guard: s.guard})
 	}
 	errOff := d.phase(ctx, false, result.Scenarios)
-	errOn := d.guarded(ctx, result.Scenarios)
+	var errOn error
+	if ctx.Err() == nil {
+		errOn = d.guarded(ctx, result.Scenarios)
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("demo: %w", context.Cause(ctx))
 	}

@@ -5,6 +5,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +47,19 @@ func (s *stage) awaitRunning(ctx context.Context, name string, not types.UID) (*
 	return running, err
 }
 
+// awaitAddress waits like awaitRunning, and until the observer sees the pod's address too.
+func (s *stage) awaitAddress(ctx context.Context, name string, not types.UID) (*corev1.Pod, netip.Addr, error) {
+	pod, err := s.awaitRunning(ctx, name, not)
+	if err != nil {
+		return nil, netip.Addr{}, err
+	}
+	sandbox, err := s.awaitSandbox(ctx, pod)
+	if err != nil {
+		return nil, netip.Addr{}, err
+	}
+	return pod, sandbox.Addresses[0].IP, nil
+}
+
 // awaitGone waits until no pod of this UID has the name.
 func (s *stage) awaitGone(ctx context.Context, name string, uid types.UID) error {
 	return s.await(ctx, "pod "+name+" to be gone", podTimeout, func(ctx context.Context) (bool, string, error) {
@@ -60,7 +74,7 @@ func (s *stage) awaitGone(ctx context.Context, name string, uid types.UID) error
 	})
 }
 
-// awaitSandbox waits until the observer sees a sandbox of the pod UID with an address and returns what it sees.
+// awaitSandbox waits until the observer sees a live sandbox of the pod UID with an address on the scenario's network.
 func (s *stage) awaitSandbox(ctx context.Context, pod *corev1.Pod) (history.Sandbox, error) {
 	var found history.Sandbox
 	err := s.await(ctx, "a sandbox of pod "+pod.Name+" with an address", podTimeout,
@@ -92,15 +106,6 @@ func (s *stage) entryOf(sandboxID string) bool {
 		}
 	}
 	return false
-}
-
-// addressOf is the pod's address on the scenario's network, by the observer.
-func (s *stage) addressOf(pod *corev1.Pod) string {
-	sandbox, found := s.sandboxOf(pod.UID)
-	if !found || len(sandbox.Addresses) == 0 {
-		return "no address"
-	}
-	return sandbox.Addresses[0].IP.String()
 }
 
 // describe is a pod in one line.

@@ -34,17 +34,14 @@ func playFrozenNode(ctx context.Context, s *stage) error {
 	if err := s.createStatefulSet(ctx, "web"); err != nil {
 		return err
 	}
-	old, err := s.awaitRunning(ctx, "web-0", "")
+	old, address, err := s.awaitAddress(ctx, "web-0", "")
 	if err != nil {
 		return err
 	}
 	if old.Spec.NodeName != s.first {
 		return fmt.Errorf("pod web-0 was scheduled to %s, expected %s, which it prefers", old.Spec.NodeName, s.first)
 	}
-	if _, err := s.awaitSandbox(ctx, old); err != nil {
-		return err
-	}
-	s.tell("web-0 runs on %s with %s", s.first, s.addressOf(old))
+	s.tell("web-0 runs on %s with %s", s.first, address)
 	if err := s.freezeAndForceDelete(ctx, old); err != nil {
 		return err
 	}
@@ -54,7 +51,7 @@ func playFrozenNode(ctx context.Context, s *stage) error {
 	if err := s.powerOffAndFence(ctx); err != nil {
 		return err
 	}
-	successor, err := s.awaitRunning(ctx, "web-0", old.UID)
+	successor, address, err := s.awaitAddress(ctx, "web-0", old.UID)
 	if err != nil {
 		return err
 	}
@@ -62,7 +59,7 @@ func playFrozenNode(ctx context.Context, s *stage) error {
 		return fmt.Errorf("the successor of web-0 runs on %s, expected %s", successor.Spec.NodeName, s.second)
 	}
 	if s.guard {
-		s.tell("the successor of web-0 runs on %s with %s", s.second, s.addressOf(successor))
+		s.tell("the successor of web-0 runs on %s with %s", s.second, address)
 	}
 	return nil
 }
@@ -98,11 +95,11 @@ func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
 		s.tell("the object of web-0 is held: no successor")
 		return s.remains(ctx, "the hold on the object of web-0", overlapPeriod, held)
 	}
-	successor, err := s.awaitRunning(ctx, "web-0", old)
+	successor, address, err := s.awaitAddress(ctx, "web-0", old)
 	if err != nil {
 		return err
 	}
-	s.tell("a new web-0 runs on %s with %s", successor.Spec.NodeName, s.addressOf(successor))
+	s.tell("a new web-0 runs on %s with %s", successor.Spec.NodeName, address)
 	return s.remains(ctx, "the new web-0", overlapPeriod, func(ctx context.Context) (bool, string, error) {
 		isHeld, seen, err := held(ctx)
 		return !isHeld, seen, err

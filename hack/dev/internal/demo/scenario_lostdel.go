@@ -65,20 +65,15 @@ func (s *stage) fillPool(ctx context.Context) (*corev1.Pod, error) {
 			return nil, err
 		}
 	}
-	two, err := s.awaitRunning(ctx, "two", "")
+	_, addressTwo, err := s.awaitAddress(ctx, "two", "")
 	if err != nil {
 		return nil, err
 	}
-	one, err := s.awaitRunning(ctx, "one", "")
+	one, addressOne, err := s.awaitAddress(ctx, "one", "")
 	if err != nil {
 		return nil, err
 	}
-	for _, pod := range []*corev1.Pod{one, two} {
-		if _, err := s.awaitSandbox(ctx, pod); err != nil {
-			return nil, err
-		}
-	}
-	s.tell("pods one (%s) and two (%s) run: the pool is full", s.addressOf(one), s.addressOf(two))
+	s.tell("pods one (%s) and two (%s) run: the pool is full", addressOne, addressTwo)
 	return one, nil
 }
 
@@ -90,14 +85,11 @@ func (s *stage) awaitSandboxEnd(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (s *stage) thirdStarts(ctx context.Context, three *corev1.Pod) error {
-	running, err := s.awaitRunning(ctx, three.Name, "")
+	_, address, err := s.awaitAddress(ctx, three.Name, "")
 	if err != nil {
 		return err
 	}
-	if _, err := s.awaitSandbox(ctx, running); err != nil {
-		return err
-	}
-	s.tell("pod three runs with %s", s.addressOf(running))
+	s.tell("pod three runs with %s", address)
 	return nil
 }
 

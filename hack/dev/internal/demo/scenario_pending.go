@@ -39,7 +39,7 @@ func playPendingPod(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("pod early on %s has %s and is still Pending", s.first, s.addressOf(early))
+	s.tell("pod early on %s has %s and is still Pending", s.first, sandbox.Addresses[0].IP)
 	err = s.tellReconcile(s.reconcile(ctx))
 	s.reconciled()
 	if err != nil {
@@ -48,21 +48,18 @@ func playPendingPod(ctx context.Context, s *stage) error {
 	if err := s.stillPending(ctx, "early"); err != nil {
 		return err
 	}
-	late, err := s.createPod(ctx, "late", s.second, nil)
+	if _, err := s.createPod(ctx, "late", s.second, nil); err != nil {
+		return err
+	}
+	_, address, err := s.awaitAddress(ctx, "late", "")
 	if err != nil {
 		return err
 	}
-	if late, err = s.awaitRunning(ctx, late.Name, ""); err != nil {
+	s.tell("pod late on %s runs with %s", s.second, address)
+	if _, address, err = s.awaitAddress(ctx, "early", ""); err != nil {
 		return err
 	}
-	if _, err = s.awaitSandbox(ctx, late); err != nil {
-		return err
-	}
-	s.tell("pod late on %s runs with %s", s.second, s.addressOf(late))
-	if _, err = s.awaitRunning(ctx, early.Name, ""); err != nil {
-		return err
-	}
-	s.tell("pod early runs too, with %s%s", s.addressOf(early), s.entryNote(sandbox.ID))
+	s.tell("pod early runs too, with %s%s", address, s.entryNote(sandbox.ID))
 	return nil
 }
 
