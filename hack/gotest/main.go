@@ -111,18 +111,24 @@ func unitGroups() ([]group, error) {
 }
 
 func suiteGroups(patterns []string) ([]group, error) {
+	dirs := []string{"."}
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
+		dirs = append(dirs, extraModules...)
 	}
-	g := group{dir: ".", flags: []string{"-timeout=30m", "-p=1", "-count=1"}}
-	for _, pattern := range patterns {
-		packages, err := testPackages(".", pattern, true)
-		if err != nil {
-			return nil, err
+	var groups []group
+	for _, dir := range dirs {
+		g := group{dir: dir, flags: []string{"-timeout=30m", "-p=1", "-count=1"}}
+		for _, pattern := range patterns {
+			packages, err := testPackages(dir, pattern, true)
+			if err != nil {
+				return nil, err
+			}
+			g.packages = append(g.packages, packages...)
 		}
-		g.packages = append(g.packages, packages...)
+		groups = append(groups, g)
 	}
-	return []group{g}, nil
+	return groups, nil
 }
 
 // testPackages lists the packages of the module in dir that match pattern, have
