@@ -105,7 +105,7 @@ func newWorld(ctx context.Context) *world {
 	return w
 }
 
-// cni is one call of whereabouts, without the Lease around it: the lease only serialises whereabouts with itself.
+// cni is one call of whereabouts, without the Lease around it: the lease only serializes whereabouts with itself.
 func (w *world) cni(ctx context.Context, mode int, pod, sandbox string) ([]net.IPNet, error) {
 	_, network, err := net.ParseCIDR(poolRange)
 	if err != nil {
