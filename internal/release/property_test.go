@@ -57,57 +57,67 @@ func everyObservation(visit func(Observation)) {
 
 // proofs is an independent statement of what lets an address go (I1, I5): written without looking at the table's rows.
 func proofs(o Observation, s Sandbox) bool {
-	p := o.Last
-	if o.Pod.IsKnown() {
-		p = o.Pod.Get()
-	}
-	if !o.Live || s.Conflict {
-		return false
-	}
-	if o.Node.IsAbsent() {
-		return p.Deleting && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes
-	}
-	if !o.Node.IsKnown() || !s.Machine.IsKnown() {
-		return false
-	}
-	n := o.Node.Get()
-	same := n.MachineID == s.Machine.Get().MachineID && n.SystemUUID == s.Machine.Get().SystemUUID
-	boot := n.BootID == s.Machine.Get().BootID
-	ready := s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease
 	switch {
-	case same && !boot && n.BootID != "":
-		return p.Deleting || p.Ending.ByKubelet()
-	case !same:
-		return p.Deleting && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes
+	case !o.Live || s.Conflict:
+		return false
+	case o.Node.IsAbsent():
+		return goneProof(o)
+	case !o.Node.IsKnown() || !s.Machine.IsKnown():
+		return false
+	}
+	n, m := o.Node.Get(), s.Machine.Get()
+	if n.MachineID != m.MachineID || n.SystemUUID != m.SystemUUID {
+		return goneProof(o)
+	}
+	if n.BootID != m.BootID && n.BootID != "" {
+		return podOf(o).Deleting || podOf(o).Ending.ByKubelet()
+	}
+	return liveProof(o, s)
+}
+
+// goneProof: the machine is not there any more, and has not been for long enough.
+func goneProof(o Observation) bool {
+	return podOf(o).Deleting && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes
+}
+
+// liveProof: the machine that ran the sandbox is the one that speaks, or that was declared dead.
+func liveProof(o Observation, s Sandbox) bool {
+	p, n := podOf(o), o.Node.Get()
+	switch {
 	case p.Deleting && n.OutOfService && !n.Ready:
 		return true
 	case p.Deleting && p.Ending == EndingFinished:
 		return s.Attribution != v1alpha1.AttributionObservedAdd || s.UnchangedSince.Equal(longAgo)
 	case o.Evidence == EvidenceAgent:
-		return ready
+		return s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease
 	}
 	return p.Ending.ByKubelet() && n.Ready && p.EndedSince.Equal(longAgo)
 }
 
+func podOf(o Observation) Pod {
+	if o.Pod.IsKnown() {
+		return o.Pod.Get()
+	}
+	return o.Last
+}
+
 // letsGo is the same for the finalizer of a pod that holds nothing: what shows that no sandbox of it is in the making.
 func letsGo(o Observation) bool {
-	if o.Pod.IsAbsent() {
-		return o.Live || o.Recorded
-	}
-	p, n := o.Pod.Get(), o.Node.Get()
+	quiet := o.Evidence == EvidenceAgent && o.QuietSince.IsKnown()
 	switch {
-	case !p.Bound:
+	case o.Pod.IsKnown() && !o.Pod.Get().Bound:
 		return true
-	case p.Ending.ByKubelet():
+	case o.Pod.IsAbsent() || o.Pod.Get().Ending.ByKubelet():
 		return o.Live || o.Recorded
 	case !o.Live:
-		return o.Recorded && o.Evidence == EvidenceAgent && o.QuietSince.IsKnown()
-	case o.Node.IsKnown() && n.OutOfService && !n.Ready:
-		return true
-	case o.Node.IsAbsent():
-		return (o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes) || (o.Evidence == EvidenceAgent && o.QuietSince.IsKnown())
+		return o.Recorded && quiet
 	}
-	return o.Evidence == EvidenceAgent && o.QuietSince.IsKnown()
+	return quiet || deadNode(o)
+}
+
+func deadNode(o Observation) bool {
+	fenced := o.Node.IsKnown() && o.Node.Get().OutOfService && !o.Node.Get().Ready
+	return fenced || (o.Node.IsAbsent() && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes)
 }
 
 func anyUnknown(o Observation) bool {
@@ -133,22 +143,35 @@ func TestI1I5NothingIsReleasedWithoutProof(t *testing.T) {
 
 func checkDecision(t *testing.T, o Observation, d Decision) {
 	t.Helper()
-	gives := d.Action == Release || d.Action == Unprotect
-	switch {
-	case d.Action == 0 || d.Reason == "" || d.Message == "" || d.Row < 0 || d.Row > 17:
+	if d.Action == 0 || d.Reason == "" || d.Message == "" || d.Row < 0 || d.Row > 17 {
 		t.Errorf("an incomplete decision %+v for %+v", d, o)
-	case gives && anyUnknown(o):
-		t.Errorf("%s with an Unknown fact: %+v for %+v", d.Action, d, o)
-	case d.Action == Unprotect && !o.Sandboxes.IsAbsent():
-		t.Errorf("Unprotect while entries remain or may remain: %+v for %+v", d, o)
-	case d.Action == Unprotect && o.Pod.IsKnown() && !o.Pod.Get().Deleting:
-		t.Errorf("Unprotect of a pod that is not deleting: %+v for %+v", d, o)
 	}
-	if d.Action == Unprotect && !letsGo(o) {
-		t.Errorf("let a pod go without proof: %+v for %+v", d, o)
+	switch d.Action {
+	case Unprotect:
+		checkUnprotect(t, o, d)
+	case Release:
+		checkRelease(t, o, d)
 	}
-	if d.Action != Release {
-		return
+}
+
+func checkUnprotect(t *testing.T, o Observation, d Decision) {
+	t.Helper()
+	switch {
+	case anyUnknown(o):
+		t.Errorf("let go with an Unknown fact: %+v for %+v", d, o)
+	case !o.Sandboxes.IsAbsent():
+		t.Errorf("let go while entries remain or may remain: %+v for %+v", d, o)
+	case o.Pod.IsKnown() && !o.Pod.Get().Deleting:
+		t.Errorf("let go a pod that is not deleting: %+v for %+v", d, o)
+	case !letsGo(o):
+		t.Errorf("let go without proof: %+v for %+v", d, o)
+	}
+}
+
+func checkRelease(t *testing.T, o Observation, d Decision) {
+	t.Helper()
+	if anyUnknown(o) {
+		t.Errorf("released with an Unknown fact: %+v for %+v", d, o)
 	}
 	for _, s := range o.Sandboxes.Get() {
 		if !proofs(o, s) {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// rememberMissing looks at the recorded addresses that no pool shows for this UID any more. An older cache proves nothing; an
+// address that stands there for another sandbox by now, or in another UID's record, was taken over, and its old sandbox is
+// still to be proven gone.
+func (c *core) rememberMissing(ctx context.Context, v *view, snapshot reading) error {
+	if v.record == nil {
+		return nil
+	}
+	for i := range v.record.Spec.Addresses {
+		address := &v.record.Spec.Addresses[i]
+		if v.holds(address) {
+			continue
+		}
+		if err := c.rememberAddress(ctx, v, snapshot, address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, address *v1alpha1.AddressRecord) error {
+	stands := snapshot.at(address)
+	switch {
+	case stands != nil && v.holdsKey(stands.Key):
+		return nil // the same UID's next sandbox took the address over
+	case stands != nil && stands.SandboxID == address.SandboxID:
+		// Two UIDs claim one sandbox: that must not look like an absence.
+		v.held = append(v.held, heldEntry{Entry: *stands, attribution: v.attributionOf(address.SandboxID), conflict: true})
+		return nil
+	case !v.live && !provesAbsence(snapshot.versions[address.Backend][address.Pool], address.PoolResourceVersion):
+		v.stale = true
+		return nil
+	}
+	others, err := c.rivals(ctx, v, address.Backend, address.Pool, address.IP, address.SandboxID)
+	if err != nil {
+		return err
+	}
+	if key, err := keyOf(address); err == nil && (others > 0 || stands != nil) {
+		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v.attributionOf(address.SandboxID), superseded: true})
+	}
+	return nil
+}
+
+// at is the entry that stands in a pool where a record has an address, whosever it is.
+func (r *reading) at(address *v1alpha1.AddressRecord) *ipam.Entry {
+	for i := range r.entries {
+		entry := &r.entries[i]
+		if entry.Backend == address.Backend && entry.Pool == address.Pool && entry.IP.String() == address.IP {
+			return entry
+		}
+	}
+	return nil
+}
+
+// holds says whether the address, for the very sandbox, is among the held entries.
+func (v *view) holds(address *v1alpha1.AddressRecord) bool {
+	for i := range v.held {
+		held := &v.held[i]
+		if held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID == address.SandboxID {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *view) holdsKey(key ipam.Key) bool {
+	return slices.ContainsFunc(v.held, func(held heldEntry) bool { return held.Key == key })
+}
+
+// provesAbsence: only a pool read later than the record's last sight of the entry can show that it is gone. Versions that
+// cannot be compared prove nothing.
+func provesAbsence(seen, recorded string) bool {
+	order, err := resourceversion.CompareResourceVersion(seen, recorded)
+	return err == nil && order > 0
+}
+
+// markConflicts marks the entries whose address another UID's record holds for another sandbox.
+func (c *core) markConflicts(ctx context.Context, v *view) error {
+	for i := range v.held {
+		held := &v.held[i]
+		if held.superseded || held.conflict {
+			continue
+		}
+		others, err := c.rivals(ctx, v, held.Backend, held.Pool, held.IP.String(), held.SandboxID)
+		if err != nil {
+			return err
+		}
+		held.conflict = others > 0
+	}
+	return nil
+}
+
+// rivals counts the other UIDs whose records hold an address for another sandbox.
+func (c *core) rivals(ctx context.Context, v *view, backend, pool, ip, sandbox string) (int, error) {
+	records, err := c.cachedRecords(ctx, indexRecordAddress, addressKey(backend, pool, ip))
+	if err != nil {
+		return 0, fmt.Errorf("looking up the records that hold %s: %w", ip, err)
+	}
+	count := 0
+	for i := range records {
+		if records[i].Name == string(v.uid) {
+			continue
+		}
+		for j := range records[i].Spec.Addresses {
+			other := &records[i].Spec.Addresses[j]
+			if other.Backend == backend && other.Pool == pool && other.IP == ip && other.SandboxID != sandbox {
+				count++
+			}
+		}
+	}
+	return count, nil
+}
