@@ -5,7 +5,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
 	whereaboutsv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin"
 )
 
 // clearTimeout bounds the end of the first phase's pods.
@@ -58,39 +59,14 @@ func (d *demo) clearRun(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// clearPools removes the pools of the runs without the guard, and the reservations of their addresses.
+// clearPools removes every pool and reservation: the cluster is the demo's own.
 func (d *demo) clearPools(ctx context.Context) error {
-	within := func(ip netip.Addr) bool {
-		for i := range scenarios() {
-			if pool(i, false).Contains(ip) {
-				return true
-			}
-		}
-		return false
+	in := client.InNamespace(standin.DefaultWhereaboutsNamespace)
+	if err := d.client.DeleteAllOf(ctx, &whereaboutsv1alpha1.IPPool{}, in); err != nil {
+		return fmt.Errorf("deleting IPPools: %w", err)
 	}
-	var pools whereaboutsv1alpha1.IPPoolList
-	if err := d.client.List(ctx, &pools); err != nil {
-		return fmt.Errorf("listing IPPools: %w", err)
-	}
-	for _, p := range pools.Items {
-		if prefix, err := netip.ParsePrefix(p.Spec.Range); err != nil || !within(prefix.Addr()) {
-			continue
-		}
-		if err := d.client.Delete(ctx, &p); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting IPPool %s: %w", p.Name, err)
-		}
-	}
-	var reservations whereaboutsv1alpha1.OverlappingRangeIPReservationList
-	if err := d.client.List(ctx, &reservations); err != nil {
-		return fmt.Errorf("listing reservations: %w", err)
-	}
-	for _, r := range reservations.Items {
-		if ip, err := netip.ParseAddr(r.Name); err != nil || !within(ip) {
-			continue
-		}
-		if err := d.client.Delete(ctx, &r); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting reservation %s: %w", r.Name, err)
-		}
+	if err := d.client.DeleteAllOf(ctx, &whereaboutsv1alpha1.OverlappingRangeIPReservation{}, in); err != nil {
+		return fmt.Errorf("deleting reservations: %w", err)
 	}
 	return nil
 }

@@ -156,8 +156,12 @@ func (o *Observer) Sound(from, to time.Time) error {
 	if len(gaps) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the observer saw nothing for %.1fs (from %.1fs on), more than %s, so its counts mean nothing; its last error: %v",
-		gaps[0].To.Sub(gaps[0].From).Seconds(), gaps[0].From.Sub(from).Seconds(), blindness, o.lastErr)
+	lastErr := o.lastErr
+	if lastErr == nil {
+		lastErr = errors.New("none")
+	}
+	return fmt.Errorf("the observer saw nothing for %.1fs (from %.1fs on), more than %s, so its counts mean nothing; its last error: %w",
+		gaps[0].To.Sub(gaps[0].From).Seconds(), gaps[0].From.Sub(from).Seconds(), blindness, lastErr)
 }
 
 // restrict leaves of a sample what concerns one range of addresses. A sandbox without such an address stays, since an
