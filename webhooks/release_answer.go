@@ -5,6 +5,7 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,31 +57,39 @@ func (g *releaseGuard) answer(ctx context.Context, req *admission.Request, judge
 	findings := judge(reads, req)
 	metrics.UnsafeReleaseDuration.WithLabelValues(req.Resource.Resource).Observe(g.options.Clock.Since(started).Seconds())
 
-	var refused []string
+	var refused, lost []string
 	for _, f := range findings {
-		decision := metrics.UnsafeReleaseAllowed
-		if f.isRefusal() {
-			decision = g.refuseOrWarn()
+		metrics.UnsafeReleases.WithLabelValues(req.Resource.Resource, g.decision(f), string(f.Reason)).Inc()
+		switch {
+		case f.isRefusal():
 			refused = append(refused, f.Message)
-			g.tell(req, f)
+		case f.Message != "":
+			lost = append(lost, f.Message)
 		}
-		metrics.UnsafeReleases.WithLabelValues(req.Resource.Resource, decision, string(f.Reason)).Inc()
+		g.tell(req, f)
 	}
-	if len(refused) == 0 {
+	said := slices.Concat(refused, lost)
+	if len(said) == 0 {
 		return admission.Allowed("")
 	}
-	logf.FromContext(ctx).Info("Unsafe release", "mode", g.options.Mode, "operation", req.Operation, "removals", len(refused), "first", refused[0])
-	if g.options.Mode == ReleaseModeWarn {
-		return admission.Allowed("").WithWarnings(abridge(refused)...)
+	logf.FromContext(ctx).Info("Unsafe release", "mode", g.options.Mode, "operation", req.Operation,
+		"unsafe", len(refused), "unreadable", len(lost), "first", said[0])
+	if len(refused) > 0 && g.options.Mode != ReleaseModeWarn {
+		return admission.Denied(strings.Join(abridge(refused), " "))
 	}
-	return admission.Denied(strings.Join(abridge(refused), " "))
+	return admission.Allowed("").WithWarnings(abridge(said)...)
 }
 
-func (g *releaseGuard) refuseOrWarn() string {
-	if g.options.Mode == ReleaseModeWarn {
+// decision is what is done with a finding, as a value of the metric's label.
+func (g *releaseGuard) decision(f finding) string {
+	switch {
+	case !f.isRefusal():
+		return metrics.UnsafeReleaseAllowed
+	case g.options.Mode == ReleaseModeWarn:
 		return metrics.UnsafeReleaseWarned
+	default:
+		return metrics.UnsafeReleaseRefused
 	}
-	return metrics.UnsafeReleaseRefused
 }
 
 func abridge(messages []string) []string {
@@ -90,23 +99,26 @@ func abridge(messages []string) []string {
 	return append(messages[:maxSaid:maxSaid], fmt.Sprintf("And %d more.", len(messages)-maxSaid))
 }
 
-// tell writes an event for whoever owns the address. A dry run leaves no trace.
+// tell writes an event for whoever owns an address that is not proven free. A dry run leaves no trace.
 func (g *releaseGuard) tell(req *admission.Request, f finding) {
-	if f.about == nil || req.DryRun != nil && *req.DryRun {
+	if f.Message == "" || f.about == nil || req.DryRun != nil && *req.DryRun {
 		return
 	}
 	object, err := meta.Accessor(f.about)
 	if err != nil || !g.told.allow(eventKey{object.GetUID(), f.Reason}) {
 		return
 	}
-	note := f.Message
-	if g.options.Mode == ReleaseModeWarn {
+	reason, note := v1alpha1.ReasonUnsafeReleaseRefused, f.Message
+	switch {
+	case !f.isRefusal():
+		reason = v1alpha1.ReasonMalformedPool
+	case g.options.Mode == ReleaseModeWarn:
 		note = "Allowed, because the mode is Warn; in mode Deny: " + note
 	}
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote], "")
 	}
-	g.recorder.Eventf(f.about, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonUnsafeReleaseRefused), "GuardRelease", "%s", note)
+	g.recorder.Eventf(f.about, nil, corev1.EventTypeWarning, string(reason), "GuardRelease", "%s", note)
 }
 
 type eventKey struct {

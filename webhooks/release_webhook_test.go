@@ -378,6 +378,20 @@ func TestTheFirstRefusalsDecideAboutALargePool(t *testing.T) {
 	}
 }
 
+// Refused, whereabouts would answer the ADD with an address that no pool has recorded.
+func TestAnAddThatLosesAnUnreadableOffsetPassesAndIsTold(t *testing.T) {
+	guard, told := onNodeA().guard(t, ReleaseModeDeny)
+	request := removal(t, authenticationv1.UserInfo{Username: "someone"}, poolRange, map[string][2]string{"300": web0["1"]})
+	request.Object = poolJSON(t, poolRange, map[string][2]string{"2": {"sandbox-2", "default/new"}})
+	response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), request)
+	if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "MalformedPool") {
+		t.Errorf("got %+v, want a permit with a warning", response)
+	}
+	if len(told) != 1 {
+		t.Errorf("%d events, want one on the pod", len(told))
+	}
+}
+
 func TestReservations(t *testing.T) {
 	reservation := func(podRef string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"namespace":"kube-system","name":"10.10.0.1"},"spec":{"podref":%q}}`, podRef)}

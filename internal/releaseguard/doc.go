@@ -6,16 +6,16 @@
 // For each such removal, in this order:
 //
 //	1  the writer is the manager                                            allow
-//	2  the offset stands for no address, and the write adds an entry        allow: a refused ADD would be worse (below)
-//	3  it is CNI DEL: the entry's node is Ready, and the writer's token
+//	2  it is CNI DEL: the entry's node is Ready, and the writer's token
 //	   belongs to that node's pod of a trusted DaemonSet                    allow
-//	4  a record holds that pool, address and sandbox                        refuse
-//	5  the pod of the reference exists and is not kubelet-finished          refuse
-//	6  a fact that 3 to 5 need could not be read                            refuse
-//	7  anything else: the pod is gone or finished, and no record holds it   allow
+//	3  the pod is gone or kubelet-finished, and no record holds that
+//	   pool, address and sandbox                                            allow
+//	4  the offset stands for no address, and the write adds an entry        allow, and say so: a refused ADD is worse
+//	5  anything else: the address is in use; or a fact that 2 or 3 need
+//	   could not be read                                                    refuse
 //
 // The entry's node is that of the record which holds the entry; without one, that of the pod of its reference. Where the
-// IPAM's reconciler shares the DaemonSet's pods, 3 is for pods that are being deleted only, or the reconciler could free
+// IPAM's reconciler shares the DaemonSet's pods, 2 is for pods that are being deleted only, or the reconciler could free
 // what it takes for orphaned on its own node.
 //
 // Kubelet-finished (internal/release, EndingFinished) is believed only while the Node is the machine that was recorded for
@@ -27,5 +27,7 @@
 // deletes the winner's reservation by name, a reconciler that has the name wrong, or a DEL whose write of the pool failed.
 //
 // Whereabouts answers a refused ADD with an address that no pool has recorded. Its ADD never takes an entry away, but for
-// offsets that it cannot read back. That is row 2.
+// offsets that it cannot read back. That is row 4.
+//
+// What row 2 cannot tell apart: whereabouts' pod control loop runs in the DaemonSet's pods too, and removes by podref.
 package releaseguard

@@ -25,7 +25,8 @@ const (
 type Judgment struct {
 	Outcome Outcome
 	Reason  v1alpha1.Reason
-	// Message of a refusal: what was refused, what was found, what was expected, what to do.
+	// Message of a refusal: what was refused, what was found, what was expected, what to do. A permit has one where it lets
+	// an address go that is not proven free.
 	Message string
 }
 
@@ -42,9 +43,6 @@ func judge(w *Write, c *Case) Judgment {
 	if w.Writer.Manager {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonManagerRelease}
 	}
-	if w.Adds && c.Address.IsAbsent() {
-		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonNoSuchAddress}
-	}
 	del := cniDelete(w, c)
 	if del.verdict == yes {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonCNIDelete}
@@ -53,6 +51,9 @@ func judge(w *Write, c *Case) Judgment {
 	held := some(pod, recordHolds(w, c))
 	if held.verdict == no {
 		return Judgment{Outcome: Allow, Reason: pod.reason}
+	}
+	if w.Adds && c.Address.IsAbsent() {
+		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonNoSuchAddress, Message: loss(w, c, held)}
 	}
 	return Judgment{Outcome: Refuse, Reason: held.reason, Message: refusal(w, c, held, del)}
 }
@@ -130,6 +131,13 @@ func refusal(w *Write, c *Case, held, del answer) string {
 	fmt.Fprintf(&b, " It does not count as CNI DEL: %s.", del.text)
 	b.WriteString(" Holdfast releases the address itself once the sandbox is proven gone; kubectl get ipa shows what it waits for.")
 	return b.String()
+}
+
+func loss(w *Write, c *Case, held answer) string {
+	return fmt.Sprintf("%s: pool %s loses %s (sandbox %q, interface %q, podref %q): %s; but the offset stands for no address, so that "+
+		"whereabouts drops it whenever it writes the pool, and it would answer a refused ADD with an address that no pool has recorded. "+
+		"Look for what wrote this offset: the address that was meant may be handed out again.",
+		v1alpha1.ReasonMalformedPool, w.Pool, c.subject(), c.SandboxID, c.Interface, c.PodRef, held.text)
 }
 
 func (c *Case) subject() string {

@@ -118,9 +118,11 @@ func TestJudge(t *testing.T) {
 		"the manager may release what a running pod holds": {
 			facts{writer: Writer{Manager: true}, pod: release.Known(running())}, Allow, v1alpha1.ReasonManagerRelease},
 
-		// Row 2.
+		// Row 4.
 		"an ADD may lose an offset that whereabouts cannot read back": {
 			facts{adds: true, address: release.Absent[netip.Addr](), pod: release.Known(running())}, Allow, v1alpha1.ReasonNoSuchAddress},
+		"an offset that stands for no address, of a pod that is gone": {
+			facts{writer: reconciler, adds: true, address: release.Absent[netip.Addr]()}, Allow, v1alpha1.ReasonPodGone},
 		"an offset that stands for no address is guarded in a write that adds nothing": {
 			facts{address: release.Absent[netip.Addr](), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
 		"a write that adds may not take away an entry of a running pod": {
@@ -128,7 +130,7 @@ func TestJudge(t *testing.T) {
 		"an offset whose address cannot be told is guarded in a write that adds": {
 			facts{adds: true, address: release.Unknown[netip.Addr]("broken range"), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
 
-		// Row 3.
+		// Row 2.
 		"CNI DEL of a running pod whose sandbox is re-created": {
 			facts{writer: cni(nodeA), pod: release.Known(running())}, Allow, v1alpha1.ReasonCNIDelete},
 		"CNI DEL of a completed or evicted pod": {
@@ -171,7 +173,7 @@ func TestJudge(t *testing.T) {
 		"a trusted certificate identity and a node that is not Ready": {
 			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
 
-		// Row 3 where the reconciler shares the DaemonSet's pods.
+		// Row 2 where the reconciler shares the DaemonSet's pods.
 		"shared with the reconciler: a pod that is being deleted": {
 			facts{writer: cni(nodeA), shared: true, pod: release.Known(deleting(none))}, Allow, v1alpha1.ReasonCNIDelete},
 		"shared with the reconciler: a pod that is not being deleted": {
@@ -182,7 +184,7 @@ func TestJudge(t *testing.T) {
 		"shared with the reconciler: a record without a pod": {
 			facts{writer: cni(nodeA), shared: true, records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
 
-		// Rows 4, 5 and 7.
+		// Rows 3 and 5.
 		"S0: a Pending pod without network-status": {
 			facts{writer: reconciler, pod: release.Known(held(running()))}, Refuse, v1alpha1.ReasonPodInUse},
 		"a deleting pod that runs on": {
@@ -228,7 +230,7 @@ func TestJudge(t *testing.T) {
 			facts{writer: reconciler, address: release.Unknown[netip.Addr]("broken range"),
 				records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
 
-		// Row 6.
+		// Row 5: facts that could not be read.
 		"a pod that cannot be read": {
 			facts{writer: reconciler, pod: release.Unknown[Pod]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
 		"records that cannot be read": {
@@ -243,8 +245,8 @@ func TestJudge(t *testing.T) {
 			if got.Outcome != tc.want || got.Reason != tc.reason {
 				t.Fatalf("got outcome %d, reason %s, want %d, %s; message: %s", got.Outcome, got.Reason, tc.want, tc.reason, got.Message)
 			}
-			if (got.Message != "") != (tc.want == Refuse) {
-				t.Errorf("a message belongs to a refusal and to nothing else, got %q", got.Message)
+			if unproven := tc.want == Refuse || tc.reason == v1alpha1.ReasonNoSuchAddress; (got.Message != "") != unproven {
+				t.Errorf("a message belongs to what is not proven free and to nothing else, got %q", got.Message)
 			}
 		})
 	}

@@ -295,8 +295,11 @@ var _ = Describe("The removal of a pool entry", func() {
 		Expect(p.patch(ctx, admin, operation{Op: "add", Path: huge,
 			Value: wbv1alpha1.IPAllocation{ContainerID: "s", PodRef: refOf(pod)}})).To(Succeed())
 		Expect(p.patch(ctx, reconciler(ctx), operation{Op: "remove", Path: huge})).To(beRefusedFor())
-		Expect(p.patch(ctx, cni(ctx, nodeB), operation{Op: "remove", Path: huge}, operation{Op: "add", Path: path(1),
+		adder := cni(ctx, nodeB)
+		Expect(p.patch(ctx, adder, operation{Op: "remove", Path: huge}, operation{Op: "add", Path: path(1),
 			Value: wbv1alpha1.IPAllocation{ContainerID: "s1", PodRef: "default/new"}})).To(Succeed())
+		Expect(p.holds(ctx, 1)).To(BeTrue())
+		Expect(adder.warned()).To(ContainElement(ContainSubstring("MalformedPool")))
 	})
 
 	DescribeTable("passes without the guard", func(ctx SpecContext, mode webhooks.ReleaseMode) {
