@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,10 +66,30 @@ func (c *core) snapshot(ctx context.Context, v *view) (all reading, why string) 
 		if err != nil {
 			return all, err.Error()
 		}
+		if problem := v.unreadable(part.Problems); problem != nil {
+			return all, "pool " + problem.Pool + ", in which it holds an address, cannot be read: " + problem.Message
+		}
 		all.entries = append(all.entries, part.Entries...)
 		all.versions[backend.Name()] = part.PoolVersions
 	}
 	return all, ""
+}
+
+// unreadable is the problem of a whole pool in which the record has an address: what stands there is unknown. A single
+// unreadable entry holds nobody: it is reported where it stands.
+func (v *view) unreadable(problems []ipam.Problem) *ipam.Problem {
+	if v.record == nil {
+		return nil
+	}
+	for i := range problems {
+		inPool := func(a v1alpha1.AddressRecord) bool {
+			return a.Backend == problems[i].Backend && a.Pool == problems[i].Pool
+		}
+		if problems[i].Offset == "" && slices.ContainsFunc(v.record.Spec.Addresses, inPool) {
+			return &problems[i]
+		}
+	}
+	return nil
 }
 
 // query asks a backend for what may be this UID's, and for what stands by now where its record says that it has addresses.

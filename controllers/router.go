@@ -48,6 +48,22 @@ func (r *router) route(event ipam.Event) {
 	for _, record := range event.Records {
 		r.addPod(types.UID(record))
 	}
+	for i := range event.Problems {
+		r.report(&event.Problems[i])
+	}
+}
+
+// report tells whoever looks at the pool what cannot be read in it. Only the leader does.
+func (r *router) report(problem *ipam.Problem) {
+	r.mu.Lock()
+	leading := r.pods != nil
+	r.mu.Unlock()
+	for _, backend := range r.backends {
+		if leading && backend.Name() == problem.Backend {
+			r.recorder.Eventf(backend.PoolReference(problem.Pool), nil, corev1.EventTypeWarning, string(v1alpha1.ReasonMalformedPool), "Report",
+				"offset %q, podref %q: %s", problem.Offset, problem.PodRef, problem.Message)
+		}
+	}
 }
 
 func (r *router) routePod(ref ipam.PodRef) {
@@ -94,7 +110,7 @@ func (r *router) addLate(ref ipam.PodRef) {
 func (r *router) replay() {
 	for _, backend := range r.backends {
 		snapshot := backend.All()
-		event := ipam.Event{}
+		event := ipam.Event{Problems: snapshot.Problems}
 		for i := range snapshot.Entries {
 			entry := &snapshot.Entries[i]
 			event.SandboxIDs = append(event.SandboxIDs, entry.SandboxID)

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -135,6 +136,8 @@ type Event struct {
 type Backend interface {
 	// Name is the backend's name, as in records and metrics: "whereabouts".
 	Name() string
+	// PoolReference names a pool ("namespace/name") as the object of an event.
+	PoolReference(pool string) *corev1.ObjectReference
 	// Manages says whether an attachment's IPAM is this backend's.
 	Manages(ipam podnetwork.IPAM) bool
 	// Setup registers caches, indexes and watches with the manager. It is called once, before Start.

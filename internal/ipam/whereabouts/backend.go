@@ -3,11 +3,13 @@
 package whereabouts
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -97,6 +99,12 @@ func (b *Backend) Name() string { return Name }
 
 // Manages is true for IPAM configurations of type whereabouts, whatever plugin uses them.
 func (b *Backend) Manages(i podnetwork.IPAM) bool { return i.Type == Name }
+
+// PoolReference names an IPPool as the object of an event.
+func (b *Backend) PoolReference(pool string) *corev1.ObjectReference {
+	namespace, name, _ := strings.Cut(pool, "/")
+	return &corev1.ObjectReference{APIVersion: wb.SchemeGroupVersion.String(), Kind: "IPPool", Namespace: namespace, Name: name}
+}
 
 // Subscribe registers a function that is called, without blocking, for each change seen.
 func (b *Backend) Subscribe(f func(ipam.Event)) {
