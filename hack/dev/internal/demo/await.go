@@ -31,23 +31,23 @@ func (s *stage) await(ctx context.Context, what string, timeout time.Duration, d
 	defer cancel()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
-	last := "nothing was read yet"
+	last, failure := "nothing yet", ""
 	for {
 		ok, seen, err := done(limited)
 		switch {
 		case err == nil && ok:
 			return nil
 		case err == nil:
-			last = seen
+			last, failure = seen, ""
 		case limited.Err() == nil: // else the look was cut short and its error says nothing
-			last = err.Error()
+			failure = fmt.Sprintf("; after that: %v", err)
 		}
 		select {
 		case <-limited.Done():
 			if ctx.Err() != nil {
 				return fmt.Errorf("interrupted while waiting for %s: %w", what, context.Cause(ctx))
 			}
-			return fmt.Errorf("stuck: waited %s for %s; last seen: %s\n%s", timeout, what, last, s.dump(ctx))
+			return fmt.Errorf("stuck: waited %s for %s; last seen: %s%s\n%s", timeout, what, last, failure, s.dump(ctx))
 		case <-ticker.C:
 		}
 	}

@@ -71,6 +71,22 @@ func TestAStuckRunSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
+func TestAStuckRunSaysWhatFailedLast(t *testing.T) {
+	s := newStage(t)
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		err := s.await(t.Context(), "the moon", time.Minute, func(context.Context) (bool, string, error) {
+			if looks++; looks > 1 {
+				return false, "", errors.New("connection refused")
+			}
+			return false, "a cloud", nil
+		})
+		if err == nil || !strings.Contains(err.Error(), "last seen: a cloud; after that: connection refused") {
+			t.Errorf("await() = %v, want what was seen last and the error since", err)
+		}
+	})
+}
+
 func TestAwaitGoesOnAfterAnError(t *testing.T) {
 	s := newStage(t)
 	synctest.Test(t, func(t *testing.T) {

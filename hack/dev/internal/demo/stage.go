@@ -63,36 +63,40 @@ func (s *stage) tell(format string, args ...any) {
 	s.say("guard %s, %s: %s", s.state(), s.scenario.name, text)
 }
 
-// run plays the scenario and judges what the observer saw meanwhile. The error says what the run got stuck at.
+// run plays the scenario and judges what the observer saw meanwhile. The error says what the run got stuck at, or why
+// its counts cannot be believed; what was seen until then is returned all the same, as a failed run.
 func (s *stage) run(ctx context.Context) (*report.Run, error) {
 	s.started = time.Now()
-	if err := s.setUp(ctx); err != nil {
-		return nil, s.failed(err)
-	}
-	if err := s.scenario.play(ctx, s); err != nil {
-		return nil, s.failed(err)
-	}
-	if err := s.epilogue(ctx); err != nil {
-		return nil, s.failed(err)
-	}
-	if err := s.settle(ctx); err != nil {
-		return nil, s.failed(err)
-	}
+	err := s.playThrough(ctx)
 	ended := time.Now()
-	if err := s.observer.Sound(s.started, ended); err != nil {
-		return nil, s.failed(err)
-	}
 	seen := s.observer.History(s.pool, s.started)
-	if len(seen.Holds()) == 0 {
-		return nil, s.failed(fmt.Errorf("the observer saw no sandbox with an address of %s, so its counts mean nothing", s.pool))
+	switch {
+	case err != nil:
+	case len(seen.Holds()) == 0:
+		err = fmt.Errorf("the observer saw no sandbox with an address of %s, so its counts mean nothing", s.pool)
+	default:
+		err = s.observer.Sound(s.started, ended)
 	}
 	run := report.Judge(seen, s.events, s.started, ended)
+	if err != nil {
+		run.Failed = true
+		return run, fmt.Errorf("%s, guard %s: %w", s.scenario.name, s.state(), err)
+	}
 	s.say("guard %s, %s: duplicates %d, leaks %d, %.1fs", s.state(), s.scenario.name, run.Duplicates, run.Leaks, run.Seconds())
 	return run, nil
 }
 
-func (s *stage) failed(err error) error {
-	return fmt.Errorf("%s, guard %s: %w", s.scenario.name, s.state(), err)
+func (s *stage) playThrough(ctx context.Context) error {
+	if err := s.setUp(ctx); err != nil {
+		return err
+	}
+	if err := s.scenario.play(ctx, s); err != nil {
+		return err
+	}
+	if err := s.epilogue(ctx); err != nil {
+		return err
+	}
+	return s.settle(ctx)
 }
 
 // epilogue leaves the run alone for a while, so that the observer sees what the last step led to.

@@ -16,6 +16,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"px":     func(v float64) string { return fmt.Sprintf("%.1f", v) },
 	"add":    func(a, b float64) float64 { return a + b },
 	"plural": plural,
+	"ended":  (*Run).ended,
 }).Parse(pageTemplate))
 
 // pageView is what the template shows.
@@ -55,8 +56,10 @@ func (r Report) HTML() ([]byte, error) {
 			if run == s.On {
 				sum = &on
 			}
-			sum.Duplicates += run.Duplicates
-			sum.Leaks += run.Leaks
+			if run.ended() {
+				sum.Duplicates += run.Duplicates
+				sum.Leaks += run.Leaks
+			}
 			part.Runs = append(part.Runs, runView{Guard: run == s.On, Run: run, Timeline: timelineOf(run)})
 		}
 		view.Parts = append(view.Parts, part)

@@ -31,19 +31,22 @@ type Scenario struct {
 	Harm string
 	// Guard explains what the guard does about it.
 	Guard string
-	// Off and On are the two runs; nil where the run did not come to an end.
+	// Off and On are the two runs; nil where there was none.
 	Off, On *Run
 }
 
 // Run is one scenario with the guard off or on, judged.
 type Run struct {
 	Started, Ended time.Time
-	Duplicates     int
-	Leaks          int
-	Holds          []history.Hold
-	Records        []history.Record
-	Overlaps       []history.Overlap
-	Events         []history.Event
+	// Failed says that the run did not come to an end, or that its counts cannot be believed. It is drawn, and counts
+	// for nothing.
+	Failed     bool
+	Duplicates int
+	Leaks      int
+	Holds      []history.Hold
+	Records    []history.Record
+	Overlaps   []history.Overlap
+	Events     []history.Event
 }
 
 // Judge counts the harm that a history shows.
@@ -58,6 +61,9 @@ func Judge(h history.History, events []history.Event, started, ended time.Time) 
 
 // Harmed says that the run showed a duplicate or a leak.
 func (r *Run) Harmed() bool { return r.Duplicates+r.Leaks > 0 }
+
+// ended says whether there is a run whose counts can be believed.
+func (r *Run) ended() bool { return r != nil && !r.Failed }
 
 // Seconds is how long the run took, in tenths.
 func (r *Run) Seconds() float64 { return math.Round(r.Ended.Sub(r.Started).Seconds()*10) / 10 }
@@ -78,7 +84,7 @@ func (r Report) JSON() ([]byte, error) {
 	}{Scenarios: []jsonRun{}}
 	for _, s := range r.Scenarios {
 		for _, run := range []*Run{s.Off, s.On} {
-			if run == nil {
+			if !run.ended() {
 				continue
 			}
 			file.Scenarios = append(file.Scenarios, jsonRun{
@@ -106,7 +112,7 @@ func (r Report) Verdict() error {
 
 func (s Scenario) verdictOff() error {
 	switch {
-	case s.Off == nil:
+	case !s.Off.ended():
 		return fmt.Errorf("%s, guard off: the run did not come to an end", s.Name)
 	case !s.Off.Harmed():
 		return fmt.Errorf("%s, guard off: no duplicate and no leak, so the scenario shows nothing; want at least one", s.Name)
@@ -116,7 +122,7 @@ func (s Scenario) verdictOff() error {
 
 func (s Scenario) verdictOn() error {
 	switch {
-	case s.On == nil:
+	case !s.On.ended():
 		return fmt.Errorf("%s, guard on: the run did not come to an end", s.Name)
 	case s.On.Harmed():
 		return fmt.Errorf("%s, guard on: duplicates %d, leaks %d; want none", s.Name, s.On.Duplicates, s.On.Leaks)

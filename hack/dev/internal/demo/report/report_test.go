@@ -98,9 +98,16 @@ func sampleReport() Report {
 				Name: "lost-del", Title: "CNI DEL cannot reach the API server",
 				Harm: "The entry stays.", Guard: "The entry is released.",
 				Off: Judge(leak, events[:1], at(0), at(30)),
+				On:  failed(Judge(leak, events[:1], at(0), at(30))),
 			},
+			{Name: "never-played", Title: "Something that was not played", Harm: "None.", Guard: "Nothing."},
 		},
 	}
+}
+
+func failed(run *Run) *Run {
+	run.Failed = true
+	return run
 }
 
 // golden compares with a file of testdata, or writes it.
@@ -194,12 +201,16 @@ func TestVerdict(t *testing.T) {
 		off, on *Run
 		want    []string
 	}{
-		"harm without the guard, none with it":      {off: harmed, on: quiet},
-		"a duplicate alone is harm":                 {off: &Run{Duplicates: 1}, on: quiet},
-		"a leak alone is harm":                      {off: &Run{Leaks: 1}, on: quiet},
-		"no harm without the guard shows nothing":   {off: quiet, on: quiet, want: []string{"x, guard off: no duplicate and no leak"}},
-		"harm with the guard":                       {off: harmed, on: harmed, want: []string{"x, guard on: duplicates 1, leaks 2"}},
-		"a run without an end with the guard":       {off: harmed, want: []string{"x, guard on: the run did not come to an end"}},
+		"harm without the guard, none with it":    {off: harmed, on: quiet},
+		"a duplicate alone is harm":               {off: &Run{Duplicates: 1}, on: quiet},
+		"a leak alone is harm":                    {off: &Run{Leaks: 1}, on: quiet},
+		"no harm without the guard shows nothing": {off: quiet, on: quiet, want: []string{"x, guard off: no duplicate and no leak"}},
+		"harm with the guard":                     {off: harmed, on: harmed, want: []string{"x, guard on: duplicates 1, leaks 2"}},
+		"a run without an end with the guard":     {off: harmed, want: []string{"x, guard on: the run did not come to an end"}},
+		"a failed run proves nothing, whatever it counted": {
+			off: &Run{Duplicates: 1, Failed: true}, on: &Run{Failed: true},
+			want: []string{"x, guard off: the run did", "x, guard on: the run did"},
+		},
 		"neither run came to an end: both are told": {want: []string{"x, guard off: the run", "x, guard on: the run"}},
 	}
 	for name, c := range cases {

@@ -26,7 +26,7 @@ func (r Report) Table() string {
 }
 
 func cell(run *Run, value func(*Run) string) string {
-	if run == nil {
+	if !run.ended() {
 		return "-"
 	}
 	return value(run)
