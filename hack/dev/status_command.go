@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -51,17 +53,28 @@ func printStatus(cmd *cobra.Command, out io.Writer, state *supervisor.State) err
 		}
 		fmt.Fprintf(table, "%s\t%d\t%s\n", p.Name, p.PID, status)
 	}
+	if !state.Supervisor.Alive() {
+		fmt.Fprintln(table, "\nThe supervisor was killed: \"make dev-down\" tidies up.")
+		return table.Flush()
+	}
 	if state.Socket != "" {
-		nodes, err := standinclient.New(state.Socket).Nodes(cmd.Context())
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(table, "\nNODE\tREADY\tFROZEN\tPOWERED OFF\tAPI CUT")
-		for _, n := range nodes {
-			fmt.Fprintf(table, "%s\t%t\t%t\t%t\t%t\n", n.Name, n.Ready, n.Frozen, n.PoweredOff, n.APICut)
+		if err := printNodes(cmd.Context(), table, state.Socket); err != nil {
+			return errors.Join(table.Flush(), err)
 		}
 	}
 	return table.Flush()
+}
+
+func printNodes(ctx context.Context, table io.Writer, socket string) error {
+	nodes, err := standinclient.New(socket).Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(table, "\nNODE\tREADY\tFROZEN\tPOWERED OFF\tAPI CUT")
+	for _, n := range nodes {
+		fmt.Fprintf(table, "%s\t%t\t%t\t%t\t%t\n", n.Name, n.Ready, n.Frozen, n.PoweredOff, n.APICut)
+	}
+	return nil
 }
 
 // printNextSteps tells what to type next, with paths as short as they can be.

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -98,12 +99,24 @@ func (m *machine) run(ctx context.Context) error {
 	m.mutex.Unlock()
 	defer m.events.Shutdown()
 
-	if err := node.Register(ctx, m.client, m.node); err != nil {
-		return err
+	if !m.register(ctx) {
+		return nil
 	}
 	go node.Heartbeat(ctx, m.client, m.node, m.options.Log)
 	m.options.Log.Info("node runs", "node", m.node.Name, "machineID", m.node.Machine.MachineID)
 	return m.kubelet.Run(ctx)
+}
+
+// register tries until it succeeds, as a kubelet does, or until ctx ends.
+func (m *machine) register(ctx context.Context) bool {
+	err := wait.PollUntilContextCancel(ctx, m.options.Retry, true, func(ctx context.Context) (bool, error) {
+		err := node.Register(ctx, m.client, m.node)
+		if err != nil && ctx.Err() == nil {
+			m.options.Log.Warn("node not registered yet", "node", m.node.Name, "err", err)
+		}
+		return err == nil, nil
+	})
+	return err == nil
 }
 
 // onStart is what the containers of a pod do on this machine. Those of

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const webhook = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata:
+  name: holdfast-stamp
+  annotations:
+    cert-manager.io/inject-ca-from: holdfast-system/holdfast-webhook
+    kept: "yes"
+webhooks:
+- name: stamp.holdfast.dev
+  clientConfig:
+    service: {name: holdfast-webhook, namespace: holdfast-system, path: /mutate-pods, port: 443}
+`
+
+func TestPointToLoopback(t *testing.T) {
+	objects, err := parse([]byte(webhook))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pointToLoopback(objects[0], endpoint{webhookPort: 12345, authority: []byte("PEM")}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"kept": "yes"}, objects[0].GetAnnotations()); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	webhooks, _, err := unstructured.NestedSlice(objects[0].Object, "webhooks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"url": "https://127.0.0.1:12345/mutate-pods", "caBundle": "UEVN"}
+	if diff := cmp.Diff(want, webhooks[0].(map[string]any)["clientConfig"]); diff != "" {
+		t.Errorf("clientConfig (-want +got):\n%s", diff)
+	}
+}
+
+func TestParseSkipsEmptyDocumentsAndRefusesWhatIsNoYAML(t *testing.T) {
+	objects, err := parse([]byte("---\n# nothing\n---\nkind: A\n---\nkind: B\n"))
+	if err != nil || len(objects) != 2 {
+		t.Errorf("%d objects, error %v", len(objects), err)
+	}
+	if _, err := parse([]byte("kind: [")); err == nil {
+		t.Error("broken YAML is no error")
+	}
+}
+
+func TestFindRoot(t *testing.T) {
+	dir := t.TempDir()
+	inside := filepath.Join(dir, "a", "b")
+	if err := os.MkdirAll(inside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(inside)
+	if _, err := FindRoot(); err == nil || !strings.Contains(err.Error(), "no checkout of Holdfast") {
+		t.Errorf("outside of a checkout: error %v", err)
+	}
+	for name, module := range map[string]string{dir: mainModule, filepath.Join(dir, "a"): mainModule + "/hack/dev"} {
+		if err := os.WriteFile(filepath.Join(name, "go.mod"), []byte(module+"\n\ngo 1.26.0\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := filepath.EvalSymlinks(dir); err != nil || root != want && root != dir {
+		t.Errorf("got %s, want %s (error %v)", root, want, err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	if _, err := (Options{}).withDefaults(); err == nil {
+		t.Error("a cluster without a folder is no error")
+	}
+	o, err := Options{Dir: "x", Root: "y"}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !filepath.IsAbs(o.Dir) || len(o.Nodes) != 2 {
+		t.Errorf("folder %s, nodes %q", o.Dir, o.Nodes)
+	}
+}

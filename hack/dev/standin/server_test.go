@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standin
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
+)
+
+// socketPath is short enough for a socket, unlike that of t.TempDir may be.
+func socketPath(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "standin-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(dir, "s")
+}
+
+// newFleet returns machines that do not run, behind their control socket.
+func newFleet(t *testing.T) (*Fleet, *client.Client) {
+	t.Helper()
+	o := Options{
+		Config: &rest.Config{Host: "https://127.0.0.1:1"}, Nodes: []string{"node-a", "node-b"}, Socket: socketPath(t),
+		Log: slog.New(slog.DiscardHandler),
+	}
+	f, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.client = fake.NewClientset(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-a"},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	})
+	listener, err := f.listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: f.handler(), ReadHeaderTimeout: requestTimeout}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	c := client.New(o.Socket)
+	t.Cleanup(func() {
+		c.Close()
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+	return f, c
+}
+
+func TestNodeActions(t *testing.T) {
+	_, c := newFleet(t)
+	check := func(what string, want ...api.Node) {
+		t.Helper()
+		got, err := c.Nodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	do := func(act func(context.Context, string) error) {
+		t.Helper()
+		if err := act(t.Context(), "node-a"); err != nil {
+			t.Error(err)
+		}
+	}
+	other := api.Node{Name: "node-b"} // whose Node object does not exist
+	check("at first", api.Node{Name: "node-a", Ready: true}, other)
+	do(c.Freeze)
+	do(c.CutCNI)
+	check("frozen and cut off", api.Node{Name: "node-a", Ready: true, Frozen: true, APICut: true}, other)
+	do(c.Thaw)
+	do(c.MendCNI)
+	check("thawed and mended", api.Node{Name: "node-a", Ready: true}, other)
+	do(c.PowerOff)
+	do(c.PowerOff)
+	check("powered off", api.Node{Name: "node-a", Ready: true, PoweredOff: true, APICut: true}, other)
+	for name, act := range map[string]func(context.Context, string) error{
+		"freeze": c.Freeze, "thaw": c.Thaw, "cut-cni": c.CutCNI, "mend-cni": c.MendCNI,
+	} {
+		if err := act(t.Context(), "node-a"); err == nil || !strings.Contains(err.Error(), "powered off") {
+			t.Errorf("%s of a dead machine: error %v", name, err)
+		}
+	}
+	if err := c.Freeze(t.Context(), "node-x"); err == nil || !strings.Contains(err.Error(), `no stand-in node "node-x"`) {
+		t.Errorf("freezing an unknown node: error %v", err)
+	}
+	var kinds []string
+	history, err := c.History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range history {
+		kinds = append(kinds, event.Event)
+	}
+	want := []string{api.EventFreeze, api.EventCutCNI, api.EventThaw, api.EventMendCNI, api.EventPowerOff}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+func TestSandboxes(t *testing.T) {
+	f, c := newFleet(t)
+	id, _ := f.machines[1].runtime.Create(runtime.PodRef{UID: "uid-1", Namespace: "ns", Name: "web-0"})
+	list, err := c.Sandboxes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].ID != id || list[0].Node != "node-b" || !list[0].Alive {
+		t.Errorf("sandboxes: %+v", list)
+	}
+	if err := c.KillSandbox(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	for what, id := range map[string]string{"is dead already": id, "no stand-in node has a sandbox": "unknown"} {
+		if err := c.KillSandbox(t.Context(), id); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("error %v, want one with %q", err, what)
+		}
+	}
+}
+
+func TestOptionsThatCannotWork(t *testing.T) {
+	config := &rest.Config{Host: "https://127.0.0.1:1"}
+	for name, tc := range map[string]struct {
+		options Options
+		want    string
+	}{
+		"no nodes":           {Options{Config: config, Socket: "s"}, "at least one node name"},
+		"no socket":          {Options{Config: config, Nodes: []string{"a"}}, "control socket"},
+		"no cluster":         {Options{Nodes: []string{"a"}, Socket: "s"}, "client configuration"},
+		"one name for two":   {Options{Config: config, Nodes: []string{"a", "a"}, Socket: socketPath(t)}, "two stand-in nodes are named a"},
+		"an unusable folder": {Options{Config: config, Nodes: []string{"a"}, Socket: "s", StateDir: "/dev/null/x"}, "/dev/null"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := New(tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want one with %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestASocketThatIsServedIsNotTaken(t *testing.T) {
+	f, _ := newFleet(t)
+	second, err := New(f.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another process serves it") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestIsWhereabouts(t *testing.T) {
+	owned := func(namespace, kind, name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, OwnerReferences: []metav1.OwnerReference{
+			{Kind: kind, Name: name, Controller: new(true)},
+		}}}
+	}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"the DaemonSet's pod":                {owned("kube-system", "DaemonSet", "whereabouts"), true},
+		"that of another namespace":          {owned("other", "DaemonSet", "whereabouts"), false},
+		"the reconciler's":                   {owned("kube-system", "ReplicaSet", "whereabouts-reconciler-1"), false},
+		"another DaemonSet's":                {owned("kube-system", "DaemonSet", "multus"), false},
+		"one without an owner, in the place": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isWhereabouts(tc.pod, "kube-system"); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
