@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -90,7 +91,12 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 	}
 	o = o.withDefaults()
 	ctx = logr.NewContext(ctx, o.Log)
-	o.Log.Info("Effective configuration", "configuration", c)
+	effective, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
+	if err != nil {
+		return nil, fmt.Errorf("writing out the effective configuration: %w", err)
+	}
+	// A plain value: the log's encoder takes a runtime.Object for something with a namespace and a name.
+	o.Log.Info("Effective configuration", "configuration", effective)
 
 	state := &lifecycle{}
 	server := newWebhookServer(c.Server, o, state)
