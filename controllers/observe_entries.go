@@ -174,6 +174,14 @@ func (c *core) attribute(v *view, entry *ipam.Entry, candidates []ownership.Cand
 		}
 		return held, entry.Releasing == string(v.uid)
 	}
+	switch {
+	case entry.Owner == nil: // it names no pod, so only the record can tie its sandbox to one
+		held.attribution = v.attributionOf(entry.SandboxID)
+		return held, held.attribution != v1alpha1.AttributionNone
+	case *entry.Owner != v.ref():
+		// A name never identifies, but another name excludes: it stands where our record has an address, and is no longer ours.
+		return held, false
+	}
 	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
 		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, candidates)
 	held.attribution = owner.Attribution
