@@ -17,8 +17,9 @@ import (
 )
 
 // release gives the entries of the decided sandboxes back to their pools. The view is live; each entry is compared once more
-// by the backend, in every field. The caller observes again afterwards.
-func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision) error {
+// by the backend, in every field. The caller observes again afterwards, unless nothing but taken-over addresses was left: those
+// need no release, and the pod is let go with its record at once.
+func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision) (settled bool, err error) {
 	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
 	sandboxes := sets.New(d.Sandboxes...)
 	var failures []error
@@ -35,9 +36,18 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	}
 	if err := errors.Join(failures...); err != nil {
 		r.event(v, d, v1alpha1.ReasonReleaseFailed, err.Error())
-		return err
+		return false, err
 	}
-	return r.dropSuperseded(ctx, v, sandboxes)
+	rest := func(held heldEntry) bool { return !held.superseded || !sandboxes.Has(held.SandboxID) }
+	if v.atItsEnd() && !slices.ContainsFunc(v.held, rest) {
+		return true, r.unprotect(ctx, v, d)
+	}
+	return false, r.dropSuperseded(ctx, v, sandboxes)
+}
+
+// atItsEnd: nothing of the pod can start any more, so that a proof about its last sandbox is one about the pod.
+func (v *view) atItsEnd() bool {
+	return v.podFact.IsAbsent() || (v.podFact.Get().Deleting && v.ending() == release.EndingFinished)
 }
 
 func (v *view) requests(backend string, sandboxes sets.Set[string]) []ipam.Request {

@@ -68,7 +68,8 @@ func PodTransform(object any) (any, error) {
 	stripped.Status.ContainerStatuses = keepEnds(pod.Status.ContainerStatuses)
 	stripped.Status.InitContainerStatuses = keepEnds(pod.Status.InitContainerStatuses)
 	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == v1alpha1.IPsReleasedCondition {
+		switch pod.Status.Conditions[i].Type {
+		case v1alpha1.IPsReleasedCondition, corev1.PodScheduled:
 			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
 		}
 	}

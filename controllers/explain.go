@@ -85,18 +85,25 @@ func (r *PodReconciler) explainOnRecord(ctx context.Context, v *view, d release.
 
 // keep has a pod that uses its addresses say so, if anything was said before; a conflict stays loud.
 func (r *PodReconciler) keep(ctx context.Context, v *view) error {
+	conflict := v.supersededAny() || v.conflictAny()
+	if !conflict {
+		r.held.remove(v.uid)
+	}
 	switch {
 	case v.record == nil && len(v.held) == 0 && v.pod != nil:
 		return r.unstampEarly(ctx, v)
 	case v.record == nil:
 		return nil
-	case v.supersededAny() || v.conflictAny():
+	case conflict:
 		if r.held.set(v.uid, v1alpha1.ReasonConflict) {
 			r.event(v, release.Decision{Action: release.Keep}, v1alpha1.ReasonConflict, conflictMessage)
 		}
 		return r.setRecordState(ctx, v, v1alpha1.StateConflict, metav1.ConditionFalse, v1alpha1.ReasonConflict, conflictMessage)
 	case v.record.Status.State == "":
 		return nil
+	}
+	if v.ending().ByKubelet() {
+		return r.setRecordState(ctx, v, "", metav1.ConditionTrue, v1alpha1.ReasonNoIPsHeld, "the pod ended and holds no address any more")
 	}
 	return r.setRecordState(ctx, v, "", metav1.ConditionFalse, v1alpha1.ReasonPodInUse, "the pod uses its addresses")
 }
@@ -129,7 +136,7 @@ func (v *view) supersededAny() bool {
 
 func (v *view) conflictAny() bool {
 	for i := range v.held {
-		if v.held[i].conflict {
+		if v.held[i].conflict && !v.held[i].quiet {
 			return true
 		}
 	}

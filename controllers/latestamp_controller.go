@@ -56,10 +56,13 @@ func (r *LateStampReconciler) Reconcile(ctx context.Context, request reconcile.R
 	}
 	target := finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	if controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) {
+		if pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue {
+			return reconcile.Result{}, nil // only the cache is late
+		}
 		return reconcile.Result{}, r.finalizers.Relabel(ctx, target)
 	}
-	if exempt, err := r.exempt(ctx, &pod); err != nil || exempt {
-		return reconcile.Result{}, err
+	if exempt, err := r.exempt(ctx, &pod); pod.DeletionTimestamp != nil || err != nil || exempt {
+		return reconcile.Result{}, err // a pod that is being deleted takes no new finalizer
 	}
 	if err := r.finalizers.Add(ctx, target); err != nil {
 		return reconcile.Result{}, err
@@ -71,17 +74,14 @@ func (r *LateStampReconciler) Reconcile(ctx context.Context, request reconcile.R
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 
-// exempt: pods that may not, or need not, be held. A pod that is being deleted takes no new finalizer.
-func (r *LateStampReconciler) exempt(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if pod.DeletionTimestamp != nil {
-		return true, nil
-	}
+// exempt: pods that may not, or need not, be held.
+func (c *core) exempt(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	var namespace metav1.PartialObjectMetadata
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.live.Get(ctx, types.NamespacedName{Name: pod.Namespace}, &namespace); err != nil {
+	if err := c.live.Get(ctx, types.NamespacedName{Name: pod.Namespace}, &namespace); err != nil {
 		return false, fmt.Errorf("reading namespace %s, which may have opted out: %w", pod.Namespace, err)
 	}
-	facts := protection.FactsOf(&pod.ObjectMeta, pod.Spec.HostNetwork, r.options.Rules)
+	facts := protection.FactsOf(&pod.ObjectMeta, pod.Spec.HostNetwork, c.options.Rules)
 	facts.NamespaceOptedOut = namespace.Labels[v1alpha1.OptOutLabel] == v1alpha1.GuardAnnotationOff
 	_, exempt := protection.Exempt(facts)
 	return exempt, nil

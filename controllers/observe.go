@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -89,18 +90,25 @@ func (c *core) observePodLive(ctx context.Context, v *view, name types.Namespace
 	var pod corev1.Pod
 	err := c.live.Get(ctx, name, &pod)
 	switch {
-	case apierrors.IsNotFound(err) || (err == nil && pod.UID != v.uid):
+	case apierrors.IsNotFound(err):
 		v.pod, v.podFact = nil, release.Absent[release.Pod]()
 		return nil
 	case err != nil:
 		v.podFact = release.Unknown[release.Pod](err.Error())
 		return nil
+	case pod.UID != v.uid:
+		v.pod, v.podFact, v.namesake = nil, release.Absent[release.Pod](), &pod
+		return nil
 	}
 	lostLabel := controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue
 	v.pod = &pod
 	v.podFact = release.Known(c.podFacts(&pod))
-	if lostLabel {
-		return c.finalizers.Relabel(ctx, v.target())
+	if !lostLabel {
+		return nil
+	}
+	if err := c.finalizers.Relabel(ctx, v.target()); err != nil {
+		// The sweep tries again; what is to be decided about the pod must not wait for it.
+		log.FromContext(ctx).Error(err, "A guarded pod without its label stays out of the caches for now")
 	}
 	return nil
 }

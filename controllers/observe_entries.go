@@ -114,9 +114,9 @@ func (c *core) candidates(ctx context.Context, v *view) ([]ownership.Candidate, 
 	if err != nil {
 		return nil, fmt.Errorf("looking up the records of %s: %w", v.ref(), err)
 	}
-	var namesake *corev1.Pod
+	namesake := v.namesake
 	var pod corev1.Pod
-	if err := c.client.Get(ctx, types.NamespacedName(v.ref()), &pod); err == nil && pod.UID != v.uid {
+	if !v.live && c.client.Get(ctx, types.NamespacedName(v.ref()), &pod) == nil && pod.UID != v.uid {
 		namesake = &pod
 	}
 	for i := range records {
@@ -159,7 +159,7 @@ func shown(pod *corev1.Pod) []ownership.Shown {
 	}
 	all := make([]ownership.Shown, 0, len(addresses))
 	for i := range addresses {
-		all = append(all, ownership.Shown{IP: addresses[i].IP, Interface: addresses[i].Interface})
+		all = append(all, ownership.Shown{IP: addresses[i].IP, Interface: addresses[i].Interface, Default: addresses[i].Default})
 	}
 	return all
 }

@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
 // rememberMissing looks at the recorded addresses that no pool shows for this UID any more. An older cache proves nothing; an
@@ -49,7 +53,7 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 	if err != nil {
 		return err
 	}
-	if key, err := keyOf(address); err == nil && (others > 0 || stands != nil) {
+	if key, err := keyOf(address); err == nil && (len(others) > 0 || stands != nil) {
 		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v.attributionOf(address.SandboxID), superseded: true})
 	}
 	return nil
@@ -99,18 +103,35 @@ func (c *core) markConflicts(ctx context.Context, v *view) error {
 		if err != nil {
 			return err
 		}
-		held.conflict = others > 0
+		held.conflict = len(others) > 0 || v.namesakeShows(held)
+		held.quiet = held.conflict && !slices.ContainsFunc(others, func(uid types.UID) bool { return !c.leaving(ctx, uid) })
 	}
 	return nil
 }
 
-// rivals counts the other UIDs whose records hold an address for another sandbox.
-func (c *core) rivals(ctx context.Context, v *view, backend, pool, ip, sandbox string) (int, error) {
+// namesakeShows: an address in a live pod's network-status is never released, whoever the entry is attributed to.
+func (v *view) namesakeShows(held *heldEntry) bool {
+	return v.namesake != nil && ownership.ShownBy(shown(v.namesake), ownership.Entry{IP: held.IP, Interface: held.Interface})
+}
+
+// leaving: the pod of that UID is within its grace period. Its DEL may have run already, and its record goes with it: that
+// another pod has its address by now is the ordinary course of a rolling update, not worth a word yet.
+func (c *core) leaving(ctx context.Context, uid types.UID) bool {
+	var pods corev1.PodList
+	if err := c.client.List(ctx, &pods, client.MatchingFields{indexPodUID: string(uid)}); err != nil || len(pods.Items) != 1 {
+		return false
+	}
+	deleted := pods.Items[0].DeletionTimestamp
+	return deleted != nil && c.clock.Now().Before(deleted.Add(c.options.Settings.GracePeriodSlack))
+}
+
+// rivals are the other UIDs whose records hold an address for another sandbox.
+func (c *core) rivals(ctx context.Context, v *view, backend, pool, ip, sandbox string) ([]types.UID, error) {
 	records, err := c.cachedRecords(ctx, indexRecordAddress, addressKey(backend, pool, ip))
 	if err != nil {
-		return 0, fmt.Errorf("looking up the records that hold %s: %w", ip, err)
+		return nil, fmt.Errorf("looking up the records that hold %s: %w", ip, err)
 	}
-	count := 0
+	var others []types.UID
 	for i := range records {
 		if records[i].Name == string(v.uid) {
 			continue
@@ -118,9 +139,9 @@ func (c *core) rivals(ctx context.Context, v *view, backend, pool, ip, sandbox s
 		for j := range records[i].Spec.Addresses {
 			other := &records[i].Spec.Addresses[j]
 			if other.Backend == backend && other.Pool == pool && other.IP == ip && other.SandboxID != sandbox {
-				count++
+				others = append(others, types.UID(records[i].Name))
 			}
 		}
 	}
-	return count, nil
+	return others, nil
 }

@@ -5,12 +5,12 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -58,6 +58,8 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, id sandboxID) (reconci
 	}
 	recorded := err == nil
 	switch {
+	case len(entries) == 0 && recorded && r.takenOver(string(id), &record):
+		return reconcile.Result{}, r.setState(ctx, &record, v1alpha1.StateConflict, v1alpha1.ReasonConflict, takenOverMessage)
 	case len(entries) == 0:
 		r.known.set(id, 0)
 		if recorded {
@@ -66,18 +68,57 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, id sandboxID) (reconci
 		return reconcile.Result{}, nil
 	case recorded:
 		r.known.set(id, len(entries))
-		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
+		return reconcile.Result{}, r.setState(ctx, &record, v1alpha1.StateOrphaned, v1alpha1.ReasonOwnerUnknown, orphanMessage)
 	}
 	if left := since.Add(r.options.Settings.ReleaseDelay).Sub(r.clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
+	if owned, err := r.ownedLive(ctx, entries); err != nil || owned {
+		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, err
+	}
 	r.known.set(id, len(entries))
-	return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, r.create(ctx, string(id), entries)
+	return reconcile.Result{}, r.create(ctx, string(id), entries)
+}
+
+// takenOver: an address of the record stands in its pool for another sandbox by now. Its own is still to be proven gone.
+func (r *OrphanReconciler) takenOver(id string, record *v1alpha1.IPAllocation) bool {
+	v := &view{record: record}
+	for _, backend := range r.backends {
+		for _, entry := range backend.Find(ipam.Query{Places: v.query(backend.Name()).Places}).Entries {
+			if entry.SandboxID != id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ownedLive: that the cache has no pod of the name says nothing. A live pod that is exempt from the guard, or that shows the
+// address, has no need of a record.
+func (r *OrphanReconciler) ownedLive(ctx context.Context, entries []ipam.Entry) (bool, error) {
+	for i := range entries {
+		if entries[i].Owner == nil {
+			continue
+		}
+		var pod corev1.Pod
+		err := r.live.Get(ctx, types.NamespacedName(*entries[i].Owner), &pod)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading pod %s, which may own an entry: %w", entries[i].Owner, err)
+		}
+		exempt, err := r.exempt(ctx, &pod)
+		if err != nil || exempt || ownership.ShownBy(shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface}) {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // unowned are the entries of a sandbox that no record and no pod can be shown to own, and when the youngest was first seen.
 func (r *OrphanReconciler) unowned(ctx context.Context, id string) ([]ipam.Entry, time.Time) {
-	if len(r.owners(ctx, id)) > 0 {
+	if len(r.recordNames(ctx, indexRecordSandbox, id)) > 0 {
 		return nil, time.Time{}
 	}
 	var entries []ipam.Entry
@@ -94,17 +135,6 @@ func (r *OrphanReconciler) unowned(ctx context.Context, id string) ([]ipam.Entry
 		}
 	}
 	return entries, since
-}
-
-// owners are the pod UIDs whose records hold the sandbox.
-func (r *OrphanReconciler) owners(ctx context.Context, id string) []types.UID {
-	var uids []types.UID
-	for _, uid := range r.recordNames(ctx, indexRecordSandbox, id) {
-		if !strings.HasPrefix(string(uid), v1alpha1.OrphanPrefix) {
-			uids = append(uids, uid)
-		}
-	}
-	return uids
 }
 
 func (r *OrphanReconciler) podOwns(ctx context.Context, entry *ipam.Entry) bool {
@@ -135,12 +165,28 @@ func (r *OrphanReconciler) create(ctx context.Context, id string, entries []ipam
 	if err := r.client.Create(ctx, record, client.FieldOwner(finalizer.FieldManager)); err != nil {
 		return client.IgnoreAlreadyExists(err)
 	}
-	record.Status.State = v1alpha1.StateOrphaned
-	record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse,
-		Reason: string(v1alpha1.ReasonOwnerUnknown), LastTransitionTime: now, Message: orphanMessage}}
-	r.recorder.Eventf(record, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonOwnerUnknown), "Hold", "%s", orphanMessage)
-	return client.IgnoreNotFound(r.client.Status().Update(ctx, record, client.FieldOwner(finalizer.FieldManager)))
+	return r.setState(ctx, record, v1alpha1.StateOrphaned, v1alpha1.ReasonOwnerUnknown, orphanMessage)
 }
+
+// setState says once why the addresses are held.
+func (r *OrphanReconciler) setState(ctx context.Context, record *v1alpha1.IPAllocation, state v1alpha1.AllocationState,
+	reason v1alpha1.Reason, message string) error {
+	if record.Status.State == state {
+		return nil
+	}
+	updated := record.DeepCopy()
+	updated.Status.State = state
+	meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse,
+		Reason: string(reason), Message: message, LastTransitionTime: metav1.NewTime(r.clock.Now())})
+	if err := r.client.Status().Update(ctx, updated, client.FieldOwner(finalizer.FieldManager)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.recorder.Eventf(updated, nil, corev1.EventTypeWarning, string(reason), "Hold", "%s", message)
+	return nil
+}
+
+const takenOverMessage = "an address of this sandbox, whose owner nobody can tell, stands in its pool for another sandbox by now: neither is released " +
+	"until this one is proven gone; delete this record once you know that it is"
 
 const orphanMessage = "no pod UID can be shown to own these addresses, so nobody can tell whether their sandbox is gone: they are held"
 

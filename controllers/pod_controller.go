@@ -54,7 +54,10 @@ func (r *PodReconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile
 			live = true
 			continue
 		}
-		if err := r.syncRecord(ctx, seen); err != nil {
+		if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !live {
+			live = true
+			continue
+		} else if err != nil {
 			return reconcile.Result{}, err
 		}
 		decision := release.Decide(seen.observation(r.options), r.clock.Now())
@@ -63,7 +66,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile
 		case release.Reread:
 			live = true
 		case release.Release:
-			if err := r.release(ctx, seen, decision); err != nil {
+			if settled, err := r.release(ctx, seen, decision); settled || err != nil {
 				return reconcile.Result{}, err
 			}
 			live = true
@@ -83,10 +86,11 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 		metrics.Unclassified.Inc()
 	}
 	if decision.Action == release.Keep {
-		r.held.remove(seen.uid)
 		return reconcile.Result{}, r.keep(ctx, seen)
 	}
-	if err := r.explain(ctx, seen, decision); err != nil {
+	if err := r.explain(ctx, seen, decision); err != nil && decision.After > 0 {
+		log.FromContext(ctx).Error(err, "What the pod waits for could not be written down; the wait goes on", "reason", decision.Reason)
+	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	if decision.Reason == v1alpha1.ReasonObservationFailed {
@@ -110,7 +114,7 @@ func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision rele
 	if err := r.deleteRecord(ctx, seen.record); err != nil {
 		return err
 	}
-	r.settled.add(seen.uid, seen.record)
+	r.settled.add(seen.uid)
 	return nil
 }
 

@@ -88,7 +88,7 @@ func recordEvents(shared *core) handler.TypedFuncs[*v1alpha1.IPAllocation, types
 		}
 		for _, key := range recordAddressKeys(record) {
 			for _, uid := range shared.recordNames(ctx, indexRecordAddress, key) {
-				if string(uid) != record.Name && !strings.HasPrefix(string(uid), v1alpha1.OrphanPrefix) {
+				if string(uid) != record.Name {
 					q.Add(uid)
 				}
 			}
@@ -120,9 +120,7 @@ func nodeEvents(shared *core) handler.TypedFuncs[*corev1.Node, types.UID] {
 			}
 		}
 		for _, uid := range shared.recordNames(ctx, indexRecordNode, name) {
-			if !strings.HasPrefix(string(uid), v1alpha1.OrphanPrefix) {
-				q.Add(uid)
-			}
+			q.Add(uid)
 		}
 	}
 	return handler.TypedFuncs[*corev1.Node, types.UID]{

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -31,19 +32,46 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 		record = v.record.DeepCopy()
 	}
 	now := metav1.NewTime(c.clock.Now())
+	if err := c.proveIdentity(ctx, v); err != nil {
+		return err
+	}
 	c.recordHeld(v, record, now)
 	c.dropGone(v, record)
 	recordEnding(v, record, now)
 	if record.Spec.NodeName == "" {
 		record.Spec.NodeName = v.nodeName()
 	}
-	machineErr := c.recordMachines(ctx, record)
+	machineErr := c.recordMachines(ctx, v, record)
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
 		if err := c.writeRecord(ctx, v, record); err != nil {
 			return err
 		}
 	}
 	return machineErr
+}
+
+// errStale says that a cache was behind what was to be written: the same again, with live reads.
+var errStale = errors.New("a cache is behind")
+
+// proveIdentity stands before every sandbox that is new to the record: pods, pools and records come by watches of their own,
+// so a cached pod may be gone, and the sandbox its successor's, which is what names lead to. What is recorded is believed
+// ever after.
+func (c *core) proveIdentity(ctx context.Context, v *view) error {
+	known := recordSandboxKeysOf(v.record)
+	isNew := func(held heldEntry) bool { return !held.superseded && !slices.Contains(known, held.SandboxID) }
+	if v.live || !slices.ContainsFunc(v.held, isNew) {
+		return nil
+	}
+	var live metav1.PartialObjectMetadata
+	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := c.live.Get(ctx, types.NamespacedName(v.ref()), &live)
+	switch {
+	case apierrors.IsNotFound(err) || (err == nil && live.UID != v.uid):
+		return fmt.Errorf("%s is gone, and was about to be given another pod's sandbox: %w", v.podName(), errStale)
+	case err != nil:
+		return fmt.Errorf("reading %s before a sandbox is recorded for it: %w", v.podName(), err)
+	}
+	return nil
 }
 
 func (c *core) newRecord(v *view) *v1alpha1.IPAllocation {
@@ -142,26 +170,32 @@ func recordEnding(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
 }
 
 // recordMachines reads the node, past every cache and after the entries were seen, for the sandboxes that have no machine yet.
-func (c *core) recordMachines(ctx context.Context, record *v1alpha1.IPAllocation) error {
-	var identity *v1alpha1.NodeIdentity
+//
+// A Node object that is younger than the sandbox's entry, or than the pod's binding, is another registration than the one
+// that ran it, perhaps another machine: it tells nothing.
+func (c *core) recordMachines(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
+	var node *corev1.Node
 	for i := range record.Spec.Sandboxes {
 		s := &record.Spec.Sandboxes[i]
 		if s.Node != nil || record.Spec.NodeName == "" {
 			continue
 		}
-		if identity == nil {
-			var node corev1.Node
-			err := c.live.Get(ctx, types.NamespacedName{Name: record.Spec.NodeName}, &node)
+		if node == nil {
+			node = &corev1.Node{}
+			err := c.live.Get(ctx, types.NamespacedName{Name: record.Spec.NodeName}, node)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
 			if err != nil {
 				return fmt.Errorf("reading node %s for the machine of sandbox %s: %w", record.Spec.NodeName, s.ID, err)
 			}
-			live := identityOf(&node)
-			identity = &live
 		}
-		s.Node = identity.DeepCopy()
+		registered := node.CreationTimestamp.Time
+		if registered.After(s.ObservedTime.Time) || (!v.scheduled().IsZero() && registered.After(v.scheduled())) {
+			continue
+		}
+		identity := identityOf(node)
+		s.Node = &identity
 	}
 	return nil
 }
@@ -173,6 +207,9 @@ func (c *core) writeRecord(ctx context.Context, v *view, record *v1alpha1.IPAllo
 		err = c.client.Create(ctx, record, client.FieldOwner(finalizer.FieldManager))
 	} else {
 		err = c.client.Update(ctx, record, client.FieldOwner(finalizer.FieldManager))
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
+		return fmt.Errorf("writing the record of %s (%w): %w", v.podName(), errStale, err)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the record of %s: %w", v.podName(), err)

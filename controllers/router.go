@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,6 +109,12 @@ func (r *router) addLate(ref ipam.PodRef) {
 
 // replay routes everything that the backends hold: what was there before the queues ran.
 func (r *router) replay() {
+	var pods corev1.PodList
+	if err := r.client.List(context.Background(), &pods); err == nil {
+		for i := range pods.Items {
+			r.addPod(pods.Items[i].UID) // whoever waited for the pools to be listed
+		}
+	}
 	for _, backend := range r.backends {
 		snapshot := backend.All()
 		event := ipam.Event{Problems: snapshot.Problems}
@@ -125,7 +132,7 @@ func (r *router) replay() {
 	}
 }
 
-// recordNames lists, from the cache, the records that an index finds.
+// recordNames lists, from the cache, the pod UIDs whose records an index finds. Records of orphans are nobody's.
 func (c *core) recordNames(ctx context.Context, index, key string) []types.UID {
 	records, err := c.cachedRecords(ctx, index, key)
 	if err != nil {
@@ -133,7 +140,9 @@ func (c *core) recordNames(ctx context.Context, index, key string) []types.UID {
 	}
 	names := make([]types.UID, 0, len(records))
 	for i := range records {
-		names = append(names, types.UID(records[i].Name))
+		if !strings.HasPrefix(records[i].Name, v1alpha1.OrphanPrefix) {
+			names = append(names, types.UID(records[i].Name))
+		}
 	}
 	return names
 }

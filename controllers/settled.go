@@ -6,44 +6,53 @@ import (
 	"context"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// settledPods are the UIDs whose record this process has deleted while its cache may still show it. A UID never comes back,
-// so the events that its own end causes need no second look, and no second read of the API server.
+// settledPods are the UIDs that this process has let go while its caches may still show them. A UID never comes back, so
+// the events that its own end causes need no second look, and no second read of the API server.
 type settledPods struct {
-	mu      sync.Mutex
-	records map[types.UID]types.UID
+	mu   sync.Mutex
+	uids map[types.UID]struct{}
 }
 
-func newSettledPods() *settledPods { return &settledPods{records: map[types.UID]types.UID{}} }
+func newSettledPods() *settledPods { return &settledPods{uids: map[types.UID]struct{}{}} }
 
-func (s *settledPods) add(uid types.UID, record *v1alpha1.IPAllocation) {
-	if record == nil {
-		return
-	}
+func (s *settledPods) add(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.records[uid] = record.UID
+	s.uids[uid] = struct{}{}
 }
 
-// has says whether the cache still shows the very record that was deleted; once it does not, the UID is forgotten.
+// has says whether a cache still shows what is settled; once none does, the UID is forgotten.
 func (s *settledPods) has(ctx context.Context, cached client.Reader, uid types.UID) bool {
 	s.mu.Lock()
-	deleted, settled := s.records[uid]
+	_, settled := s.uids[uid]
 	s.mu.Unlock()
 	if !settled {
 		return false
 	}
-	var record v1alpha1.IPAllocation
-	if err := cached.Get(ctx, types.NamespacedName{Name: string(uid)}, &record); err == nil && record.UID == deleted {
+	if cachedShow(ctx, cached, uid) {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.records, uid)
+	delete(s.uids, uid)
 	return false
+}
+
+func cachedShow(ctx context.Context, cached client.Reader, uid types.UID) bool {
+	if cached.Get(ctx, types.NamespacedName{Name: string(uid)}, &v1alpha1.IPAllocation{}) == nil {
+		return true
+	}
+	var pods corev1.PodList
+	if err := cached.List(ctx, &pods, client.MatchingFields{indexPodUID: string(uid)}); err != nil {
+		return false
+	}
+	return len(pods.Items) == 1 && controllerutil.ContainsFinalizer(&pods.Items[0], v1alpha1.Finalizer)
 }

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -51,6 +52,7 @@ func (s *sweeper) Start(ctx context.Context) error {
 
 func (s *sweeper) sweep(ctx context.Context) error {
 	page := ""
+	var failures []error
 	for {
 		var pods metav1.PartialObjectMetadataList
 		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
@@ -62,12 +64,11 @@ func (s *sweeper) sweep(ctx context.Context) error {
 			if !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) || pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue {
 				continue
 			}
-			if err := s.finalizers.Relabel(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}); client.IgnoreNotFound(err) != nil {
-				return err
-			}
+			// One pod that cannot be labelled must not hide all that come after it.
+			failures = append(failures, s.finalizers.Relabel(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}))
 		}
 		if page = pods.Continue; page == "" {
-			return nil
+			return errors.Join(failures...)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,8 @@ type view struct {
 	// pod is nil when the object is gone; podFact says how that is known.
 	pod     *corev1.Pod
 	podFact release.Fact[release.Pod]
+	// namesake is the pod of another UID that has the name now, as far as the pass can see.
+	namesake *corev1.Pod
 	// record is nil when there is none.
 	record *v1alpha1.IPAllocation
 	// held are the entries that belong to the UID; heldFact carries why they could not be read.
@@ -39,6 +42,8 @@ type heldEntry struct {
 	attribution v1alpha1.Attribution
 	// conflict: the address stands under another UID too, and that one is not proven gone.
 	conflict bool
+	// quiet: so far the conflict is only with pods that are within their grace period.
+	quiet bool
 	// superseded: the pool holds the address for another sandbox by now; only the record remembers it for this UID.
 	superseded bool
 }
@@ -73,6 +78,19 @@ func (v *view) nodeName() string {
 		return v.record.Spec.NodeName
 	}
 	return ""
+}
+
+// scheduled is when the pod was bound, as its condition has it; zero where nobody wrote it down.
+func (v *view) scheduled() time.Time {
+	if v.pod == nil {
+		return time.Time{}
+	}
+	for i := range v.pod.Status.Conditions {
+		if c := &v.pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }
 
 // ending is what the kubelet reported: what the record once proved stays proven.
@@ -119,7 +137,7 @@ func (v *view) observation(o Options) release.Observation {
 		pod = release.Known(known)
 	}
 	return release.Observation{
-		Evidence: o.Evidence, Live: v.live, Recorded: v.record != nil, Pod: pod, Last: v.recorded(),
+		Evidence: o.Evidence, Live: v.live, Recorded: v.recordsAll(), Pod: pod, Last: v.recorded(),
 		Sandboxes: v.sandboxes(), Node: v.node, Settings: o.Settings,
 	}
 }
@@ -150,6 +168,24 @@ func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
 		}
 	}
 	return release.Known(sandboxes)
+}
+
+// recordsAll: the record has addresses, and each that the pod's network-status shows. Only then does a late cache, which shows
+// none of them any more, speak for every pool that the pod was in.
+func (v *view) recordsAll() bool {
+	if v.record == nil || len(v.record.Spec.Addresses) == 0 {
+		return false
+	}
+	if v.pod == nil {
+		return true
+	}
+	for _, address := range shown(v.pod) {
+		known := func(a v1alpha1.AddressRecord) bool { return a.IP == address.IP.String() }
+		if !address.Default && !slices.ContainsFunc(v.record.Spec.Addresses, known) {
+			return false
+		}
+	}
+	return true
 }
 
 // machine is the machine that the record names for a sandbox.

@@ -57,19 +57,22 @@ type Client struct {
 
 // Remove takes our finalizer off the pod of that UID. The object may vanish with it. Errors are worth another try.
 func (c Client) Remove(ctx context.Context, pod Pod) (Way, error) {
-	return c.remove(ctx, pod, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer}})
+	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer}})
 }
 
 // Unstamp takes finalizer and label off a pod that lives on without them.
 func (c Client) Unstamp(ctx context.Context, pod Pod) (Way, error) {
-	return c.remove(ctx, pod, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
+	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
 		"labels": map[string]any{v1alpha1.GuardedLabel: nil}})
 }
 
 // deleteFinalizer is the strategic merge directive that takes single entries off metadata.finalizers.
 const deleteFinalizer = "$deleteFromPrimitiveList/finalizers"
 
-func (c Client) remove(ctx context.Context, pod Pod, metadata map[string]any) (Way, error) {
+const takeOff = "taking the finalizer " + v1alpha1.Finalizer + " off"
+
+// apply patches a pod's metadata; through pods/status where that fails for what others make of pod updates.
+func (c Client) apply(ctx context.Context, pod Pod, what string, metadata map[string]any) (Way, error) {
 	patch := map[string]any{"metadata": metadata}
 	err := c.patch(ctx, pod, patch)
 	if err == nil {
@@ -79,7 +82,7 @@ func (c Client) remove(ctx context.Context, pod Pod, metadata map[string]any) (W
 		return WayGone, readErr
 	}
 	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsInternalError(err) && !apierrors.IsBadRequest(err) {
-		return "", fmt.Errorf("taking the finalizer %s off %s: %w", v1alpha1.Finalizer, pod, err)
+		return "", fmt.Errorf("%s %s: %w", what, pod, err)
 	}
 	statusErr := c.patch(ctx, pod, patch, "status")
 	if statusErr == nil {
@@ -88,8 +91,7 @@ func (c Client) remove(ctx context.Context, pod Pod, metadata map[string]any) (W
 	if gone, readErr := c.gone(ctx, pod, statusErr); gone || readErr != nil {
 		return WayGone, readErr
 	}
-	return "", fmt.Errorf("taking the finalizer %s off %s failed (%w), and so did the same patch through pods/status: %w",
-		v1alpha1.Finalizer, pod, err, statusErr)
+	return "", fmt.Errorf("%s %s failed (%w), and so did the same patch through pods/status: %w", what, pod, err, statusErr)
 }
 
 // Add puts finalizer and label on a pod that the webhook missed. It fails on a pod that is being deleted, as it must:
@@ -108,14 +110,11 @@ func (c Client) Add(ctx context.Context, pod Pod) error {
 
 // Relabel puts the label back on a pod that still carries the finalizer.
 func (c Client) Relabel(ctx context.Context, pod Pod) error {
-	err := c.patch(ctx, pod, map[string]any{"metadata": map[string]any{
+	_, err := c.apply(ctx, pod, "putting the label "+v1alpha1.GuardedLabel+" back on", map[string]any{
 		"uid":    pod.UID,
 		"labels": map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
-	}})
-	if err != nil {
-		return fmt.Errorf("putting the label %s back on %s: %w", v1alpha1.GuardedLabel, pod, err)
-	}
-	return nil
+	})
+	return err
 }
 
 func (c Client) patch(ctx context.Context, pod Pod, body map[string]any, subresource ...string) error {

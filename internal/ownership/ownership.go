@@ -41,6 +41,8 @@ type Candidate struct {
 type Shown struct {
 	IP        netip.Addr
 	Interface string
+	// Default: it is the pod's address on the cluster's own network.
+	Default bool
 }
 
 // Owner is the outcome: a UID with the evidence, or no UID with AttributionNone.
@@ -48,6 +50,9 @@ type Owner struct {
 	UID         types.UID
 	Attribution v1alpha1.Attribution
 }
+
+// ShownBy says whether a network-status shows the entry's address on the entry's interface.
+func ShownBy(shown []Shown, entry Entry) bool { return shows(Candidate{Shown: shown}, entry) }
 
 // Of attributes one entry. Two candidates with equal claims own nothing: unknown is never guessed.
 func Of(entry Entry, candidates []Candidate) Owner {

@@ -30,6 +30,9 @@ func needsLive(o Observation, d Decision) bool {
 }
 
 func decide(o Observation, now time.Time) Decision {
+	if o.Pod.IsKnown() && !o.Pod.Get().Deleting && o.Pod.Get().Ending == EndingNone {
+		return keepInUse()
+	}
 	if d, decided := unknownFact(o); decided {
 		return d
 	}
@@ -81,7 +84,7 @@ func unknownFact(o Observation) (Decision, bool) {
 // decideAlive is rows 1 and 2.
 func decideAlive(o Observation, pod Pod, now time.Time) Decision {
 	if !pod.Ending.ByKubelet() || o.Sandboxes.IsAbsent() {
-		return Decision{Row: 2, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Message: "the pod is not being deleted"}
+		return keepInUse()
 	}
 	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
 	for i := range o.Sandboxes.Get() {
@@ -90,7 +93,11 @@ func decideAlive(o Observation, pod Pod, now time.Time) Decision {
 	return combine(judged)
 }
 
-// decideEmpty is rows 4, 5, 6 and 16: no pool holds anything, or anything more, for a pod that is being deleted.
+func keepInUse() Decision {
+	return Decision{Row: 2, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Message: "the pod is not being deleted"}
+}
+
+// decideEmpty is rows 4, 5, 6, 14 and 16: no pool holds anything, or anything more, for a pod that is being deleted.
 func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	switch {
 	case pod.Ending.ByKubelet():
@@ -104,10 +111,21 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	if d, early := inGracePeriod(o, pod, now); early {
 		return d
 	}
-	if o.Evidence == EvidenceKubelet {
-		return wait(16, v1alpha1.ReasonMayBeStarting, 0,
-			"no pool holds an address for it, but a sandbox may still be in the making: waiting for the kubelet's report that the pod ended")
+	switch {
+	case o.Evidence == EvidenceAgent:
+		return decideQuiet(o, now)
+	case o.Node.IsAbsent():
+		return wait(6, v1alpha1.ReasonNodeGone, 0, "the Node object is gone: a sandbox of the pod may be alive on its machine")
+	case o.Node.IsKnown() && !o.Node.Get().Ready:
+		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+			"the node is not Ready and nobody declared it dead: a sandbox of the pod may be in the making; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off")
 	}
+	return wait(16, v1alpha1.ReasonMayBeStarting, 0,
+		"no pool holds an address for it, but a sandbox may still be in the making: waiting for the kubelet's report that the pod ended")
+}
+
+// decideQuiet is the agent's half of row 16.
+func decideQuiet(o Observation, now time.Time) Decision {
 	quiet := o.QuietSince
 	if quiet.IsKnown() && !now.Before(quiet.Get().Add(o.Settings.SandboxCreationMax)) {
 		return unprotect(16, v1alpha1.ReasonNoIPsHeld, "no pool holds an address for it and its node has seen no sandbox of it for long enough")

@@ -168,8 +168,10 @@ func TestDecide(t *testing.T) {
 			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Absent[Node]() }), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
 		"row 7: a re-registered machine goes on as live": {
 			terminating(ended(EndingFinished, longAgo), node(Node{Machine: registered, Ready: true})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
-		"row 8: a machine that booted again holds nothing of its old boot": {
-			terminating(node(Node{Machine: rebooted, Ready: true})), want{8, Release, v1alpha1.ReasonNodeRebooted, 0}},
+		"row 8: a machine that booted again is as good as live: its kubelet ends what the old boot left": {
+			terminating(ended(EndingFinished, longAgo), node(Node{Machine: rebooted, Ready: true})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 8: but a boot ID alone, which may have been read too early, gives nothing away": {
+			terminating(node(Node{Machine: rebooted, Ready: true})), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
 		"row 9: a replacement kubelet's report is not believed": {
 			terminating(ended(EndingFinished, longAgo), node(Node{Machine: replaced, Ready: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
 		"row 10: kubelet-finished releases at once what network-status shows": {
@@ -199,6 +201,10 @@ func TestDecide(t *testing.T) {
 			terminating(ended(EndingRejected, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
 		"row 14: an unreachable node waits as long as it takes": {
 			terminating(node(Node{Machine: machine})), want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"row 14: an unreachable node waits with a pod that holds nothing, too": {
+			terminating(noEntries, node(Node{Machine: machine})), want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"row 2: a running pod is left alone although the pools cannot be read": {
+			terminating(notDeleting, func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("no CRD") }), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"row 15: kubelet mode waits for the kubelet": {
 			terminating(), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
 		"row 15: PodGC's faked end on a Ready node is not the kubelet's": {
@@ -235,10 +241,9 @@ func TestDecide(t *testing.T) {
 func TestDecideJudgesEachSandbox(t *testing.T) {
 	held := sandbox("held", func(s *Sandbox) { s.Attribution, s.UnchangedSince = v1alpha1.AttributionObservedAdd, now })
 	rival := sandbox("rival", func(s *Sandbox) { s.Conflict = true })
-	got := Decide(terminating(ended(EndingFinished, longAgo), sandboxes(rival, held, sandbox("free"), sandbox("old boot", func(s *Sandbox) {
-		s.Machine = Known(Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-0"})
-	}))), now)
-	want := Decision{Row: 8, Action: Release, Reason: v1alpha1.ReasonNodeRebooted, After: 10 * time.Minute, Sandboxes: []string{"free", "old boot"}}
+	elsewhere := sandbox("another machine's", func(s *Sandbox) { s.Machine = Known(replaced) })
+	got := Decide(terminating(ended(EndingFinished, longAgo), sandboxes(rival, held, sandbox("free"), elsewhere, sandbox("free too"))), now)
+	want := Decision{Row: 10, Action: Release, Reason: v1alpha1.ReasonKubeletFinished, After: 10 * time.Minute, Sandboxes: []string{"free", "free too"}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Decision{}, "Message")); diff != "" {
 		t.Errorf("Decide (-want +got):\n%s", diff)
 	}

@@ -15,14 +15,16 @@
 //	 6  Node object gone                                             Release after NodeGoneDelay (no entries: Unprotect);
 //	                                                                 before it, or on Hold: Wait(NodeGone)
 //	 7  same machine and boot under a new Node UID                   go on as live; the record is re-addressed
-//	 8  same machine, new boot                                       Release(NodeRebooted)
+//	 8  same machine, new boot                                       go on as live: its kubelet ends what the old boot left. A boot ID may
+//	                                                                 have been read before the kubelet reported the new one, so it
+//	                                                                 alone gives nothing away
 //	 9  another machine under the name                               as 6: Wait(NodeReplaced)
 //	10  kubelet-finished, entries remain                             Release: sandboxes that network-status or the agent shows;
 //	                                                                 others once unchanged for SandboxCreationMax
 //	11  grace period and slack not over                              Wait(GracePeriod)
 //	12  agent mode, the Node is the recorded machine                 Confirm; ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning)
 //	13  terminal before the deletion, or rejected; kubelet mode      Node Ready and ReleaseDelay over: Release
-//	14  Node not Ready                                               Wait(NodeUnreachable)
+//	14  Node not Ready (entries or none)                             Wait(NodeUnreachable)
 //	15  entries remain, kubelet mode                                 Wait(KubeletNotFinished)
 //	16  no entries, but it may be starting or running                agent mode: quiet for SandboxCreationMax: Unprotect; else Wait
 //	17  anything else                                                Wait(Unclassified)
@@ -30,6 +32,6 @@
 // An entry that stands under two pod UIDs is never released (Wait(Conflict)); it holds only itself back.
 //
 // A Release rests on facts read live, past every cache: Decide answers Reread when they were not. An Unprotect may rest on
-// caches when a record stays behind that would find a late entry, or when the pod was deleted unbound (nothing can be bound
+// caches when the record knows every address that the pod can be seen to have had, or when the pod was deleted unbound (nothing can be bound
 // that is being deleted). That a UID is deleting and that the kubelet finished it are monotone: any cache will do for them.
 package release

@@ -27,7 +27,8 @@ type Observation struct {
 	Evidence Evidence
 	// Live says that every fact in here that can change back was read past every cache.
 	Live bool
-	// Recorded: the UID has a record, so that an entry which shows up late is found after the finalizer is off.
+	// Recorded: the record knows every address that the pod can be seen to have had, so that the pools' emptiness of them, in
+	// a version later than the record's, is no accident of a late cache.
 	Recorded bool
 	// Pod is Absent when the object is gone (by a live read: not found, or another UID under the name).
 	Pod Fact[Pod]

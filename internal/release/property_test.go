@@ -69,9 +69,6 @@ func proofs(o Observation, s Sandbox) bool {
 	if n.MachineID != m.MachineID || n.SystemUUID != m.SystemUUID {
 		return goneProof(o)
 	}
-	if n.BootID != m.BootID && n.BootID != "" {
-		return podOf(o).Deleting || podOf(o).Ending.ByKubelet()
-	}
 	return liveProof(o, s)
 }
 

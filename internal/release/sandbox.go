@@ -18,8 +18,6 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 		return judgeGone(o, s, 6, v1alpha1.ReasonNodeGone, "the Node object is gone", now)
 	case relation == Replaced:
 		return judgeGone(o, s, 9, v1alpha1.ReasonNodeReplaced, "another machine answers to the node's name", now)
-	case relation == Rebooted:
-		return releaseSandbox(8, v1alpha1.ReasonNodeRebooted, s, "its machine has booted again since then")
 	case fenced(o.Node.Get(), s):
 		return releaseSandbox(5, v1alpha1.ReasonNodeOutOfService, s,
 			"its node is tainted out-of-service and is not Ready: an administrator declared it dead")
@@ -71,7 +69,7 @@ func goneForGood(o Observation, now time.Time) bool {
 	return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown() && remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now) == 0
 }
 
-// judgeOnMachine is rows 10 to 15: the live Node is the machine that ran the sandbox.
+// judgeOnMachine is rows 10 to 15: the live Node is the machine that ran the sandbox, if perhaps in a later boot (row 8).
 func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if pod.Ending == EndingFinished {
 		return judgeFinished(o, s, now)

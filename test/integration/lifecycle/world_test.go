@@ -43,7 +43,21 @@ func newWorld(ctx context.Context) *world {
 	pool := &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool},
 		Spec: wbv1alpha1.IPPoolSpec{Range: fmt.Sprintf("10.%d.0.0/24", subnets), Allocations: map[string]wbv1alpha1.IPAllocation{}}}
 	Expect(admin.Create(ctx, pool)).To(Succeed())
+	DeferCleanup(w.clear)
 	return w
+}
+
+// clear takes away what a spec leaves behind on purpose, so that the next one's manager does not find it.
+func (w *world) clear(ctx context.Context) {
+	GinkgoHelper()
+	Expect(admin.Delete(ctx, &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool}})).To(Succeed())
+	var pods corev1.PodList
+	Expect(admin.List(ctx, &pods, client.InNamespace(w.namespace))).To(Succeed())
+	for i := range pods.Items {
+		forceDelete(ctx, &pods.Items[i])
+		removeFinalizers(ctx, &pods.Items[i])
+	}
+	Expect(admin.DeleteAllOf(ctx, &v1alpha1.IPAllocation{})).To(Succeed())
 }
 
 // createNode registers a Ready Node as the kubelet of a machine does.
