@@ -37,7 +37,10 @@ type GuardOptions struct {
 // guard is an installed Holdfast.
 type guard struct {
 	rendered
-	manager *process.Process // nil before it was started
+	program    string
+	configFile string
+	healthPort int
+	manager    *process.Process // nil before it was started
 }
 
 // InstallGuard installs Holdfast as config/default does, except that the manager
@@ -65,7 +68,7 @@ func (c *Cluster) installGuard(ctx context.Context, o GuardOptions) error {
 	if err != nil {
 		return err
 	}
-	c.guard = &guard{rendered: rendered}
+	c.guard = &guard{rendered: rendered, program: o.Program, healthPort: endpoint.healthPort}
 	if err := c.apply(ctx, rendered.base...); err != nil {
 		return err
 	}
@@ -113,8 +116,8 @@ func (c *Cluster) newEndpoint() (endpoint, error) {
 
 // startManager runs the manager under the token of its ServiceAccount.
 func (c *Cluster) startManager(ctx context.Context, o GuardOptions, e endpoint) error {
-	configFile, err := c.writeConfiguration(o, e)
-	if err != nil {
+	var err error
+	if c.guard.configFile, err = c.writeConfiguration(o, e); err != nil {
 		return err
 	}
 	identity, err := c.control.ServiceAccountConfig(ctx, guardNamespace, guardAccount, nil)
@@ -128,9 +131,14 @@ func (c *Cluster) startManager(ctx context.Context, o GuardOptions, e endpoint) 
 	if err := os.WriteFile(c.path("manager", "kubeconfig"), kubeconfig, 0o600); err != nil {
 		return err
 	}
+	return c.runManager(ctx)
+}
+
+// runManager starts the manager's process and waits until it is ready.
+func (c *Cluster) runManager(ctx context.Context) error {
 	p, err := process.Start(process.Options{
-		Name: "manager", Path: o.Program, LogFile: c.path("logs", "manager.log"),
-		Args: []string{"run", "--config", configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
+		Name: "manager", Path: c.guard.program, LogFile: c.path("logs", "manager.log"),
+		Args: []string{"run", "--config", c.guard.configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
 		Env:  []string{"POD_NAMESPACE=" + guardNamespace},
 	})
 	if err != nil {
@@ -141,7 +149,7 @@ func (c *Cluster) startManager(ctx context.Context, o GuardOptions, e endpoint) 
 	c.options.Started(Child{p.Name(), p.PID()})
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("http://127.0.0.1:%d/readyz", e.healthPort)))
+	return p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("http://127.0.0.1:%d/readyz", c.guard.healthPort)))
 }
 
 // writeConfiguration writes the installed configuration with what differs here.

@@ -28,6 +28,15 @@ func (c *Cluster) Manager() *process.Process {
 	return c.guard.manager
 }
 
+// StartManager starts the manager again, as it was, after the caller ended it.
+// It returns when it is ready.
+func (c *Cluster) StartManager(ctx context.Context) error {
+	if c.guard == nil || c.guard.manager == nil || !c.guard.manager.Exited() {
+		return errors.New("starting the manager again: it runs, or was never started")
+	}
+	return c.step(ctx, "manager", c.runManager)
+}
+
 // awaitStamp waits until the API server calls the webhook: it learns of new
 // webhooks by a watch. The network does not exist, which stamps.
 func (c *Cluster) awaitStamp(ctx context.Context) error {
