@@ -38,6 +38,17 @@ func all(answers ...answer) answer { return fold(no, yes, answers) }
 // some is yes when one answer is yes. Short of that, one that is undecided leaves it undecided.
 func some(answers ...answer) answer { return fold(yes, no, answers) }
 
+// opposite turns yes and no around and keeps what was found.
+func opposite(a answer) answer {
+	switch a.verdict {
+	case yes:
+		a.verdict = no
+	case no:
+		a.verdict = yes
+	}
+	return a
+}
+
 // fold returns the first answer that decides; else the first that is neither; else the last.
 func fold(decides, neutral verdict, answers []answer) answer {
 	result := answer{verdict: neutral}

@@ -7,9 +7,10 @@
 //
 //	1  the writer is the manager                                            allow
 //	2  it is CNI DEL: the entry's node is Ready, and the writer's token
-//	   belongs to that node's pod of a trusted DaemonSet                    allow
-//	3  the pod is gone or kubelet-finished, and no record holds that
-//	   pool, address and sandbox                                            allow
+//	   belongs to that node's pod of a trusted DaemonSet; and no record
+//	   has the address for a rival sandbox                                  allow
+//	3  the pod is gone or kubelet-finished, and no record holds that pool
+//	   and address, for this sandbox or another                             allow
 //	4  the offset stands for no address, and the write adds an entry        allow, and say so: a refused ADD is worse
 //	5  anything else: the address is in use; or a fact that 2 or 3 need
 //	   could not be read                                                    refuse
@@ -17,6 +18,10 @@
 // The entry's node is that of the record which holds the entry; without one, that of the pod of its reference. Where the
 // IPAM's reconciler shares the DaemonSet's pods, 2 is for pods that are being deleted only, or the reconciler could free
 // what it takes for orphaned on its own node.
+//
+// A rival is another sandbox for which a record has the address: whereabouts gives a pod the entry that an earlier pod of
+// its name left, and DEL of the one would then empty an address that the other may use. Holdfast releases it once both are
+// proven gone. No rival is an earlier sandbox of the live pod itself, whose record may lag behind.
 //
 // Kubelet-finished (internal/release, EndingFinished) is believed only while the Node is the machine that was recorded for
 // the sandbox: a replacement kubelet finishes the pods of a machine that it knows nothing about. A pod that Holdfast holds

@@ -43,12 +43,13 @@ func judge(w *Write, c *Case) Judgment {
 	if w.Writer.Manager {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonManagerRelease}
 	}
-	del := cniDelete(w, c)
+	rival := rivalHolds(w, c)
+	del := all(cniDelete(w, c), opposite(rival))
 	if del.verdict == yes {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonCNIDelete}
 	}
 	pod := podHolds(w, c)
-	held := some(pod, recordHolds(w, c))
+	held := some(rival, pod, recordHolds(w, c))
 	if held.verdict == no {
 		return Judgment{Outcome: Allow, Reason: pod.reason}
 	}
@@ -64,6 +65,12 @@ func recordHolds(w *Write, c *Case) answer {
 	}
 	for _, record := range w.holders(c) {
 		return say(yes, v1alpha1.ReasonRecordHolds, "IPAllocation %s still holds this address for this sandbox", record.Name)
+	}
+	records := c.Records.Get()
+	for i := range records { // a rival's is told before; this is the pod's own
+		if sandbox := w.rivalSandbox(&records[i], c); sandbox != "" {
+			return say(yes, v1alpha1.ReasonRecordHolds, "IPAllocation %s still holds this address for the earlier sandbox %q", records[i].Name, sandbox)
+		}
 	}
 	return answer{verdict: no}
 }
@@ -128,7 +135,9 @@ func refusal(w *Write, c *Case, held, del answer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s of pool %s (sandbox %q, interface %q) stays with %q: %s; expected no pod of that name, or one that its kubelet "+
 		"has finished, and no record.", v1alpha1.ReasonUnsafeReleaseRefused, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef, held.text)
-	fmt.Fprintf(&b, " It does not count as CNI DEL: %s.", del.text)
+	if del.text != held.text {
+		fmt.Fprintf(&b, " It does not count as CNI DEL: %s.", del.text)
+	}
 	b.WriteString(" Holdfast releases the address itself once the sandbox is proven gone; kubectl get ipa shows what it waits for.")
 	return b.String()
 }

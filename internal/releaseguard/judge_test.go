@@ -69,6 +69,12 @@ func record(name, node, holdsFor string, m *release.Machine) v1alpha1.IPAllocati
 	return r
 }
 
+// other is a record that does not know the sandbox of the entry, only that of its address.
+func other(r v1alpha1.IPAllocation) v1alpha1.IPAllocation {
+	r.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: r.Spec.Addresses[0].SandboxID}}
+	return r
+}
+
 func records(r ...v1alpha1.IPAllocation) release.Fact[[]v1alpha1.IPAllocation] {
 	return release.Known(r)
 }
@@ -149,6 +155,33 @@ func TestJudge(t *testing.T) {
 		"CNI DEL after the machine booted again": {
 			facts{writer: cni(nodeA), pod: release.Known(running()), records: records(record(string(testUID), nodeA, testSandbox, &machineA)),
 				nodeA: ready(release.Machine{NodeUID: machineA.NodeUID, MachineID: "m-a", SystemUUID: "s-a", BootID: "b-2"})}, Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL of a rival whose address another UID's record holds for its own sandbox": {
+			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}), records: records(
+				record("uid-2", nodeA, testSandbox, nil), other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Refuse, v1alpha1.ReasonConflict},
+		"CNI DEL of a rival without a record": {
+			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}),
+				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Refuse, v1alpha1.ReasonConflict},
+		"CNI DEL of a rival of an orphan": {
+			facts{writer: cni(nodeA), pod: release.Known(running()),
+				records: records(other(record("orphan-sandbox-0", "", "sandbox-0", nil)))}, Refuse, v1alpha1.ReasonConflict},
+		"CNI DEL of a predecessor's sandbox, whose address the live pod's record holds for its own": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), records: records(
+				other(record(string(testUID), nodeA, "sandbox-2", nil)), record("uid-0", nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonConflict},
+		"CNI DEL of a predecessor's sandbox that its record knows without the address": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), records: records(
+				other(record(string(testUID), nodeA, "sandbox-2", nil)), record("uid-0", nodeA, "", nil))}, Refuse, v1alpha1.ReasonConflict},
+		"CNI DEL by a trusted certificate identity of a rival": {
+			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}),
+				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Refuse, v1alpha1.ReasonConflict},
+		"CNI DEL of a re-created sandbox whose pod's record still has the address for the earlier one": {
+			facts{writer: cni(nodeA), pod: release.Known(running()),
+				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL while another UID's record holds another address": {
+			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}), address: release.Known(testAddress.Next()),
+				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Allow, v1alpha1.ReasonCNIDelete},
+		"the manager may empty an address that two records hold": {
+			facts{writer: Writer{Manager: true}, records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))},
+			Allow, v1alpha1.ReasonManagerRelease},
 		"another node's DaemonSet pod": {
 			facts{writer: cni(nodeB), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
 		"the successor's node may not remove what a record holds elsewhere": {
@@ -219,8 +252,17 @@ func TestJudge(t *testing.T) {
 			facts{writer: reconciler}, Allow, v1alpha1.ReasonPodGone},
 		"a pod that is gone, with a record": {
 			facts{writer: reconciler, records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
-		"a pod that is gone, with a record of the address for an earlier sandbox": {
-			facts{writer: reconciler, records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Allow, v1alpha1.ReasonPodGone},
+		"a pod that is gone, with a record of the address for another sandbox": {
+			facts{writer: reconciler, records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonConflict},
+		"a kubelet-finished pod whose record has the address for its earlier sandbox": {
+			facts{writer: reconciler, pod: release.Known(deleting(finished)),
+				records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonRecordHolds},
+		"an address that cannot be told, and a record of another sandbox in the pool": {
+			facts{writer: reconciler, address: release.Unknown[netip.Addr]("broken range"),
+				records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonConflict},
+		"an offset that stands for no address is no place that a record could hold for another sandbox": {
+			facts{writer: reconciler, address: release.Absent[netip.Addr](),
+				records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Allow, v1alpha1.ReasonPodGone},
 		"a pod that is gone, with a record of the address in another pool": {
 			facts{writer: reconciler, records: records(elsewhere)}, Allow, v1alpha1.ReasonPodGone},
 		"a pod whose predecessor is known to be kubelet-finished": {
@@ -303,6 +345,21 @@ func TestARefusalSaysWhatWhyAndWhatNow(t *testing.T) {
 		if !strings.Contains(message, part) {
 			t.Errorf("%q is not in the message: %s", part, message)
 		}
+	}
+}
+
+func TestARefusalOfARivalNamesTheOtherHolder(t *testing.T) {
+	message := situation{
+		writer: Writer{User: "whereabouts", DaemonSetPod: onNode(nodeA)}, pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}),
+		records: records(other(record(string(testUID), nodeB, "sandbox-0", nil))),
+	}.withDefaults().judge().Message
+	for _, part := range []string{"10.10.0.1", "IPAllocation uid-1", `sandbox "sandbox-0"`, nodeB, "may still use it", "Holdfast releases"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q is not in the message: %s", part, message)
+		}
+	}
+	if strings.Contains(message, "does not count as CNI DEL") {
+		t.Errorf("the message says the same thing twice: %s", message)
 	}
 }
 

@@ -52,6 +52,8 @@ func dimensions() []dimension {
 			records(record(string(testUID), nodeA, "", &machineA)),
 			records(record("uid-2", nodeB, testSandbox, nil)),
 			records(record("orphan-"+testSandbox, "", testSandbox, nil)),
+			records(other(record(string(testUID), nodeA, "sandbox-0", nil))),
+			records(record("uid-2", nodeB, testSandbox, nil), other(record(string(testUID), nodeA, "sandbox-0", nil))),
 			records(record(string(testUID), nodeA, testSandbox, nil), record("uid-2", nodeB, testSandbox, nil))),
 		of(1, func(s *situation, v release.Fact[release.Node]) { s.nodeA = v },
 			release.Fact[release.Node]{},
@@ -141,7 +143,7 @@ var proofs = map[v1alpha1.Reason]func(situation) bool{
 		return finishedOnItsMachine(s) && noneHolds(s)
 	},
 	v1alpha1.ReasonCNIDelete: func(s situation) bool {
-		return s.records.IsRead() && (!s.shared || s.pod.Get().Deleting) && fromEveryNode(s)
+		return s.records.IsRead() && (!s.shared || s.pod.Get().Deleting) && fromEveryNode(s) && noRival(s)
 	},
 }
 
@@ -198,9 +200,30 @@ func fromEveryNode(s situation) bool {
 	return true
 }
 
-// noneHolds says that the records were read and that none of them holds the address.
+// noneHolds says that the records were read and that none of them holds the address, for whichever sandbox.
 func noneHolds(s situation) bool {
-	return s.records.IsRead() && !slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool { return holdsAddress(s, r) })
+	return s.records.IsRead() && !slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool {
+		return holdsAddress(s, r) || holdsForAnother(s, r)
+	})
+}
+
+// noRival says that no record holds the address for another sandbox; but where no other UID knows the entry's sandbox, the
+// live pod's own may, for an earlier one.
+func noRival(s situation) bool {
+	live := string(s.pod.Get().UID)
+	var rivals, ours, others bool
+	for _, r := range s.records.Get() {
+		rivals = rivals || holdsForAnother(s, r) && r.Name != live
+		ours = ours || holdsForAnother(s, r) && r.Name == live
+		others = others || r.Name != live && r.Spec.Sandboxes[0].ID == testSandbox
+	}
+	return !rivals && (!ours || !others)
+}
+
+func holdsForAnother(s situation, r v1alpha1.IPAllocation) bool {
+	return !s.address.IsAbsent() && slices.ContainsFunc(r.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return a.SandboxID != testSandbox && (!s.address.IsKnown() || a.IP == s.address.Get().String())
+	})
 }
 
 func holdsAddress(s situation, r v1alpha1.IPAllocation) bool {
