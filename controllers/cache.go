@@ -68,8 +68,7 @@ func PodTransform(object any) (any, error) {
 	stripped.Status.ContainerStatuses = keepEnds(pod.Status.ContainerStatuses)
 	stripped.Status.InitContainerStatuses = keepEnds(pod.Status.InitContainerStatuses)
 	for i := range pod.Status.Conditions {
-		switch pod.Status.Conditions[i].Type {
-		case v1alpha1.IPsReleasedCondition, corev1.PodScheduled:
+		if kind := pod.Status.Conditions[i].Type; kind == v1alpha1.IPsReleasedCondition || kind == corev1.PodScheduled {
 			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
 		}
 	}

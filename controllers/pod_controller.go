@@ -42,41 +42,51 @@ func (r *PodReconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile
 	}
 	live := false
 	for range maxPasses {
-		seen, err := r.observe(ctx, uid, live)
-		if err != nil {
-			return reconcile.Result{}, err
+		again, result, err := r.pass(ctx, uid, live)
+		if err != nil || !again {
+			return result, err
 		}
-		if seen.nothing() {
-			r.forget(uid)
-			return reconcile.Result{}, nil
-		}
-		if seen.stale && !live {
-			live = true
-			continue
-		}
-		if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !live {
-			live = true
-			continue
-		} else if err != nil {
-			return reconcile.Result{}, err
-		}
-		decision := release.Decide(seen.observation(r.options), r.clock.Now())
-		log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", decision.Action.String(), "reason", decision.Reason, "live", live)
-		switch decision.Action {
-		case release.Reread:
-			live = true
-		case release.Release:
-			if settled, err := r.release(ctx, seen, decision); settled || err != nil {
-				return reconcile.Result{}, err
-			}
-			live = true
-		case release.Unprotect:
-			return reconcile.Result{}, r.unprotect(ctx, seen, decision)
-		default:
-			return r.hold(ctx, seen, decision)
-		}
+		live = true
 	}
 	return reconcile.Result{RequeueAfter: time.Second}, nil
+}
+
+// pass is one round of observe, decide and act; again asks for another one, with every fact read live.
+func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (again bool, result reconcile.Result, err error) {
+	seen, err := r.observe(ctx, uid, live)
+	switch {
+	case err != nil:
+		return false, result, err
+	case seen.nothing():
+		r.forget(uid)
+		return false, result, nil
+	case seen.stale && !live:
+		return true, result, nil
+	}
+	if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !live {
+		return true, result, nil
+	} else if err != nil {
+		return false, result, err
+	}
+	decision := release.Decide(seen.observation(r.options), r.clock.Now())
+	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", decision.Action.String(), "reason", decision.Reason, "live", live)
+	return r.act(ctx, seen, decision)
+}
+
+// act carries a decision out.
+func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	switch decision.Action {
+	case release.Reread:
+		return true, result, nil
+	case release.Release:
+		settled, err := r.release(ctx, seen, decision)
+		return !settled && err == nil, result, err
+	case release.Unprotect:
+		return false, result, r.unprotect(ctx, seen, decision)
+	default:
+		result, err = r.hold(ctx, seen, decision)
+		return false, result, err
+	}
 }
 
 // hold keeps everything as it is and says why.

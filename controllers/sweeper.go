@@ -64,7 +64,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 			if !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) || pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue {
 				continue
 			}
-			// One pod that cannot be labelled must not hide all that come after it.
+			// One pod that cannot be labeled must not hide all that come after it.
 			failures = append(failures, s.finalizers.Relabel(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}))
 		}
 		if page = pods.Continue; page == "" {

@@ -30,7 +30,7 @@ func needsLive(o Observation, d Decision) bool {
 }
 
 func decide(o Observation, now time.Time) Decision {
-	if o.Pod.IsKnown() && !o.Pod.Get().Deleting && o.Pod.Get().Ending == EndingNone {
+	if inUse(o) {
 		return keepInUse()
 	}
 	if d, decided := unknownFact(o); decided {
@@ -91,6 +91,11 @@ func decideAlive(o Observation, pod Pod, now time.Time) Decision {
 		judged = append(judged, judgeEndedAlive(o, pod, &o.Sandboxes.Get()[i], now))
 	}
 	return combine(judged)
+}
+
+// inUse is the part of row 2 that needs nothing but the pod.
+func inUse(o Observation) bool {
+	return o.Pod.IsKnown() && !o.Pod.Get().Deleting && o.Pod.Get().Ending == EndingNone
 }
 
 func keepInUse() Decision {
