@@ -128,6 +128,11 @@ func podFact(pod release.Fact[corev1.Pod]) release.Fact[releaseguard.Pod] {
 }
 
 // recordsOf lists, live, the records of a pod's name: of every UID that had it, and of orphans.
+//
+// The API server goes through all records for it, from its watch cache. CNI DEL needs it too: only the list shows a rival,
+// another UID's record of the same address. The live pod's own record cannot stand in for it. That it names this very
+// sandbox says nothing of a rival; and its state Conflict is written after its spec, in another request, gives way to other
+// reasons to wait, and is missing while no controller runs. Without it, an address in conflict would be emptied.
 func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef) release.Fact[[]v1alpha1.IPAllocation] {
 	list := &v1alpha1.IPAllocationList{}
 	if err := g.reader.List(ctx, list, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
