@@ -3,9 +3,11 @@
 package whereabouts
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"unicode/utf8"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
@@ -23,6 +25,36 @@ type allocation struct {
 	problem *ipam.Problem
 	// podRef and sandboxID are as recorded; record is the record name in a tombstone.
 	podRef, sandboxID, record string
+	// address is that of the offset; invalid where the offset stands for none.
+	address netip.Addr
+}
+
+const (
+	// maxName is the longest name of an object, and the longest namespace and pod name in a record.
+	maxName = 253
+	// maxSandboxID leaves room for the prefix in the name of an orphan's record.
+	maxSandboxID = maxName - len(v1alpha1.OrphanPrefix)
+)
+
+// checkRecordable says why no record could name the sandbox or the pod: the CRD's limits (api/v1alpha1, SandboxRecord and
+// IPAllocationSpec) count characters. An entry beyond them would be tried again and again.
+func checkRecordable(sandboxID string, owner *ipam.PodRef) error {
+	if sandboxID == "" {
+		return errors.New("the sandbox ID is empty, expected that of a container runtime")
+	}
+	if n := utf8.RuneCountInString(sandboxID); n > maxSandboxID {
+		return fmt.Errorf("the sandbox ID has %d characters, expected %d at most", n, maxSandboxID)
+	}
+	if owner == nil {
+		return nil
+	}
+	if n := utf8.RuneCountInString(owner.Namespace); n > maxName {
+		return fmt.Errorf("the podref's namespace has %d characters, expected %d at most", n, maxName)
+	}
+	if n := utf8.RuneCountInString(owner.Name); n > maxName {
+		return fmt.Errorf("the podref's name has %d characters, expected %d at most", n, maxName)
+	}
+	return nil
 }
 
 // decodeAllocation reads one allocation of a pool ("namespace/name"). rangeErr says that the pool's range is
@@ -32,6 +64,9 @@ func decodeAllocation(pool string, network netip.Prefix, rangeErr error, offset 
 	owner, record, refErr := parsePodRef(raw.PodRef)
 	a.record = record
 	address, err := decodeAddress(network, rangeErr, offset)
+	if err == nil {
+		a.address, err = address, checkRecordable(raw.ContainerID, owner)
+	}
 	if err == nil {
 		a.entry = &ipam.Entry{
 			Key: ipam.Key{

@@ -4,6 +4,7 @@ package whereabouts
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,15 +74,31 @@ func TestAllocationsAreDecoded(t *testing.T) {
 			"10.0.0.0/24", "7", with("holdfast-releasing/"),
 			&ipam.Entry{Key: entryOf("p", "10.0.0.7", "sb", "holdfast-releasing/", "net1").Key}, `podref is "holdfast-releasing/"`,
 		},
-		"an offset of 2^63":                    {"fd00::/64", "9223372036854775808", good, nil, "2^63 or more"},
-		"an offset outside of the range":       {"10.0.0.0/29", "8", good, nil, "offset 8 lies outside of the range 10.0.0.0/29"},
-		"an offset that would leave IPv4":      {"255.255.255.0/24", "4294967295", good, nil, "lies outside of the range"},
-		"an offset that would wrap IPv6":       {"ffff:ffff:ffff:ffff:8000::/65", "9223372036854775807", with("ns/web-0"), new(entryOf("p", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "sb", "ns/web-0", "net1")), ""},
-		"a negative offset":                    {"10.0.0.0/29", "-1", good, nil, `offset "-1" is no number`},
-		"an offset that is no number":          {"10.0.0.0/29", "one", good, nil, `offset "one" is no number`},
-		"a second spelling of an offset":       {"10.0.0.0/29", "01", good, nil, "could stand beside it"},
-		"a broken range leaves no address":     {"10.0.0/24", "1", good, nil, `the address of offset "1" cannot be told: spec.range is "10.0.0/24"`},
-		"a range that starts inside a network": {"10.0.0.9/24", "1", good, nil, "expected it to start with its network address, 10.0.0.0/24"},
+		"an empty sandbox ID cannot be recorded": {
+			"10.0.0.0/24", "7", wb.IPAllocation{PodRef: "ns/web-0", IfName: "net1"}, nil, "the sandbox ID is empty",
+		},
+		"a sandbox ID as long as a record can have": {
+			"10.0.0.0/24", "7", wb.IPAllocation{ContainerID: strings.Repeat("s", 246), PodRef: "ns/web-0"},
+			new(entryOf("p", "10.0.0.7", strings.Repeat("s", 246), "ns/web-0", "")), "",
+		},
+		"a sandbox ID that is too long for a record": {
+			"10.0.0.0/24", "7", wb.IPAllocation{ContainerID: strings.Repeat("s", 247), PodRef: "ns/web-0"}, nil, "the sandbox ID has 247 characters",
+		},
+		"a sandbox ID in characters, not bytes": {
+			"10.0.0.0/24", "7", wb.IPAllocation{ContainerID: strings.Repeat("é", 246), PodRef: "ns/web-0"},
+			new(entryOf("p", "10.0.0.7", strings.Repeat("é", 246), "ns/web-0", "")), "",
+		},
+		"a namespace that is too long for a record": {"10.0.0.0/24", "7", with(strings.Repeat("n", 254) + "/web-0"), nil, "the podref's namespace has 254 characters"},
+		"a pod name that is too long for a record":  {"10.0.0.0/24", "7", with("ns/" + strings.Repeat("w", 254)), nil, "the podref's name has 254 characters"},
+		"an offset of 2^63":                         {"fd00::/64", "9223372036854775808", good, nil, "2^63 or more"},
+		"an offset outside of the range":            {"10.0.0.0/29", "8", good, nil, "offset 8 lies outside of the range 10.0.0.0/29"},
+		"an offset that would leave IPv4":           {"255.255.255.0/24", "4294967295", good, nil, "lies outside of the range"},
+		"an offset that would wrap IPv6":            {"ffff:ffff:ffff:ffff:8000::/65", "9223372036854775807", with("ns/web-0"), new(entryOf("p", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "sb", "ns/web-0", "net1")), ""},
+		"a negative offset":                         {"10.0.0.0/29", "-1", good, nil, `offset "-1" is no number`},
+		"an offset that is no number":               {"10.0.0.0/29", "one", good, nil, `offset "one" is no number`},
+		"a second spelling of an offset":            {"10.0.0.0/29", "01", good, nil, "could stand beside it"},
+		"a broken range leaves no address":          {"10.0.0/24", "1", good, nil, `the address of offset "1" cannot be told: spec.range is "10.0.0/24"`},
+		"a range that starts inside a network":      {"10.0.0.9/24", "1", good, nil, "expected it to start with its network address, 10.0.0.0/24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			network, err := parseRange(tc.rangeText)

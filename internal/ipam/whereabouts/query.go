@@ -37,11 +37,11 @@ func newQuery(ref ipam.PodRef, sandboxIDs []string, record string) query {
 	return q
 }
 
-func (q query) matches(a allocation) bool {
+func (q query) matches(pool string, a allocation) bool {
 	return q.podRef != "" && a.podRef == q.podRef ||
 		q.record != "" && a.record == q.record ||
 		slices.Contains(q.sandboxIDs, a.sandboxID) ||
-		a.entry != nil && slices.Contains(q.places, ipam.Place{Pool: a.entry.Pool, IP: a.entry.IP})
+		a.address.IsValid() && slices.Contains(q.places, ipam.Place{Pool: pool, IP: a.address})
 }
 
 // pools are those of the places. In one whose range cannot be read nobody can tell what stands there: its problem is the
@@ -63,7 +63,7 @@ func (q query) filterPool(pool *wb.IPPool, into *ipam.Snapshot) {
 		into.Problems = append(into.Problems, *problem)
 	}
 	for offset, raw := range pool.Spec.Allocations {
-		if a := decodeAllocation(name, network, err, offset, raw); q.matches(a) {
+		if a := decodeAllocation(name, network, err, offset, raw); q.matches(name, a) {
 			add(into, a, pool.ResourceVersion)
 		}
 	}
