@@ -45,6 +45,7 @@ func opposite(a answer) answer {
 		a.verdict = no
 	case no:
 		a.verdict = yes
+	case undecided:
 	}
 	return a
 }
