@@ -14,20 +14,17 @@ import (
 	wbclient "github.com/k8snetworkplumbingwg/whereabouts/pkg/generated/clientset/versioned"
 	wbreconciler "github.com/k8snetworkplumbingwg/whereabouts/pkg/reconciler"
 	wbkubernetes "github.com/k8snetworkplumbingwg/whereabouts/pkg/storage/kubernetes"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 )
 
-const (
-	// podSelector is that of the Deployment in whereabouts' manifests
-	// (doc/crds/reconciler-deployment.yaml).
-	podSelector = "name=whereabouts-reconciler"
-
-	tokenSeconds = 24 * 60 * 60
-)
+// podSelector is that of the Deployment in whereabouts' manifests
+// (doc/crds/reconciler-deployment.yaml).
+const podSelector = "name=whereabouts-reconciler"
 
 // ErrNoPod says that the reconciler's Deployment has no running pod.
 var ErrNoPod = errors.New("no running pod of whereabouts' reconciler")
@@ -43,18 +40,11 @@ func Identity(ctx context.Context, administrator *rest.Config, namespace string)
 	if err != nil {
 		return nil, err
 	}
-	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, pod.Spec.ServiceAccountName,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-			ExpirationSeconds: new(int64(tokenSeconds)),
-			BoundObjectRef: &authenticationv1.BoundObjectReference{
-				APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
-			},
-		}}, metav1.CreateOptions{})
+	config, err := token.ForPod(ctx, administrator, pod)
 	if err != nil {
-		return nil, fmt.Errorf("token of whereabouts' reconciler, pod %s/%s: %w", namespace, pod.Name, err)
+		return nil, fmt.Errorf("whereabouts' reconciler: %w", err)
 	}
-	config := rest.AnonymousClientConfig(administrator)
-	config.BearerToken, config.UserAgent = token.Status.Token, "whereabouts-reconciler/standin"
+	config.UserAgent = "whereabouts-reconciler/standin"
 	return config, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/cni"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/kubelet"
@@ -125,7 +126,7 @@ func (m *machine) onStart(ctx context.Context, pod *corev1.Pod) error {
 	if !isWhereabouts(pod, m.options.WhereaboutsNamespace) {
 		return nil
 	}
-	identity, err := podIdentity(ctx, m.options.Config, pod)
+	identity, err := token.ForPod(ctx, m.options.Config, pod)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package standin
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -65,7 +66,9 @@ func newFleet(t *testing.T) (*Fleet, *client.Client) {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
-		<-ended
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 	return f, c
 }

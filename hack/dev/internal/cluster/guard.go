@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
@@ -120,7 +121,7 @@ func (c *Cluster) startManager(ctx context.Context, o GuardOptions, e endpoint) 
 	if c.guard.configFile, err = c.writeConfiguration(o, e); err != nil {
 		return err
 	}
-	identity, err := c.control.ServiceAccountConfig(ctx, guardNamespace, guardAccount, nil)
+	identity, err := token.ForAccount(ctx, c.Config(), guardNamespace, guardAccount)
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,11 @@ func startChild(t *testing.T, script string) Process {
 	if _, err := ready.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = command.Wait() // it is stopped or killed in any case
+	}()
 	t.Cleanup(func() {
 		_ = command.Process.Kill() // it may have ended
 		<-ended

@@ -169,8 +169,8 @@ func hermetic(own []byte, flatFile string) ([]byte, error) {
 	return json.Marshal(plugin)
 }
 
-// manage calls the allocator and returns when its time is over, whether or not
-// the allocator does: it has no limit of its own once it lost its lease.
+// manage calls the allocator and returns soon after its time is over, whether or
+// not the allocator does: it has no limit of its own once it lost its lease.
 func manage(ctx context.Context, limit time.Duration, mode int, ipam *wbkubernetes.KubernetesIPAM) ([]net.IPNet, error) {
 	type answer struct {
 		ips []net.IPNet
@@ -183,12 +183,17 @@ func manage(ctx context.Context, limit time.Duration, mode int, ipam *wbkubernet
 		ips, err := wbkubernetes.IPManagement(limited, mode, ipam.Config, ipam)
 		done <- answer{ips, err}
 	}()
-	timer := time.NewTimer(limit + callSlack)
-	defer timer.Stop()
 	select {
 	case a := <-done:
 		return a.ips, a.err
-	case <-timer.C:
-		return nil, fmt.Errorf("whereabouts did not answer within %s", limit+callSlack)
+	case <-limited.Done():
+	}
+	slack := time.NewTimer(callSlack)
+	defer slack.Stop()
+	select {
+	case a := <-done:
+		return a.ips, a.err
+	case <-slack.C:
+		return nil, fmt.Errorf("whereabouts does not answer: %w", context.Cause(limited))
 	}
 }

@@ -99,30 +99,37 @@ func (w *worker) sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (w *worker) step(ctx context.Context) (next, error) {
-	pod, err := w.latest(w.uid)
-	if err != nil {
+	if err := w.observe(); err != nil {
 		return next{}, err
 	}
-	if w.gone = pod == nil; !w.gone {
-		w.pod = pod
-	}
-	// Once a pod is terminating there is no way back (pkg/kubelet/pod_workers.go).
-	if w.stage == podstatus.Syncing && (w.gone || w.pod.DeletionTimestamp != nil || podstatus.IsTerminal(w.pod.Status.Phase)) {
-		w.stage = podstatus.Terminating
-	}
-	if w.stage == podstatus.Syncing {
-		n, err := w.sync(ctx)
-		if w.stage == podstatus.Syncing || err != nil {
-			return n, err
+	for _, part := range []struct {
+		stage podstatus.Stage
+		run   func(context.Context) (next, error)
+	}{{podstatus.Syncing, w.sync}, {podstatus.Terminating, w.terminate}} {
+		if w.stage != part.stage {
+			continue
 		}
-	}
-	if w.stage == podstatus.Terminating {
-		n, err := w.terminate(ctx)
-		if w.stage == podstatus.Terminating || err != nil {
+		if n, err := part.run(ctx); err != nil || w.stage == part.stage {
 			return n, err
 		}
 	}
 	return w.finish(ctx)
+}
+
+// observe looks at the pod. Once it is terminating there is no way back
+// (pkg/kubelet/pod_workers.go).
+func (w *worker) observe() error {
+	pod, err := w.latest(w.uid)
+	if err != nil {
+		return err
+	}
+	if w.gone = pod == nil; !w.gone {
+		w.pod = pod
+	}
+	if w.stage == podstatus.Syncing && (w.gone || w.pod.DeletionTimestamp != nil || podstatus.IsTerminal(w.pod.Status.Phase)) {
+		w.stage = podstatus.Terminating
+	}
+	return nil
 }
 
 // sync makes the pod run: sandbox, containers, report.
