@@ -84,8 +84,9 @@ func printNextSteps(out io.Writer, root string, state *supervisor.State) {
   alias kubectl=%[1]s/kubectl
 
   kubectl get nodes
-  kubectl apply -k %[3]s             # pods on two whereabouts networks
-  kubectl get pods,ipa -A -w                  # addresses, and who holds them
+  kubectl apply -k %[3]s          # pods on two whereabouts networks
+  kubectl get pods -n holdfast-sample -o wide
+  kubectl get ipa -w                       # addresses, and who holds them
   kubectl delete pod -n holdfast-sample five-0   # held until its address is given back
 
   %[4]s node freeze node-a   # then force-delete a pod there, and look again
