@@ -93,7 +93,7 @@ func machineWords(folders []string, proxy string) []string {
 	}
 	for _, server := range strings.FieldsFunc(proxy, func(r rune) bool { return r == ',' || r == '|' }) {
 		u, err := url.Parse(server)
-		if err != nil || u.Host == "" || u.Host == "proxy.golang.org" {
+		if err != nil || u.Host == "" {
 			continue
 		}
 		words[u.Host] = true
