@@ -17,7 +17,7 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &IPAllocation{}, &IPAllocationList{})
+	scheme.AddKnownTypes(GroupVersion, &IPAllocation{}, &IPAllocationList{}, &NodeResourcePolicy{}, &NodeResourcePolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

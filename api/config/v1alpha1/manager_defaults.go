@@ -34,6 +34,9 @@ const (
 
 	DefaultConcurrency   int32 = 8
 	DefaultSweepInterval       = time.Hour
+
+	DefaultNodeSweepInterval            = 10 * time.Minute
+	DefaultNodeDeletesPerSecond float32 = 2
 )
 
 // SetDefaults fills in what the file leaves open. A list that is given, be it empty, is kept as it is.
@@ -43,6 +46,7 @@ func SetDefaults(c *ManagerConfiguration) {
 	setStampingDefaults(&c.Stamping)
 	setWhereaboutsDefaults(&c.Whereabouts)
 	setUnsafeReleasesDefaults(&c.UnsafeReleases)
+	setNodeResourcesDefaults(&c.NodeResources)
 	setDelaysDefaults(&c.Delays)
 	setServerDefaults(&c.Server)
 	setControllerDefaults(&c.Controller)
@@ -71,6 +75,12 @@ func setUnsafeReleasesDefaults(u *UnsafeReleases) {
 		u.DaemonSets = []string{DefaultWhereaboutsDaemonSet}
 	}
 	u.ReconcilerInDaemonSet = orDefault(u.ReconcilerInDaemonSet, new(false))
+}
+
+func setNodeResourcesDefaults(n *NodeResources) {
+	n.Enabled = orDefault(n.Enabled, new(true))
+	n.SweepInterval = orDefault(n.SweepInterval, &metav1.Duration{Duration: DefaultNodeSweepInterval})
+	n.DeletesPerSecond = orDefault(n.DeletesPerSecond, new(DefaultNodeDeletesPerSecond))
 }
 
 func setDelaysDefaults(d *Delays) {

@@ -21,6 +21,8 @@ type ManagerConfiguration struct {
 	Whereabouts Whereabouts `json:"whereabouts,omitempty"`
 	// UnsafeReleases says what admission does with a removal of an address that may be in use.
 	UnsafeReleases UnsafeReleases `json:"unsafeReleases,omitempty"`
+	// NodeResources configures the guard of node-scoped resources.
+	NodeResources NodeResources `json:"nodeResources,omitempty"`
 	// Delays are the times that the decision table knows.
 	Delays Delays `json:"delays,omitempty"`
 	// Server configures what the process serves.
@@ -82,6 +84,17 @@ type UnsafeReleases struct {
 	CNIUsers []string `json:"cniUsers,omitempty"`
 }
 
+// NodeResources configures the guard of node-scoped resources. What is guarded is said by NodeResourcePolicies.
+type NodeResources struct {
+	// Enabled turns it on. Default: true. It costs nothing until there is a NodeResourcePolicy.
+	Enabled *bool `json:"enabled,omitempty"`
+	// SweepInterval is how often every object of every policy's resource is looked at, beside the creation and deletion of
+	// Nodes; 1s or more. Default: 10m.
+	SweepInterval *metav1.Duration `json:"sweepInterval,omitempty"`
+	// DeletesPerSecond limits how fast stale objects are deleted where a policy asks for it; above 0, at most 100. Default: 2.
+	DeletesPerSecond *float32 `json:"deletesPerSecond,omitempty"`
+}
+
 // Delays are the times that the decision table knows.
 type Delays struct {
 	// ReleaseDelay is how long a candidate that finished before its deletion is observed before its release. Default: 3m.
@@ -101,6 +114,9 @@ type Server struct {
 	WebhookPort *int32 `json:"webhookPort,omitempty"`
 	// WebhookHost is the address that the webhook server binds to; empty is all.
 	WebhookHost string `json:"webhookHost,omitempty"`
+	// WebhookURL is where the API server finds the webhook server ("https://host:port"), for webhooks that the manager itself
+	// registers; empty is the installation's Service.
+	WebhookURL string `json:"webhookURL,omitempty"`
 	// CertDir holds tls.crt and tls.key; they are read again when they change. Default: /tmp/k8s-webhook-server/serving-certs.
 	CertDir string `json:"certDir,omitempty"`
 	// MetricsBindAddress is "host:port", or "0" for none. On a loopback address the metrics are served in plain HTTP to

@@ -18,6 +18,8 @@ const (
 	maxConcurrency = 1000
 	// minSweepInterval keeps the sweep, which pages all pods of the cluster, from being a load of its own.
 	minSweepInterval = time.Second
+	// maxDeletesPerSecond is far above what a cluster's nodes are replaced at.
+	maxDeletesPerSecond = 100
 )
 
 // Validate lists every mistake in a configuration that has its defaults.
@@ -28,6 +30,7 @@ func Validate(c *ManagerConfiguration) field.ErrorList {
 	errs = append(errs, validateStamping(&c.Stamping, field.NewPath("stamping"))...)
 	errs = append(errs, validateWhereabouts(&c.Whereabouts, field.NewPath("whereabouts"))...)
 	errs = append(errs, validateUnsafeReleases(&c.UnsafeReleases, field.NewPath("unsafeReleases"))...)
+	errs = append(errs, validateNodeResources(&c.NodeResources, field.NewPath("nodeResources"))...)
 	errs = append(errs, validateDelays(&c.Delays, field.NewPath("delays"))...)
 	errs = append(errs, validateServer(&c.Server, field.NewPath("server"))...)
 	return append(errs, validateController(&c.Controller, field.NewPath("controller"))...)
@@ -89,6 +92,14 @@ func validateUnsafeReleases(u *UnsafeReleases, path *field.Path) field.ErrorList
 	}
 	errs = append(errs, validateEach(u.DaemonSets, path.Child("daemonSets"), isNamespacedName)...)
 	return append(errs, validateEach(u.CNIUsers, path.Child("cniUsers"), isUserName)...)
+}
+
+func validateNodeResources(n *NodeResources, path *field.Path) field.ErrorList {
+	errs := atLeast(path.Child("sweepInterval"), n.SweepInterval, minSweepInterval)
+	if rate := *n.DeletesPerSecond; !(rate > 0 && rate <= maxDeletesPerSecond) {
+		errs = append(errs, field.Invalid(path.Child("deletesPerSecond"), rate, fmt.Sprintf("must be above 0 and at most %d", maxDeletesPerSecond)))
+	}
+	return errs
 }
 
 func validateDelays(d *Delays, path *field.Path) field.ErrorList {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -41,7 +42,20 @@ func validateServer(s *Server, path *field.Path) field.ErrorList {
 			endpoints = append(endpoints, found)
 		}
 	}
+	errs = append(errs, validateWebhookURL(path.Child("webhookURL"), s.WebhookURL)...)
 	return append(errs, validateNoSharedPort(endpoints)...)
+}
+
+// validateWebhookURL follows what the API server takes as clientConfig.url, without a path, which is the webhook's.
+func validateWebhookURL(path *field.Path, text string) field.ErrorList {
+	if text == "" {
+		return nil
+	}
+	found, err := url.Parse(text)
+	if err != nil || found.Scheme != "https" || found.Host == "" || text != "https://"+found.Host {
+		return field.ErrorList{field.Invalid(path, text, `must have the form "https://host:port", with nothing behind it`)}
+	}
+	return nil
 }
 
 // parseBindAddress reads "host:port", where an empty host is every address and port 0 is any free one.

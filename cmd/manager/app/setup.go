@@ -46,7 +46,10 @@ func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerCo
 	if err := webhooks.SetupPodWebhook(mgr, podOptions(c, o, backends)); err != nil {
 		return fmt.Errorf("setting up the webhook that stamps pods: %w", err)
 	}
-	return webhooks.SetupReleaseWebhooks(mgr, releaseOptions(c, o, backend))
+	if err := webhooks.SetupReleaseWebhooks(mgr, releaseOptions(c, o, backend)); err != nil {
+		return err
+	}
+	return setupNodeResources(ctx, mgr, c, o)
 }
 
 // watchDefinitions fills the cache of NetworkAttachmentDefinitions before the first pod asks for one. Where their CRD

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package noderesource keeps the promise that a node-scoped object speaks for the live Node only (invariant I4), where
+// admission cannot: it generates the webhooks of the NodeResourcePolicies and keeps them, sweeps the objects of their
+// resources for stale ones, deletes these where asked, and finds addresses under two live Nodes.
+//
+// The keeper writes conditions Accepted and Enforced and the one ValidatingWebhookConfiguration; the sweeper writes
+// condition Swept and status.sweep, and is the only one that deletes. Decisions are internal/nodeidentity's.
+package noderesource
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+)
+
+const (
+	// ConfigurationName is the name of the generated ValidatingWebhookConfiguration.
+	ConfigurationName = "holdfast-node-resources"
+	// StampConfigurationName is the MutatingWebhookConfiguration of the installation, whose authority new entries are given
+	// until cert-manager has written it into them.
+	StampConfigurationName = "holdfast-stamp"
+)
+
+// Options configure the controllers.
+type Options struct {
+	// Target is where the API server finds the manager's webhook server.
+	Target nodepolicy.Target
+	// Certificate is the cert-manager Certificate whose authority is injected into the webhooks; empty without cert-manager.
+	Certificate types.NamespacedName
+	// SweepInterval is how often every object is looked at.
+	SweepInterval time.Duration
+	// DeletesPerSecond limits how fast stale objects are deleted.
+	DeletesPerSecond float32
+	// NodeGoneDelay is how long a Node object must be gone before its word is taken.
+	NodeGoneDelay time.Duration
+	// Clock is the real one except in tests.
+	Clock clock.PassiveClock
+}
+
+// Setup registers the controllers with the manager. Call it once, before the manager starts.
+func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	for _, setup := range []func(context.Context, manager.Manager, Options) error{setupKeeper, setupSweeper} {
+		if err := setup(ctx, mgr, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}

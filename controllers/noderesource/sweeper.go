@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+func setupSweeper(_ context.Context, _ manager.Manager, _ Options) error { return nil }
