@@ -32,6 +32,9 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 		UnsafeReleases: configv1alpha1.UnsafeReleases{
 			Mode: configv1alpha1.ReleaseModeWarn, DaemonSets: []string{"kube-system/whereabouts"}, ReconcilerInDaemonSet: new(false),
 		},
+		NodeResources: configv1alpha1.NodeResources{
+			Enabled: new(true), SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
+		},
 		Delays: configv1alpha1.Delays{
 			ReleaseDelay: duration(180 * time.Second), GracePeriodSlack: duration(30 * time.Second),
 			SandboxCreationMax: duration(10 * time.Minute), NodeGoneDelay: duration(5 * time.Minute),
@@ -253,6 +256,29 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"a burst over no limit": {
 			content: header + "controller: {burst: 10}\n",
 			want:    []string{`controller.burst: Invalid value: 10: has no effect without qps; set qps too, or leave burst out`},
+		},
+		"a guard of node resources that would never rest, or never delete": {
+			content: header + "nodeResources: {sweepInterval: 10ms, deletesPerSecond: 0}
+",
+			want: []string{
+				`nodeResources.sweepInterval: Invalid value: "10ms": must be 1s or more`,
+				`nodeResources.deletesPerSecond: Invalid value: 0: must be above 0 and at most 100`,
+			},
+		},
+		"a deletion rate that is no limit": {
+			content: header + "nodeResources: {deletesPerSecond: 100.5}
+",
+			want:    []string{`nodeResources.deletesPerSecond: Invalid value: 100.5: must be above 0 and at most 100`},
+		},
+		"a webhook URL without TLS": {
+			content: header + "server: {webhookURL: 'http://10.0.0.1:9443'}
+",
+			want:    []string{`server.webhookURL: Invalid value: "http://10.0.0.1:9443": must have the form "https://host:port", with nothing behind it`},
+		},
+		"a webhook URL with a path": {
+			content: header + "server: {webhookURL: 'https://10.0.0.1:9443/x'}
+",
+			want:    []string{`server.webhookURL: Invalid value: "https://10.0.0.1:9443/x": must have the form "https://host:port", with nothing behind it`},
 		},
 		"addresses that nobody can listen on": {
 			content: header + "server: {webhookHost: example, metricsBindAddress: '8443', healthProbeBindAddress: 'example:http'}\n",
