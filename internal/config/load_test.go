@@ -258,26 +258,22 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			want:    []string{`controller.burst: Invalid value: 10: has no effect without qps; set qps too, or leave burst out`},
 		},
 		"a guard of node resources that would never rest, or never delete": {
-			content: header + "nodeResources: {sweepInterval: 10ms, deletesPerSecond: 0}
-",
+			content: header + "nodeResources: {sweepInterval: 10ms, deletesPerSecond: 0}\n",
 			want: []string{
 				`nodeResources.sweepInterval: Invalid value: "10ms": must be 1s or more`,
 				`nodeResources.deletesPerSecond: Invalid value: 0: must be above 0 and at most 100`,
 			},
 		},
 		"a deletion rate that is no limit": {
-			content: header + "nodeResources: {deletesPerSecond: 100.5}
-",
+			content: header + "nodeResources: {deletesPerSecond: 100.5}\n",
 			want:    []string{`nodeResources.deletesPerSecond: Invalid value: 100.5: must be above 0 and at most 100`},
 		},
 		"a webhook URL without TLS": {
-			content: header + "server: {webhookURL: 'http://10.0.0.1:9443'}
-",
+			content: header + "server: {webhookURL: 'http://10.0.0.1:9443'}\n",
 			want:    []string{`server.webhookURL: Invalid value: "http://10.0.0.1:9443": must have the form "https://host:port", with nothing behind it`},
 		},
 		"a webhook URL with a path": {
-			content: header + "server: {webhookURL: 'https://10.0.0.1:9443/x'}
-",
+			content: header + "server: {webhookURL: 'https://10.0.0.1:9443/x'}\n",
 			want:    []string{`server.webhookURL: Invalid value: "https://10.0.0.1:9443/x": must have the form "https://host:port", with nothing behind it`},
 		},
 		"addresses that nobody can listen on": {
