@@ -154,7 +154,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"unknown fields, also by case": {
 			content: header + "evidance: Kubelet\nwhereabouts:\n  Namespaces: [a]\n",
 			want: []string{
-				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, controller, delays, evidence, kind, server, stamping, unsafeReleases, whereabouts`,
+				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, controller, delays, evidence, kind, nodeResources, server, stamping, unsafeReleases, whereabouts`,
 				`whereabouts.Namespaces: Invalid value: line 5: unknown field; known here: enabled, namespaces`,
 			},
 		},
@@ -296,7 +296,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"mistakes of reading and of validation together": {
 			content: "apiVersion: config.holdfast.dev/v1alpha1\nkind: Manager\nextra: 1\ndelays: {releaseDelay: -1s, nodeGoneDelay: soon}\nevidence: Agent\n",
 			want: []string{
-				`extra: Invalid value: line 3: unknown field; known here: apiVersion, controller, delays, evidence, kind, server, stamping, unsafeReleases, whereabouts`,
+				`extra: Invalid value: line 3: unknown field; known here: apiVersion, controller, delays, evidence, kind, nodeResources, server, stamping, unsafeReleases, whereabouts`,
 				`delays.nodeGoneDelay: Invalid value: "soon": line 4: time: invalid duration "soon"`,
 				`kind: Unsupported value: "Manager": supported values: "ManagerConfiguration"`,
 				`evidence: Invalid value: "Agent": the node agent is not part of the installation yet, so nobody would answer for a sandbox and every address would be held; use Kubelet`,
