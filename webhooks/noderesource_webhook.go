@@ -4,15 +4,82 @@ package webhooks
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
 // NodeResourceOptions configure the webhook that judges writes of node-scoped resources.
-type NodeResourceOptions struct{}
+type NodeResourceOptions struct {
+	// Clock is the real one except in tests; it measures how long an answer takes.
+	Clock clock.PassiveClock
+}
+
+func (o NodeResourceOptions) complete() NodeResourceOptions {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=holdfast.dev,resources=noderesourcepolicies,verbs=get;list;watch
 
 // SetupNodeResourceWebhook registers the webhook that judges writes of node-scoped resources, for every NodeResourcePolicy
-// under a path of its own (internal/nodepolicy.PathPrefix).
-func SetupNodeResourceWebhook(_ context.Context, _ manager.Manager, _ NodeResourceOptions) error {
+// under a path of its own (internal/nodepolicy.PathPrefix). The policies and the Nodes are read from the manager's cache,
+// which begins to fill here; a Node that decides against a write is read past it.
+func SetupNodeResourceWebhook(ctx context.Context, mgr manager.Manager, o NodeResourceOptions) error {
+	for _, object := range []client.Object{&v1alpha1.NodeResourcePolicy{}, &corev1.Node{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watching %T for the webhook of node-scoped resources: %w", object, err)
+		}
+	}
+	guard := newNodeResourceGuard(mgr.GetCache(), mgr.GetAPIReader(), o)
+	mgr.GetWebhookServer().Register(nodepolicy.PathPrefix, guard.serve())
 	return nil
+}
+
+// nodeResourceGuard judges the writes of all policies.
+type nodeResourceGuard struct {
+	// cached may only allow; live goes past every cache.
+	cached, live client.Reader
+	compiled     *compiledPolicies
+	clock        clock.PassiveClock
+}
+
+func newNodeResourceGuard(cached, live client.Reader, o NodeResourceOptions) *nodeResourceGuard {
+	o = o.complete()
+	return &nodeResourceGuard{cached: cached, live: live, compiled: newCompiledPolicies(), clock: o.Clock}
+}
+
+type policyNameKey struct{}
+
+// serve makes the HTTP handler of every path under the prefix: what follows it is the name of the policy.
+func (g *nodeResourceGuard) serve() http.Handler {
+	inner := Serve("node-resources", g)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, nodepolicy.PathPrefix)
+		inner.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), policyNameKey{}, name)))
+	})
+}
+
+// Handle judges one write by the policy of the path. It has no side effects, so a dry run is judged like any write.
+func (g *nodeResourceGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
+	started := g.clock.Now()
+	name, _ := ctx.Value(policyNameKey{}).(string)
+	r := g.judge(ctx, name, &req)
+	metrics.NodeResourceDuration.WithLabelValues(r.policy).Observe(g.clock.Since(started).Seconds())
+	metrics.NodeResourceWrites.WithLabelValues(r.policy, r.decision(), string(r.Reason)).Inc()
+	return r.answer(ctx, &req)
 }

@@ -22,6 +22,11 @@ const (
 	ReasonOnlyLetsGo Reason = "OnlyLetsGo"
 	// ReasonExemptUser: the policy exempts the writer.
 	ReasonExemptUser Reason = "ExemptUser"
+	// ReasonNodeUnreadable: nobody can tell for which node the object speaks, because the field or expression of the policy
+	// cannot be read from it.
+	ReasonNodeUnreadable Reason = "NodeUnreadable"
+	// ReasonPolicyGone: the policy was deleted; its webhook goes with it.
+	ReasonPolicyGone Reason = "PolicyGone"
 )
 
 // The reasons of a policy's conditions.

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// ruling is what comes of a request.
+type ruling struct {
+	nodeidentity.Judgment
+	// policy is empty if there is none, or if it could not be read.
+	policy string
+	// action is empty, and as good as Deny, where policy is empty.
+	action v1alpha1.PolicyAction
+}
+
+// judge finds the policy and judges by it.
+func (g *nodeResourceGuard) judge(ctx context.Context, name string, req *admission.Request) ruling {
+	policy, err := g.policy(ctx, name)
+	switch {
+	case err != nil:
+		return ruling{Judgment: couldNotJudge(err)}
+	case policy == nil:
+		// The API server's webhook outlives its policy until the keeper has seen the deletion.
+		return ruling{Judgment: letThrough(v1alpha1.ReasonPolicyGone)}
+	}
+	compiled, err := g.compiled.of(policy)
+	if err != nil {
+		judgment := couldNotJudge(fmt.Errorf("the policy cannot work: %w", err))
+		if invalid := new(nodepolicy.InvalidError); errors.As(err, &invalid) {
+			judgment.Reason = invalid.Reason
+		}
+		return ruling{Judgment: judgment, policy: name, action: policy.Spec.Action}
+	}
+	return ruling{Judgment: g.judgeBy(ctx, compiled, req), policy: name, action: compiled.Spec().Action}
+}
+
+func (g *nodeResourceGuard) judgeBy(ctx context.Context, policy *nodepolicy.Compiled, req *admission.Request) nodeidentity.Judgment {
+	if err := checkDirection(policy, req); err != nil {
+		return couldNotJudge(err)
+	}
+	switch {
+	case req.Operation == admissionv1.Delete:
+		return letThrough(v1alpha1.ReasonBeingDeleted)
+	case slices.Contains(policy.Spec().ExemptUsers, req.UserInfo.Username):
+		return letThrough(v1alpha1.ReasonExemptUser)
+	}
+	after, err := decodeObject(req.Object.Raw)
+	if err == nil && after == nil {
+		err = errors.New("the request has no object")
+	}
+	if err != nil {
+		return couldNotJudge(fmt.Errorf("decoding the object: %w", err))
+	}
+	before, err := decodeObject(req.OldObject.Raw)
+	if err != nil {
+		return couldNotJudge(fmt.Errorf("decoding the old object: %w", err))
+	}
+	return g.judgeObjects(ctx, policy, req, before, after)
+}
+
+// checkDirection refuses to judge by a policy what is not its own: no refusal may come of a webhook that somebody made by
+// hand, or of one that is older than its policy.
+func checkDirection(policy *nodepolicy.Compiled, req *admission.Request) error {
+	guarded := policy.Resource()
+	asked := schema.GroupResource{Group: req.Resource.Group, Resource: req.Resource.Resource}
+	switch status := policy.Spec().Resource.Status; {
+	case asked != guarded:
+		return fmt.Errorf("the call is about %s, and the policy guards %s: its webhook is not (or no longer) the generated one", asked, guarded)
+	case req.SubResource == "", req.SubResource == "status" && (status == nil || *status):
+		return nil
+	default:
+		return fmt.Errorf("the call is about %s/%s, which the policy does not guard: its webhook is not (or no longer) the generated one", asked, req.SubResource)
+	}
+}
+
+// judgeObjects judges a write by its objects; before is nil where there is none.
+func (g *nodeResourceGuard) judgeObjects(
+	ctx context.Context, policy *nodepolicy.Compiled, req *admission.Request, before, after *unstructured.Unstructured,
+) nodeidentity.Judgment {
+	letsGo := before != nil && nodeidentity.OnlyLetsGo(before, after)
+	object, err := policy.Object(after)
+	if err != nil {
+		return judgeUnreadable(policy, after, letsGo, err)
+	}
+	write := nodeidentity.Write{
+		Policy: policy.Policy(), Operation: req.Operation, Subresource: req.SubResource, New: object, LetsGo: letsGo,
+	}
+	if before != nil {
+		// Without an old object that can be read, references may have changed, and the Node is read live.
+		if old, err := policy.Object(before); err == nil {
+			write.Old = &old
+		}
+	}
+	return g.judgeWrite(ctx, &write)
+}
+
+// judgeUnreadable answers for an object of which nobody can say for which node it speaks: it is refused, but not to those
+// who clean up behind it.
+func judgeUnreadable(policy *nodepolicy.Compiled, u *unstructured.Unstructured, letsGo bool, err error) nodeidentity.Judgment {
+	switch {
+	case u.GetDeletionTimestamp() != nil:
+		return letThrough(v1alpha1.ReasonBeingDeleted)
+	case letsGo:
+		return letThrough(v1alpha1.ReasonOnlyLetsGo)
+	}
+	return nodeidentity.Judgment{Outcome: nodeidentity.Refuse, Assessment: nodeidentity.Assessment{
+		Reason: v1alpha1.ReasonNodeUnreadable,
+		Message: fmt.Sprintf("%s: %s %s could not be read: %v. Nobody can tell for which node it speaks; correct the object or, "+
+			"if it is right, the policy's nodeName and nodeUID.", v1alpha1.ReasonNodeUnreadable, policy.Resource(), client.ObjectKeyFromObject(u), err),
+	}}
+}
+
+// judgeWrite asks the cache first, which may only allow; whatever else it leads to is judged again on a live Node.
+func (g *nodeResourceGuard) judgeWrite(ctx context.Context, w *nodeidentity.Write) nodeidentity.Judgment {
+	name := w.New.NodeName
+	if name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+		// The API server has no Node that could be asked for by this name.
+		return nodeidentity.Judge(*w, nodeidentity.Evidence{Source: nodeidentity.Live, Node: release.Absent[nodeidentity.Node]()})
+	}
+	cached := &corev1.Node{}
+	err := g.cached.Get(ctx, client.ObjectKey{Name: name}, cached)
+	judgment := nodeidentity.Judge(*w, nodeidentity.Evidence{Source: nodeidentity.Cached, Node: nodeFact(cached, err)})
+	if judgment.Outcome == nodeidentity.Allow {
+		return judgment
+	}
+	metrics.NodeResourceLiveReads.WithLabelValues(w.Policy.Name).Inc()
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	err = g.live.Get(ctx, client.ObjectKey{Name: name}, live)
+	return nodeidentity.Judge(*w, nodeidentity.Evidence{Source: nodeidentity.Live, Node: nodeFact(live, err)})
+}
+
+// nodeFact is what was read of a Node. Only the API server's own "not found" is an absence.
+func nodeFact(node client.Object, err error) release.Fact[nodeidentity.Node] {
+	switch {
+	case apierrors.IsNotFound(err):
+		return release.Absent[nodeidentity.Node]()
+	case err != nil:
+		return release.Unknown[nodeidentity.Node](err.Error())
+	default:
+		return release.Known(nodeidentity.Node{UID: node.GetUID(), CreationTimestamp: node.GetCreationTimestamp().Time})
+	}
+}
+
+// decodeObject decodes an object whole; nil if there is none.
+func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	u := &unstructured.Unstructured{}
+	return u, u.UnmarshalJSON(raw)
+}
+
+func letThrough(reason v1alpha1.Reason) nodeidentity.Judgment {
+	return nodeidentity.Judgment{Outcome: nodeidentity.Allow, Assessment: nodeidentity.Assessment{Reason: reason}}
+}
+
+func couldNotJudge(err error) nodeidentity.Judgment {
+	return nodeidentity.Judgment{Outcome: nodeidentity.CouldNotTell, Assessment: nodeidentity.Assessment{
+		Reason: v1alpha1.ReasonObservationFailed, Message: fmt.Sprintf("%s: %v", v1alpha1.ReasonObservationFailed, err),
+	}}
+}
