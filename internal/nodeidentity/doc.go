@@ -12,11 +12,18 @@
 // rules, the first that fits decides:
 //
 //	speaks for no node                        NamesNoNode       allowed
-//	Node not read, or unreadable              ObservationFailed could not tell
-//	no UID, presence IfPresent                NodeUIDMatches    allowed, unless there is no Node and the policy denies that
-//	a reference with another name             NodeNameMismatch  refused
-//	no Node of the name                       NodeMissing       as the policy says
+//	Node not read, unreadable or without UID  ObservationFailed could not tell
+//	a reference with another name             NodeNameMismatch  refused, whatever the presence
+//	no Node of the name                       NodeMissing       as the policy says, with a UID or without
+//	no UID, presence IfPresent                NodeUIDMatches    allowed
 //	no UID, presence Required                 NodeUIDMissing    refused
 //	a UID that is not the live Node's         StaleNodeUID      refused, also when another reference is right
 //	every UID is the live Node's              NodeUIDMatches    allowed
+//
+// A reference whose UID is empty carries a UID that is not the live Node's. A policy whose presence or missing-node action
+// is none of those that there are is ObservationFailed as well: nothing is allowed by a rule that nobody knows.
+//
+// What a cache says (invariants I5 and I6) allows one thing only: an update that changes neither the references nor the node's
+// name, of an object that speaks for a Node that the cache has. That there is no such Node is never taken from a cache: a
+// Node that has just come back under its name is the very case that the guard is for.
 package nodeidentity

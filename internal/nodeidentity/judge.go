@@ -3,28 +3,88 @@
 package nodeidentity
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Assess compares an object with the Node of its node's name, by the rules of the package comment. It does not look at
-// whether the object is being deleted.
-func Assess(p Policy, o Object, e Evidence) Assessment { panic("not built yet") }
+// statusSubresource is the one subresource whose writes are judged: as those of the object itself, because the owner
+// references of such a write are those of the stored object.
+const statusSubresource = "status"
 
-// Judge answers a write.
-func Judge(w Write, e Evidence) Judgment { panic("not built yet") }
+// Judge answers a write. Of DELETE it looks at the operation only. The assessment of ReadLive is what the cache said, and not
+// to be told to anybody.
+func Judge(w Write, e Evidence) Judgment {
+	if a, passes := unconditional(w); passes {
+		return Judgment{Outcome: Allow, Assessment: a}
+	}
+	if !judged(w) {
+		return Judgment{Outcome: CouldNotTell, Assessment: couldNotTell(w.New,
+			fmt.Sprintf("operation %q on subresource %q is not one that is judged", w.Operation, w.Subresource))}
+	}
+	a := Assess(w.Policy, w.New, e)
+	return Judgment{Outcome: outcome(w, e.Source, a.Reason), Assessment: a}
+}
 
-// OnlyLetsGo says whether the update from before to after does nothing but drop owner references or finalizers, or change
-// blockOwnerDeletion or controller of references that stay. The garbage collector does such writes (it patches a dangling
-// reference away, and unblocks a foreground deletion), and whoever finishes a clean-up. What the API server itself changes
-// with every write (managedFields, resourceVersion, generation) does not count.
-func OnlyLetsGo(before, after *unstructured.Unstructured) bool { panic("not built yet") }
+// unconditional says whether the write passes whatever the Node is. deletionTimestamp means something on UPDATE only: the
+// API server lets no writer set it.
+func unconditional(w Write) (Assessment, bool) {
+	switch {
+	case w.Operation == admissionv1.Delete:
+		return Assessment{Reason: v1alpha1.ReasonBeingDeleted, Message: w.New.describe() + " is deleted by this write."}, true
+	case w.Operation != admissionv1.Update:
+		return Assessment{}, false
+	case w.New.Deleting:
+		return Assessment{Reason: v1alpha1.ReasonBeingDeleted, Message: w.New.describe() + " is being deleted" + w.New.heldBy() + "."}, true
+	case w.LetsGo:
+		return Assessment{
+			Reason:  v1alpha1.ReasonOnlyLetsGo,
+			Message: "The write only drops owner references or finalizers of " + w.New.describe() + ", or unblocks their deletion.",
+		}, true
+	default:
+		return Assessment{}, false
+	}
+}
 
-// Reap says whether a stale object may be deleted: the evidence is live, every reference has the name of the object's
-// node and the UID of a Node that is gone, no owner other than Nodes is left, and it is not being deleted already. The
-// reason is why not, or StaleNodeUID or NodeMissing. Whoever calls it for NodeMissing has seen the Node missing
-// for as long as a deleted Node's word needs.
-func Reap(p Policy, o Object, e Evidence) (bool, Assessment) { panic("not built yet") }
+func judged(w Write) bool {
+	return (w.Operation == admissionv1.Create || w.Operation == admissionv1.Update) &&
+		(w.Subresource == "" || w.Subresource == statusSubresource)
+}
 
-// Conflicts finds every pair of holdings of different nodes that have an address in common: equal or overlapping prefixes.
-// Two prefixes of one object, or of two objects of one node, are none. The result is sorted and has each pair once.
-func Conflicts(holdings []Holding) []Conflict { panic("not built yet") }
+func outcome(w Write, source Source, reason v1alpha1.Reason) Outcome {
+	if reason == v1alpha1.ReasonNamesNoNode {
+		return Allow
+	}
+	if source == Cached {
+		if reason == v1alpha1.ReasonNodeUIDMatches && keepsIdentity(w) {
+			return Allow
+		}
+		return ReadLive
+	}
+	switch reason {
+	case v1alpha1.ReasonNodeUIDMatches:
+		return Allow
+	case v1alpha1.ReasonNodeMissing:
+		if w.Policy.MissingNode == v1alpha1.MissingNodeAllow {
+			return Allow
+		}
+		return Refuse
+	case v1alpha1.ReasonNodeNameMismatch, v1alpha1.ReasonNodeUIDMissing, v1alpha1.ReasonStaleNodeUID:
+		return Refuse
+	default:
+		return CouldNotTell
+	}
+}
+
+// keepsIdentity says whether the write is an update that leaves the node's name and the set of references as they were.
+func keepsIdentity(w Write) bool {
+	return w.Operation == admissionv1.Update && w.Old != nil && w.Old.NodeName == w.New.NodeName &&
+		within(w.New.References, w.Old.References) && within(w.Old.References, w.New.References)
+}
+
+func within(some, all []Reference) bool {
+	return !slices.ContainsFunc(some, func(r Reference) bool { return !slices.Contains(all, r) })
+}

@@ -45,7 +45,8 @@ type Object struct {
 	// NodeName is the node for which it speaks; empty if none.
 	NodeName   string
 	References []Reference
-	// OtherOwners is how many owner references do not name a v1 Node.
+	// OtherOwners is how many owner references do not name a v1 Node; where the policy has an annotation, it is how many
+	// owner references there are, whatever they name.
 	OtherOwners int
 	Finalizers  []string
 	// Deleting says that deletionTimestamp is set.
@@ -58,7 +59,8 @@ type Source uint8
 // The sources. The zero value is invalid on purpose: a judgement on it could not tell.
 const (
 	_ Source = iota
-	// Cached facts may only allow, and only a write that neither creates an object nor changes its references.
+	// Cached facts may only allow, and only a write that neither creates an object nor changes its references or its node's
+	// name, and only by a Node that is there.
 	Cached
 	// Live facts were read from the API server for this judgement.
 	Live
@@ -73,7 +75,7 @@ type Evidence struct {
 // Assessment is what an object is, compared with the Node.
 type Assessment struct {
 	// Reason is NamesNoNode, ObservationFailed, NodeNameMismatch, NodeMissing, NodeUIDMissing, StaleNodeUID or
-	// NodeUIDMatches.
+	// NodeUIDMatches; of Judge also BeingDeleted or OnlyLetsGo, of Reap also BeingDeleted.
 	Reason v1alpha1.Reason
 	// FoundUID is the UID that decided, LiveUID the live Node's; empty if there is none.
 	FoundUID, LiveUID types.UID
@@ -87,7 +89,8 @@ type Write struct {
 	Operation admissionv1.Operation
 	// Subresource is empty or "status".
 	Subresource string
-	// New is the object after the write, Old before it (UPDATE only).
+	// New is the object after the write, Old before it (UPDATE only; an update without it counts as one that changes the
+	// references).
 	New Object
 	Old *Object
 	// LetsGo says that the write does nothing but drop owner references or finalizers, or set a reference's
@@ -127,4 +130,6 @@ type Holding struct {
 type Conflict struct {
 	A, B             Object
 	PrefixA, PrefixB netip.Prefix
+	// More is how many pairs of their prefixes overlap beside this one.
+	More int
 }

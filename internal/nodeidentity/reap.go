@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeidentity
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Reap says whether a stale object may be deleted: the evidence is live, every reference has the name of the object's
+// node and the UID of a Node that is gone, no owner other than Nodes is left, and it is not being deleted already. The
+// reason is what the object is (StaleNodeUID or NodeMissing if it may be deleted), BeingDeleted, or ObservationFailed if the
+// Node was not read live; the message of a "no" says why not. Whoever calls it for NodeMissing has seen the Node missing for
+// as long as a deleted Node's word needs.
+func Reap(p Policy, o Object, e Evidence) (bool, Assessment) {
+	a := Assess(p, o, e)
+	if a.Reason != v1alpha1.ReasonStaleNodeUID && a.Reason != v1alpha1.ReasonNodeMissing {
+		return false, a
+	}
+	if e.Source != Live {
+		return false, couldNotTell(o, "the Node was not read live")
+	}
+	if o.Deleting {
+		a.Reason = v1alpha1.ReasonBeingDeleted
+		a.Message = o.describe() + " is being deleted already" + o.heldBy() + "."
+		return false, a
+	}
+	if why := spared(o, a); why != "" {
+		a.Message += " It is not deleted: " + why + "."
+		return false, a
+	}
+	return true, a
+}
+
+// spared says what speaks against a deletion of a stale object; empty if nothing does.
+func spared(o Object, a Assessment) string {
+	switch {
+	case len(o.References) == 0:
+		return "it carries no UID of a Node, so nothing shows that its Node ever was"
+	case slices.ContainsFunc(o.References, func(r Reference) bool { return r.UID == "" }):
+		return "a reference of it has an empty UID, which no Node ever had"
+	case slices.ContainsFunc(o.References, func(r Reference) bool { return r.UID == a.LiveUID }):
+		return "it carries the UID of the live Node too"
+	case o.OtherOwners != 0:
+		return fmt.Sprintf("%d of its owner references name other owners", o.OtherOwners)
+	default:
+		return ""
+	}
+}
