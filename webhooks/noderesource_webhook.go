@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
@@ -37,13 +36,11 @@ func (o NodeResourceOptions) complete() NodeResourceOptions {
 // +kubebuilder:rbac:groups=holdfast.dev,resources=noderesourcepolicies,verbs=get;list;watch
 
 // SetupNodeResourceWebhook registers the webhook that judges writes of node-scoped resources, for every NodeResourcePolicy
-// under a path of its own (internal/nodepolicy.PathPrefix). The policies and the Nodes are read from the manager's cache,
-// which begins to fill here; a Node that decides against a write is read past it.
+// under a path of its own (internal/nodepolicy.PathPrefix). Policies and Nodes are read from the manager's cache;
+// a Node that decides against a write is read past it.
 func SetupNodeResourceWebhook(ctx context.Context, mgr manager.Manager, o NodeResourceOptions) error {
-	for _, object := range []client.Object{&v1alpha1.NodeResourcePolicy{}, &corev1.Node{}} {
-		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watching %T for the webhook of node-scoped resources: %w", object, err)
-		}
+	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watching Nodes for the webhook of node-scoped resources: %w", err)
 	}
 	guard := newNodeResourceGuard(mgr.GetCache(), mgr.GetAPIReader(), o)
 	mgr.GetWebhookServer().Register(nodepolicy.PathPrefix, guard.serve())
