@@ -3,11 +3,11 @@
 package nodepolicy
 
 import (
-	"net/netip"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
@@ -24,54 +24,88 @@ type InvalidError struct {
 func (e *InvalidError) Error() string { return e.Message }
 
 // Compiled is a policy that can work. It is safe for concurrent use.
-type Compiled struct{}
+type Compiled struct {
+	name       string
+	spec       *v1alpha1.NodeResourcePolicySpec
+	nodeName   nodeName
+	addresses  []*expression
+	conditions []admissionregistrationv1.MatchCondition
+}
 
 // Compile checks a policy, defaults what is empty, and compiles its expressions. The error is an *InvalidError.
-func Compile(p *v1alpha1.NodeResourcePolicy) (*Compiled, error) { panic("not built yet") }
+func Compile(p *v1alpha1.NodeResourcePolicy) (*Compiled, error) {
+	c := &Compiled{name: p.Name, spec: withDefaults(&p.Spec)}
+	if err := invalid(validate(p.Name, c.spec)); err != nil {
+		return nil, err
+	}
+	if errs := c.compileExpressions(field.NewPath("spec")); len(errs) > 0 {
+		return nil, asError(v1alpha1.ReasonExpressionInvalid, errs)
+	}
+	c.conditions = matchConditions(c.spec)
+	if errs := checkConditions(c.conditions, field.NewPath("spec")); len(errs) > 0 {
+		return nil, asError(v1alpha1.ReasonExpressionInvalid, errs)
+	}
+	return c, nil
+}
+
+func (c *Compiled) compileExpressions(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	var err error
+	if source := c.spec.NodeName; source.Expression != "" {
+		if c.nodeName.expression, err = compileString(source.Expression); err != nil {
+			errs = append(errs, field.Invalid(path.Child("nodeName", "expression"), source.Expression, err.Error()))
+		}
+	} else {
+		c.nodeName.path = splitPath(source.FieldPath)
+	}
+	c.addresses = make([]*expression, len(c.spec.Addresses))
+	for i, text := range c.spec.Addresses {
+		if c.addresses[i], err = compileStrings(text); err != nil {
+			errs = append(errs, field.Invalid(path.Child("addresses").Index(i), text, err.Error()))
+		}
+	}
+	return errs
+}
+
+// invalid is the error for mistakes of a specification; one that is about a forbidden resource decides the reason, since
+// nothing else needs mending then.
+func invalid(mistakes mistakes) error {
+	switch {
+	case len(mistakes.forbidden) > 0:
+		return asError(v1alpha1.ReasonResourceForbidden, slices.Concat(mistakes.forbidden, mistakes.other))
+	case len(mistakes.other) > 0:
+		return asError(v1alpha1.ReasonPolicyInvalid, mistakes.other)
+	default:
+		return nil
+	}
+}
+
+func asError(reason v1alpha1.Reason, errs field.ErrorList) error {
+	return &InvalidError{Reason: reason, Message: errs.ToAggregate().Error()}
+}
 
 // Name is the policy's name.
-func (c *Compiled) Name() string { panic("not built yet") }
+func (c *Compiled) Name() string { return c.name }
 
 // Spec is the policy's specification with every default filled in. It must not be changed.
-func (c *Compiled) Spec() *v1alpha1.NodeResourcePolicySpec { panic("not built yet") }
+func (c *Compiled) Spec() *v1alpha1.NodeResourcePolicySpec { return c.spec }
 
 // Policy is what a judgement needs.
-func (c *Compiled) Policy() nodeidentity.Policy { panic("not built yet") }
+func (c *Compiled) Policy() nodeidentity.Policy {
+	return nodeidentity.Policy{
+		Name:        c.name,
+		Presence:    c.spec.NodeUID.Presence,
+		Annotation:  c.spec.NodeUID.Annotation,
+		MissingNode: c.spec.MissingNode,
+	}
+}
 
 // Resource is the guarded resource.
-func (c *Compiled) Resource() schema.GroupResource { panic("not built yet") }
+func (c *Compiled) Resource() schema.GroupResource {
+	return schema.GroupResource{Group: c.spec.Resource.Group, Resource: c.spec.Resource.Resource}
+}
 
 // NamedByMetadata says whether an object's node is its own name, so that the objects of a node can be found by name.
-func (c *Compiled) NamedByMetadata() bool { panic("not built yet") }
-
-// Object reads what a judgement needs. The error says which field could not be read, and how.
-func (c *Compiled) Object(u *unstructured.Unstructured) (nodeidentity.Object, error) {
-	panic("not built yet")
-}
-
-// Prefixes reads the addresses that the object holds, an address as a prefix of its full length, without duplicates. A
-// string that is neither an address nor a prefix is named in the error, beside those that could be read. A field
-// that is not there is no address.
-func (c *Compiled) Prefixes(u *unstructured.Unstructured) ([]netip.Prefix, error) {
-	panic("not built yet")
-}
-
-// Target is where the API server finds the manager's webhook server.
-type Target struct {
-	// URL is the base ("https://host:port"); empty where Service is given.
-	URL string
-	// Service has namespace, name and port; the path is the policy's.
-	Service *admissionregistrationv1.ServiceReference
-}
-
-// PathPrefix is the folder of the webhooks' paths; the policy's name follows.
-const PathPrefix = "/validate-node-resource/"
-
-// EntryName is the name of a policy's entry in the webhook configuration.
-func EntryName(policy string) string { return policy + ".node-resource.holdfast.dev" }
-
-// Entry is the policy's entry in the webhook configuration. Without a caBundle it fails open whatever the policy says,
-// because a webhook that the API server cannot trust would stop every write.
-func (c *Compiled) Entry(target Target, caBundle []byte) admissionregistrationv1.ValidatingWebhook {
-	panic("not built yet")
+func (c *Compiled) NamedByMetadata() bool {
+	return len(c.nodeName.path) == 0 && c.nodeName.expression == nil
 }
