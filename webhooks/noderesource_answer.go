@@ -65,9 +65,9 @@ func (r *ruling) answer(ctx context.Context, req *admission.Request) admission.R
 	return response
 }
 
-// said is the message for whoever writes; it names the policy, because nobody knows which of them objects.
+// said is the message for whoever writes: the policy, the reason, what was found, and what to do.
 func (r *ruling) said() string {
-	message := r.Message
+	message := string(r.Reason) + ": " + r.Message
 	if r.policy != "" {
 		message = "NodeResourcePolicy " + r.policy + ": " + message
 	}

@@ -101,7 +101,7 @@ func (g *nodeResourceGuard) judgeObjects(
 	letsGo := before != nil && nodeidentity.OnlyLetsGo(before, after)
 	object, err := policy.Object(after)
 	if err != nil {
-		return judgeUnreadable(policy, after, letsGo, err)
+		return judgeUnreadable(policy, before, after, letsGo, err)
 	}
 	write := nodeidentity.Write{
 		Policy: policy.Policy(), Operation: req.Operation, Subresource: req.SubResource, New: object, LetsGo: letsGo,
@@ -117,17 +117,17 @@ func (g *nodeResourceGuard) judgeObjects(
 
 // judgeUnreadable answers for an object of which nobody can say for which node it speaks: it is refused, but not to those
 // who clean up behind it.
-func judgeUnreadable(policy *nodepolicy.Compiled, u *unstructured.Unstructured, letsGo bool, err error) nodeidentity.Judgment {
+func judgeUnreadable(policy *nodepolicy.Compiled, before, after *unstructured.Unstructured, letsGo bool, err error) nodeidentity.Judgment {
 	switch {
-	case u.GetDeletionTimestamp() != nil:
+	case before != nil && after.GetDeletionTimestamp() != nil:
 		return letThrough(v1alpha1.ReasonBeingDeleted)
 	case letsGo:
 		return letThrough(v1alpha1.ReasonOnlyLetsGo)
 	}
 	return nodeidentity.Judgment{Outcome: nodeidentity.Refuse, Assessment: nodeidentity.Assessment{
 		Reason: v1alpha1.ReasonNodeUnreadable,
-		Message: fmt.Sprintf("%s: %s %s could not be read: %v. Nobody can tell for which node it speaks; correct the object or, "+
-			"if it is right, the policy's nodeName and nodeUID.", v1alpha1.ReasonNodeUnreadable, policy.Resource(), client.ObjectKeyFromObject(u), err),
+		Message: fmt.Sprintf("%s %s could not be read: %v. Nobody can tell for which node it speaks; correct the object or, "+
+			"if it is right, the policy's nodeName and nodeUID.", after.GetKind(), objectName(after), err),
 	}}
 }
 
@@ -172,12 +172,20 @@ func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
 	return u, u.UnmarshalJSON(raw)
 }
 
+// objectName is "namespace/name", or the name of a cluster-scoped object.
+func objectName(u *unstructured.Unstructured) string {
+	if u.GetNamespace() == "" {
+		return u.GetName()
+	}
+	return u.GetNamespace() + "/" + u.GetName()
+}
+
 func letThrough(reason v1alpha1.Reason) nodeidentity.Judgment {
 	return nodeidentity.Judgment{Outcome: nodeidentity.Allow, Assessment: nodeidentity.Assessment{Reason: reason}}
 }
 
 func couldNotJudge(err error) nodeidentity.Judgment {
 	return nodeidentity.Judgment{Outcome: nodeidentity.CouldNotTell, Assessment: nodeidentity.Assessment{
-		Reason: v1alpha1.ReasonObservationFailed, Message: fmt.Sprintf("%s: %v", v1alpha1.ReasonObservationFailed, err),
+		Reason: v1alpha1.ReasonObservationFailed, Message: fmt.Sprintf("Could not tell whether the object speaks for the live Node: %v.", err),
 	}}
 }
