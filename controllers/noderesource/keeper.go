@@ -4,8 +4,151 @@ package noderesource
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-func setupKeeper(_ context.Context, _ manager.Manager, _ Options) error { return nil }
+// KeeperFieldManager is the field manager of what the keeper writes: the webhook configuration, and the conditions Accepted
+// and Enforced of the policies.
+const KeeperFieldManager = "holdfast-keeper"
+
+const (
+	// keeperDiscoverySettles is how long after a change of a CustomResourceDefinition discovery may still say what was before.
+	keeperDiscoverySettles = time.Minute
+	// keeperSettlingMin is the shortest time between two looks while it may.
+	keeperSettlingMin = time.Second
+	// keeperUnservedInterval is how often a resource that is not served is looked for. An aggregated API has no definition
+	// whose change could be watched.
+	keeperUnservedInterval = 5 * time.Minute
+	// keeperRetryMin and keeperRetryMax bound the time to the next try after a failure.
+	keeperRetryMin, keeperRetryMax = 50 * time.Millisecond, time.Minute
+	// keeperRejectedInterval is how often an entry that the API server refused is tried again: the server may have been
+	// replaced by a newer one.
+	keeperRejectedInterval = 10 * time.Minute
+)
+
+// keeper generates the webhook configuration of the NodeResourcePolicies, keeps it as it has to be, and says of each policy
+// whether it is accepted and enforced. There is one request, the configuration, and one reconciliation at a time.
+type keeper struct {
+	// client reads from the cache.
+	client    client.Client
+	live      client.Reader
+	discovery keeperDiscovery
+	recorder  events.EventRecorder
+	options   Options
+
+	// definitionsChanged is when a CustomResourceDefinition last came, changed or went, in Unix nanoseconds.
+	definitionsChanged atomic.Int64
+
+	// settled is the wanted configuration that was last seen in place; nil if there was to be none, or nobody looked yet.
+	settled *admissionregistrationv1.ValidatingWebhookConfiguration
+	// rejections are the entries that the API server did not take, by the policy's UID.
+	rejections map[types.UID]keeperRejection
+}
+
+// keeperRejection is the API server's word about the entry of one generation of a policy.
+type keeperRejection struct {
+	generation int64
+	message    string
+	at         time.Time
+}
+
+func setupKeeper(_ context.Context, mgr manager.Manager, o Options) error {
+	lookup, err := newKeeperDiscovery(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	k := &keeper{
+		client:     mgr.GetClient(),
+		live:       mgr.GetAPIReader(),
+		discovery:  lookup,
+		recorder:   mgr.GetEventRecorder("holdfast"),
+		options:    o,
+		rejections: map[types.UID]keeperRejection{},
+	}
+	c, err := controller.New("node-resource-keeper", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](keeperRetryMin, keeperRetryMax)})
+	if err != nil {
+		return fmt.Errorf("setting up the keeper of the webhooks: %w", err)
+	}
+	for _, watched := range k.sources(mgr.GetCache()) {
+		if err := c.Watch(watched); err != nil {
+			return fmt.Errorf("setting up the keeper of the webhooks: %w", err)
+		}
+	}
+	return nil
+}
+
+// Reconcile compares what is with what has to be. What the caches say may only lead to a second look, at the API server
+// itself: an entry is never dropped, and an authority never chosen, because a cache is late.
+func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	now := k.options.Clock.Now()
+	served := keeperServedMemo{discovery: k.discovery}
+	pass, err := k.look(ctx, k.client, &served, now)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !pass.settled() {
+		if pass, err = k.look(ctx, k.live, &served, now); err != nil {
+			return reconcile.Result{}, err
+		}
+		if err := k.write(ctx, pass); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	k.settled = pass.wanted()
+	k.forgetRejections(pass)
+	pass.report()
+	if err := errors.Join(pass.unknown()...); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: k.lookAgain(pass)}, nil
+}
+
+// lookAgain is when to look again though nothing is going to say so; zero for never.
+func (k *keeper) lookAgain(pass *keeperPass) time.Duration {
+	if len(pass.policies) == 0 {
+		return 0
+	}
+	var after time.Duration
+	sooner := func(d time.Duration) {
+		if after == 0 || d < after {
+			after = d
+		}
+	}
+	if pass.unserved() {
+		sooner(keeperUnservedInterval)
+	}
+	for _, rejection := range k.rejections {
+		sooner(max(rejection.at.Add(keeperRejectedInterval).Sub(pass.now), keeperSettlingMin))
+	}
+	// Each look doubles the time that has gone by since the change, and so the time to the next one.
+	if changed := k.definitionsChanged.Load(); changed != 0 {
+		if age := pass.now.Sub(time.Unix(0, changed)); age < keeperDiscoverySettles {
+			sooner(max(age, keeperSettlingMin))
+		}
+	}
+	return after
+}
+
+// forgetRejections keeps those of the policies that are there.
+func (k *keeper) forgetRejections(pass *keeperPass) {
+	kept := map[types.UID]keeperRejection{}
+	for _, p := range pass.policies {
+		if rejection, ok := k.rejections[p.object.UID]; ok && rejection.generation == p.object.Generation {
+			kept[p.object.UID] = rejection
+		}
+	}
+	k.rejections = kept
+}

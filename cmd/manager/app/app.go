@@ -9,6 +9,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers"
+	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/config"
 )
 
@@ -146,7 +148,9 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 
 // cacheOptions says what the manager's own cache keeps of each kind; a backend's pools are in a cache of the backend.
 func cacheOptions() cache.Options {
-	return cache.Options{ByObject: controllers.CacheByObject(), DefaultTransform: cache.TransformStripManagedFields()}
+	objects := controllers.CacheByObject()
+	maps.Copy(objects, noderesource.CacheByObject())
+	return cache.Options{ByObject: objects, DefaultTransform: cache.TransformStripManagedFields()}
 }
 
 // clientConfig is a copy with the limits of the configuration.

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+)
+
+// keeperPolicy is a policy and what is to be said of it.
+type keeperPolicy struct {
+	object *v1alpha1.NodeResourcePolicy
+	// compiled is nil if the policy cannot work.
+	compiled *nodepolicy.Compiled
+	// accepted is the condition to be; nil if nobody can tell now, so that the last word stands.
+	accepted *metav1.Condition
+	// rejected says that the API server does not take the policy's entry.
+	rejected bool
+	// unknown is why nobody can tell.
+	unknown error
+}
+
+// guarded says that the policy has an entry.
+func (p *keeperPolicy) guarded() bool { return p.compiled != nil && !p.rejected }
+
+func (p *keeperPolicy) refuse(reason v1alpha1.Reason, message string) {
+	p.accepted = &metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionFalse, Reason: string(reason), Message: message}
+}
+
+// reject leaves the policy's entry out, with the API server's word for it.
+func (p *keeperPolicy) reject(message string) {
+	p.rejected, p.unknown = true, nil
+	p.refuse(v1alpha1.ReasonWebhookRejected, "the API server does not take the policy's webhook: "+message)
+}
+
+// keeperPass is what one look found.
+type keeperPass struct {
+	now     time.Time
+	options Options
+	// stored is the configuration on the API server; nil if there is none.
+	stored *admissionregistrationv1.ValidatingWebhookConfiguration
+	// stamp is the authority of the stamping webhook.
+	stamp []byte
+	// policies are those that are not being deleted, by name.
+	policies []*keeperPolicy
+	// refusal is why the API server takes no change of the configuration at all; empty if it does.
+	refusal string
+}
+
+// look reads everything that a reconciliation depends on, through the cache or at the API server.
+func (k *keeper) look(ctx context.Context, from client.Reader, served *keeperServedMemo, now time.Time) (*keeperPass, error) {
+	pass := &keeperPass{now: now, options: k.options}
+	var list v1alpha1.NodeResourcePolicyList
+	if err := from.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing NodeResourcePolicies: %w", err)
+	}
+	stored := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := from.Get(ctx, client.ObjectKey{Name: ConfigurationName}, stored); err == nil {
+		pass.stored = stored
+	} else if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", ConfigurationName, err)
+	}
+	stamp := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := from.Get(ctx, client.ObjectKey{Name: StampConfigurationName}, stamp); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading MutatingWebhookConfiguration %s: %w", StampConfigurationName, err)
+	}
+	pass.stamp = keeperStampAuthority(stamp)
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp == nil {
+			pass.policies = append(pass.policies, k.judge(ctx, &list.Items[i], served, now))
+		}
+	}
+	slices.SortFunc(pass.policies, func(a, b *keeperPolicy) int { return strings.Compare(a.object.Name, b.object.Name) })
+	return pass, nil
+}
+
+// judge says whether a policy can work.
+func (k *keeper) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy, served *keeperServedMemo, now time.Time) *keeperPolicy {
+	p := &keeperPolicy{object: object}
+	compiled, err := nodepolicy.Compile(object)
+	if err != nil {
+		reason := v1alpha1.ReasonPolicyInvalid
+		if invalid := (*nodepolicy.InvalidError)(nil); errors.As(err, &invalid) {
+			reason = invalid.Reason
+		}
+		p.refuse(reason, err.Error())
+		return p
+	}
+	p.compiled = compiled
+	if r, ok := k.rejections[object.UID]; ok && r.generation == object.Generation && now.Sub(r.at) < keeperRejectedInterval {
+		p.reject(r.message)
+		return p
+	}
+	answer, err := served.ask(ctx, compiled.Resource())
+	if err != nil {
+		p.unknown = err
+		return p
+	}
+	p.accepted = new(keeperAcceptance(compiled.Spec().Resource, answer))
+	return p
+}
+
+// wanted is the configuration that has to be.
+func (pass *keeperPass) wanted() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	authority := keeperAuthority{stored: pass.stored, stamp: pass.stamp, follow: pass.options.Target.URL != "" && pass.options.Certificate.Name == ""}
+	return keeperConfiguration(pass.stored, pass.policies, authority, pass.options)
+}
+
+// settled says that there is nothing to write.
+func (pass *keeperPass) settled() bool {
+	if !keeperEqual(pass.stored, pass.wanted()) {
+		return false
+	}
+	return !slices.ContainsFunc(pass.policies, func(p *keeperPolicy) bool {
+		_, changed := pass.conditions(p)
+		return changed
+	})
+}
+
+// unserved says that a policy waits for its resource, or for a version of it.
+func (pass *keeperPass) unserved() bool {
+	return slices.ContainsFunc(pass.policies, func(p *keeperPolicy) bool {
+		return p.accepted != nil && p.accepted.Reason == string(v1alpha1.ReasonResourceNotServed)
+	})
+}
+
+// unknown is why nobody could tell of some policies whether their resource is served.
+func (pass *keeperPass) unknown() []error {
+	var errs []error
+	for _, p := range pass.policies {
+		if p.unknown != nil {
+			errs = append(errs, fmt.Errorf("NodeResourcePolicy %s: %w", p.object.Name, p.unknown))
+		}
+	}
+	return errs
+}
+
+func (pass *keeperPass) report() {
+	count := map[bool]int{}
+	for _, p := range pass.policies {
+		conditions, _ := pass.conditions(p)
+		count[meta.IsStatusConditionTrue(conditions, v1alpha1.PolicyAccepted)]++
+	}
+	metrics.NodeResourcePolicies.WithLabelValues("true").Set(float64(count[true]))
+	metrics.NodeResourcePolicies.WithLabelValues("false").Set(float64(count[false]))
+}

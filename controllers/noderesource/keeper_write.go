@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+)
+
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=holdfast-node-resources,verbs=create;update;patch;delete
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// write makes the configuration what it has to be, and then says so in the policies. The status of every policy is tried,
+// also where the API server refuses the configuration.
+func (k *keeper) write(ctx context.Context, pass *keeperPass) error {
+	errs := []error{k.writeConfiguration(ctx, pass)}
+	if errs[0] != nil && pass.refusal == "" {
+		return errs[0]
+	}
+	for _, p := range pass.policies {
+		errs = append(errs, k.applyStatus(ctx, pass, p))
+	}
+	return errors.Join(errs...)
+}
+
+// writeConfiguration leaves out one by one the entries that the API server refuses: one broken policy disables no other.
+func (k *keeper) writeConfiguration(ctx context.Context, pass *keeperPass) error {
+	restored := k.undone(pass)
+	for {
+		wanted := pass.wanted()
+		if keeperEqual(pass.stored, wanted) {
+			return nil
+		}
+		stored, err := k.put(ctx, pass.stored, wanted)
+		if err == nil {
+			pass.stored = stored
+			k.sayRestored(ctx, restored)
+			return nil
+		}
+		refused, err := k.refusedEntries(ctx, pass.stored, wanted, err)
+		if err != nil {
+			if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+				pass.refusal = err.Error()
+			}
+			return fmt.Errorf("writing ValidatingWebhookConfiguration %s: %w", ConfigurationName, err)
+		}
+		k.reject(ctx, pass, refused)
+	}
+}
+
+// put writes the configuration, and gives back what the API server has afterwards.
+func (k *keeper) put(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration,
+) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	switch {
+	case wanted == nil:
+		return nil, k.remove(ctx, stored)
+	case stored == nil:
+		return k.apply(ctx, wanted)
+	}
+	written := wanted.DeepCopy()
+	if err := k.client.Update(ctx, written, client.FieldOwner(KeeperFieldManager)); err != nil {
+		return nil, err
+	}
+	return written, nil
+}
+
+// remove deletes what was looked at: were it changed since, or made anew, it has to be looked at again.
+func (k *keeper) remove(ctx context.Context, stored *admissionregistrationv1.ValidatingWebhookConfiguration) error {
+	if stored.DeletionTimestamp != nil {
+		return nil
+	}
+	err := k.client.Delete(ctx, stored, client.Preconditions{UID: &stored.UID, ResourceVersion: &stored.ResourceVersion})
+	return client.IgnoreNotFound(err)
+}
+
+// apply creates the configuration. An apply names the object in its path, so the right to create it can be limited to its
+// name; that of a POST cannot. It takes nothing from another field manager: an object that is there by now is a conflict.
+func (k *keeper) apply(ctx context.Context, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, options ...client.ApplyOption,
+) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("writing out the configuration: %w", err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	options = append(options, client.FieldOwner(KeeperFieldManager))
+	if err := k.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
+		return nil, err
+	}
+	stored := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, stored); err != nil {
+		return nil, fmt.Errorf("reading the configuration that was written: %w", err)
+	}
+	return stored, nil
+}
+
+// reject leaves the refused entries out, and remembers it for this generation of their policies.
+func (k *keeper) reject(ctx context.Context, pass *keeperPass, refused map[string]string) {
+	for _, p := range pass.policies {
+		message, ok := refused[nodepolicy.EntryName(p.object.Name)]
+		if !ok || !p.guarded() {
+			continue
+		}
+		log.FromContext(ctx).Info("The API server does not take the webhook of a policy; it is left out", "policy", p.object.Name, "message", message)
+		p.reject(message)
+		k.rejections[p.object.UID] = keeperRejection{generation: p.object.Generation, message: message, at: pass.now}
+	}
+}
+
+// undone is what somebody else changed; nil where the difference comes from the policies, or from an authority.
+func (k *keeper) undone(pass *keeperPass) *keeperRestoration {
+	wanted := pass.wanted()
+	if wanted == nil || keeperEqual(pass.stored, wanted) || !keeperSameIntent(k.settled, wanted) {
+		return nil
+	}
+	restoration := &keeperRestoration{deleted: pass.stored == nil}
+	for _, p := range pass.policies {
+		name := nodepolicy.EntryName(p.object.Name)
+		if p.guarded() && !apiequality.Semantic.DeepEqual(keeperFind(pass.stored, name), keeperFind(wanted, name)) {
+			restoration.policies = append(restoration.policies, p.object)
+		}
+	}
+	return restoration
+}
+
+// keeperRestoration is what somebody else's edit touched.
+type keeperRestoration struct {
+	deleted bool
+	// policies are those whose entries were changed; none where it was something else of the configuration.
+	policies []*v1alpha1.NodeResourcePolicy
+}
+
+func (k *keeper) sayRestored(ctx context.Context, r *keeperRestoration) {
+	if r == nil {
+		return
+	}
+	metrics.NodeResourceWebhookRestored.Inc()
+	what := "changed"
+	if r.deleted {
+		what = "deleted"
+	}
+	log.FromContext(ctx).Info("Somebody "+what+" the generated webhook configuration; it was put back",
+		"configuration", ConfigurationName, "policies", len(r.policies), "reason", v1alpha1.ReasonWebhookRestored)
+	for _, policy := range r.policies {
+		k.recorder.Eventf(policy, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonWebhookRestored), "Restore",
+			"somebody %s webhook %s in ValidatingWebhookConfiguration %s; it was put back. To change it, change the policy",
+			what, nodepolicy.EntryName(policy.Name), ConfigurationName)
+	}
+}
+
+// keeperAlone is the configuration with one entry or none, to see what the API server says of that.
+func keeperAlone(wanted *admissionregistrationv1.ValidatingWebhookConfiguration, entries ...admissionregistrationv1.ValidatingWebhook,
+) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	alone := wanted.DeepCopy()
+	alone.Webhooks = entries
+	alone.ManagedFields = nil
+	return alone
+}
