@@ -28,131 +28,114 @@ const (
 
 // matchConditions say which writes have to be judged; all of them have to hold. They are evaluated in the API server, with no
 // webhook alive, and an error in one is a failed call. So no field is read before it is known to be there and to
-// be of the right type; what has another type than expected goes to the webhook, which says so. An error in an
-// expression of the policy itself cannot be caught in CEL: failurePolicy decides, as it does when the webhook meets it.
+// be of the right type; what has another type than expected goes to the webhook, which says so. An error of the policy's
+// own expression cannot be caught in CEL: a write for which it fails cannot be judged, and failurePolicy decides.
 func matchConditions(spec *v1alpha1.NodeResourcePolicySpec) []admissionregistrationv1.MatchCondition {
 	var conditions []admissionregistrationv1.MatchCondition
 	add := func(name, expression string) {
 		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: name, Expression: expression})
 	}
-	g := generator{spec}
 	if len(spec.ExemptUsers) > 0 {
 		add(notExempt, "!(has(request.userInfo.username) && request.userInfo.username in ["+quoteAll(spec.ExemptUsers)+"])")
 	}
-	add(notBeingDeleted, "!has(object.metadata.deletionTimestamp) || object.metadata.deletionTimestamp == null")
+	add(notBeingDeleted, `request.operation == "CREATE" || `+
+		"!has(object.metadata.deletionTimestamp) || object.metadata.deletionTimestamp == null")
 	if spec.NodeName.FieldPath != "" || spec.NodeName.Expression != "" {
-		add(speaksForANode, g.speaks("object"))
+		add(speaksForANode, "[object].all(self, "+speaks(spec.NodeName)+")")
 	}
 	if spec.NodeUID.Presence == v1alpha1.UIDIfPresent && spec.MissingNode == v1alpha1.MissingNodeAllow {
-		add(carriesANodeUID, g.carriesUID("object"))
+		add(carriesANodeUID, "[object].all(self, "+carriesUID(spec.NodeUID.Annotation)+")")
 	}
-	add(notTheNodesWriter, g.notTheNodesWriter())
+	add(notTheNodesWriter, notTheWriter(spec))
 	return conditions
 }
 
-// generator writes CEL over the variables of a match condition.
-type generator struct {
-	spec *v1alpha1.NodeResourcePolicySpec
-}
-
 const (
-	nodeNameExtra = `request.userInfo.extra["authentication.kubernetes.io/node-name"]`
-	nodeUIDExtra  = `request.userInfo.extra["authentication.kubernetes.io/node-uid"]`
-	tokenNodeName = nodeNameExtra + `[0]`
-	tokenNodeUID  = nodeUIDExtra + `[0]`
-	isNode        = `(has(r.apiVersion) && r.apiVersion == "v1" && has(r.kind) && r.kind == "Node")`
+	nodeNameExtra = "authentication.kubernetes.io/node-name"
+	nodeUIDExtra  = "authentication.kubernetes.io/node-uid"
+
+	owners      = "self.metadata.ownerReferences"
+	annotations = "self.metadata.annotations"
+	isNode      = `has(r.apiVersion) && r.apiVersion == "v1" && has(r.kind) && r.kind == "Node"`
+	isTheTokens = "has(r.name) && r.name == nodeName && has(r.uid) && r.uid == nodeUID"
 )
 
-// notTheNodesWriter is false for a writer whose token was bound to the node for which the object speaks, and to the
-// UID that the object carries, before and after the write. Whatever the webhook would then read of the Node, it would find
-// that UID, or find the Node replaced while the token lives on; the sweep is behind that. A write that leaves the UID as it
-// is does not suffice: a stale object is just that.
-func (g generator) notTheNodesWriter() string {
+// notTheWriter is false for a writer whose token was bound to the node for which the object speaks, and to the UID that
+// it carries, before and after the write: such a write would be allowed if the Node were read, unless the Node was
+// replaced while the token lives on, and the sweep is behind that. That a write leaves the UID as it is does not
+// suffice: so does every write of a stale object. The name comes last, because the policy's expression may fail.
+func notTheWriter(spec *v1alpha1.NodeResourcePolicySpec) string {
 	return fmt.Sprintf(`!(has(request.userInfo.extra)
-&& "authentication.kubernetes.io/node-name" in request.userInfo.extra && size(%[1]s) == 1
-&& "authentication.kubernetes.io/node-uid" in request.userInfo.extra && size(%[2]s) == 1 && %[2]s[0] != ""
+&& %[1]q in request.userInfo.extra && size(request.userInfo.extra[%[1]q]) == 1
+&& %[2]q in request.userInfo.extra && size(request.userInfo.extra[%[2]q]) == 1
+&& request.userInfo.extra[%[1]q].all(nodeName, request.userInfo.extra[%[2]q].all(nodeUID, nodeUID != ""
+&& (request.operation == "CREATE" ? [object] : [object, oldObject]).all(self, self != null
 && %[3]s
-&& (request.operation == "CREATE" || (oldObject != null
-&& %[4]s)))`, nodeNameExtra, nodeUIDExtra, g.isTheTokens("object"), g.isTheTokens("oldObject"))
+&& %[4]s))))`, nodeNameExtra, nodeUIDExtra, carriesTheTokensUID(spec.NodeUID), namesTheTokensNode(spec.NodeName))
 }
 
-// isTheTokens says that the object speaks for the token's node, and carries the token's UID.
-func (g generator) isTheTokens(object string) string {
-	return g.namesTheTokensNode(object) + "\n&& " + g.carriesTheTokensUID(object)
-}
-
-func (g generator) namesTheTokensNode(object string) string {
-	switch source := g.spec.NodeName; {
-	case source.Expression != "":
-		return overSelf(object, source.Expression, "== "+tokenNodeName)
-	case source.FieldPath != "":
-		return atPath(object, splitPath(source.FieldPath), "&&", "==", "== "+tokenNodeName)
-	default:
-		return fmt.Sprintf("has(%[1]s.metadata.name) && %[1]s.metadata.name == %[2]s", object, tokenNodeName)
+func carriesTheTokensUID(source v1alpha1.NodeUIDSource) string {
+	required := source.Presence == v1alpha1.UIDRequired
+	switch key := strconv.Quote(source.Annotation); {
+	case source.Annotation != "" && required:
+		return fmt.Sprintf("has(%[1]s) && type(%[1]s) == map && %[2]s in %[1]s && %[1]s[%[2]s] == nodeUID", annotations, key)
+	case source.Annotation != "":
+		return fmt.Sprintf("(!has(%[1]s) || type(%[1]s) == map && (!(%[2]s in %[1]s) || %[1]s[%[2]s] == nodeUID))", annotations, key)
 	}
-}
-
-func (g generator) carriesTheTokensUID(object string) string {
-	required := g.spec.NodeUID.Presence == v1alpha1.UIDRequired
-	if key := g.spec.NodeUID.Annotation; key != "" {
-		annotations := object + ".metadata.annotations"
-		equal := fmt.Sprintf("%s in %s && %s[%s] == %s", strconv.Quote(key), annotations, annotations, strconv.Quote(key), tokenNodeUID)
-		if required {
-			return fmt.Sprintf("has(%[1]s) && type(%[1]s) == map && %[2]s", annotations, equal)
-		}
-		return fmt.Sprintf("(!has(%[1]s) || type(%[1]s) == map && (!(%[2]s in %[1]s) || %[3]s))", annotations, strconv.Quote(key), equal)
-	}
-	references := object + ".metadata.ownerReferences"
-	all := fmt.Sprintf("type(%[1]s) == list && %[1]s.all(r, type(r) == map && (!%[2]s || "+
-		"has(r.name) && r.name == %[3]s && has(r.uid) && r.uid == %[4]s))", references, isNode, tokenNodeName, tokenNodeUID)
+	all := fmt.Sprintf("type(%[1]s) == list && %[1]s.all(r, type(r) == map && (!(%[2]s) || %[3]s))", owners, isNode, isTheTokens)
 	if required {
-		return fmt.Sprintf("has(%[1]s) && %[2]s && %[1]s.exists(r, %[3]s)", references, all, isNode)
+		return fmt.Sprintf("has(%[1]s) && %[2]s && %[1]s.exists(r, %[3]s)", owners, all, isNode)
 	}
-	return fmt.Sprintf("(!has(%s) || %s)", references, all)
+	return fmt.Sprintf("(!has(%s) || %s)", owners, all)
 }
 
-// speaks says that the object names a node, or that it has something else there.
-func (g generator) speaks(object string) string {
-	if text := g.spec.NodeName.Expression; text != "" {
-		return overSelf(object, text, `!= ""`)
+func namesTheTokensNode(source v1alpha1.NodeNameSource) string {
+	switch {
+	case source.Expression != "":
+		return embed(source.Expression) + " == nodeName"
+	case source.FieldPath != "":
+		return atPath(splitPath(source.FieldPath), "type(%s) == map && ", "== nodeName")
+	default:
+		return "has(self.metadata.name) && self.metadata.name == nodeName"
 	}
-	return atPath(object, splitPath(g.spec.NodeName.FieldPath), "||", "!=", `!= ""`)
 }
 
-// carriesUID says that the object carries a UID of some Node, or has something else there.
-func (g generator) carriesUID(object string) string {
-	if key := g.spec.NodeUID.Annotation; key != "" {
-		return fmt.Sprintf("has(%[1]s.metadata.annotations) && (type(%[1]s.metadata.annotations) != map || %[2]s in %[1]s.metadata.annotations)",
-			object, strconv.Quote(key))
+// speaks says that self names a node, or that it has something else there.
+func speaks(source v1alpha1.NodeNameSource) string {
+	if source.Expression != "" {
+		return embed(source.Expression) + ` != ""`
 	}
-	references := object + ".metadata.ownerReferences"
-	return fmt.Sprintf("has(%[1]s) && (type(%[1]s) != list || %[1]s.exists(r, type(r) != map || %[2]s))", references, isNode)
+	return atPath(splitPath(source.FieldPath), "type(%s) != map || ", `!= ""`)
 }
 
-// overSelf applies an expression over self to an object. The expression stands on lines of its own, so that a comment
-// at its end does not swallow what follows; it is whole by itself, since it was compiled alone before.
-func overSelf(object, text, test string) string {
-	return fmt.Sprintf("[%s].all(%s, (\n%s\n) %s)", object, selfName, text, test)
+// carriesUID says that self carries a UID of some Node, or has something else there.
+func carriesUID(annotation string) string {
+	if annotation != "" {
+		return fmt.Sprintf("has(%[1]s) && (type(%[1]s) != map || %[2]q in %[1]s)", annotations, annotation)
+	}
+	return fmt.Sprintf("has(%[1]s) && (type(%[1]s) != list || %[1]s.exists(r, type(r) != map || %[2]s))", owners, isNode)
 }
 
-// atPath tests the value at a path. What is missing or null fails the test; what is no object on the way is tested as
-// typeTest says: combined by "||" and "!=" it passes, by "&&" and "==" it fails.
-func atPath(object string, path []string, combine, typeTest, test string) string {
-	value := object
-	var b strings.Builder
+// embed puts the policy's expression on lines of its own, so that a comment at its end does not swallow what follows. It
+// is whole by itself, and knows no variable but self, since it was compiled alone before.
+func embed(expression string) string { return "(\n" + expression + "\n)" }
+
+// atPath tests the value at a path below self. What is missing or null fails the test; whether it also fails if there is
+// no object on the way is what typeTest says. The fields are indexed, because a field's name may be a word of CEL.
+func atPath(path []string, typeTest, test string) string {
+	value, expression := selfName, ""
 	for i, name := range path {
 		key := strconv.Quote(name)
-		fmt.Fprintf(&b, `(%[1]s in %[2]s && %[2]s[%[1]s] != null && `, key, value)
+		expression += fmt.Sprintf("(%[1]s in %[2]s && %[2]s[%[1]s] != null && (", key, value)
 		value += "[" + key + "]"
 		if i < len(path)-1 {
-			fmt.Fprintf(&b, `(type(%s) %s map %s `, value, typeTest, combine)
+			expression += fmt.Sprintf(typeTest, value)
 		}
 	}
-	b.WriteString(value + " " + test)
-	b.WriteString(strings.Repeat(")", 2*len(path)-1))
-	return b.String()
+	return expression + value + " " + test + strings.Repeat("))", len(path))
 }
 
+// quoteAll writes strings as CEL literals, which have Go's escapes.
 func quoteAll(values []string) string {
 	quoted := make([]string, len(values))
 	for i, value := range values {

@@ -5,10 +5,13 @@ package nodepolicy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -35,6 +38,8 @@ var selfEnv = sync.OnceValues(func() (*cel.Env, error) {
 type expression struct {
 	text    string
 	program cel.Program
+	// paths are the fields of the object that it reads.
+	paths [][]string
 }
 
 // compileString compiles an expression that gives a string, or a value whose type only an object can tell.
@@ -63,34 +68,98 @@ func compile(text, expected string, gives func(*cel.Type) bool) (*expression, er
 	if err != nil {
 		return nil, err
 	}
-	ast, issues := env.Compile(text)
+	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
 		return nil, fmt.Errorf("the expression does not compile: %w", issues.Err())
 	}
-	if !gives(ast.OutputType()) {
-		return nil, fmt.Errorf("the expression gives %s; it has to give %s", ast.OutputType(), expected)
+	if !gives(checked.OutputType()) {
+		return nil, fmt.Errorf("the expression gives %s; it has to give %s", checked.OutputType(), expected)
 	}
-	program, err := env.Program(ast)
+	program, err := env.Program(checked)
 	if err != nil {
 		return nil, fmt.Errorf("the expression cannot be run: %w", err)
 	}
-	return &expression{text: text, program: program}, nil
+	return &expression{text: text, program: program, paths: selfPaths(checked)}, nil
 }
 
-// eval runs the expression on an object. The error is errNoSuchKey if it read a field or key that the object does not have.
+// noSuchKey begins the error of cel-go for a missing field or key; the library exports no type for it.
+const noSuchKey = "no such key: "
+
+// errNoSuchField says that the expression reads a field of the object that is not there.
+var errNoSuchField = errors.New("the object has no such field")
+
+// eval runs the expression on an object. A field that the object itself does not have is errNoSuchField; one that an
+// element of a list does not have is any error.
 func (e *expression) eval(object map[string]any) (ref.Val, error) {
 	value, _, err := e.program.Eval(map[string]any{selfName: object})
-	switch {
-	case err == nil:
+	if err == nil {
 		return value, nil
-	case strings.HasPrefix(err.Error(), noSuchKey):
-		return nil, fmt.Errorf("evaluating %q: %w: %s", e.text, errNoSuchKey, strings.TrimPrefix(err.Error(), noSuchKey))
-	default:
+	}
+	key, missing := strings.CutPrefix(err.Error(), noSuchKey)
+	switch {
+	case !missing:
 		return nil, fmt.Errorf("evaluating %q: %w", e.text, err)
+	case e.lacks(object, key):
+		return nil, fmt.Errorf("evaluating %q: %w: %q; test it with has() first", e.text, errNoSuchField, key)
+	default:
+		return nil, fmt.Errorf("evaluating %q: an element of a list or map has no field %q; "+
+			"leave such elements out, for example with map(x, has(x.%s), x.%s)", e.text, key, key, key)
 	}
 }
 
-// noSuchKey begins the error of cel-go for a missing key; the library has no type for it.
-const noSuchKey = "no such key: "
+// lacks says whether one of the expression's own paths ends where the object has no such key.
+func (e *expression) lacks(object map[string]any, key string) bool {
+	return slices.ContainsFunc(e.paths, func(path []string) bool {
+		var value any = object
+		for _, name := range path {
+			fields, ok := value.(map[string]any)
+			if !ok {
+				return false
+			}
+			if value, ok = fields[name]; !ok {
+				return name == key
+			}
+		}
+		return false
+	})
+}
 
-var errNoSuchKey = errors.New("the object has no such field")
+// selfPaths are the paths of fields that an expression reads from self. One that it only tests with has() is none.
+func selfPaths(checked *cel.Ast) [][]string {
+	var paths [][]string
+	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if path := selfPath(e); len(path) > 0 {
+			paths = append(paths, path)
+		}
+	}))
+	return paths
+}
+
+// selfPath is the path of an expression such as self.a["b"]; nil if it is no such expression.
+func selfPath(e ast.Expr) []string {
+	switch e.Kind() {
+	case ast.IdentKind:
+		if e.AsIdent() == selfName {
+			return []string{}
+		}
+	case ast.SelectKind:
+		if s := e.AsSelect(); !s.IsTestOnly() {
+			return extend(selfPath(s.Operand()), s.FieldName())
+		}
+	case ast.CallKind:
+		if call := e.AsCall(); call.FunctionName() == operators.Index && call.Args()[1].Kind() == ast.LiteralKind {
+			if key, ok := call.Args()[1].AsLiteral().(types.String); ok {
+				return extend(selfPath(call.Args()[0]), string(key))
+			}
+		}
+	default:
+	}
+	return nil
+}
+
+func extend(path []string, name string) []string {
+	if path == nil {
+		return nil
+	}
+	return append(path, name)
+}

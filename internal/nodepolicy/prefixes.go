@@ -17,14 +17,15 @@ import (
 
 // Prefixes reads the addresses that the object holds, an address as a prefix of its full length, without duplicates. A
 // string that is neither an address nor a prefix is named in the error, beside those that could be read. A field
-// that is not there is no address.
+// that is not there is no address; but a field that an element of a list lacks is an error, because the addresses of
+// the other elements are lost with it. Null and the empty string are no address.
 func (c *Compiled) Prefixes(u *unstructured.Unstructured) ([]netip.Prefix, error) {
 	r := prefixReader{seen: sets.New[netip.Prefix]()}
 	for i, e := range c.addresses {
 		r.where = fmt.Sprintf("spec.addresses[%d]", i)
 		value, err := e.eval(u.Object)
 		switch {
-		case errors.Is(err, errNoSuchKey):
+		case errors.Is(err, errNoSuchField):
 		case err != nil:
 			r.fail("%w", err)
 		default:
@@ -43,10 +44,10 @@ type prefixReader struct {
 }
 
 func (r *prefixReader) fail(format string, args ...any) {
-	r.errs = append(r.errs, fmt.Errorf(r.where+": "+format, args...))
+	r.errs = append(r.errs, fmt.Errorf("%s: "+format, append([]any{r.where}, args...)...))
 }
 
-// read takes a list of strings, or of such lists. Null and the empty string are no address.
+// read takes a list of strings, or of such lists.
 func (r *prefixReader) read(value ref.Val) {
 	switch v := value.(type) {
 	case types.Null:
