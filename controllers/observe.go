@@ -121,6 +121,7 @@ func (c *core) podFacts(pod *corev1.Pod) release.Pod {
 	}
 	if facts.Deleting {
 		facts.Deadline = pod.DeletionTimestamp.Time
+		facts.DeletionRequested = release.DeletionRequested(pod)
 	}
 	return facts
 }
@@ -141,7 +142,7 @@ func (c *core) observeNode(ctx context.Context, name string, live bool) release.
 }
 
 func nodeFacts(node *corev1.Node) release.Node {
-	facts := release.Node{Machine: machineOf(identityOf(node))}
+	facts := release.Node{Machine: machineOf(identityOf(node)), Registered: node.CreationTimestamp.Time}
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue

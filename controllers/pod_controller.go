@@ -70,6 +70,9 @@ func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (aga
 	}
 	decision := release.Decide(seen.observation(r.options), r.clock.Now())
 	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", decision.Action.String(), "reason", decision.Reason, "live", live)
+	if decision.Readdress {
+		return true, result, r.readdress(ctx, seen)
+	}
 	return r.act(ctx, seen, decision)
 }
 

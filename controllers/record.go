@@ -24,7 +24,7 @@ import (
 // comes before any decision, so that a delay is counted from a time that outlives us. The ordinary end of a pod (the pool
 // is empty of it) writes nothing.
 func (c *core) syncRecord(ctx context.Context, v *view) error {
-	if v.heldRead.IsUnknown() || (v.record == nil && len(v.held) == 0) {
+	if v.heldRead.IsUnknown() || (v.record == nil && len(v.held) == 0 && !v.needsFate()) {
 		return nil
 	}
 	record := c.newRecord(v)
@@ -42,6 +42,9 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 		record.Spec.NodeName = v.nodeName()
 	}
 	machineErr := c.recordMachines(ctx, v, record)
+	if err := c.recordNodeFate(ctx, v, record); err != nil {
+		return err
+	}
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
 		if err := c.writeRecord(ctx, v, record); err != nil {
 			return err

@@ -32,6 +32,8 @@ type view struct {
 	held     []heldEntry
 	heldRead release.Fact[struct{}]
 	node     release.Fact[release.Node]
+	// fateUnread is why signs of life of a gone node could not be looked for; empty if they were.
+	fateUnread string
 	// stale: the cache is older than the record, so only a live read can answer.
 	stale bool
 }
@@ -136,10 +138,24 @@ func (v *view) observation(o Options) release.Observation {
 		}
 		pod = release.Known(known)
 	}
-	return release.Observation{
+	observation := release.Observation{
 		Evidence: o.Evidence, Live: v.live, Recorded: v.recordsAll(), Pod: pod, Last: v.recorded(),
-		Sandboxes: v.sandboxes(), Node: v.node, Settings: o.Settings,
+		Sandboxes: v.sandboxes(), Node: v.node, NodeGoneSince: v.nodeGoneSince(), Settings: o.Settings,
 	}
+	if v.record != nil && v.record.Spec.NodeGone != nil {
+		observation.SignOfLife = v.record.Spec.NodeGone.SignOfLife
+	}
+	return observation
+}
+
+func (v *view) nodeGoneSince() release.Fact[time.Time] {
+	switch {
+	case v.fateUnread != "":
+		return release.Unknown[time.Time](v.fateUnread)
+	case v.record == nil || v.record.Spec.NodeGone == nil:
+		return release.Absent[time.Time]()
+	}
+	return release.Known(v.record.Spec.NodeGone.Since.Time)
 }
 
 // sandboxes groups the held entries by sandbox.

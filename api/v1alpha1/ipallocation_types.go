@@ -63,6 +63,10 @@ type IPAllocationSpec struct {
 	// +optional
 	Kubelet *KubeletReport `json:"kubelet,omitempty"`
 
+	// NodeGone is since when the node of a sandbox is proven gone; absent while it is not.
+	// +optional
+	NodeGone *NodeGone `json:"nodeGone,omitempty"`
+
 	// Sandboxes are the pod sandboxes that are known to have held one of the addresses.
 	// +listType=map
 	// +listMapKey=id

@@ -38,6 +38,7 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 		Delays: configv1alpha1.Delays{
 			ReleaseDelay: duration(180 * time.Second), GracePeriodSlack: duration(30 * time.Second),
 			SandboxCreationMax: duration(10 * time.Minute), NodeGoneDelay: duration(5 * time.Minute),
+			NodeGoneAction: configv1alpha1.NodeGoneRelease,
 		},
 		Server: configv1alpha1.Server{
 			WebhookPort: new(int32(9443)), CertDir: "/tmp/k8s-webhook-server/serving-certs",
@@ -256,6 +257,10 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"a burst over no limit": {
 			content: header + "controller: {burst: 10}\n",
 			want:    []string{`controller.burst: Invalid value: 10: has no effect without qps; set qps too, or leave burst out`},
+		},
+		"a fate of gone nodes that nobody knows": {
+			content: header + "delays: {nodeGoneAction: Keep}\n",
+			want:    []string{`delays.nodeGoneAction: Unsupported value: "Keep": supported values: "Release", "Hold"`},
 		},
 		"a guard of node resources that would never rest, or never delete": {
 			content: header + "nodeResources: {sweepInterval: 10ms, deletesPerSecond: 0}\n",

@@ -26,7 +26,7 @@ func needsLive(o Observation, d Decision) bool {
 	case d.Action != Unprotect || d.Row == 3:
 		return false
 	}
-	return !o.Recorded || d.Row == 5 || d.Row == 6
+	return !o.Recorded || d.Row == 5 || d.Row == 6 || (d.Row == 16 && o.Evidence == EvidenceKubelet)
 }
 
 func decide(o Observation, now time.Time) Decision {
@@ -120,13 +120,39 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	case o.Evidence == EvidenceAgent:
 		return decideQuiet(o, now)
 	case o.Node.IsAbsent():
-		return wait(6, v1alpha1.ReasonNodeGone, 0, "the Node object is gone: a sandbox of the pod may be alive on its machine")
+		return waitGoneEmpty(o, now)
 	case o.Node.IsKnown() && !o.Node.Get().Ready:
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
 			"the node is not Ready and nobody declared it dead: a sandbox of the pod may be in the making; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off")
 	}
-	return wait(16, v1alpha1.ReasonMayBeStarting, 0,
-		"no pool holds an address for it, but a sandbox may still be in the making: waiting for the kubelet's report that the pod ended")
+	return decideRegisteredSince(o, pod, now)
+}
+
+// decideRegisteredSince is the kubelet's half of row 16. A kubelet registers its Node when it starts, and one that starts
+// after a pod was deleted makes no sandbox for it; what its predecessor had in the making is over after SandboxCreationMax.
+// It matters where PodGC wrote the pod's last phase, since no kubelet will ever report its end.
+func decideRegisteredSince(o Observation, pod Pod, now time.Time) Decision {
+	const what = "no pool holds an address for it, but a sandbox may still be in the making: waiting "
+	registered := o.Node.Get().Registered
+	if pod.DeletionRequested.IsZero() || !registered.After(pod.DeletionRequested) {
+		return wait(16, v1alpha1.ReasonMayBeStarting, 0, what+"for the kubelet's report that the pod ended")
+	}
+	if left := remaining(registered, o.Settings.SandboxCreationMax, now); left > 0 {
+		return wait(16, v1alpha1.ReasonMayBeStarting, left, what+"for the kubelet's report that the pod ended, or until its node, which registered after the deletion, has been there for %s",
+			o.Settings.SandboxCreationMax)
+	}
+	return unprotect(16, v1alpha1.ReasonNoIPsHeld,
+		"no pool holds an address for it, and its node registered after its deletion, so its kubelet makes no sandbox for it")
+}
+
+// waitGoneEmpty is row 6 before its delay is over, for a pod that holds nothing.
+func waitGoneEmpty(o Observation, now time.Time) Decision {
+	const what = "the Node object is gone: a sandbox of the pod may be alive on its machine"
+	if o.Settings.HoldGoneNodes || !o.NodeGoneSince.IsKnown() {
+		return wait(6, v1alpha1.ReasonNodeGone, 0, what)
+	}
+	return wait(6, v1alpha1.ReasonNodeGone, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
+		what+"; it is held until its node has been gone for %s without a sign of life", o.Settings.NodeGoneDelay)
 }
 
 // decideQuiet is the agent's half of row 16.

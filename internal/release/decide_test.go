@@ -186,6 +186,21 @@ func TestDecide(t *testing.T) {
 			want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"row 10: cached facts ask to be read again": {
 			terminating(cached, ended(EndingFinished, longAgo)), want{10, Reread, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 6: a sandbox whose machine nobody recorded is held, since it may live under another name": {
+			terminating(sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("x") })),
+				func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"row 6: what holds nothing more says how long it still waits": {
+			terminating(noEntries, func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(now.Add(-time.Minute)) }),
+			want{6, Wait, v1alpha1.ReasonNodeGone, 4 * time.Minute}},
+		"row 16: a kubelet that began after the deletion makes no sandbox": {
+			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }),
+				node(Node{Machine: machine, Ready: true, Registered: longAgo})), want{16, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"row 16: it is believed only once what its predecessor had in the making is over": {
+			terminating(noEntries, pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: now.Add(-time.Minute)})),
+			want{16, Wait, v1alpha1.ReasonMayBeStarting, 9 * time.Minute}},
+		"row 16: a Node of the deletion's very second may be the older one": {
+			terminating(noEntries, pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
+			want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"row 10: a pod that is gone is judged on the last facts": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"row 11: within the grace period nothing is suspected": {

@@ -27,6 +27,8 @@
 //	14  Node not Ready (entries or none)                             Wait(NodeUnreachable)
 //	15  entries remain, kubelet mode                                 Wait(KubeletNotFinished)
 //	16  no entries, but it may be starting or running                agent mode: quiet for SandboxCreationMax: Unprotect; else Wait
+//	                                                                 kubelet mode: the Node registered after the deletion, and
+//	                                                                 SandboxCreationMax ago: Unprotect; else Wait
 //	17  anything else                                                Wait(Unclassified)
 //
 // An entry that stands under two pod UIDs is never released (Wait(Conflict)); it holds only itself back.

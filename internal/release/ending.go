@@ -29,6 +29,9 @@ const (
 	EndingForeign
 )
 
+// IsKubelet says whether a kubelet made the write that an entry of managedFields stands for.
+func IsKubelet(entry *metav1.ManagedFieldsEntry) bool { return entry.Manager == kubeletManager }
+
 // ByKubelet says whether the kubelet wrote a terminal phase.
 func (e Ending) ByKubelet() bool {
 	return e == EndingFinished || e == EndingCompleted || e == EndingRejected
@@ -59,16 +62,16 @@ func PodEndingSeen(pod *corev1.Pod, aliveWhileDeleting bool) Ending {
 		return EndingCompleted
 	case aliveWhileDeleting:
 		return EndingFinished
-	case written.After(deletionRequested(pod)) && ranAfter(pod, deletionRequested(pod)):
+	case written.After(DeletionRequested(pod)) && ranAfter(pod, DeletionRequested(pod)):
 		return EndingFinished
 	default:
 		return EndingCompleted
 	}
 }
 
-// deletionRequested is when the deletion was asked for: shortening the grace period moves deletionTimestamp and
+// DeletionRequested is when the deletion of a pod that is being deleted was asked for: shortening the grace period moves deletionTimestamp and
 // deletionGracePeriodSeconds alike (apiserver, registry/rest.BeforeDelete), so their difference stays.
-func deletionRequested(pod *corev1.Pod) time.Time {
+func DeletionRequested(pod *corev1.Pod) time.Time {
 	requested := pod.DeletionTimestamp.Time
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
 		requested = requested.Add(-time.Duration(*grace) * time.Second)

@@ -38,8 +38,11 @@ type Observation struct {
 	Sandboxes Fact[[]Sandbox]
 	// Node is the Node object that now stands under the node name of the pod.
 	Node Fact[Node]
-	// NodeGoneSince is when the absence of the recorded Node was first proven without a sign of life since; persisted.
+	// NodeGoneSince is since when the recorded Node is proven gone without a sign of life; persisted. Unknown when signs of life
+	// could not be looked for.
 	NodeGoneSince Fact[time.Time]
+	// SignOfLife is what last started that time again, for the message; empty if nothing did.
+	SignOfLife string
 	// QuietSince is since when the agent has seen no sandbox of this UID.
 	QuietSince Fact[time.Time]
 	// Settings are the installation's delays.
@@ -62,6 +65,8 @@ type Pod struct {
 	Deleting bool
 	// Deadline is deletionTimestamp: the moment at which the grace period is over.
 	Deadline time.Time
+	// DeletionRequested is when the deletion was asked for, to the second; zero if it was not, or nobody can tell.
+	DeletionRequested time.Time
 	// Bound: the pod has a node.
 	Bound bool
 	// Ending is what the kubelet reported.
@@ -95,6 +100,8 @@ type Machine struct {
 // Node is what the table needs to know of a live Node object.
 type Node struct {
 	Machine
+	// Registered is when the Node object was created, to the second.
+	Registered time.Time
 	// Ready: the condition Ready is True.
 	Ready bool
 	// OutOfService: the taint node.kubernetes.io/out-of-service is set.

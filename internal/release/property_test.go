@@ -19,7 +19,7 @@ var axes = []axis{
 	{func(*Observation) {}, func(o *Observation) { o.Recorded = false }},
 	{ended(EndingNone, time.Time{}), ended(EndingFinished, longAgo), ended(EndingFinished, time.Time{}), ended(EndingCompleted, longAgo),
 		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(0, time.Time{})},
-	{func(*Observation) {}, notDeleting, pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) }), pod(func(p *Pod) { p.Bound = false }),
+	{func(*Observation) {}, notDeleting, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), pod(func(p *Pod) { p.DeletionRequested = longAgo }), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) }), pod(func(p *Pod) { p.Bound = false }),
 		func(o *Observation) { o.Last = o.Pod.Get(); o.Pod = Absent[Pod]() }, func(o *Observation) { o.Pod = Unknown[Pod]("x") },
 		func(o *Observation) { o.Pod = Fact[Pod]{} }},
 	{func(*Observation) {}, noEntries, func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("x") }, func(o *Observation) { o.Sandboxes = Fact[[]Sandbox]{} },
@@ -32,6 +32,7 @@ var axes = []axis{
 	{func(*Observation) {}, node(Node{Machine: machine}), node(Node{Machine: machine, OutOfService: true}),
 		node(Node{Machine: machine, OutOfService: true, Ready: true}), node(Node{Machine: registered, Ready: true}), node(Node{Machine: rebooted, Ready: true}),
 		node(Node{Machine: replaced, Ready: true}), node(Node{Machine: Machine{NodeUID: "node-1"}, Ready: true}),
+		node(Node{Machine: replaced, Ready: true, Registered: longAgo}), node(Node{Machine: machine, Registered: longAgo}), node(Node{Machine: machine, Ready: true, Registered: now}),
 		func(o *Observation) { o.Node = Absent[Node]() }, func(o *Observation) { o.Node = Unknown[Node]("x") }, func(o *Observation) { o.Node = Fact[Node]{} }},
 	{func(*Observation) {}, func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, func(o *Observation) { o.NodeGoneSince = Unknown[time.Time]("x") }},
 	{func(*Observation) {}, func(o *Observation) { o.QuietSince = Known(longAgo) }, func(o *Observation) { o.QuietSince = Unknown[time.Time]("x") }},
@@ -61,7 +62,7 @@ func proofs(o Observation, s Sandbox) bool {
 	case !o.Live || s.Conflict:
 		return false
 	case o.Node.IsAbsent():
-		return goneProof(o)
+		return goneProof(o) && s.Machine.IsKnown()
 	case !o.Node.IsKnown() || !s.Machine.IsKnown():
 		return false
 	}
@@ -109,7 +110,13 @@ func letsGo(o Observation) bool {
 	case !o.Live:
 		return o.Recorded && quiet
 	}
-	return quiet || deadNode(o)
+	return quiet || deadNode(o) || neverStarts(o)
+}
+
+// neverStarts: the kubelet began after the deletion, and what an earlier one had in the making is over.
+func neverStarts(o Observation) bool {
+	p, n := podOf(o), o.Node.Get()
+	return o.Evidence == EvidenceKubelet && n.Ready && n.Registered.Equal(longAgo) && !p.DeletionRequested.IsZero() && p.DeletionRequested.Before(longAgo)
 }
 
 func deadNode(o Observation) bool {

@@ -55,13 +55,21 @@ func fenced(node Node, s *Sandbox) bool {
 // judgeGone is rows 6 and 9: a deleted Node, or another machine under its name, counts after a persisted delay.
 func judgeGone(o Observation, s *Sandbox, row int, reason v1alpha1.Reason, what string, now time.Time) Decision {
 	switch {
+	case !s.Machine.IsKnown():
+		return wait(row, reason, 0, "%s, and which machine ran sandbox %s was never recorded (%s): it may live under another name, so it is held",
+			what, s.ID, s.Machine.Why())
 	case goneForGood(o, now):
-		return releaseSandbox(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String())
-	case o.Settings.HoldGoneNodes || !o.NodeGoneSince.IsKnown():
+		return releaseSandbox(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String()+" without a sign of life")
+	case o.Settings.HoldGoneNodes:
+		return wait(row, reason, 0, "%s; sandbox %s is held, because the configuration does not take that for proof (delays.nodeGoneAction: Hold)", what, s.ID)
+	case !o.NodeGoneSince.IsKnown():
 		return wait(row, reason, 0, "%s; sandbox %s is held until its node is declared dead", what, s.ID)
 	}
+	if o.SignOfLife != "" {
+		what += ", but " + o.SignOfLife
+	}
 	return wait(row, reason, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
-		"%s; sandbox %s is held until that has been so for %s", what, s.ID, o.Settings.NodeGoneDelay)
+		"%s; sandbox %s is held until it has been gone for %s without a sign of life", what, s.ID, o.Settings.NodeGoneDelay)
 }
 
 // goneForGood: the recorded Node has been gone, without a sign of life, for the persisted delay.

@@ -88,6 +88,7 @@ func setDelaysDefaults(d *Delays) {
 	d.GracePeriodSlack = orDefault(d.GracePeriodSlack, &metav1.Duration{Duration: DefaultGracePeriodSlack})
 	d.SandboxCreationMax = orDefault(d.SandboxCreationMax, &metav1.Duration{Duration: DefaultSandboxCreationMax})
 	d.NodeGoneDelay = orDefault(d.NodeGoneDelay, &metav1.Duration{Duration: DefaultNodeGoneDelay})
+	d.NodeGoneAction = orDefault(d.NodeGoneAction, NodeGoneRelease)
 }
 
 func setServerDefaults(s *Server) {

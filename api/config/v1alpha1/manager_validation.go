@@ -111,6 +111,9 @@ func validateDelays(d *Delays, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("sandboxCreationMax"), d.SandboxCreationMax.Duration.String(),
 			"must be greater than 0s: an IPAM records an address before the runtime lists the sandbox"))
 	}
+	if d.NodeGoneAction != NodeGoneRelease && d.NodeGoneAction != NodeGoneHold {
+		errs = append(errs, field.NotSupported(path.Child("nodeGoneAction"), d.NodeGoneAction, []NodeGoneAction{NodeGoneRelease, NodeGoneHold}))
+	}
 	return errs
 }
 

@@ -78,6 +78,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			GracePeriodSlack:   c.Delays.GracePeriodSlack.Duration,
 			SandboxCreationMax: c.Delays.SandboxCreationMax.Duration,
 			NodeGoneDelay:      c.Delays.NodeGoneDelay.Duration,
+			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 		},
 		Rules:         rules(c, o),
 		Concurrency:   int(*c.Controller.Concurrency),

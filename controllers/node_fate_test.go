@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+const nodeGoneDelay = 5 * time.Minute
+
+// fate is one deleted pod that holds an address, on a node whose fate the test plays.
+type fate struct {
+	*testing.T
+	r     *PodReconciler
+	pool  *onePool
+	clock *clocktesting.FakePassiveClock
+	truth client.WithWatch
+	// failReads makes every live read of that kind fail.
+	failReads string
+}
+
+func nodeObject(name, uid, machine string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid),
+		CreationTimestamp: metav1.NewTime(lateNow.Add(-30 * time.Minute))}, Status: corev1.NodeStatus{
+		NodeInfo:   corev1.NodeSystemInfo{MachineID: machine, SystemUUID: machine + "-system", BootID: machine + "-boot"},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+}
+
+func lease(name string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: renewed}}}
+}
+
+// deletedPod was deleted long ago and ended by PodGC, which proves nothing.
+func deletedPod() *corev1.Pod {
+	pod := namesake("old", "10.0.0.5")
+	pod.DeletionTimestamp = &metav1.Time{Time: lateNow.Add(-time.Hour)}
+	pod.Status.Phase = corev1.PodFailed
+	return pod
+}
+
+func heldByOld() []ipam.Entry {
+	return []ipam.Entry{{Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/pool", IP: netip.MustParseAddr("10.0.0.5"),
+		SandboxID: "old-sandbox", PodRef: "default/web-1", Interface: "net1"},
+		Owner: &ipam.PodRef{Namespace: "default", Name: "web-1"}, PoolResourceVersion: "100"}}
+}
+
+func recordOfOld(node *v1alpha1.NodeIdentity) *v1alpha1.IPAllocation {
+	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: v1alpha1.IPAllocationSpec{
+		PodNamespace: "default", PodName: "web-1", NodeName: "node",
+		Sandboxes: []v1alpha1.SandboxRecord{{ID: "old-sandbox", Node: node, Attribution: v1alpha1.AttributionNetworkStatus,
+			ObservedTime: metav1.NewTime(lateNow.Add(-2 * time.Hour))}},
+		Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/pool", IP: "10.0.0.5", Interface: "net1",
+			PodRef: "default/web-1", SandboxID: "old-sandbox", PoolResourceVersion: "100", ObservedTime: metav1.NewTime(lateNow.Add(-2 * time.Hour))}}}}
+}
+
+func oldMachine() *v1alpha1.NodeIdentity {
+	return &v1alpha1.NodeIdentity{UID: "node-1", MachineID: "m1", SystemUUID: "m1-system", BootID: "m1-boot"}
+}
+
+func newFate(t *testing.T, objects ...client.Object) *fate {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &fate{T: t, pool: &onePool{entries: heldByOld()}, clock: clocktesting.NewFakePassiveClock(lateNow)}
+	f.truth = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.IPAllocation{}).
+		WithIndex(&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }).
+		WithIndex(&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(func(*v1alpha1.IPAllocation) []string { return []string{"default/web-1"} })).
+		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).Build()
+	live := interceptor.NewClient(f.truth, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if _, isLease := into.(*coordinationv1.Lease); isLease && f.failReads == "leases" {
+				return errors.New("the API server is away")
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+			if _, isNodes := into.(*corev1.NodeList); isNodes && f.failReads == "nodes" {
+				return errors.New("the API server is away")
+			}
+			return c.List(ctx, into, opts...)
+		}})
+	o := Options{Backends: []ipam.Backend{f.pool}, Evidence: release.EvidenceKubelet, Settings: release.Settings{
+		ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: nodeGoneDelay}}
+	shared := &core{client: f.truth, live: live, finalizers: finalizer.Client{Writer: f.truth, Reader: live}, backends: o.Backends,
+		tracker: newTracker(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
+		machines: &machines{cached: f.truth, live: live, clock: f.clock}}
+	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods()}
+	return f
+}
+
+// after moves the clock to that long after the beginning and reconciles once.
+func (f *fate) after(d time.Duration) error {
+	f.clock.SetTime(lateNow.Add(d))
+	_, err := f.r.Reconcile(f.Context(), "old")
+	return err
+}
+
+func (f *fate) holdsUntil(times ...time.Duration) {
+	f.Helper()
+	for _, d := range times {
+		if err := f.after(d); err != nil {
+			f.Fatalf("after %s: %v", d, err)
+		}
+		if len(f.pool.released) > 0 {
+			f.Fatalf("released after %s, expected it to be held", d)
+		}
+	}
+}
+
+func (f *fate) releasesAfter(d time.Duration) {
+	f.Helper()
+	if err := f.after(d); err != nil {
+		f.Fatalf("after %s: %v", d, err)
+	}
+	if len(f.pool.released) == 0 {
+		f.Fatalf("still held after %s", d)
+	}
+	var pod corev1.Pod
+	if err := f.truth.Get(f.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &pod); !apierrors.IsNotFound(err) {
+		f.Fatalf("the pod is still there: %v, %v", pod.Finalizers, err)
+	}
+}
+
+func (f *fate) apply(objects ...client.Object) {
+	f.Helper()
+	for _, o := range objects {
+		key := client.ObjectKeyFromObject(o)
+		existing := o.DeepCopyObject().(client.Object)
+		if err := f.truth.Get(f.Context(), key, existing); err == nil {
+			if err := f.truth.Delete(f.Context(), existing); err != nil {
+				f.Fatal(err)
+			}
+		}
+		o.SetResourceVersion("")
+		if err := f.truth.Create(f.Context(), o); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+func (f *fate) nodeGone() *v1alpha1.NodeGone {
+	f.Helper()
+	var record v1alpha1.IPAllocation
+	if err := f.truth.Get(f.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
+		f.Fatal(err)
+	}
+	return record.Spec.NodeGone
+}
+
+func TestADeletedNodeCountsAfterAPersistedDelay(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour)))
+	f.holdsUntil(0, time.Minute, nodeGoneDelay-time.Second)
+	f.r.machines.listed = nil // another process carries on
+	f.releasesAfter(nodeGoneDelay)
+}
+
+func TestAnySignOfLifeStartsTheDelayAgain(t *testing.T) {
+	signs := map[string]struct {
+		show []client.Object
+		say  string
+	}{
+		"the kubelet renews the node's Lease":              {[]client.Object{lease("node", lateNow.Add(4*time.Minute))}, "renewed the node's Lease"},
+		"the kubelet's clock is far behind":                {[]client.Object{lease("node", lateNow.Add(-100*time.Hour))}, "renewed the node's Lease"},
+		"the machine comes back under another name":        {[]client.Object{nodeObject("other", "node-9", "m1")}, "registered as node other"},
+		"the machine registers again under the same name":  {[]client.Object{nodeObject("node", "node-2", "m1")}, ""},
+		"the machine boots and registers under its name":   {[]client.Object{rebooted(nodeObject("node", "node-2", "m1"))}, ""},
+		"the old Node object turns out to be there at all": {[]client.Object{nodeObject("node", "node-1", "m1")}, ""},
+	}
+	for name, sign := range signs {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour)), nodeObject("bystander", "node-5", "m5"))
+			f.holdsUntil(0, 4*time.Minute)
+			f.apply(sign.show...)
+			f.holdsUntil(nodeGoneDelay, nodeGoneDelay+time.Minute)
+			gone := f.nodeGone()
+			if sign.say == "" {
+				if gone != nil {
+					t.Errorf("nodeGone is %+v while a Node of the name is there", gone)
+				}
+				return
+			}
+			if gone == nil || !strings.Contains(gone.SignOfLife, sign.say) {
+				t.Errorf("nodeGone is %+v, want a sign of life that says %q", gone, sign.say)
+			}
+		})
+	}
+}
+
+func rebooted(node *corev1.Node) *corev1.Node {
+	node.Status.NodeInfo.BootID = "m1-boot-2"
+	return node
+}
+
+func TestAfterASignOfLifeTheWholeDelayRunsAgain(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour)))
+	f.holdsUntil(0)
+	f.apply(lease("node", lateNow.Add(time.Second)))
+	f.holdsUntil(nodeGoneDelay, 2*nodeGoneDelay-time.Second)
+	f.releasesAfter(2 * nodeGoneDelay)
+}
+
+func TestAMachineThatRegistersElsewhereAtTheLastMomentIsSeen(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()))
+	f.holdsUntil(0, nodeGoneDelay-time.Millisecond)
+	f.apply(nodeObject("other", "node-9", "m1"))
+	f.holdsUntil(nodeGoneDelay)
+}
+
+func TestAnotherMachineUnderTheNameCountsLikeADeletedNode(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), nodeObject("node", "node-2", "m2"), lease("node", lateNow))
+	f.holdsUntil(0)
+	f.apply(lease("node", lateNow.Add(time.Minute))) // the new machine's own
+	f.holdsUntil(nodeGoneDelay - time.Second)
+	f.releasesAfter(nodeGoneDelay)
+}
+
+func TestAReplacedMachineThatLivesUnderAnotherNameHolds(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), nodeObject("node", "node-2", "m2"), nodeObject("other", "node-9", "m1"))
+	f.holdsUntil(0, nodeGoneDelay, time.Hour)
+}
+
+func TestWhatCannotBeReadIsNoAbsenceOfLife(t *testing.T) {
+	for _, kind := range []string{"leases", "nodes"} {
+		t.Run(kind, func(t *testing.T) {
+			f := newFate(t, deletedPod(), recordOfOld(oldMachine()))
+			f.holdsUntil(0)
+			f.failReads = kind
+			if err := f.after(nodeGoneDelay); err == nil || len(f.pool.released) > 0 {
+				t.Errorf("released %v, error %v; expected an error and nothing released", f.pool.released, err)
+			}
+			f.failReads = ""
+			f.releasesAfter(nodeGoneDelay + time.Second)
+		})
+	}
+}
+
+func TestASandboxWhoseMachineNobodyRecordedIsHeld(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(nil))
+	f.holdsUntil(0, nodeGoneDelay, time.Hour)
+}
+
+func TestHoldNeverTakesADeletedNodeForProof(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()))
+	f.r.options.Settings.HoldGoneNodes = true
+	f.holdsUntil(0, nodeGoneDelay, time.Hour)
+}
+
+func TestAPodThatHoldsNothingLeavesADeadNodeToo(t *testing.T) {
+	f := newFate(t, deletedPod())
+	f.pool.entries = nil
+	for _, d := range []time.Duration{0, nodeGoneDelay - time.Second} {
+		if err := f.after(d); err != nil {
+			t.Fatal(err)
+		}
+		if f.nodeGone() == nil {
+			t.Fatalf("after %s nothing is written down that a restart could carry on from", d)
+		}
+	}
+	if err := f.after(nodeGoneDelay); err != nil {
+		t.Fatal(err)
+	}
+	var pods corev1.PodList
+	var records v1alpha1.IPAllocationList
+	if err := errors.Join(f.truth.List(t.Context(), &pods), f.truth.List(t.Context(), &records)); err != nil || len(pods.Items)+len(records.Items) > 0 {
+		t.Errorf("left: %d pods, %d records, %v", len(pods.Items), len(records.Items), err)
+	}
+}
+
+func TestAReregisteredMachineTakesItsRecordsWithIt(t *testing.T) {
+	pod := deletedPod()
+	pod.Status.Phase = corev1.PodRunning
+	f := newFate(t, pod, recordOfOld(oldMachine()), nodeObject("node", "node-2", "m1"))
+	f.holdsUntil(0)
+	var record v1alpha1.IPAllocation
+	if err := f.truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
+		t.Fatal(err)
+	}
+	if got := record.Spec.Sandboxes[0].Node.UID; got != "node-2" {
+		t.Errorf("the record's Node UID is %s, want that of the new registration, node-2", got)
+	}
+}
+
+func TestSignSince(t *testing.T) {
+	at := func(s int) *metav1.MicroTime {
+		return &metav1.MicroTime{Time: lateNow.Add(time.Duration(s) * time.Second)}
+	}
+	second := func(s int) *metav1.Time { return &metav1.Time{Time: lateNow.Add(time.Duration(s) * time.Second)} }
+	cases := map[string]struct {
+		before *v1alpha1.NodeGone
+		seen   signs
+		alive  bool
+	}{
+		"what was there when the delay began is no sign":     {&v1alpha1.NodeGone{LeaseRenewTime: at(0), KubeletWriteTime: second(0)}, signs{lease: at(0), kubelet: second(0)}, false},
+		"nothing before and nothing now":                     {&v1alpha1.NodeGone{}, signs{}, false},
+		"a Lease that went with its Node is no sign":         {&v1alpha1.NodeGone{LeaseRenewTime: at(0)}, signs{}, false},
+		"a Lease that appears is one":                        {&v1alpha1.NodeGone{}, signs{lease: at(-100)}, true},
+		"a Lease that was renewed is one, if by microsecond": {&v1alpha1.NodeGone{LeaseRenewTime: at(0)}, signs{lease: &metav1.MicroTime{Time: at(0).Add(time.Microsecond)}}, true},
+		"a write of the pod's status is one":                 {&v1alpha1.NodeGone{KubeletWriteTime: second(0)}, signs{kubelet: second(1)}, true},
+		"a first write of the pod's status is one":           {&v1alpha1.NodeGone{}, signs{kubelet: second(-5)}, true},
+		"the first look finds none in what it finds":         {nil, signs{lease: at(0), kubelet: second(0)}, false},
+		"the first look finds the machine elsewhere":         {nil, signs{machine: "other"}, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := signSince(c.before, c.seen); (got != "") != c.alive {
+				t.Errorf("signSince = %q, alive wanted: %t", got, c.alive)
+			}
+		})
+	}
+}
+
+func TestKubeletWroteLooksAtStatusWritesOfTheKubeletOnly(t *testing.T) {
+	at := func(s int) *metav1.Time { return &metav1.Time{Time: lateNow.Add(time.Duration(s) * time.Second)} }
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		{Manager: "kubelet", Subresource: "status", Time: at(1)}, {Manager: "kubelet", Subresource: "status", Time: at(3)},
+		{Manager: "kubelet", Time: at(7)}, {Manager: "kube-controller-manager", Subresource: "status", Time: at(9)}, {Manager: "kubelet", Subresource: "status"}}}}
+	if got := kubeletWrote(pod); !got.Equal(at(3)) {
+		t.Errorf("kubeletWrote = %v, want %v", got, at(3))
+	}
+	if kubeletWrote(nil) != nil || kubeletWrote(&corev1.Pod{}) != nil {
+		t.Error("a pod that says nothing has no time")
+	}
+}
