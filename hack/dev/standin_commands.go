@@ -50,6 +50,8 @@ A control socket breaks the machines and tells what truly happened on them; see
 	flags := cmd.Flags()
 	addKubeconfig(cmd, &kubeconfig)
 	flags.StringSliceVar(&o.Nodes, "node", nil, "`name` of a node; may be repeated")
+	flags.StringSliceVar(&o.CNSNodes, "cns-node", nil, "`name` of a node whose pod network needs Azure's CNS; may be repeated")
+	flags.StringVar(&o.Manager, "manager", "", "`path` of the manager binary, for init containers of the CNS")
 	flags.StringVar(&o.Socket, "socket", "", "`path` of the control socket")
 	flags.StringVar(&o.StateDir, "state-dir", "", "`folder` for whereabouts' files; default: next to the socket")
 	flags.StringVar(&o.WhereaboutsNamespace, "whereabouts-namespace", standin.DefaultWhereaboutsNamespace, "`namespace` of whereabouts' DaemonSet and pools")
@@ -67,6 +69,8 @@ var nodeActions = map[string]func(*standinclient.Client, context.Context, string
 	"freeze":    (*standinclient.Client).Freeze,
 	"thaw":      (*standinclient.Client).Thaw,
 	"power-off": (*standinclient.Client).PowerOff,
+	"reboot":    (*standinclient.Client).Reboot,
+	"replace":   (*standinclient.Client).Replace,
 	"cut-cni":   (*standinclient.Client).CutCNI,
 	"mend-cni":  (*standinclient.Client).MendCNI,
 }
@@ -74,6 +78,7 @@ var nodeActions = map[string]func(*standinclient.Client, context.Context, string
 func newNodeCommand() *cobra.Command {
 	f := &clusterFlags{}
 	var socket string
+	var deleteNode bool
 	cmd := &cobra.Command{
 		Use:   "node ACTION NODE",
 		Short: "Break or mend a stand-in node",
@@ -82,15 +87,30 @@ func newNodeCommand() *cobra.Command {
   freeze     its kubelet hangs: no heartbeat, no reaction; the sandboxes live on
   thaw       its kubelet goes on
   power-off  the machine dies with all its sandboxes: no CNI DEL, no report
+  reboot     the same machine starts again, with another boot ID: its sandboxes
+             are dead, and what its runtime and CNI had on disk is still there
+  replace    the machine dies, and another one starts under its name, with
+             nothing on its disk: pods that are bound to the name run again in
+             new sandboxes, under the same pod UIDs. Its kubelet takes over the
+             Node object that it finds; --delete-node deletes that one before
   cut-cni    its CNI plugins find the API server's connection refused
   mend-cni   they reach it again`,
-		Example:   "  holdfast-dev node freeze node-a",
+		Example: `  holdfast-dev node freeze node-a
+
+  # Another machine under an old name, with a Node object of its own
+  holdfast-dev node replace node-a --delete-node`,
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: slices.Sorted(maps.Keys(nodeActions)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			action, known := nodeActions[args[0]]
 			if !known {
 				return fmt.Errorf("no action %q, there are: %s", args[0], strings.Join(slices.Sorted(maps.Keys(nodeActions)), ", "))
+			}
+			if deleteNode {
+				if args[0] != "replace" {
+					return fmt.Errorf("--delete-node goes with replace, not with %s", args[0])
+				}
+				action = (*standinclient.Client).ReplaceAnew
 			}
 			path, err := findSocket(f, socket)
 			if err != nil {
@@ -100,6 +120,7 @@ func newNodeCommand() *cobra.Command {
 		},
 	}
 	f.add(cmd.Flags())
+	cmd.Flags().BoolVar(&deleteNode, "delete-node", false, "with replace: delete the Node object before the new machine starts")
 	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the control socket; default: that of the development cluster")
 	return cmd
 }

@@ -10,8 +10,18 @@ import (
 // whereaboutsName is that of the DaemonSet in whereabouts' manifests.
 const whereaboutsName = "whereabouts"
 
+// cnsName is that of the DaemonSet of Azure's container networking service.
+const cnsName = "azure-cns"
+
 // isWhereabouts says whether the pod is whereabouts' own on its node.
 func isWhereabouts(pod *corev1.Pod, namespace string) bool {
+	return pod.Namespace == namespace && isOfDaemonSet(pod, whereaboutsName)
+}
+
+// isCNS says whether the pod is the CNS of its node.
+func isCNS(pod *corev1.Pod) bool { return isOfDaemonSet(pod, cnsName) }
+
+func isOfDaemonSet(pod *corev1.Pod, name string) bool {
 	owner := metav1.GetControllerOf(pod)
-	return pod.Namespace == namespace && owner != nil && owner.Kind == "DaemonSet" && owner.Name == whereaboutsName
+	return owner != nil && owner.Kind == "DaemonSet" && owner.Name == name
 }

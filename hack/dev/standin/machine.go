@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,47 +28,64 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
 )
 
-// machine is one stand-in node: the parts of it that a real one has, and the
-// switches that break it.
-type machine struct {
-	options  Options
-	history  *runtime.History
+// hardware is what outlives a boot: the machine, and what is on its disk.
+type hardware struct {
 	node     node.Options
-	client   kubernetes.Interface // the kubelet's
-	gate     *node.Gate
 	runtime  *runtime.Runtime
+	cns      *cni.CNS // nil where the machine has a range of its own
 	networks *cni.Plugins
-	kubelet  *kubelet.Kubelet
-	events   record.EventBroadcaster
-
-	mutex      sync.Mutex
-	poweredOff bool
-	stop       context.CancelFunc // of the boot
+	// kubelet is that of the latest boot, which hears of dead sandboxes.
+	kubelet *atomic.Pointer[kubelet.Kubelet]
 }
 
-// newMachine builds the machine with this number, from 0. It does not run yet.
-func newMachine(o Options, number int, history *runtime.History) (*machine, error) {
+// newHardware builds the machine with this number, from 0.
+func newHardware(o Options, number int, machine node.Machine, ip netip.Addr, history *runtime.History) (*hardware, error) {
 	name := o.Nodes[number]
-	m := &machine{options: o, history: history, gate: &node.Gate{}}
-	m.node = node.Options{
-		Name: name, Machine: node.NewMachine(name), Heartbeat: o.Heartbeat,
-		InternalIP: netip.AddrFrom4([4]byte{203, 0, 113, byte(number + 10)}).String(), // TEST-NET-3, RFC 5737
+	h := &hardware{kubelet: &atomic.Pointer[kubelet.Kubelet]{}}
+	h.runtime = runtime.New(name, o.clock, history, func(uid string) { h.kubelet.Load().Poke(types.UID(uid)) })
+	if slices.Contains(o.CNSNodes, name) {
+		h.cns = cni.NewCNS(name)
 	}
-	m.runtime = runtime.New(name, o.clock, history, func(uid string) { m.kubelet.Poke(types.UID(uid)) })
 	var err error
-	if m.client, err = kubernetes.NewForConfig(m.gate.Apply(node.Identity(o.Config, name))); err != nil {
-		return nil, fmt.Errorf("kubelet of %s: %w", name, err)
-	}
-	m.networks, err = cni.New(cni.Options{
+	h.networks, err = cni.New(cni.Options{
 		Node: name, Multus: multusIdentity(o.Config), MultusNamespace: DefaultWhereaboutsNamespace,
 		WhereaboutsNamespace: o.WhereaboutsNamespace, StateDir: filepath.Join(o.StateDir, name),
-		PodCIDR:    netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24),
+		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24), CNS: h.cns,
 		AddTimeout: o.AddTimeout, DelTimeout: o.DelTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("CNI of %s: %w", name, err)
 	}
-	m.kubelet = m.newKubelet()
+	h.node = node.Options{
+		Name: name, Machine: machine, Heartbeat: o.Heartbeat, InternalIP: ip.String(), NetworkReady: h.networks.Ready,
+	}
+	return h, nil
+}
+
+// machine is one boot of a stand-in node: the parts of it that a real one has, and
+// the switches that break it.
+type machine struct {
+	*hardware
+	options Options
+	history *runtime.History
+	client  kubernetes.Interface // the kubelet's
+	gate    *node.Gate
+	events  record.EventBroadcaster
+
+	mutex      sync.Mutex
+	poweredOff bool
+	stop       context.CancelFunc // of the boot
+	ended      chan struct{}      // closed at the end of the boot; nil before its start
+}
+
+// boot starts the hardware's kubelet, which does not run yet.
+func boot(o Options, h *hardware, history *runtime.History) (*machine, error) {
+	m := &machine{hardware: h, options: o, history: history, gate: &node.Gate{}}
+	var err error
+	if m.client, err = kubernetes.NewForConfig(m.gate.Apply(node.Identity(o.Config, h.node.Name))); err != nil {
+		return nil, fmt.Errorf("kubelet of %s: %w", h.node.Name, err)
+	}
+	h.kubelet.Store(m.newKubelet())
 	return m, nil
 }
 
@@ -75,7 +94,8 @@ func (m *machine) newKubelet() *kubelet.Kubelet {
 	m.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: m.client.CoreV1().Events("")})
 	return kubelet.New(kubelet.Options{
 		Node: m.node.Name, HostIP: m.node.InternalIP, Client: m.client, Gate: m.gate, Runtime: m.runtime,
-		Networks: m.networks, OnStart: m.onStart, MaxGrace: max(0, m.options.MaxGrace), Retry: m.options.Retry,
+		Networks: m.networks, NetworkReady: m.networks.Ready,
+		OnStart: m.onStart, MaxGrace: max(0, m.options.MaxGrace), Retry: m.options.Retry,
 		Recorder: m.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: m.node.Name}),
 		Clock:    m.options.clock, Log: m.options.Log,
 	})
@@ -95,17 +115,30 @@ func multusIdentity(administrator *rest.Config) *rest.Config {
 func (m *machine) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	m.mutex.Lock()
-	m.stop = stop
-	m.mutex.Unlock()
 	defer m.events.Shutdown()
+	ended, on := m.begin(stop)
+	if !on {
+		return nil
+	}
+	defer close(ended)
 
 	if !m.register(ctx) {
 		return nil
 	}
 	go node.Heartbeat(ctx, m.client, m.node, m.options.Log)
 	m.options.Log.Info("node runs", "node", m.node.Name, "machineID", m.node.Machine.MachineID)
-	return m.kubelet.Run(ctx)
+	return m.kubelet.Load().Run(ctx)
+}
+
+// begin is false where the power was cut before the boot.
+func (m *machine) begin(stop context.CancelFunc) (ended chan struct{}, on bool) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.poweredOff {
+		return nil, false
+	}
+	m.stop, m.ended = stop, make(chan struct{})
+	return m.ended, true
 }
 
 // register tries until it succeeds, as a kubelet does, or until ctx ends.
@@ -121,8 +154,12 @@ func (m *machine) register(ctx context.Context) bool {
 }
 
 // onStart is what the containers of a pod do on this machine. Those of
-// whereabouts' DaemonSet give the plugin its kubeconfig.
+// whereabouts' DaemonSet give the plugin its kubeconfig, that of azure-cns is the
+// CNS.
 func (m *machine) onStart(ctx context.Context, pod *corev1.Pod) error {
+	if m.cns != nil && isCNS(pod) {
+		return m.startCNS(ctx, pod)
+	}
 	if !isWhereabouts(pod, m.options.WhereaboutsNamespace) {
 		return nil
 	}
@@ -155,20 +192,49 @@ func (m *machine) cutCNI(cut bool) {
 
 // powerOff ends everything on the machine: nothing that runs there gets to say
 // or to clean up anything.
-func (m *machine) powerOff() {
+func (m *machine) powerOff() { m.cutPower(api.EventPowerOff) }
+
+// cutPower does it and notes why; nothing where the machine is off already.
+func (m *machine) cutPower(event string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.poweredOff {
 		return
 	}
 	m.poweredOff = true
-	m.note(api.EventPowerOff)
+	m.note(event)
 	m.gate.Close()
 	m.networks.Cut(true)
 	m.runtime.PowerOff()
 	if m.stop != nil {
 		m.stop()
 	}
+}
+
+// awaitEnd returns when nothing of a boot runs any more.
+func (m *machine) awaitEnd(ctx context.Context) error {
+	m.mutex.Lock()
+	ended := m.ended
+	m.mutex.Unlock()
+	if ended == nil {
+		return nil
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the end of what runs on %s: %w", m.node.Name, context.Cause(ctx))
+	}
+}
+
+// rebooted is the next boot of a machine whose power was cut, and on which
+// nothing runs any more.
+func (m *machine) rebooted() (*machine, error) {
+	h := *m.hardware
+	h.node.Machine = h.node.Machine.Rebooted()
+	h.runtime.PowerOn()
+	h.networks.Cut(false)
+	return boot(m.options, &h, m.history)
 }
 
 func (m *machine) isPoweredOff() bool {

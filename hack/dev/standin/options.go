@@ -9,8 +9,10 @@ package standin
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/types"
@@ -29,6 +31,13 @@ type Options struct {
 	Config *rest.Config
 	// Nodes are the names of the machines. Required.
 	Nodes []string
+	// CNSNodes are those of Nodes whose pod network gets its addresses from a CNS,
+	// which runs with the pod of a DaemonSet named azure-cns. They are not Ready
+	// before it has some.
+	CNSNodes []string
+	// Manager is Holdfast's manager binary, which runs where an init container of
+	// the CNS has it as its command. Default: none, and the container fails.
+	Manager string
 	// Socket is the path of the control socket. Required.
 	Socket string
 	// StateDir gets whereabouts' configuration files. Default: a folder next to
@@ -56,6 +65,11 @@ type Options struct {
 func (o Options) withDefaults() (Options, error) {
 	if o.Config == nil || len(o.Nodes) == 0 || o.Socket == "" {
 		return o, errors.New("stand-in nodes need a client configuration, at least one node name and the path of their control socket")
+	}
+	for _, name := range o.CNSNodes {
+		if !slices.Contains(o.Nodes, name) {
+			return o, fmt.Errorf("the node %s is to have a CNS, and is none of the stand-in nodes", name)
+		}
 	}
 	if o.StateDir == "" {
 		o.StateDir = filepath.Join(filepath.Dir(o.Socket), "standin")

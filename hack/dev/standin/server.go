@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
 )
 
 // requestTimeout bounds what a request makes us wait for.
@@ -34,35 +35,49 @@ func (f *Fleet) handler() http.Handler {
 		"cut-cni":   func(m *machine) { m.cutCNI(true) },
 		"mend-cni":  func(m *machine) { m.cutCNI(false) },
 	} {
-		mux.HandleFunc("POST /v1/nodes/{name}/"+action, f.nodeAction(action, run))
+		mux.HandleFunc("POST /v1/nodes/{name}/"+action, f.nodeAction(action != "power-off",
+			func(_ *http.Request, m *machine) error { run(m); return nil }))
 	}
+	mux.HandleFunc("POST /v1/nodes/{name}/reboot", f.nodeAction(false,
+		func(r *http.Request, m *machine) error { return f.reboot(r.Context(), m.node.Name) }))
+	mux.HandleFunc("POST /v1/nodes/{name}/replace", f.nodeAction(false,
+		func(r *http.Request, m *machine) error {
+			return f.replace(r.Context(), m.node.Name, r.URL.Query().Has("delete-node"))
+		}))
 	return mux
 }
 
-func (f *Fleet) nodeAction(action string, run func(*machine)) http.HandlerFunc {
+// nodeAction does something to the machine of the request, which has to be on
+// where needsPower is set.
+func (f *Fleet) nodeAction(needsPower bool, run func(*http.Request, *machine) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		m := f.machine(name)
 		switch {
 		case m == nil:
 			http.Error(w, fmt.Sprintf("no stand-in node %q, there are %q", name, f.options.Nodes), http.StatusNotFound)
-		case action != "power-off" && m.isPoweredOff():
+			return
+		case needsPower && m.isPoweredOff():
 			http.Error(w, fmt.Sprintf("node %s is powered off", name), http.StatusConflict)
-		default:
-			run(m)
-			w.WriteHeader(http.StatusNoContent)
+			return
 		}
+		if err := run(r, m); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
 func (f *Fleet) killSandbox(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
-	i := slices.IndexFunc(f.machines, func(m *machine) bool { return m.runtime.Has(id) })
+	all := f.runtimes()
+	i := slices.IndexFunc(all, func(r *runtime.Runtime) bool { return r.Has(id) })
 	if i < 0 {
 		http.Error(w, fmt.Sprintf("no stand-in node has a sandbox %q", id), http.StatusNotFound)
 		return
 	}
-	if err := f.machines[i].runtime.Kill(id); err != nil {
+	if err := all[i].Kill(id); err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
@@ -72,8 +87,9 @@ func (f *Fleet) killSandbox(w http.ResponseWriter, r *http.Request) {
 func (f *Fleet) listNodes(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
-	nodes := make([]api.Node, 0, len(f.machines))
-	for _, m := range f.machines {
+	machines := f.all()
+	nodes := make([]api.Node, 0, len(machines))
+	for _, m := range machines {
 		ready, err := f.isReady(ctx, m.node.Name)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -81,7 +97,7 @@ func (f *Fleet) listNodes(w http.ResponseWriter, r *http.Request) {
 		}
 		nodes = append(nodes, api.Node{
 			Name: m.node.Name, Ready: ready, PoweredOff: m.isPoweredOff(),
-			Frozen: m.gate.IsClosed() && !m.isPoweredOff(), APICut: m.networks.IsCut(),
+			Frozen: m.gate.IsClosed() && !m.isPoweredOff(), APICut: m.networks.IsCut(), CNS: m.cns != nil,
 		})
 	}
 	answer(w, nodes)

@@ -17,15 +17,24 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/node"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
 )
 
 // Fleet is a set of stand-in nodes with one control socket.
 type Fleet struct {
-	options  Options
-	client   kubernetes.Interface // the administrator's
-	history  *runtime.History
+	options Options
+	client  kubernetes.Interface // the administrator's
+	history *runtime.History
+
+	changes  sync.Mutex // held while a machine is rebooted or replaced
+	mutex    sync.Mutex // of what follows
 	machines []*machine
+	// retired are the runtimes of machines that were replaced: what they did is not
+	// forgotten.
+	retired []*runtime.Runtime
+	// start runs a machine; nil while the fleet does not run.
+	start func(*machine)
 }
 
 // New builds the machines; nothing runs before Run. It fails on options that
@@ -48,7 +57,11 @@ func New(o Options) (*Fleet, error) {
 		if slices.Contains(o.Nodes[:number], name) {
 			return nil, fmt.Errorf("two stand-in nodes are named %s", name)
 		}
-		m, err := newMachine(o, number, f.history)
+		h, err := newHardware(o, number, node.NewMachine(name), firstAddress(number), f.history)
+		if err != nil {
+			return nil, err
+		}
+		m, err := boot(o, h, f.history)
 		if err != nil {
 			return nil, err
 		}
@@ -73,15 +86,16 @@ func (f *Fleet) Run(ctx context.Context) error {
 			cancel(fmt.Errorf("control socket %s: %w", f.options.Socket, err))
 		}
 	})
-	for _, m := range f.machines {
+	f.startAll(func(m *machine) {
 		parts.Go(func() {
 			if err := m.run(ctx); err != nil && ctx.Err() == nil {
 				cancel(err)
 			}
 		})
-	}
+	})
 	<-ctx.Done()
 	err = server.Close() // removes the socket
+	f.startNoMore()
 	parts.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		err = errors.Join(cause, err)
@@ -106,19 +120,53 @@ func (f *Fleet) listen(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
+func (f *Fleet) startAll(start func(*machine)) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.start = start
+	for _, m := range f.machines {
+		start(m)
+	}
+}
+
+func (f *Fleet) startNoMore() {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.start = nil
+}
+
+// all are the machines as they are now.
+func (f *Fleet) all() []*machine {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return slices.Clone(f.machines)
+}
+
 func (f *Fleet) machine(name string) *machine {
-	i := slices.IndexFunc(f.machines, func(m *machine) bool { return m.node.Name == name })
+	machines := f.all()
+	i := slices.IndexFunc(machines, func(m *machine) bool { return m.node.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return f.machines[i]
+	return machines[i]
+}
+
+// runtimes are those of all machines, also of those that were replaced.
+func (f *Fleet) runtimes() []*runtime.Runtime {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	all := slices.Clone(f.retired)
+	for _, m := range f.machines {
+		all = append(all, m.runtime)
+	}
+	return all
 }
 
 // sandboxes are those of all machines, oldest first.
 func (f *Fleet) sandboxes() []api.Sandbox {
 	all := []api.Sandbox{}
-	for _, m := range f.machines {
-		all = append(all, m.runtime.List()...)
+	for _, r := range f.runtimes() {
+		all = append(all, r.List()...)
 	}
 	slices.SortStableFunc(all, func(a, b api.Sandbox) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return all

@@ -18,6 +18,9 @@ type Node struct {
 	PoweredOff bool `json:"poweredOff"`
 	// APICut says that its CNI plugins cannot reach the API server.
 	APICut bool `json:"apiCut"`
+	// CNS says that its pod network has addresses only once its CNS has loaded
+	// some; until then the node is not Ready.
+	CNS bool `json:"cns,omitempty"`
 }
 
 // The states of a sandbox, in the words of the CRI.
@@ -82,8 +85,16 @@ const (
 	EventDelFailed = "del-failed"
 	// EventRemove: the sandbox's record in the runtime is gone.
 	EventRemove = "remove"
-	// EventFreeze, EventThaw, EventPowerOff, EventCutCNI and EventMendCNI are
-	// what was done to the machine through the control socket.
+	// EventInit: an init container of the machine's CNS said something.
+	EventInit = "init"
+	// EventCNS: the machine's CNS loaded prefixes.
+	EventCNS = "cns"
+	// EventFreeze, EventThaw, EventPowerOff, EventReboot, EventReplace,
+	// EventCutCNI and EventMendCNI are what was done to the machine through the
+	// control socket. Reboot ends every sandbox as power-off does; replace says
+	// that another machine has the name from now on.
+	EventReboot   = "reboot"
+	EventReplace  = "replace"
 	EventFreeze   = "freeze"
 	EventThaw     = "thaw"
 	EventPowerOff = "power-off"

@@ -75,6 +75,24 @@ func (c *Client) PowerOff(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "power-off")
 }
 
+// Reboot ends the node's sandboxes and boots the same machine again, also one that
+// is powered off.
+func (c *Client) Reboot(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "reboot")
+}
+
+// Replace powers the node's machine off and starts another one under its name.
+// The new kubelet takes the Node object over where it is still there.
+func (c *Client) Replace(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "replace")
+}
+
+// ReplaceAnew is Replace, and deletes the Node object before the new machine
+// starts.
+func (c *Client) ReplaceAnew(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "replace?delete-node")
+}
+
 // CutCNI makes the node's CNI plugins find the API server's connection refused.
 func (c *Client) CutCNI(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "cut-cni")

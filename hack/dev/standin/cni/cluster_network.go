@@ -18,12 +18,27 @@ type clusterNetwork struct {
 	used  map[netip.Addr]string // sandbox ID
 }
 
+// podNetwork gives a machine's sandboxes the addresses of the cluster's own pod
+// network.
+type podNetwork interface {
+	// Add returns the sandbox's address.
+	Add(sandboxID string) (string, error)
+	// Del forgets the sandbox; one that has no address is none of its business.
+	Del(sandboxID string)
+	// Ready is nil once Add can work.
+	Ready() error
+}
+
+// Ready is always nil: the range is the machine's own.
+func (*clusterNetwork) Ready() error { return nil }
+
 func newClusterNetwork(prefix netip.Prefix) *clusterNetwork {
 	// The first host address is the gateway's.
 	return &clusterNetwork{prefix: prefix, last: prefix.Masked().Addr().Next(), used: map[netip.Addr]string{}}
 }
 
-func (n *clusterNetwork) add(sandboxID string) (string, error) {
+// Add gives the sandbox a free address.
+func (n *clusterNetwork) Add(sandboxID string) (string, error) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 	ip := n.last
@@ -47,7 +62,8 @@ func (n *clusterNetwork) after(ip netip.Addr) netip.Addr {
 	return ip
 }
 
-func (n *clusterNetwork) del(sandboxID string) {
+// Del takes the sandbox's addresses back.
+func (n *clusterNetwork) Del(sandboxID string) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
 	for ip, holder := range n.used {

@@ -38,8 +38,11 @@ type Options struct {
 	WhereaboutsNamespace string
 	// StateDir gets whereabouts' configuration file of this machine.
 	StateDir string
-	// PodCIDR is the machine's part of the cluster's own pod network.
+	// PodCIDR is the machine's part of the cluster's own pod network. It is not
+	// looked at where there is a CNS.
 	PodCIDR netip.Prefix
+	// CNS, where it is not nil, gives the addresses of the pod network.
+	CNS *CNS
 	// AddTimeout and DelTimeout bound one call of whereabouts.
 	AddTimeout, DelTimeout time.Duration
 }
@@ -50,7 +53,7 @@ type Plugins struct {
 	pods    kubernetes.Interface
 	nads    nadclient.Interface
 	cut     *cut
-	cluster *clusterNetwork
+	cluster podNetwork
 	ipam    *whereabouts
 
 	mutex    sync.Mutex
@@ -61,6 +64,9 @@ type Plugins struct {
 func New(o Options) (*Plugins, error) {
 	p := &Plugins{
 		options: o, cut: &cut{}, cluster: newClusterNetwork(o.PodCIDR), attached: map[string][]attachment{},
+	}
+	if o.CNS != nil {
+		p.cluster = o.CNS
 	}
 	config := p.cut.apply(o.Multus)
 	config.UserAgent = "multus/standin" // becomes the field manager "multus"
@@ -78,6 +84,9 @@ func New(o Options) (*Plugins, error) {
 // Install gives whereabouts the identity that its DaemonSet pod on this machine
 // leaves in the plugin's kubeconfig.
 func (p *Plugins) Install(identity *rest.Config) error { return p.ipam.install(p.cut.apply(identity)) }
+
+// Ready is nil once pods can get an address of the cluster's own pod network.
+func (p *Plugins) Ready() error { return p.cluster.Ready() }
 
 // Cut makes every connection of the plugins to the API server refused, or mends
 // that.
@@ -120,7 +129,7 @@ func (p *Plugins) Add(ctx context.Context, sandboxID string, pod *corev1.Pod, re
 
 func (p *Plugins) attach(ctx context.Context, sandboxID string, pod *corev1.Pod, a attachment) ([]string, error) {
 	if a.network == api.ClusterNetwork {
-		ip, err := p.cluster.add(sandboxID)
+		ip, err := p.cluster.Add(sandboxID)
 		return []string{ip}, err
 	}
 	var addresses []string
@@ -170,7 +179,7 @@ func (p *Plugins) Del(ctx context.Context, sandboxID string, pod *corev1.Pod) ([
 
 func (p *Plugins) detach(ctx context.Context, sandboxID string, pod *corev1.Pod, a attachment) (dropped, err error) {
 	if a.network == api.ClusterNetwork {
-		p.cluster.del(sandboxID)
+		p.cluster.Del(sandboxID)
 		return nil, nil
 	}
 	for _, plugin := range slices.Backward(a.plugins) {

@@ -207,17 +207,17 @@ func TestClusterNetworkGoesRound(t *testing.T) {
 	n := newClusterNetwork(netip.MustParsePrefix("10.244.0.0/29")) // .1 is the gateway's, .7 the broadcast address
 	var got []string
 	for _, sandbox := range []string{"a", "b", "c", "d", "e"} {
-		ip, err := n.add(sandbox)
+		ip, err := n.Add(sandbox)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, ip)
 	}
-	if _, err := n.add("f"); err == nil {
+	if _, err := n.Add("f"); err == nil {
 		t.Error("a full network gave out an address")
 	}
-	n.del("b")
-	ip, err := n.add("f")
+	n.Del("b")
+	ip, err := n.Add("f")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,11 @@ type Options struct {
 	Gate     *node.Gate
 	Runtime  *runtime.Runtime
 	Networks Networks
-	Recorder record.EventRecorder
+	// NetworkReady is nil once pods can get their network, and else says what is
+	// missing; pods other than those on the host's network wait for it. A nil
+	// function is always ready.
+	NetworkReady func() error
+	Recorder     record.EventRecorder
 	// OnStart is called when a pod's containers start; after an error it is called
 	// again later.
 	OnStart func(context.Context, *corev1.Pod) error

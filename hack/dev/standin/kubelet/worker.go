@@ -39,10 +39,12 @@ type worker struct {
 }
 
 func newWorker(k *Kubelet, pod *corev1.Pod) *worker {
-	return &worker{
+	w := &worker{
 		Kubelet: k, uid: pod.UID, pod: pod, signal: make(chan struct{}, 1), stage: podstatus.Syncing,
 		containers: map[string]podstatus.Container{},
 	}
+	w.adopt()
+	return w
 }
 
 func (w *worker) wake() {
@@ -142,6 +144,9 @@ func (w *worker) sync(ctx context.Context) (next, error) {
 	if w.sandbox == "" {
 		if wait := w.notBefore.Sub(w.Clock.Now()); wait > 0 {
 			return next{after: wait}, nil
+		}
+		if err := w.awaitNetwork(); err != nil {
+			return next{}, err
 		}
 		if err := w.createSandbox(ctx); err != nil {
 			return next{}, err

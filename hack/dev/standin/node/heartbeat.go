@@ -20,19 +20,40 @@ import (
 // time of the renewal only.
 const leaseSeconds = 40
 
+const networkPoll = 100 * time.Millisecond
+
 // Heartbeat renews the node's Lease and reports its status until ctx ends.
 // Errors are logged and the next beat tries again.
 func Heartbeat(ctx context.Context, client kubernetes.Interface, o Options, log *slog.Logger) {
 	renew := lease.NewController(clock.RealClock{}, client, o.Name, leaseSeconds, func() {}, o.Heartbeat,
 		o.Name, corev1.NamespaceNodeLease, ownedByNode(ctx, client, o.Name))
 	go renew.Run(ctx)
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		beat, cancel := context.WithTimeout(ctx, max(o.Heartbeat, time.Minute))
+	beat := func(ctx context.Context) {
+		limited, cancel := context.WithTimeout(ctx, max(o.Heartbeat, time.Minute))
 		defer cancel()
-		if err := report(beat, client, o); err != nil && ctx.Err() == nil {
+		if err := report(limited, client, o); err != nil && ctx.Err() == nil {
 			log.Warn("node status not reported", "node", o.Name, "err", err)
 		}
+	}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		beat(ctx)
+		if networkBecomesReady(ctx, o) {
+			beat(ctx)
+		}
 	}, o.Heartbeat)
+}
+
+// networkBecomesReady looks for as long as one heartbeat takes: a kubelet looks
+// every 100 ms while its node is not Ready (kubelet_node_status.go,
+// fastStatusUpdateOnce).
+func networkBecomesReady(ctx context.Context, o Options) bool {
+	if o.networkError() == nil {
+		return false
+	}
+	err := wait.PollUntilContextTimeout(ctx, networkPoll, o.Heartbeat, false, func(context.Context) (bool, error) {
+		return o.networkError() == nil, nil
+	})
+	return err == nil
 }
 
 // ownedByNode sets the Lease's owner once, as kubelet does: a Lease is never

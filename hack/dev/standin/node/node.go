@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -48,6 +49,21 @@ func NewMachine(name string) Machine {
 	}
 }
 
+// NewHardware returns a machine that never stood behind any name, freshly booted.
+func NewHardware() Machine {
+	return Machine{
+		MachineID:  strings.ReplaceAll(uuid.NewString(), "-", ""),
+		SystemUUID: uuid.NewString(),
+		BootID:     uuid.NewString(),
+	}
+}
+
+// Rebooted returns the same machine after another boot.
+func (m Machine) Rebooted() Machine {
+	m.BootID = uuid.NewString()
+	return m
+}
+
 // Options of a Node.
 type Options struct {
 	Name    string
@@ -56,6 +72,17 @@ type Options struct {
 	InternalIP string
 	// Heartbeat is how often the Lease is renewed and the status reported.
 	Heartbeat time.Duration
+	// NetworkReady is nil once the machine's CNI can give pods their network, and
+	// else says what it lacks; the node is not Ready then. A nil function is always
+	// ready.
+	NetworkReady func() error
+}
+
+func (o Options) networkError() error {
+	if o.NetworkReady == nil {
+		return nil
+	}
+	return o.NetworkReady()
 }
 
 // Register creates the Node, or takes over the one of this name, as kubelet does
@@ -124,11 +151,23 @@ func status(old corev1.NodeStatus, o Options, now metav1.Time) corev1.NodeStatus
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory"},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure"},
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID"},
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"},
+		ready(o.networkError()),
 	} {
 		setCondition(&result, c, now)
 	}
 	return result
+}
+
+func ready(networkError error) corev1.NodeCondition {
+	if networkError != nil {
+		return corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
+			Message: "container runtime network not ready: " + networkError.Error(),
+		}
+	}
+	return corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
+	}
 }
 
 func setCondition(status *corev1.NodeStatus, c corev1.NodeCondition, now metav1.Time) {

@@ -4,6 +4,7 @@ package podstatus
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -98,4 +99,18 @@ func initialized(pod *corev1.Pod, o Observed) bool {
 		}
 		return run.FinishedAt.IsZero() || run.ExitCode != 0
 	})
+}
+
+// Running reads back the containers that were reported as running, by name.
+func Running(statuses []corev1.ContainerStatus) map[string]Container {
+	running := map[string]Container{}
+	for _, status := range statuses {
+		if status.State.Running != nil {
+			running[status.Name] = Container{
+				ID:        strings.TrimPrefix(status.ContainerID, runtimeScheme),
+				StartedAt: status.State.Running.StartedAt.Time, Restarts: status.RestartCount,
+			}
+		}
+	}
+	return running
 }

@@ -106,10 +106,11 @@ func (r *Runtime) CloseNetNS(id string) {
 	r.change(id, func(s *record) { r.end(s, "network namespace closed") })
 }
 
-// Remove takes the sandbox out of what the runtime knows.
+// Remove takes the sandbox out of what the runtime knows. A machine that is
+// powered off removes nothing.
 func (r *Runtime) Remove(id string) {
 	r.change(id, func(s *record) {
-		if !s.removed {
+		if !s.removed && !r.off {
 			s.removed = true
 			r.note(id, s.PodUID, api.EventRemove, "", "")
 		}
@@ -134,15 +135,36 @@ func (r *Runtime) Kill(id string) error {
 	return nil
 }
 
-// PowerOff ends every process and network namespace at once.
+// PowerOff ends every process and network namespace at once. The records stay on
+// the machine's disk.
 func (r *Runtime) PowerOff() {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.off = true
 	for _, s := range r.records {
 		r.end(s, "machine powered off")
-		s.removed = true
 	}
+}
+
+// PowerOn lets a machine that was powered off make sandboxes again. Nothing of
+// the boot before may still call the runtime.
+func (r *Runtime) PowerOn() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.off = false
+}
+
+// Listed is the latest sandbox of a pod that the runtime has a record of, dead or
+// alive; false when there is none.
+func (r *Runtime) Listed(podUID string) (id string, found bool) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, s := range slices.Backward(r.records) {
+		if s.PodUID == podUID && !s.removed {
+			return s.ID, true
+		}
+	}
+	return "", false
 }
 
 // Has says whether the runtime ever had a sandbox of this ID.

@@ -18,23 +18,23 @@ import (
 
 // trace is what the machines' history tells beyond the list of sandboxes.
 type trace struct {
-	added      map[onSandbox]time.Time
-	removed    map[string]time.Time   // by sandbox ID: its network namespace is closed, its record gone
-	poweredOff map[string][]time.Time // by node
+	added    map[onSandbox]time.Time
+	removed  map[string]time.Time   // by sandbox ID: its network namespace is closed, its record gone
+	powerCut map[string][]time.Time // by node: power-off or reboot
 }
 
 type onSandbox struct{ sandbox, ip string }
 
 func traceOf(events []api.Event) trace {
-	t := trace{added: map[onSandbox]time.Time{}, removed: map[string]time.Time{}, poweredOff: map[string][]time.Time{}}
+	t := trace{added: map[onSandbox]time.Time{}, removed: map[string]time.Time{}, powerCut: map[string][]time.Time{}}
 	for _, e := range events {
 		switch e.Event {
 		case api.EventAdd:
 			t.added[onSandbox{e.SandboxID, e.IP}] = e.Time
 		case api.EventRemove:
 			t.removed[e.SandboxID] = e.Time
-		case api.EventPowerOff:
-			t.poweredOff[e.Node] = append(t.poweredOff[e.Node], e.Time)
+		case api.EventPowerOff, api.EventReboot:
+			t.powerCut[e.Node] = append(t.powerCut[e.Node], e.Time)
 		}
 	}
 	return t
@@ -46,19 +46,25 @@ func (t trace) gone(s api.Sandbox) (time.Time, bool) {
 	if s.Alive || s.EndedAt == nil {
 		return time.Time{}, false
 	}
-	if removed, found := t.removed[s.ID]; found {
-		return removed, true
-	}
-	for _, off := range t.poweredOff[s.Node] {
-		if off.Before(s.CreatedAt) {
+	removed, found := t.removed[s.ID]
+	for _, cut := range t.powerCut[s.Node] {
+		if cut.Before(s.CreatedAt) {
 			continue
 		}
-		if s.EndedAt.After(off) {
-			return *s.EndedAt, true
+		// After a reboot the record is removed much later than all of this ended.
+		if end := later(*s.EndedAt, cut); !found || end.Before(removed) {
+			return end, true
 		}
-		return off, true
+		break
 	}
-	return time.Time{}, false
+	return removed, found
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // sandboxes are those of the stand-in machines, with the times of the machines' own history. What is no address is an

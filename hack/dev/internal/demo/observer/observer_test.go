@@ -181,8 +181,15 @@ func TestASandboxIsGoneWithItsNetworkNamespace(t *testing.T) {
 		"its machine is powered off":             {ended(5), []api.Event{event(5, "n", "", api.EventPowerOff)}, at(5)},
 		"powered off while CNI DEL went on":      {ended(5), []api.Event{event(7, "n", "", api.EventPowerOff)}, at(7)},
 		"another machine is powered off":         {ended(5), []api.Event{event(7, "m", "", api.EventPowerOff)}, time.Time{}},
-		"powered off before it was made":         {ended(5), []api.Event{event(-1, "n", "", api.EventPowerOff)}, time.Time{}},
-		"freezing the kubelet ends nothing":      {ended(5), []api.Event{event(7, "n", "", api.EventFreeze)}, time.Time{}},
+		"its machine is rebooted, and the new boot removes the record": {
+			ended(5), []api.Event{event(5, "n", "", api.EventReboot), event(9, "n", "a", api.EventRemove)}, at(5),
+		},
+		"removed, and its machine is powered off later": {
+			ended(5), []api.Event{event(6, "n", "a", api.EventRemove), event(9, "n", "", api.EventPowerOff)}, at(6),
+		},
+		"replaced alone ends nothing: the power was cut before": {endedAt: ended(5), events: []api.Event{event(7, "n", "", api.EventReplace)}},
+		"powered off before it was made":                        {ended(5), []api.Event{event(-1, "n", "", api.EventPowerOff)}, time.Time{}},
+		"freezing the kubelet ends nothing":                     {ended(5), []api.Event{event(7, "n", "", api.EventFreeze)}, time.Time{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

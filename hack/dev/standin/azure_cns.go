@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standin
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+)
+
+const (
+	// managerCommand is what an init container has as its command to run the
+	// manager.
+	managerCommand = "manager"
+	// nodeNameReference is the variable that an init container's arguments may use.
+	nodeNameReference = "$(NODE_NAME)"
+
+	killDelay = time.Second
+)
+
+// startCNS starts what the pod of azure-cns runs: its init containers, one after
+// the other, then the CNS. It runs until ctx, the boot, ends.
+func (m *machine) startCNS(ctx context.Context, pod *corev1.Pod) error {
+	identity, err := token.ForPod(ctx, m.options.Config, pod)
+	if err != nil {
+		return err
+	}
+	reader, err := client.New(identity, client.Options{})
+	if err != nil {
+		return fmt.Errorf("client of the CNS of %s: %w", m.node.Name, err)
+	}
+	kubeconfig, err := m.writeKubeconfig(identity)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for _, container := range pod.Spec.InitContainers {
+			if !m.runInit(ctx, container, kubeconfig) {
+				return
+			}
+		}
+		m.cns.Run(ctx, reader, func(news string) { m.say(api.EventCNS, news) })
+	}()
+	return nil
+}
+
+// runInit runs an init container until it succeeds, as a kubelet does; false when
+// ctx ended before.
+func (m *machine) runInit(ctx context.Context, container corev1.Container, kubeconfig string) bool {
+	for {
+		err := m.runManager(ctx, container, kubeconfig)
+		if ctx.Err() != nil {
+			return false
+		}
+		if err == nil {
+			return true
+		}
+		m.say(api.EventInit, fmt.Sprintf("%s: %v", container.Name, err))
+		timer := time.NewTimer(m.options.Retry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// runManager runs the manager for a container, with a kubeconfig in the place of
+// what a pod is given, and notes every line that it writes.
+func (m *machine) runManager(ctx context.Context, container corev1.Container, kubeconfig string) error {
+	if m.options.Manager == "" || len(container.Command) == 0 || filepath.Base(container.Command[0]) != managerCommand {
+		return fmt.Errorf("the command %q is none that this machine has", container.Command)
+	}
+	var args []string
+	for _, arg := range append(container.Command[1:], container.Args...) {
+		args = append(args, strings.ReplaceAll(arg, nodeNameReference, m.node.Name))
+	}
+	command := exec.CommandContext(ctx, m.options.Manager, append(args, "--kubeconfig", kubeconfig)...)
+	command.WaitDelay = killDelay
+	output, err := command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	command.Stderr = command.Stdout
+	if err := command.Start(); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		m.say(api.EventInit, container.Name+": "+lines.Text())
+	}
+	return command.Wait()
+}
+
+func (m *machine) say(event, message string) {
+	m.options.Log.Info(message, "node", m.node.Name)
+	m.history.Add(api.Event{Node: m.node.Name, Event: event, Message: message})
+}
+
+// writeKubeconfig makes a file of an identity with a token.
+func (m *machine) writeKubeconfig(identity *rest.Config) (string, error) {
+	path := filepath.Join(m.options.StateDir, m.node.Name, "azure-cns.kubeconfig")
+	const name = "cluster"
+	config := clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server: identity.Host, CertificateAuthorityData: identity.CAData, CertificateAuthority: identity.CAFile,
+		}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: identity.BearerToken}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}
+	content, err := clientcmd.Write(config)
+	if err != nil {
+		return "", fmt.Errorf("kubeconfig of the CNS of %s: %w", m.node.Name, err)
+	}
+	return path, os.WriteFile(path, content, 0o600)
+}

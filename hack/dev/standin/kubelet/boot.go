@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/podstatus"
+)
+
+// adopt takes over what the runtime has of the pod from before the kubelet's
+// start, as after a reboot: a dead sandbox is taken down like any that died, CNI
+// DEL included. A machine that replaced another one knows no sandbox, and so
+// nobody ever calls CNI DEL for its predecessor's.
+func (w *worker) adopt() {
+	id, found := w.Runtime.Listed(string(w.uid))
+	if !found {
+		return
+	}
+	w.sandbox, w.startedIn = id, id
+	w.containers = podstatus.Running(w.pod.Status.ContainerStatuses)
+}
+
+// awaitNetwork is an error while the pod needs a network that the machine cannot
+// give (kubelet.go, syncPod).
+func (w *worker) awaitNetwork() error {
+	if w.NetworkReady == nil || w.pod.Spec.HostNetwork {
+		return nil
+	}
+	if err := w.NetworkReady(); err != nil {
+		w.Recorder.Eventf(w.pod, corev1.EventTypeWarning, "NetworkNotReady", "network is not ready: %v", err)
+		return fmt.Errorf("network is not ready: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standin
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/node"
+)
+
+// The networks of the machines' own addresses (RFC 5737): TEST-NET-3 for the first
+// machine of each name, TEST-NET-2 for those that replace one.
+func firstAddress(number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{203, 0, 113, byte(number + 10)})
+}
+
+func laterAddress(number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{198, 51, 100, byte(number + 1)})
+}
+
+// reboot cuts the power of a machine that exists, or takes one that is powered off, and boots
+// it again: the same machine, another boot ID, no sandbox alive. What the runtime
+// and CNI have on disk is still there.
+func (f *Fleet) reboot(ctx context.Context, name string) error {
+	f.changes.Lock()
+	defer f.changes.Unlock()
+	m := f.machine(name)
+	if m.isPoweredOff() {
+		m.note(api.EventReboot)
+	} else {
+		m.cutPower(api.EventReboot)
+	}
+	if err := m.awaitEnd(ctx); err != nil {
+		return err
+	}
+	fresh, err := m.rebooted()
+	if err != nil {
+		return err
+	}
+	f.swap(m, fresh)
+	return nil
+}
+
+// replace powers a machine that exists off and starts another one under its name. Where
+// deleteNode is set, its Node object is deleted in between, as whoever replaces
+// machines does; else the new kubelet finds it and takes it over.
+func (f *Fleet) replace(ctx context.Context, name string, deleteNode bool) error {
+	f.changes.Lock()
+	defer f.changes.Unlock()
+	m := f.machine(name)
+	m.powerOff()
+	if deleteNode {
+		err := f.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting node %s: %w", name, err)
+		}
+	}
+	f.mutex.Lock()
+	later := len(f.retired)
+	f.mutex.Unlock()
+	h, err := newHardware(f.options, slices.Index(f.options.Nodes, name), node.NewHardware(), laterAddress(later), f.history)
+	if err != nil {
+		return err
+	}
+	fresh, err := boot(f.options, h, f.history)
+	if err != nil {
+		return err
+	}
+	m.note(api.EventReplace)
+	f.swap(m, fresh)
+	return nil
+}
+
+// swap puts a machine in the place of another one, and runs it where the fleet
+// runs.
+func (f *Fleet) swap(old, fresh *machine) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.machines[slices.Index(f.machines, old)] = fresh
+	if fresh.runtime != old.runtime {
+		f.retired = append(f.retired, old.runtime)
+	}
+	if f.start != nil {
+		f.start(fresh)
+	}
+}
