@@ -30,14 +30,15 @@ func Assess(p Policy, o Object, e Evidence) Assessment {
 func unusable(p Policy, e Evidence) string {
 	switch {
 	case p.Presence != v1alpha1.UIDRequired && p.Presence != v1alpha1.UIDIfPresent:
-		return fmt.Sprintf("policy %q has presence %q; expected %s or %s", p.Name, p.Presence, v1alpha1.UIDRequired, v1alpha1.UIDIfPresent)
+		return fmt.Sprintf("policy %q has presence %q; expected %s or %s; correct the policy",
+			p.Name, p.Presence, v1alpha1.UIDRequired, v1alpha1.UIDIfPresent)
 	case p.MissingNode != v1alpha1.MissingNodeAllow && p.MissingNode != v1alpha1.MissingNodeDeny:
-		return fmt.Sprintf("policy %q has missingNode %q; expected %s or %s",
+		return fmt.Sprintf("policy %q has missingNode %q; expected %s or %s; correct the policy",
 			p.Name, p.MissingNode, v1alpha1.MissingNodeAllow, v1alpha1.MissingNodeDeny)
 	case e.Source != Cached && e.Source != Live:
 		return "nobody said how the Node was read"
 	case !e.Node.IsRead():
-		return e.Node.Why()
+		return e.Node.Why() + "; try again once the Node can be read"
 	case e.Node.IsKnown() && e.Node.Get().UID == "":
 		return "the Node that was read has no UID"
 	default:

@@ -3,6 +3,7 @@
 package nodeidentity
 
 import (
+	"encoding/json"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -30,8 +31,7 @@ func OnlyLetsGo(before, after *unstructured.Unstructured) bool {
 	if !now.owners.within(old.owners) || !now.finalizers.within(old.finalizers) {
 		return false
 	}
-	letsGo := len(now.flagged) != len(old.flagged) || !now.flagged.within(old.flagged) || !old.flagged.within(now.flagged) ||
-		!old.owners.within(now.owners) || !old.finalizers.within(now.finalizers)
+	letsGo := !maps.Equal(now.flagged, old.flagged) || !maps.Equal(now.finalizers, old.finalizers)
 	return letsGo && equality.Semantic.DeepEqual(old.rest, now.rest) && equality.Semantic.DeepEqual(old.metadata, now.metadata)
 }
 
@@ -47,17 +47,15 @@ func (b bag[T]) within(other bag[T]) bool {
 	return true
 }
 
-// owner is what makes an owner reference another one.
-type owner struct{ apiVersion, kind, name, uid string }
-
+// flaggedOwner is an owner reference with what may change on one that stays.
 type flaggedOwner struct {
-	owner
+	owner             string
 	block, controller bool
 }
 
 // parts are an object's owner references, its finalizers, and everything else that a writer decides.
 type parts struct {
-	owners         bag[owner]
+	owners         bag[string] // as JSON, without block and controller
 	flagged        bag[flaggedOwner]
 	finalizers     bag[string]
 	metadata, rest map[string]any
@@ -65,7 +63,7 @@ type parts struct {
 
 // takeApart shares what it does not have to change with the object. It reports whether the object has the shape of one.
 func takeApart(object map[string]any) (parts, bool) {
-	p := parts{owners: bag[owner]{}, flagged: bag[flaggedOwner]{}, finalizers: bag[string]{}}
+	p := parts{owners: bag[string]{}, flagged: bag[flaggedOwner]{}, finalizers: bag[string]{}}
 	metadata, ok := object["metadata"].(map[string]any)
 	if !ok || !p.addOwners(metadata["ownerReferences"]) || !p.addFinalizers(metadata["finalizers"]) {
 		return parts{}, false
@@ -88,18 +86,26 @@ func (p *parts) addOwners(field any) bool {
 		if !ok {
 			return false
 		}
-		o := owner{}
-		for key, into := range map[string]*string{"apiVersion": &o.apiVersion, "kind": &o.kind, "name": &o.name, "uid": &o.uid} {
-			if *into, ok = reference[key].(string); !ok {
-				return false
-			}
+		rest := maps.Clone(reference)
+		flagged := flaggedOwner{block: takeBool(rest, "blockOwnerDeletion"), controller: takeBool(rest, "controller")}
+		encoded, err := json.Marshal(rest)
+		if err != nil {
+			return false
 		}
-		block, _ := reference["blockOwnerDeletion"].(bool)
-		controller, _ := reference["controller"].(bool)
-		p.owners[o]++
-		p.flagged[flaggedOwner{owner: o, block: block, controller: controller}]++
+		flagged.owner = string(encoded)
+		p.owners[flagged.owner]++
+		p.flagged[flagged]++
 	}
 	return true
+}
+
+// takeBool takes a field out; what is not a bool stays, to be compared as it is.
+func takeBool(reference map[string]any, field string) bool {
+	value, ok := reference[field].(bool)
+	if ok {
+		delete(reference, field)
+	}
+	return value
 }
 
 func (p *parts) addFinalizers(field any) bool {

@@ -4,6 +4,8 @@ package nodeidentity
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,46 +17,45 @@ const (
 	// any length, and an event takes 1,024 characters.
 	shownRunes = 64
 	shownItems = 4
+	// nameRunes is the length of the longest name of a Node (a DNS subdomain).
+	nameRunes = 253
 )
 
 func couldNotTell(o Object, why string) Assessment {
 	return Assessment{
-		Reason: v1alpha1.ReasonObservationFailed,
-		Message: fmt.Sprintf("Could not tell whether %s speaks for the live Node %s: %s. Try again once the Node can be read.",
-			o.describe(), quote(o.NodeName), why),
+		Reason:  v1alpha1.ReasonObservationFailed,
+		Message: fmt.Sprintf("Could not tell whether %s speaks for the live Node %s: %s.", o.describe(), o.node(), why),
 	}
 }
 
 // message tells what was found, what was expected, and what to do.
 func message(p Policy, o Object, e Evidence, a Assessment) string {
-	what, node := o.describe(), quote(o.NodeName)
+	found := fmt.Sprintf("%s speaks for Node %s", o.describe(), o.node())
 	switch a.Reason {
 	case v1alpha1.ReasonNodeNameMismatch:
-		return fmt.Sprintf("%s speaks for Node %s, but carries %s; expected references to Node %s only%s. "+
-			"Remove the references to other Nodes, or delete the object%s.", what, node, references(o), node, live(e), o.heldBy())
+		return fmt.Sprintf("%s, but carries %s; expected no UID of another Node; %s. Remove the references to other Nodes, or delete the object%s.",
+			found, references(o, a), live(e), o.heldBy())
 	case v1alpha1.ReasonNodeMissing:
-		return fmt.Sprintf("%s speaks for Node %s and carries %s, but there is no Node of that name. "+
-			"Wait until the Node has registered, or delete the object%s.", what, node, references(o), o.heldBy())
+		return fmt.Sprintf("%s and carries %s, but %s. Wait until the Node has registered and let the object's owner write its UID into %s, "+
+			"or delete the object%s.", found, references(o, a), live(e), p.place(o), o.heldBy())
 	case v1alpha1.ReasonNodeUIDMissing:
-		return fmt.Sprintf("%s speaks for Node %s, but carries no UID of it%s. Let its owner write that UID into %s, or delete the object%s.",
-			what, node, live(e), p.place(o), o.heldBy())
+		return fmt.Sprintf("%s, but carries %s; policy %s requires one; %s. Let the object's owner write that UID into %s, or delete the object%s.",
+			found, references(o, a), quote(p.Name), live(e), p.place(o), o.heldBy())
 	case v1alpha1.ReasonStaleNodeUID:
-		return fmt.Sprintf("%s speaks for Node %s, but carries %s, which is not all of the live Node's%s. "+
-			"Delete the object%s, or let its owner write the live UID into %s.", what, node, references(o), live(e), o.heldBy(), p.place(o))
+		return fmt.Sprintf("%s, but carries %s; expected the live Node's UID only; %s. Delete the object%s, or let its owner write that UID into %s.",
+			found, references(o, a), live(e), o.heldBy(), p.place(o))
+	default: // NodeUIDMatches
+		return fmt.Sprintf("%s and carries %s; %s.", found, references(o, a), live(e))
 	}
-	if len(o.References) == 0 {
-		return fmt.Sprintf("%s speaks for Node %s and carries no UID of it, which policy %s does not require.", what, node, quote(p.Name))
-	}
-	return fmt.Sprintf("%s speaks for the live Node %s, UID %s.", what, node, quote(string(a.LiveUID)))
 }
 
 // live is a clause about the live Node.
 func live(e Evidence) string {
 	if !e.Node.IsKnown() {
-		return "; there is no Node of that name"
+		return "there is no Node of that name"
 	}
 	node := e.Node.Get()
-	clause := "; the live Node has UID " + quote(string(node.UID))
+	clause := "the live Node has UID " + quote(string(node.UID))
 	if !node.CreationTimestamp.IsZero() {
 		clause += " since " + node.CreationTimestamp.UTC().Format(time.RFC3339)
 	}
@@ -70,21 +71,27 @@ func (o Object) describe() string {
 	if kind == "" {
 		kind = "The object"
 	}
-	if name == "" {
-		return strings.TrimSpace(kind + " without a name " + o.Namespace)
+	switch {
+	case name == "" && o.Namespace == "":
+		return kind
+	case name == "":
+		return kind + " without a name in namespace " + o.Namespace
+	case o.Namespace == "":
+		return kind + " " + name
+	default:
+		return kind + " " + o.Namespace + "/" + name
 	}
-	if o.Namespace != "" {
-		name = o.Namespace + "/" + name
-	}
-	return kind + " " + name
 }
+
+// node is the quoted name of the object's node.
+func (o Object) node() string { return quoteUpTo(nameRunes, o.NodeName) }
 
 // heldBy is a clause about the finalizers; empty without any.
 func (o Object) heldBy() string {
 	if len(o.Finalizers) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (held by finalizers %s)", list(o.Finalizers, quote))
+	return fmt.Sprintf(" (its finalizers %s hold it)", list(o.Finalizers, quote))
 }
 
 // place says where a UID belongs.
@@ -92,14 +99,20 @@ func (p Policy) place(o Object) string {
 	if p.Annotation != "" {
 		return "annotation " + quote(p.Annotation)
 	}
-	return "an owner reference to v1 Node " + quote(o.NodeName)
+	return "its owner reference to v1 Node " + o.node()
 }
 
-func references(o Object) string {
+// references lists the UIDs that an object carries, those that are wrong first.
+func references(o Object, a Assessment) string {
 	if len(o.References) == 0 {
 		return "no UID of a Node"
 	}
-	return list(o.References, func(r Reference) string {
+	right := func(r Reference) bool { return r == Reference{Name: o.NodeName, UID: a.LiveUID} }
+	ordered := slices.Concat(
+		slices.DeleteFunc(slices.Clone(o.References), right),
+		slices.DeleteFunc(slices.Clone(o.References), func(r Reference) bool { return !right(r) }),
+	)
+	return list(ordered, func(r Reference) string {
 		if r.Name != o.NodeName {
 			return fmt.Sprintf("UID %s of Node %s", quote(string(r.UID)), quote(r.Name))
 		}
@@ -119,9 +132,11 @@ func list[T any](items []T, show func(T) string) string {
 }
 
 // quote quotes what somebody else wrote, so that it can neither end a line nor fill a log.
-func quote(s string) string {
-	if runes := []rune(s); len(runes) > shownRunes {
-		s = string(runes[:shownRunes]) + "…"
+func quote(s string) string { return quoteUpTo(shownRunes, s) }
+
+func quoteUpTo(runes int, s string) string {
+	if all := []rune(s); len(all) > runes {
+		s = string(all[:runes]) + "…"
 	}
-	return fmt.Sprintf("%q", s)
+	return strconv.Quote(s)
 }
