@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
+)
+
+const (
+	// toldInterval is how long nothing is said again of one object for one reason.
+	toldInterval = time.Hour
+	// toldMemory is of how many objects and reasons it is known when they were told.
+	toldMemory = 16384
+	// toldPerSecond and toldBurst bound what all objects together make the sweeper say.
+	toldPerSecond = 5
+	toldBurst     = 100
+	// toldNote is the longest note that the API server takes in an event.
+	toldNote = 1024
+
+	actionSweep  = "SweepNodeResources"
+	actionDelete = "DeleteStaleNodeObject"
+)
+
+type toldKey struct {
+	object types.UID
+	reason v1alpha1.Reason
+}
+
+// sweepTold keeps sweeps, which find the same again and again, from flooding events and log. What it holds back is told by a
+// later sweep.
+type sweepTold struct {
+	clock clock.PassiveClock
+	total flowcontrol.PassiveRateLimiter
+	mu    sync.Mutex
+	last  *lru.Cache
+}
+
+func newSweepTold(c clock.PassiveClock) *sweepTold {
+	return &sweepTold{clock: c, last: lru.New(toldMemory), total: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(toldPerSecond, toldBurst, c)}
+}
+
+func (t *sweepTold) allow(key toldKey) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	if at, told := t.last.Get(key); told && now.Sub(at.(time.Time)) < toldInterval {
+		return false
+	}
+	if !t.total.TryAccept() {
+		return false
+	}
+	t.last.Add(key, now)
+	return true
+}
+
+// tellStale tells of an object that does not speak for the live Node, and of what keeps it if it is being deleted.
+func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *sighting) {
+	reason, message := v1alpha1.ReasonStaleNodeObject, seen.assessment.Message
+	if seen.held() {
+		reason = v1alpha1.ReasonStaleNodeObjectHeld
+		message = fmt.Sprintf("Finalizers %s keep this object, which is being deleted since %s and speaks for a Node that is gone. Whoever set them has to let go. %s",
+			strings.Join(seen.object.Finalizers, ", "), seen.deletingSince.UTC().Format(time.RFC3339), message)
+	}
+	if !s.told.allow(toldKey{seen.object.UID, reason}) {
+		return
+	}
+	s.recorder.Eventf(reference(seen), policyReference(policy), corev1.EventTypeWarning, string(reason), actionSweep, "%s", note(message))
+	log.FromContext(ctx).Info(message, "reason", reason, "object", objectName(&seen.object), "uid", seen.object.UID, "assessment", seen.assessment.Reason)
+}
+
+// tellDeleted tells policy and Node: the object itself is gone.
+func (s *sweeper) tellDeleted(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *sighting) {
+	reason := v1alpha1.ReasonStaleNodeObjectDeleted
+	message := fmt.Sprintf("Deleted %s %s, because policy %s asks for it. %s", seen.object.Kind, objectName(&seen.object), policy.Name, seen.assessment.Message)
+	log.FromContext(ctx).Info(message, "reason", reason, "object", objectName(&seen.object), "uid", seen.object.UID)
+	if !s.told.allow(toldKey{seen.object.UID, reason}) {
+		return
+	}
+	s.recorder.Eventf(policyReference(policy), reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", note(message))
+	if live := seen.assessment.LiveUID; live != "" {
+		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: seen.object.NodeName, UID: live}
+		s.recorder.Eventf(node, reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", note(message))
+	}
+}
+
+// tellConflict tells both objects.
+func (s *sweeper) tellConflict(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, resource schema.GroupVersionResource, c *nodeidentity.Conflict) {
+	message := fmt.Sprintf("%s of node %s holds %s, and %s of node %s holds %s: one address is under two live Nodes. Found by policy %s; take it from the Node that does not use it.",
+		objectName(&c.A), c.A.NodeName, address(c.PrefixA), objectName(&c.B), c.B.NodeName, address(c.PrefixB), policy.Name)
+	reason, said := v1alpha1.ReasonNodeAddressConflict, false
+	for _, pair := range [][2]*nodeidentity.Object{{&c.A, &c.B}, {&c.B, &c.A}} {
+		if !s.told.allow(toldKey{pair[0].UID, reason}) {
+			continue
+		}
+		said = true
+		version := resource.GroupVersion().String()
+		s.recorder.Eventf(referenceTo(pair[0], version), referenceTo(pair[1], version), corev1.EventTypeWarning, string(reason), actionSweep, "%s", note(message))
+	}
+	if said {
+		log.FromContext(ctx).Error(errors.New("one address is under two live Nodes"), message, "reason", reason)
+	}
+}
+
+// logUnknown tells the log of an object that could not be judged in full.
+func (s *sweeper) logUnknown(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, u *unstructured.Unstructured, why error) {
+	if !s.told.allow(toldKey{u.GetUID(), v1alpha1.ReasonObservationFailed}) {
+		return
+	}
+	log.FromContext(ctx).Info("An object could not be judged", "reason", v1alpha1.ReasonObservationFailed, "policy", policy.Name, "kind", u.GetKind(),
+		"object", types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, "uid", u.GetUID(), "why", why.Error())
+}
+
+func reference(seen *sighting) *corev1.ObjectReference {
+	return referenceTo(&seen.object, seen.apiVersion)
+}
+
+func referenceTo(o *nodeidentity.Object, apiVersion string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: apiVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}
+}
+
+func policyReference(policy *v1alpha1.NodeResourcePolicy) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeResourcePolicy", Name: policy.Name, UID: policy.UID}
+}
+
+// objectName is "namespace/name", or the name of a cluster-scoped object.
+func objectName(o *nodeidentity.Object) string {
+	if o.Namespace == metav1.NamespaceNone {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
+// address is how a prefix is said: a single address without its length.
+func address(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
+func note(message string) string {
+	if len(message) > toldNote {
+		return strings.ToValidUTF8(message[:toldNote], "")
+	}
+	return message
+}
