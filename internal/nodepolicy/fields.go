@@ -14,7 +14,7 @@ func stringAt(object map[string]any, path []string) (string, error) {
 	for i, name := range path {
 		fields, ok := value.(map[string]any)
 		if !ok {
-			return "", fmt.Errorf("%s is of type %T; expected an object", strings.Join(path[:i], "."), value)
+			return "", fmt.Errorf("%s is %s; expected an object", strings.Join(path[:i], "."), typeName(value))
 		}
 		if value = fields[name]; value == nil {
 			return "", nil
@@ -22,7 +22,7 @@ func stringAt(object map[string]any, path []string) (string, error) {
 	}
 	text, ok := value.(string)
 	if !ok {
-		return "", fmt.Errorf("%s is of type %T; expected a string", strings.Join(path, "."), value)
+		return "", fmt.Errorf("%s is %s; expected a string", strings.Join(path, "."), typeName(value))
 	}
 	return text, nil
 }
@@ -35,7 +35,7 @@ func mapAt(fields map[string]any, name string) (map[string]any, error) {
 	}
 	m, ok := value.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s is of type %T; expected an object", name, value)
+		return nil, fmt.Errorf("%s is %s; expected an object", name, typeName(value))
 	}
 	return m, nil
 }
@@ -48,7 +48,7 @@ func listAt(fields map[string]any, name string) ([]any, error) {
 	}
 	list, ok := value.([]any)
 	if !ok {
-		return nil, fmt.Errorf("metadata.%s is of type %T; expected a list", name, value)
+		return nil, fmt.Errorf("metadata.%s is %s; expected a list", name, typeName(value))
 	}
 	return list, nil
 }
@@ -62,7 +62,7 @@ func finalizers(metadata map[string]any) ([]string, error) {
 	for i, item := range list {
 		name, ok := item.(string)
 		if !ok {
-			return nil, fmt.Errorf("metadata.finalizers[%d] is of type %T; expected a string", i, item)
+			return nil, fmt.Errorf("metadata.finalizers[%d] is %s; expected a string", i, typeName(item))
 		}
 		names = append(names, name)
 	}
@@ -84,15 +84,33 @@ func ownerReferences(metadata map[string]any) ([]owner, error) {
 	for i, item := range list {
 		fields, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("metadata.ownerReferences[%d] is of type %T; expected an object", i, item)
+			return nil, fmt.Errorf("metadata.ownerReferences[%d] is %s; expected an object", i, typeName(item))
 		}
 		for name, to := range map[string]*string{
 			"apiVersion": &owners[i].apiVersion, "kind": &owners[i].kind, "name": &owners[i].name, "uid": &owners[i].uid,
 		} {
 			if *to, ok = fields[name].(string); !ok {
-				return nil, fmt.Errorf("metadata.ownerReferences[%d].%s is of type %T; expected a string", i, name, fields[name])
+				return nil, fmt.Errorf("metadata.ownerReferences[%d].%s is %s; expected a string", i, name, typeName(fields[name]))
 			}
 		}
 	}
 	return owners, nil
+}
+
+// typeName is what JSON calls the type of a value.
+func typeName(value any) string {
+	switch value.(type) {
+	case nil:
+		return "missing or null"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	default:
+		return "a number"
+	}
 }

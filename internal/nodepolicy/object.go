@@ -109,7 +109,7 @@ func annotation(metadata map[string]any, key string) (value string, found bool, 
 	}
 	value, ok := raw.(string)
 	if !ok {
-		return "", false, fmt.Errorf("metadata.annotations[%q] is of type %T; expected a string", key, raw)
+		return "", false, fmt.Errorf("metadata.annotations[%q] is %s; expected a string", key, typeName(raw))
 	}
 	return value, true, nil
 }
