@@ -31,7 +31,7 @@ Without a subcommand it runs.`,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	run.addFlags(root.Flags())
-	root.AddCommand(newRunCommand(), newConfigCommand(), newVersionCommand())
+	root.AddCommand(newRunCommand(), newConfigCommand(), newVersionCommand(), newWaitNodeResourceCommand())
 	return root
 }
 

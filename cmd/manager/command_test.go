@@ -32,9 +32,10 @@ func TestHelp(t *testing.T) {
 			args: []string{"--help"},
 			want: []string{
 				"Without a subcommand it runs.", "manager [command]",
-				"\n  config      Print the effective configuration, or every mistake in the file\n",
-				"\n  run         Serve the webhooks and, as the leader, run the controllers\n",
-				"\n  version     Print the version\n",
+				"\n  config             Print the effective configuration, or every mistake in the file\n",
+				"\n  run                Serve the webhooks and, as the leader, run the controllers\n",
+				"\n  version            Print the version\n",
+				"\n  wait-node-resource Wait until a node's object carries the UID of the live Node\n",
 				"--config file", "--kubeconfig file", "--zap-log-level level",
 			},
 		},

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -12,7 +11,6 @@ import (
 
 func main() {
 	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
+		os.Exit(exitCode(os.Stderr, err))
 	}
 }
