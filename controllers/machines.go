@@ -37,8 +37,9 @@ type machines struct {
 // at since or later.
 func (m *machines) list(ctx context.Context, since time.Time) (map[hardware]string, error) {
 	if since.IsZero() {
-		// A cache answers in one piece, and its objects are only looked at.
-		return index(ctx, m.cached, client.UnsafeDisableDeepCopy)
+		found := map[hardware]string{}
+		_, err := index(ctx, m.cached, found, client.UnsafeDisableDeepCopy) // its objects are only looked at
+		return found, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +47,7 @@ func (m *machines) list(ctx context.Context, since time.Time) (map[hardware]stri
 	if m.listed != nil && !m.read.Before(since) && now.Sub(m.read) < machinesReuse {
 		return m.listed, nil
 	}
-	listed, err := index(ctx, m.live, client.Limit(machinesPage))
+	listed, err := listLive(ctx, m.live)
 	if err != nil {
 		return nil, err
 	}
@@ -54,22 +55,32 @@ func (m *machines) list(ctx context.Context, since time.Time) (map[hardware]stri
 	return listed, nil
 }
 
-func index(ctx context.Context, reader client.Reader, options ...client.ListOption) (map[hardware]string, error) {
+// listLive pages; a cache answers in one piece and takes no page.
+func listLive(ctx context.Context, reader client.Reader) (map[hardware]string, error) {
 	found := map[hardware]string{}
 	page := ""
 	for {
-		var nodes corev1.NodeList
-		if err := reader.List(ctx, &nodes, append(options, client.Continue(page))...); err != nil {
-			return nil, fmt.Errorf("listing nodes for a machine that came back under another name: %w", err)
+		next, err := index(ctx, reader, found, client.Limit(machinesPage), client.Continue(page))
+		if err != nil {
+			return nil, err
 		}
-		for i := range nodes.Items {
-			info := &nodes.Items[i].Status.NodeInfo
-			if info.MachineID != "" && info.SystemUUID != "" {
-				found[hardware{info.MachineID, info.SystemUUID}] = nodes.Items[i].Name
-			}
-		}
-		if page = nodes.Continue; page == "" {
+		if page = next; page == "" {
 			return found, nil
 		}
 	}
+}
+
+// index adds what one list shows, and returns where the next one begins.
+func index(ctx context.Context, reader client.Reader, found map[hardware]string, options ...client.ListOption) (string, error) {
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes, options...); err != nil {
+		return "", fmt.Errorf("listing nodes for a machine that came back under another name: %w", err)
+	}
+	for i := range nodes.Items {
+		info := &nodes.Items[i].Status.NodeInfo
+		if info.MachineID != "" && info.SystemUUID != "" {
+			found[hardware{info.MachineID, info.SystemUUID}] = nodes.Items[i].Name
+		}
+	}
+	return nodes.Continue, nil
 }
