@@ -5,6 +5,7 @@ package standin
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -29,12 +31,27 @@ const (
 	// nodeNameReference is the variable that an init container's arguments may use.
 	nodeNameReference = "$(NODE_NAME)"
 
-	killDelay = time.Second
+	killDelay   = time.Second
+	sandboxPoll = 200 * time.Millisecond
 )
 
+// errInitRuns keeps the kubelet from calling the pod's containers started.
+var errInitRuns = errors.New("an init container of the CNS is not through")
+
 // startCNS starts what the pod of azure-cns runs: its init containers, one after
-// the other, then the CNS. It runs until ctx, the boot, ends.
+// the other, then the CNS, until the pod's sandbox ends. It is called again until
+// it returns nil, which is once the CNS runs.
 func (m *machine) startCNS(ctx context.Context, pod *corev1.Pod) error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if through, known := m.agents[pod.UID]; known {
+		select {
+		case <-through:
+			return nil
+		default:
+			return errInitRuns
+		}
+	}
 	identity, err := token.ForPod(ctx, m.options.Config, pod)
 	if err != nil {
 		return err
@@ -47,15 +64,30 @@ func (m *machine) startCNS(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
+	through := make(chan struct{})
+	m.agents[pod.UID] = through
+	ctx, cancel := context.WithCancel(ctx)
+	go m.endWithSandbox(ctx, string(pod.UID), cancel)
 	go func() {
 		for _, container := range pod.Spec.InitContainers {
 			if !m.runInit(ctx, container, kubeconfig) {
 				return
 			}
 		}
+		close(through)
 		m.cns.Run(ctx, reader, func(news string) { m.say(api.EventCNS, news) })
 	}()
-	return nil
+	return errInitRuns
+}
+
+// endWithSandbox cancels what runs in a pod's sandbox once that is dead.
+func (m *machine) endWithSandbox(ctx context.Context, podUID string, cancel context.CancelFunc) {
+	defer cancel()
+	sandbox, found := m.runtime.Listed(podUID)
+	// The error is that ctx ended, which is an end too.
+	_ = wait.PollUntilContextCancel(ctx, sandboxPoll, true, func(context.Context) (bool, error) {
+		return !found || !m.runtime.Alive(sandbox), nil
+	})
 }
 
 // runInit runs an init container until it succeeds, as a kubelet does; false when

@@ -76,11 +76,14 @@ type machine struct {
 	poweredOff bool
 	stop       context.CancelFunc // of the boot
 	ended      chan struct{}      // closed at the end of the boot; nil before its start
+	// agents are the pods of the CNS, by UID; a channel is closed once its init
+	// containers are through.
+	agents map[types.UID]chan struct{}
 }
 
 // boot starts the hardware's kubelet, which does not run yet.
 func boot(o Options, h *hardware, history *runtime.History) (*machine, error) {
-	m := &machine{hardware: h, options: o, history: history, gate: &node.Gate{}}
+	m := &machine{hardware: h, options: o, history: history, gate: &node.Gate{}, agents: map[types.UID]chan struct{}{}}
 	var err error
 	if m.client, err = kubernetes.NewForConfig(m.gate.Apply(node.Identity(o.Config, h.node.Name))); err != nil {
 		return nil, fmt.Errorf("kubelet of %s: %w", h.node.Name, err)

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
@@ -23,6 +25,9 @@ import (
 const (
 	guardNamespace = "holdfast-system"
 	guardAccount   = "holdfast-manager"
+
+	// sweepInterval is 10 minutes as installed.
+	sweepInterval = 5 * time.Second
 )
 
 // GuardOptions say how Holdfast is configured.
@@ -56,7 +61,7 @@ func (c *Cluster) InstallGuard(ctx context.Context, o GuardOptions) error {
 
 func (c *Cluster) installGuard(ctx context.Context, o GuardOptions) error {
 	if o.Program == "" {
-		o.Program = filepath.Join(c.options.Root, "bin", "manager")
+		o.Program = c.managerProgram()
 	}
 	if _, err := os.Stat(o.Program); err != nil {
 		return fmt.Errorf("no manager binary: run make build: %w", err)
@@ -88,6 +93,11 @@ type endpoint struct {
 	certDir                 string
 	authority               []byte // PEM
 }
+
+// url is without a path, which is the webhook's.
+func (e endpoint) url() string { return fmt.Sprintf("https://127.0.0.1:%d", e.webhookPort) }
+
+func (c *Cluster) managerProgram() string { return filepath.Join(c.options.Root, "bin", "manager") }
 
 func (c *Cluster) newEndpoint() (endpoint, error) {
 	e := endpoint{certDir: c.path("manager", "certs")}
@@ -165,6 +175,8 @@ func (c *Cluster) writeConfiguration(o GuardOptions, e endpoint) (string, error)
 	configuration.Server.CertDir = e.certDir
 	configuration.Server.WebhookHost = "127.0.0.1"
 	configuration.Server.WebhookPort = new(int32(e.webhookPort))
+	configuration.Server.WebhookURL = e.url()
+	configuration.NodeResources.SweepInterval = &metav1.Duration{Duration: sweepInterval}
 	configuration.Server.HealthProbeBindAddress = "127.0.0.1:" + strconv.Itoa(e.healthPort)
 	configuration.Server.MetricsBindAddress = "0"
 	configuration.Controller.LeaderElectionNamespace = guardNamespace

@@ -24,18 +24,9 @@ var notHere = sets.New("Deployment", "PodDisruptionBudget", "Service", "ConfigMa
 type rendered struct{ base, admission []*unstructured.Unstructured }
 
 func (c *Cluster) render(ctx context.Context, e endpoint) (rendered, error) {
-	command := exec.CommandContext(ctx, filepath.Join(c.control.AssetsDir(), "kubectl"), "kustomize",
-		filepath.Join(c.options.Root, "config", "default"))
-	manifest, err := command.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
+	objects, err := c.kustomize(ctx, filepath.Join(c.options.Root, "config", "default"))
 	if err != nil {
-		return rendered{}, fmt.Errorf("rendering config/default: %w", err)
-	}
-	objects, err := parse(manifest)
-	if err != nil {
-		return rendered{}, fmt.Errorf("rendering config/default: %w", err)
+		return rendered{}, err
 	}
 	var r rendered
 	for _, object := range objects {
@@ -53,6 +44,23 @@ func (c *Cluster) render(ctx context.Context, e endpoint) (rendered, error) {
 		}
 	}
 	return r, nil
+}
+
+// kustomize renders a folder.
+func (c *Cluster) kustomize(ctx context.Context, dir string) ([]*unstructured.Unstructured, error) {
+	command := exec.CommandContext(ctx, filepath.Join(c.control.AssetsDir(), "kubectl"), "kustomize", dir)
+	manifest, err := command.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", dir, err)
+	}
+	objects, err := parse(manifest)
+	if err != nil {
+		return nil, fmt.Errorf("rendering %s: %w", dir, err)
+	}
+	return objects, nil
 }
 
 // pointToLoopback replaces the Service of every webhook by the manager's port.
@@ -74,7 +82,7 @@ func pointToLoopback(configuration *unstructured.Unstructured, e endpoint) error
 			return fmt.Errorf("%s: webhooks[%d]: %w", configuration.GetName(), i, err)
 		}
 		fields["clientConfig"] = map[string]any{
-			"url":      fmt.Sprintf("https://127.0.0.1:%d%s", e.webhookPort, path),
+			"url":      e.url() + path,
 			"caBundle": base64.StdEncoding.EncodeToString(e.authority),
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,7 +66,7 @@ func (c *Cluster) RemoveGuard(ctx context.Context) error {
 	if c.guard == nil {
 		return nil
 	}
-	errs := []error{c.delete(ctx, c.guard.admission)}
+	errs := []error{c.removePolicies(ctx), c.delete(ctx, c.guard.admission)}
 	if c.guard.manager != nil {
 		errs = append(errs, c.guard.manager.Stop(0))
 	}
@@ -80,6 +81,17 @@ func (c *Cluster) RemoveGuard(ctx context.Context) error {
 	}
 	c.guard = nil
 	return nil
+}
+
+// removePolicies ends the webhook that the manager makes of the policies. The
+// policies go first, or the manager would make it again.
+func (c *Cluster) removePolicies(ctx context.Context) error {
+	if err := c.client.DeleteAllOf(ctx, object(holdfastv1alpha1.GroupVersion.WithKind("NodeResourcePolicy"))); err != nil {
+		return err
+	}
+	configuration := object(admissionregistrationv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"))
+	configuration.SetName(nodeResourceWebhooks)
+	return client.IgnoreNotFound(c.client.Delete(ctx, configuration))
 }
 
 // delete deletes in the reverse of the order in which the objects were applied.

@@ -42,7 +42,7 @@ func (c *Cluster) findModules(ctx context.Context) error {
 }
 
 // crds are the files with the CustomResourceDefinitions of a cluster that runs
-// Multus, whereabouts and Holdfast.
+// Multus, whereabouts and Holdfast, and those of Azure's network.
 func (c *Cluster) crds() ([]string, error) {
 	whereabouts, err := filepath.Glob(filepath.Join(c.modules[whereaboutsModule], "doc", "crds", "whereabouts.cni.cncf.io_*.yaml"))
 	if err != nil {
@@ -54,5 +54,6 @@ func (c *Cluster) crds() ([]string, error) {
 	return append(whereabouts,
 		filepath.Join(c.modules[nadModule], "artifacts", "networks-crd.yaml"),
 		filepath.Join(c.options.Root, "config", "crd", "bases"),
+		filepath.Join(c.options.Root, "internal", "testing", "nodecrds", "azure"),
 	), nil
 }

@@ -24,6 +24,10 @@ type Options struct {
 	Dir string
 	// Nodes are the names of the stand-in nodes. Default: node-a and node-b.
 	Nodes []string
+	// CNSNodes are those of Nodes whose pod network needs Azure's CNS: they are not
+	// Ready when Start returns, and not before a DaemonSet azure-cns runs there and
+	// finds a NodeNetworkConfig.
+	CNSNodes []string
 	// Program is the holdfast-dev binary that runs the stand-in nodes as a child.
 	// Default: they run in this process.
 	Program string

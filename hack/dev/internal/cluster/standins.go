@@ -21,7 +21,7 @@ import (
 const maxSocketPath = 100
 
 // startStandIns starts the nodes, as a child or in this process, and waits until
-// all are Ready.
+// all are Ready that can be.
 func (c *Cluster) startStandIns(ctx context.Context) error {
 	if err := c.chooseSocket(); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (c *Cluster) startStandIns(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(nodes, func(n api.Node) bool { return !n.Ready }); i >= 0 {
+		if i := slices.IndexFunc(nodes, func(n api.Node) bool { return !n.Ready && !n.CNS }); i >= 0 {
 			return fmt.Errorf("node %s is not Ready", nodes[i].Name)
 		}
 		return nil
@@ -66,6 +66,7 @@ func (c *Cluster) chooseSocket() error {
 func (c *Cluster) runStandIns() error {
 	o := c.options.StandIn
 	o.Config, o.Nodes, o.Socket, o.StateDir = c.Config(), c.options.Nodes, c.socket, c.path("standin")
+	o.CNSNodes, o.Manager = c.options.CNSNodes, c.managerProgram()
 	fleet, err := standin.New(o)
 	if err != nil {
 		return err
@@ -85,9 +86,12 @@ func (c *Cluster) runStandIns() error {
 // startStandInProcess runs the nodes as a child.
 func (c *Cluster) startStandInProcess() error {
 	o := c.options.StandIn
-	args := []string{"standin", "--kubeconfig", c.Kubeconfig(), "--socket", c.socket, "--state-dir", c.path("standin")}
+	args := []string{"standin", "--kubeconfig", c.Kubeconfig(), "--socket", c.socket, "--state-dir", c.path("standin"), "--manager", c.managerProgram()}
 	for _, node := range c.options.Nodes {
 		args = append(args, "--node", node)
+	}
+	for _, node := range c.options.CNSNodes {
+		args = append(args, "--cns-node", node)
 	}
 	for flag, value := range map[string]time.Duration{
 		"--heartbeat": o.Heartbeat, "--max-grace": o.MaxGrace, "--retry": o.Retry,

@@ -37,6 +37,11 @@ func (d *demo) clearRun(ctx context.Context, s *stage) error {
 	if err := d.client.DeleteAllOf(ctx, &appsv1.StatefulSet{}, in); err != nil {
 		return fmt.Errorf("deleting StatefulSets of %s: %w", s.namespace, err)
 	}
+	if s.scenario.overlay {
+		if err := d.clearOverlay(ctx); err != nil {
+			return err
+		}
+	}
 	if err := d.client.DeleteAllOf(ctx, &corev1.Pod{}, in); err != nil {
 		return fmt.Errorf("deleting pods of %s: %w", s.namespace, err)
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo shows Holdfast's reason to exist: three failures of pod addresses on a real control plane with the real
-// whereabouts allocator, each first with the guard off and then with it on.
+// Package demo shows Holdfast's reason to exist: four failures of pod addresses on a real control plane, each first with
+// the guard off and then with it on. Three are about the real whereabouts allocator, one about a cluster network whose
+// addresses come from an object that has the node's name, with stand-ins for both of its sides.
 //
 // The runs of one guard state play at the same time, each in a namespace, a pool and two stand-in nodes of its own.
 // Only whereabouts' reconciler looks at all of the cluster: the runs that must not meet it begin when it is through.
@@ -20,6 +21,7 @@ import (
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	whereaboutsv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -39,16 +41,26 @@ type Cluster interface {
 	StandIn() *standin.Client
 	// InstallGuard brings up the guard with refusals of unsafe releases, and returns when it is ready.
 	InstallGuard(context.Context) error
+	NodeResourceGuard
 	// Reconcile runs whereabouts' reconciler once, under the token of its own Deployment's pod.
 	Reconcile(context.Context) error
 	// Stop ends everything.
 	Stop() error
 }
 
+// NodeResourceGuard is what the guard has for node-scoped resources, as it is installed: both are the samples.
+type NodeResourceGuard interface {
+	// GuardNodeResource applies the policy for a resource, with stale objects to be deleted, and returns when it is
+	// enforced.
+	GuardNodeResource(ctx context.Context, plural string) error
+	// AddWait gives the DaemonSet of a CNI agent the init container that waits for the object of its node.
+	AddWait(context.Context, *appsv1.DaemonSet) error
+}
+
 // Options of the demo.
 type Options struct {
-	// Start brings up a cluster with these stand-in nodes, all Ready, and without the guard.
-	Start func(ctx context.Context, nodes []string) (Cluster, error)
+	// Start brings up a cluster with these stand-in nodes, all Ready but those that need a CNS, and without the guard.
+	Start func(ctx context.Context, nodes, cnsNodes []string) (Cluster, error)
 	// OutputDir gets report.json and report.html.
 	OutputDir string
 	// Table gets the table of results, Progress everything that happens meanwhile.
@@ -62,12 +74,18 @@ const (
 )
 
 // scenarios in the order of the report. The first one is the one that runs whereabouts' reconciler.
-func scenarios() []scenario { return []scenario{pendingPod(), frozenNode(), lostDEL()} }
+func scenarios() []scenario {
+	return []scenario{pendingPod(), frozenNode(), lostDEL(), replacedNode()}
+}
 
 // setting tells what was real in the demo.
 var setting = []string{
 	"Real: etcd, kube-apiserver, kube-controller-manager and kube-scheduler v1.37.1; the allocator and the reconciler of whereabouts v0.9.4.",
 	"Stand-ins: the nodes. A program plays kubelet, runtime and CNI for the pods that are bound to them; no packet flows.",
+	"Stand-ins too, in the last scenario: both sides of Azure's NodeNetworkConfig. DNC, the network controller, gives each node a prefix of the overlay; " +
+		"CNS, on the node, hands out its addresses. Its leaks are prefixes that DNC keeps for a Node that is gone.",
+	"Made to happen: the API server puts off the garbage collector's deletions of NodeNetworkConfigs for some seconds, by an admission policy, as one that is " +
+		"overloaded would.",
 	"Shorter than usual: a silent node is found NotReady after 5 seconds, and whereabouts gives up a CNI DEL after 3 seconds instead of a minute.",
 }
 
@@ -85,7 +103,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 	}
 	d.say("starting the control plane and the stand-in nodes")
-	if d.cluster, err = o.Start(ctx, d.nodes()); err != nil {
+	if d.cluster, err = o.Start(ctx, d.nodes(), d.cnsNodes()); err != nil {
 		return fmt.Errorf("demo: starting the cluster: %w", err)
 	}
 	defer func() {
@@ -197,20 +215,24 @@ func (d *demo) stage(index int, scenario scenario, guard bool) *stage {
 	s := &stage{
 		scenario: scenario, guard: guard, cluster: d.client, machines: d.cluster.StandIn(),
 		observer: d.observer, reconcile: d.cluster.Reconcile, say: d.say,
-		pool: pool(index, guard),
+		config: d.cluster.Config(), guards: d.cluster, pool: scenario.pool(index, guard),
 	}
 	s.namespace = fmt.Sprintf("%s-guard-%s", scenario.name, s.state())
 	s.first, s.second = nodeName(index, guard, 1), nodeName(index, guard, 2)
 	return s
 }
 
-// pool is a range of two addresses, another one for each run.
-func pool(index int, guard bool) netip.Prefix {
+// pool is a range of two addresses, or of two nodes' prefixes; another one for each run.
+func (s scenario) pool(index int, guard bool) netip.Prefix {
 	third := byte(2 * index)
 	if guard {
 		third++
 	}
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 80, third, 0}), 30)
+	bits := 30
+	if s.overlay {
+		bits = nodePrefixBits - 1
+	}
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 80, third, 0}), bits)
 }
 
 func nodeName(index int, guard bool, number int) string {
@@ -222,9 +244,17 @@ func nodeName(index int, guard bool, number int) string {
 }
 
 // nodes are those of all runs: a machine that a run has powered off is of no use to the next one.
-func (d *demo) nodes() []string {
+func (d *demo) nodes() []string { return nodesOf(func(scenario) bool { return true }) }
+
+// cnsNodes are those of nodes that need a CNS.
+func (d *demo) cnsNodes() []string { return nodesOf(func(s scenario) bool { return s.overlay }) }
+
+func nodesOf(wanted func(scenario) bool) []string {
 	var names []string
-	for i := range scenarios() {
+	for i, scenario := range scenarios() {
+		if !wanted(scenario) {
+			continue
+		}
 		for _, guard := range []bool{false, true} {
 			names = append(names, nodeName(i, guard, 1), nodeName(i, guard, 2))
 		}

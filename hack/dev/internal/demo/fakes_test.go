@@ -5,6 +5,7 @@ package demo
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/rest"
 
 	standin "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
@@ -18,3 +19,6 @@ func (*deadCluster) StandIn() *standin.Client           { return nil }
 func (*deadCluster) InstallGuard(context.Context) error { return nil }
 func (*deadCluster) Reconcile(context.Context) error    { return nil }
 func (*deadCluster) Stop() error                        { return nil }
+
+func (*deadCluster) GuardNodeResource(context.Context, string) error  { return nil }
+func (*deadCluster) AddWait(context.Context, *appsv1.DaemonSet) error { return nil }

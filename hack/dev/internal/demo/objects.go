@@ -32,12 +32,14 @@ func (s *stage) setUp(ctx context.Context) error {
 	if err := s.cluster.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	network, err := network(s.namespace, s.pool)
-	if err != nil {
-		return err
-	}
-	if err := s.cluster.Create(ctx, network); err != nil {
-		return fmt.Errorf("creating the network: %w", err)
+	if !s.scenario.overlay {
+		network, err := network(s.namespace, s.pool)
+		if err != nil {
+			return err
+		}
+		if err := s.cluster.Create(ctx, network); err != nil {
+			return fmt.Errorf("creating the network: %w", err)
+		}
 	}
 	return s.await(ctx, "the namespace's default ServiceAccount", podTimeout, func(ctx context.Context) (bool, string, error) {
 		err := s.cluster.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "default"}, &corev1.ServiceAccount{})
@@ -91,10 +93,13 @@ func onNetwork(annotations map[string]string) map[string]string {
 	return all
 }
 
-// createPod makes a pod on the network, for one node.
+// createPod makes a pod on the scenario's network, for one node.
 func (s *stage) createPod(ctx context.Context, name, node string, annotations map[string]string) (*corev1.Pod, error) {
+	if !s.scenario.overlay {
+		annotations = onNetwork(annotations)
+	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Annotations: onNetwork(annotations)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Annotations: annotations},
 		Spec:       podSpec(node),
 	}
 	if err := s.cluster.Create(ctx, pod); err != nil {

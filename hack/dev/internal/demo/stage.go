@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
@@ -21,6 +22,9 @@ import (
 type scenario struct {
 	name, title, harm, guard string
 	play                     func(context.Context, *stage) error
+	// overlay says that it is about the cluster's own pod network: its nodes get
+	// their addresses from a CNS, and pool is what DNC splits among them.
+	overlay bool
 }
 
 // stage is where one run of a scenario plays: a namespace, a network and two nodes of its own.
@@ -33,7 +37,9 @@ type stage struct {
 	first, second string
 
 	cluster  client.Client
+	config   *rest.Config // the administrator's
 	machines *standin.Client
+	guards   NodeResourceGuard
 	observer *observer.Observer
 	// reconcile runs whereabouts' reconciler once, over the whole cluster.
 	reconcile func(context.Context) error
@@ -44,6 +50,9 @@ type stage struct {
 	started time.Time
 	mutex   sync.Mutex
 	events  []history.Event
+	// lostPrefixes are leaks that no pool shows: prefixes of an overlay that nobody
+	// can get any more.
+	lostPrefixes int
 }
 
 // state names the guard's state as the report does.
@@ -78,6 +87,7 @@ func (s *stage) run(ctx context.Context) (*report.Run, error) {
 		err = s.observer.Sound(s.started, ended)
 	}
 	run := report.Judge(seen, s.events, s.started, ended)
+	run.Leaks += s.lostPrefixes
 	if err != nil {
 		run.Failed = true
 		return run, fmt.Errorf("%s, guard %s: %w", s.scenario.name, s.state(), err)

@@ -31,8 +31,8 @@ const (
 
 // StartIn returns the function that starts the demo's cluster, from the repository at root, with its logs and state in
 // dir, which is emptied. The stand-in nodes are a child process of this program.
-func StartIn(root, dir string, log io.Writer) func(context.Context, []string) (Cluster, error) {
-	return func(ctx context.Context, nodes []string) (Cluster, error) {
+func StartIn(root, dir string, log io.Writer) func(context.Context, []string, []string) (Cluster, error) {
+	return func(ctx context.Context, nodes, cnsNodes []string) (Cluster, error) {
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("emptying the cluster's folder: %w", err)
 		}
@@ -41,7 +41,7 @@ func StartIn(root, dir string, log io.Writer) func(context.Context, []string) (C
 			return nil, fmt.Errorf("finding this program: %w", err)
 		}
 		started, err := cluster.Start(ctx, cluster.Options{
-			Root: root, Dir: dir, Nodes: nodes, Program: program, NodeMonitorGracePeriod: monitorGrace,
+			Root: root, Dir: dir, Nodes: nodes, CNSNodes: cnsNodes, Program: program, NodeMonitorGracePeriod: monitorGrace,
 			StandIn: standin.Options{DelTimeout: delTimeout},
 			Log:     log,
 		})
