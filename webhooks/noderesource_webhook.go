@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
@@ -39,8 +40,11 @@ func (o NodeResourceOptions) complete() NodeResourceOptions {
 // under a path of its own (internal/nodepolicy.PathPrefix). Policies and Nodes are read from the manager's cache;
 // a Node that decides against a write is read past it.
 func SetupNodeResourceWebhook(ctx context.Context, mgr manager.Manager, o NodeResourceOptions) error {
-	if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watching Nodes for the webhook of node-scoped resources: %w", err)
+	// Every replica answers, and is ready once its caches are full: those of the controllers fill on the leader only.
+	for _, object := range []client.Object{&v1alpha1.NodeResourcePolicy{}, &corev1.Node{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watching %T for the webhook of node-scoped resources: %w", object, err)
+		}
 	}
 	guard := newNodeResourceGuard(mgr.GetCache(), mgr.GetAPIReader(), o)
 	mgr.GetWebhookServer().Register(nodepolicy.PathPrefix, guard.serve())
