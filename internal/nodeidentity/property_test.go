@@ -88,11 +88,12 @@ func objects() iter.Seq[Object] {
 	}
 }
 
+// writes have every old object on UPDATE, and none or the same on other operations.
 func writes() iter.Seq2[string, Write] {
 	return func(yield func(string, Write) bool) {
 		for o := range objects() {
 			for predecessor, before := range predecessors {
-				for _, operation := range []admissionv1.Operation{create, update, admissionv1.Delete, admissionv1.Connect, ""} {
+				for _, operation := range operations(predecessor) {
 					for _, letsGo := range []bool{false, true} {
 						if !yield(predecessor, Write{Operation: operation, New: o, Old: before(o), LetsGo: letsGo}) {
 							return
@@ -102,6 +103,13 @@ func writes() iter.Seq2[string, Write] {
 			}
 		}
 	}
+}
+
+func operations(predecessor string) []admissionv1.Operation {
+	if predecessor == "no old object" || predecessor == "unchanged" {
+		return []admissionv1.Operation{create, update, admissionv1.Delete, admissionv1.Connect, ""}
+	}
+	return []admissionv1.Operation{update}
 }
 
 func judgements() iter.Seq[judgement] {
