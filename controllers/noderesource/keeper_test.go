@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+)
+
+var keeperNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func keeperOptions() Options {
+	return Options{
+		Target: nodepolicy.Target{Service: &admissionregistrationv1.ServiceReference{
+			Namespace: "holdfast-system", Name: "holdfast-webhook", Port: new(int32(443))}},
+		Certificate: types.NamespacedName{Namespace: "holdfast-system", Name: "holdfast-webhook"},
+	}
+}
+
+// keeperTestPolicy is a policy that can work, as judge makes it.
+func keeperTestPolicy(t *testing.T, name string, failurePolicy v1alpha1.PolicyFailure) *keeperPolicy {
+	t.Helper()
+	object := &v1alpha1.NodeResourcePolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Generation: 3},
+		Spec: v1alpha1.NodeResourcePolicySpec{Resource: v1alpha1.GuardedResource{Group: "machines.example.com", Resource: "gadgets"},
+			FailurePolicy: failurePolicy},
+	}
+	compiled, err := nodepolicy.Compile(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := keeperAcceptance(compiled.Spec().Resource, keeperServed{versions: []string{"v1"}, status: []string{"v1"}})
+	return &keeperPolicy{object: object, compiled: compiled, accepted: &accepted}
+}
+
+// keeperEntries are entries of policies, by name and authority.
+func keeperEntries(named ...[2]string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName}}
+	for _, entry := range named {
+		webhook := admissionregistrationv1.ValidatingWebhook{Name: entry[0]}
+		if entry[1] != "" {
+			webhook.ClientConfig.CABundle = []byte(entry[1])
+		}
+		c.Webhooks = append(c.Webhooks, webhook)
+	}
+	return c
+}
+
+func TestTheAuthorityOfAnEntry(t *testing.T) {
+	mine, other := nodepolicy.EntryName("mine"), nodepolicy.EntryName("other")
+	for name, test := range map[string]struct {
+		authority keeperAuthority
+		want      string
+	}{
+		"is its own, whatever others have":        {keeperAuthority{stored: keeperEntries([2]string{other, "O"}, [2]string{mine, "M"}), stamp: []byte("S")}, "M"},
+		"is that of another entry for a new one":  {keeperAuthority{stored: keeperEntries([2]string{other, "O"}), stamp: []byte("S")}, "O"},
+		"is that of another where it was emptied": {keeperAuthority{stored: keeperEntries([2]string{mine, ""}, [2]string{other, "O"}), stamp: []byte("S")}, "O"},
+		"is never that of somebody else's entry":  {keeperAuthority{stored: keeperEntries([2]string{"a.example.com", "X"}), stamp: []byte("S")}, "S"},
+		"is the stamping webhook's for the first": {keeperAuthority{stamp: []byte("S")}, "S"},
+		"is empty where nobody has one":           {keeperAuthority{stored: keeperEntries([2]string{mine, ""})}, ""},
+		"follows the stamping webhook's":          {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), stamp: []byte("S"), follow: true}, "S"},
+		"stays where there is nothing to follow":  {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), follow: true}, "M"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := string(test.authority.of("mine")); got != test.want {
+				t.Errorf("the authority is %q, expected %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheStampingWebhooksAuthorityIsTheFirst(t *testing.T) {
+	c := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{}, {}}}
+	if got := keeperStampAuthority(c); got != nil {
+		t.Errorf("found %q where there is none", got)
+	}
+	c.Webhooks[1].ClientConfig.CABundle = []byte("S")
+	if got := string(keeperStampAuthority(c)); got != "S" {
+		t.Errorf("found %q, expected S", got)
+	}
+}
+
+func TestTheWantedConfiguration(t *testing.T) {
+	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyIgnore)
+	stored := keeperEntries([2]string{"a.example.com", "X"}, [2]string{nodepolicy.EntryName("bravo"), "B"})
+	stored.UID, stored.ResourceVersion, stored.Labels = "config-uid", "7", map[string]string{"team": "network"}
+	stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", UID: "x"}}
+	wanted := keeperConfiguration(stored, []*keeperPolicy{alpha, bravo}, keeperAuthority{stored: stored}, keeperOptions())
+
+	want := metav1.ObjectMeta{
+		Name: ConfigurationName, UID: "config-uid", ResourceVersion: "7",
+		Labels:      map[string]string{"team": "network", "app.kubernetes.io/part-of": "holdfast", "app.kubernetes.io/managed-by": "holdfast-manager"},
+		Annotations: map[string]string{"cert-manager.io/inject-ca-from": "holdfast-system/holdfast-webhook"},
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "holdfast.dev/v1alpha1", Kind: "NodeResourcePolicy", Name: "alpha", UID: "alpha-uid"},
+			{APIVersion: "holdfast.dev/v1alpha1", Kind: "NodeResourcePolicy", Name: "bravo", UID: "bravo-uid"},
+		},
+	}
+	if diff := cmp.Diff(want, wanted.ObjectMeta); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+	entries := []admissionregistrationv1.ValidatingWebhook{
+		alpha.compiled.Entry(keeperOptions().Target, []byte("B")), bravo.compiled.Entry(keeperOptions().Target, []byte("B"))}
+	if diff := cmp.Diff(entries, wanted.Webhooks); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+	if again := keeperConfiguration(wanted, []*keeperPolicy{alpha, bravo}, keeperAuthority{stored: wanted}, keeperOptions()); !keeperEqual(wanted, again) {
+		t.Errorf("what is in place is not left alone:\n%s", cmp.Diff(wanted, again))
+	}
+	if len(stored.Webhooks) != 2 || stored.Webhooks[0].Name != "a.example.com" {
+		t.Error("the stored configuration, which a cache may own, was changed")
+	}
+}
+
+func TestThereIsNoConfigurationWithoutAnAcceptedPolicy(t *testing.T) {
+	broken, rejected := &keeperPolicy{object: &v1alpha1.NodeResourcePolicy{}}, keeperTestPolicy(t, "rejected", v1alpha1.PolicyIgnore)
+	rejected.reject("no")
+	for name, policies := range map[string][]*keeperPolicy{"no policy": nil, "none that works": {broken}, "none that the API server takes": {rejected}} {
+		t.Run(name, func(t *testing.T) {
+			if wanted := keeperConfiguration(nil, policies, keeperAuthority{}, keeperOptions()); wanted != nil {
+				t.Errorf("wanted %v", wanted)
+			}
+		})
+	}
+}
+
+func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
+	withCA := func(ca string) func(*keeperPass) {
+		return func(pass *keeperPass) {
+			entry := pass.policies[0].compiled.Entry(pass.options.Target, []byte(ca))
+			pass.stored = &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: []admissionregistrationv1.ValidatingWebhook{entry}}
+		}
+	}
+	for name, test := range map[string]struct {
+		given  func(*keeperPass)
+		status metav1.ConditionStatus
+		reason v1alpha1.Reason
+		says   string
+	}{
+		"an entry with an authority": {withCA("CA"), metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, nodepolicy.EntryName("alpha")},
+		"an entry without an authority": {withCA(""), metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle,
+			"Certificate holdfast-system/holdfast-webhook"},
+		"no authority and nobody who injects one": {func(pass *keeperPass) {
+			withCA("")(pass)
+			pass.options.Certificate = types.NamespacedName{}
+		}, metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle, "MutatingWebhookConfiguration holdfast-stamp has no caBundle either"},
+		"an entry that the API server refuses": {func(pass *keeperPass) { pass.policies[0].reject("no") },
+			metav1.ConditionFalse, v1alpha1.ReasonPolicyNotAccepted, "condition Accepted says why"},
+		"no entry, and no right to write it": {func(pass *keeperPass) { pass.refusal, pass.stamp = "you may not", []byte("CA") },
+			metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected, "you may not"},
+		"another entry than wanted, and no right to change it": {func(pass *keeperPass) {
+			withCA("CA")(pass)
+			pass.stored.Webhooks[0].MatchConditions, pass.refusal = nil, "you may not"
+		}, metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected, "you may not"},
+		"the wanted entry beside another that may not be written": {func(pass *keeperPass) {
+			withCA("CA")(pass)
+			pass.refusal = "you may not"
+		}, metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, nodepolicy.EntryName("alpha")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pass := &keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)}}
+			test.given(pass)
+			got := pass.enforcement(pass.policies[0])
+			if got.Status != test.status || got.Reason != string(test.reason) || !strings.Contains(got.Message, test.says) {
+				t.Errorf("got %s %s %q, expected %s %s with %q", got.Status, got.Reason, got.Message, test.status, test.reason, test.says)
+			}
+		})
+	}
+}
+
+func TestConditionsKeepTheirTransitionAndTheLastWord(t *testing.T) {
+	p := keeperTestPolicy(t, "alpha", v1alpha1.PolicyIgnore)
+	pass := &keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{p}, stamp: []byte("CA")}
+	pass.stored = pass.wanted()
+	first, changed := pass.conditions(p)
+	if !changed || len(first) != 2 {
+		t.Fatalf("a policy without conditions gets %v, changed %t", first, changed)
+	}
+	swept := metav1.Condition{Type: v1alpha1.PolicySwept, Status: metav1.ConditionTrue}
+	p.object.Status.Conditions = append([]metav1.Condition{swept}, first...)
+	pass.now = keeperNow.Add(time.Hour)
+	if again, changed := pass.conditions(p); changed || len(again) != 2 {
+		t.Errorf("nothing has changed, and yet: %s", cmp.Diff(first, again))
+	}
+	p.accepted = nil // nobody can tell
+	if again, changed := pass.conditions(p); changed || meta.FindStatusCondition(again, v1alpha1.PolicyAccepted) == nil {
+		t.Errorf("the last word does not stand: %s", cmp.Diff(first, again))
+	}
+	p.object.Generation++
+	p.accepted = &first[0]
+	again, changed := pass.conditions(p)
+	if !changed || again[0].ObservedGeneration != p.object.Generation || !again[0].LastTransitionTime.Time.Equal(keeperNow) {
+		t.Errorf("another generation with the same outcome: changed %t, %+v", changed, again[0])
+	}
+}
+
+func TestWhetherAPolicyCanWorkWithWhatIsServed(t *testing.T) {
+	whole := keeperServed{versions: []string{"v1", "v2"}, status: []string{"v2"}}
+	for name, test := range map[string]struct {
+		versions []string
+		noStatus bool
+		served   keeperServed
+		status   metav1.ConditionStatus
+		message  string
+	}{
+		"not served":                        {[]string{"*"}, false, keeperServed{}, metav1.ConditionFalse, "the API server serves no resource gadgets.machines.example.com; its webhook waits for it: install its CustomResourceDefinition, or correct spec.resource"},
+		"every version":                     {[]string{"*"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2"},
+		"one of the versions is not served": {[]string{"v2", "v3"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2; of spec.resource.versions, v3 is not served"},
+		"none of the versions is served":    {[]string{"v3", "v4"}, false, whole, metav1.ConditionFalse, `the API server serves gadgets.machines.example.com in v1, v2, and not in what spec.resource.versions names: v3, v4; write one of those, or "*"`},
+		"the version has no status":         {[]string{"v1"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2; it has no subresource /status, so only writes of the objects themselves are judged"},
+		"nobody asks for the status":        {[]string{"v1"}, true, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := keeperAcceptance(v1alpha1.GuardedResource{Group: "machines.example.com", Resource: "gadgets", Versions: test.versions, Status: new(!test.noStatus)}, test.served)
+			reason := v1alpha1.ReasonPolicyAccepted
+			if test.status == metav1.ConditionFalse {
+				reason = v1alpha1.ReasonResourceNotServed
+			}
+			want := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: test.status, Reason: string(reason), Message: test.message}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhichEntriesARefusalIsAbout(t *testing.T) {
+	entries := keeperEntries([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""}).Webhooks
+	kind := schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "ValidatingWebhookConfiguration"}
+	path := field.NewPath("webhooks")
+	invalid := func(errs ...*field.Error) error { return apierrors.NewInvalid(kind, ConfigurationName, errs) }
+	for name, test := range map[string]struct {
+		err  error
+		want map[string]string
+	}{
+		"of one entry": {invalid(field.Required(path.Index(1).Child("name"), "give one")), map[string]string{"b": "name: Required value: give one"}},
+		"of one entry with two mistakes": {invalid(field.Required(path.Index(0).Child("matchConditions").Index(2).Child("expression"), "x"), field.Forbidden(path.Index(0).Child("rules"), "y")),
+			map[string]string{"a": "matchConditions[2].expression: Required value: x; rules: Forbidden: y"}},
+		"of two entries":                 {invalid(field.Required(path.Index(0), "x"), field.Required(path.Index(2), "y")), map[string]string{"a": "Required value: x", "c": "Required value: y"}},
+		"of something else":              {invalid(field.Forbidden(field.NewPath("metadata", "ownerReferences").Index(0), "no")), map[string]string{}},
+		"of all of them":                 {invalid(field.TooMany(path, 3, 2)), map[string]string{}},
+		"of an entry that is not there":  {invalid(field.Required(path.Index(3), "x")), map[string]string{}},
+		"that is no answer of a server":  {errors.New("webhooks[0]: broken"), nil},
+		"of another kind, with no cause": {apierrors.NewForbidden(schema.GroupResource{}, ConfigurationName, errors.New("no")), map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, keeperRefused(entries, test.err)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// keeperRefusingAPI is a client that takes only some updates.
+type keeperRefusingAPI struct {
+	client.Client
+	refuse func(*admissionregistrationv1.ValidatingWebhookConfiguration) error
+	real   int
+}
+
+func (c *keeperRefusingAPI) Update(_ context.Context, o client.Object, options ...client.UpdateOption) error {
+	given := client.UpdateOptions{}
+	if given.ApplyOptions(options); len(given.DryRun) == 0 {
+		c.real++
+	}
+	return c.refuse(o.(*admissionregistrationv1.ValidatingWebhookConfiguration))
+}
+
+func TestARefusalThatNamesNoEntryIsFoundByTrying(t *testing.T) {
+	wanted := keeperEntries([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""})
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "ValidatingWebhookConfiguration"}, ConfigurationName, nil)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, ConfigurationName, errors.New("no"))
+	type configuration = admissionregistrationv1.ValidatingWebhookConfiguration
+	for name, test := range map[string]struct {
+		refusal error
+		refuse  func(*configuration) error
+		refused []string
+		want    error
+	}{
+		"one entry": {invalid, func(c *configuration) error {
+			if len(c.Webhooks) == 1 && c.Webhooks[0].Name == "b" {
+				return invalid
+			}
+			return nil
+		}, []string{"b"}, nil},
+		"every entry": {invalid, func(c *configuration) error {
+			if len(c.Webhooks) > 0 {
+				return invalid
+			}
+			return nil
+		}, []string{"a", "b", "c"}, nil},
+		"none by itself":            {invalid, func(*configuration) error { return nil }, nil, invalid},
+		"the configuration as such": {invalid, func(*configuration) error { return invalid }, nil, invalid},
+		"nobody answers in between": {invalid, func(*configuration) error { return forbidden }, nil, forbidden},
+		"not because it is invalid": {forbidden, func(*configuration) error { return invalid }, nil, forbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &keeperRefusingAPI{refuse: test.refuse}
+			refused, err := (&keeper{client: api}).refusedEntries(t.Context(), wanted, wanted, test.refusal)
+			if diff := cmp.Diff(test.refused, slices.Sorted(maps.Keys(refused))); diff != "" || !errors.Is(err, test.want) {
+				t.Errorf("got %v, expected %v; entries (-want +got):\n%s", err, test.want, diff)
+			}
+			if api.real != 0 {
+				t.Errorf("%d trials were no dry run", api.real)
+			}
+		})
+	}
+}
+
+func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
+	pass := func(stored *admissionregistrationv1.ValidatingWebhookConfiguration, policies ...*keeperPolicy) *keeperPass {
+		return &keeperPass{now: keeperNow, options: keeperOptions(), stored: stored, stamp: []byte("CA"), policies: policies}
+	}
+	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
+	settled := pass(nil, alpha, bravo).wanted()
+	edited := settled.DeepCopy()
+	edited.Webhooks[1].Rules = nil
+	added := settled.DeepCopy()
+	added.Webhooks = append(added.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: "x"})
+	awaiting := pass(nil, alpha, bravo)
+	awaiting.stamp = nil
+	for name, test := range map[string]struct {
+		settled *admissionregistrationv1.ValidatingWebhookConfiguration
+		pass    *keeperPass
+		want    *keeperRestoration
+	}{
+		"an entry edited":                {settled, pass(edited, alpha, bravo), &keeperRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
+		"an entry added":                 {settled, pass(added, alpha, bravo), &keeperRestoration{}},
+		"all of it deleted":              {settled, pass(nil, alpha, bravo), &keeperRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
+		"nothing":                        {settled, pass(settled, alpha, bravo), nil},
+		"a policy that is new":           {pass(nil, alpha).wanted(), pass(pass(nil, alpha).wanted(), alpha, bravo), nil},
+		"a policy that went":             {settled, pass(settled, alpha), nil},
+		"nobody has looked before":       {nil, pass(edited, alpha, bravo), nil},
+		"there is to be none, and is":    {nil, pass(settled), nil},
+		"an authority that was injected": {awaiting.wanted(), pass(edited, alpha, bravo), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &keeper{settled: test.settled}
+			if diff := cmp.Diff(test.want, k.undone(test.pass), cmp.AllowUnexported(keeperRestoration{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhenToLookAgain(t *testing.T) {
+	served, unserved := keeperTestPolicy(t, "served", v1alpha1.PolicyIgnore), keeperTestPolicy(t, "unserved", v1alpha1.PolicyIgnore)
+	unserved.accepted = new(keeperAcceptance(unserved.object.Spec.Resource, keeperServed{}))
+	for name, test := range map[string]struct {
+		policies  []*keeperPolicy
+		changed   time.Duration // ago; zero for never
+		rejection time.Duration // ago; zero for none
+		want      time.Duration
+	}{
+		"never where nothing can change unseen":               {[]*keeperPolicy{served}, 0, 0, 0},
+		"never without a policy":                              {nil, time.Second, 0, 0},
+		"in minutes for what is not served":                   {[]*keeperPolicy{served, unserved}, 0, 0, keeperUnservedInterval},
+		"at once after a definition changed":                  {[]*keeperPolicy{served}, time.Millisecond, 0, keeperSettlingMin},
+		"after as much time again":                            {[]*keeperPolicy{unserved}, 7 * time.Second, 0, 7 * time.Second},
+		"never once discovery has followed":                   {[]*keeperPolicy{served}, keeperDiscoverySettles, 0, 0},
+		"in minutes once discovery could have followed":       {[]*keeperPolicy{unserved}, keeperDiscoverySettles, 0, keeperUnservedInterval},
+		"when a refused entry is to be tried again":           {[]*keeperPolicy{served}, 0, 4 * time.Minute, 6 * time.Minute},
+		"at once where a refused entry was to be tried again": {[]*keeperPolicy{served}, 0, time.Hour, keeperSettlingMin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &keeper{rejections: map[types.UID]keeperRejection{}}
+			if test.changed != 0 {
+				k.definitionsChanged.Store(keeperNow.Add(-test.changed).UnixNano())
+			}
+			if test.rejection != 0 {
+				k.rejections["x"] = keeperRejection{at: keeperNow.Add(-test.rejection)}
+			}
+			if got := k.lookAgain(&keeperPass{now: keeperNow, policies: test.policies}); got != test.want {
+				t.Errorf("got %s, expected %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
+	for _, text := range []string{strings.Repeat("x", 10000), strings.Repeat("ü", 5000), strings.Repeat("…", 5000)} {
+		got := keeperClip(text)
+		if len(got) > keeperMessageMax || len(got) < keeperMessageMax-8 || !strings.HasSuffix(got, "…") || strings.ContainsRune(got, '\uFFFD') {
+			t.Errorf("%q… became %d bytes ending in %q", text[:6], len(got), got[len(got)-9:])
+		}
+	}
+	if got := keeperClip("short"); got != "short" {
+		t.Errorf("got %q", got)
+	}
+}
