@@ -32,22 +32,20 @@ type sighting struct {
 // held says whether only finalizers keep a stale object.
 func (s *sighting) held() bool { return s.state == metrics.NodeObjectStale && s.object.Deleting }
 
-// sweepState is what an assessed object counts as. A Node that is not there is a Node that is gone only to an object that
-// carries a UID: the UID shows that there was one.
+// sweepState is what an assessed object counts as. Only a UID shows that there was a Node which is gone. An object without
+// one whose Node is not there is what admission takes it for: in order where the policy allows a missing Node.
 func sweepState(p nodeidentity.Policy, o nodeidentity.Object, a nodeidentity.Assessment) string {
 	switch a.Reason {
 	case v1alpha1.ReasonNamesNoNode:
 		return ""
 	case v1alpha1.ReasonNodeUIDMatches:
 		return metrics.NodeObjectOwned
-	case v1alpha1.ReasonStaleNodeUID:
-		return metrics.NodeObjectStale
-	case v1alpha1.ReasonNodeMissing:
+	case v1alpha1.ReasonStaleNodeUID, v1alpha1.ReasonNodeMissing:
 		switch {
-		case len(o.References) > 0:
+		case slices.ContainsFunc(o.References, func(r nodeidentity.Reference) bool { return r.UID != "" }):
 			return metrics.NodeObjectStale
-		case p.Presence == v1alpha1.UIDIfPresent:
-			return metrics.NodeObjectOwned // nothing says otherwise, and nothing has to
+		case a.Reason == v1alpha1.ReasonNodeMissing && len(o.References) == 0 && p.MissingNode == v1alpha1.MissingNodeAllow:
+			return metrics.NodeObjectOwned
 		default:
 			return metrics.NodeObjectUnowned
 		}
