@@ -45,7 +45,7 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 			MetricsBindAddress: ":8443", HealthProbeBindAddress: ":8081",
 		},
 		Controller: configv1alpha1.Controller{
-			LeaderElection: new(true), Concurrency: new(int32(8)), SweepInterval: duration(time.Hour),
+			LeaderElection: new(true), Concurrency: new(int32(32)), SweepInterval: duration(time.Hour),
 			QPS: new(float32(0)), Burst: new(int32(0)),
 		},
 	}

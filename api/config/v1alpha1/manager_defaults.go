@@ -32,7 +32,7 @@ const (
 	DefaultMetricsBindAddress           = ":8443"
 	DefaultHealthProbeBindAddress       = ":8081"
 
-	DefaultConcurrency   int32 = 8
+	DefaultConcurrency   int32 = 32
 	DefaultSweepInterval       = time.Hour
 
 	DefaultNodeSweepInterval            = 10 * time.Minute

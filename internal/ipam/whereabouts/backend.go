@@ -57,6 +57,9 @@ type Backend struct {
 	// synced tells whether the first list is in the index; nil until the pools are watched.
 	synced atomic.Pointer[toolscache.InformerSynced]
 
+	// convoys gather concurrent releases from one pool.
+	convoys convoys
+
 	subscribersMu sync.Mutex
 	subscribers   []func(ipam.Event)
 }

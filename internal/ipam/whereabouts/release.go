@@ -53,7 +53,7 @@ func (i *item) changed(found *wb.IPAllocation, expected string) error {
 }
 
 // Release gives entries back: tombstone, reservation, removal. A pool is written with one patch for each step, however many
-// entries go; equal requests are one.
+// entries go, also those of other calls that come meanwhile; equal requests are one.
 func (b *Backend) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
 	items := make(map[ipam.Request]*item, len(requests))
 	byPool := map[string][]*item{}
@@ -73,7 +73,7 @@ func (b *Backend) Release(ctx context.Context, requests []ipam.Request) []ipam.R
 		byPool[request.Pool] = append(byPool[request.Pool], i)
 	}
 	for _, pool := range order {
-		b.releaseFrom(ctx, pool, byPool[pool])
+		b.convoys.run(ctx, pool, byPool[pool], func(all []*item) { b.releaseFrom(ctx, pool, all) })
 	}
 	results := make([]ipam.Result, len(requests))
 	for n, request := range requests {
