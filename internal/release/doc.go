@@ -12,8 +12,9 @@
 //	    the pod object is gone, no entries                           Unprotect: there is only a record left
 //	 5  node fenced: out-of-service and not Ready, no later
 //	    DoNotRelease                                                 Release(NodeOutOfService); no entries: Unprotect
-//	 6  Node object gone                                             Release after NodeGoneDelay (no entries: Unprotect);
-//	                                                                 before it, or on Hold: Wait(NodeGone)
+//	 6  Node object gone                                             Release after NodeGoneDelay without a sign of life (no entries:
+//	                                                                 Unprotect); before it, on Hold, or where nobody recorded the
+//	                                                                 sandbox's machine: Wait(NodeGone)
 //	 7  same machine and boot under a new Node UID                   go on as live; the record is re-addressed
 //	 8  same machine, new boot                                       go on as live: its kubelet ends what the old boot left. A boot ID may
 //	                                                                 have been read before the kubelet reported the new one, so it
