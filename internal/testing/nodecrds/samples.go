@@ -101,7 +101,7 @@ func IPAMBlock(node string) *unstructured.Unstructured {
 	return object(IPAMBlocks, "IPAMBlock", "10-244-7-64-26", map[string]any{
 		"spec": map[string]any{
 			"affinity": "host:" + node, "allocations": []any{int64(0), nil}, "attributes": []any{map[string]any{"handle_id": "ipip"}},
-			"cidr": "10.244.7.64/26", "deleted": false, "strictAffinity": false, "unallocated": []any{int64(1)},
+			"cidr": "10.244.7.64/26", "deleted": false, "sequenceNumber": int64(0), "strictAffinity": false, "unallocated": []any{int64(1)},
 		},
 	})
 }
