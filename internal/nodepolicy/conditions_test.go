@@ -146,6 +146,8 @@ func TestMatchConditions(t *testing.T) {
 		"a token with two UIDs":                     {nil, owned, owned, boundTo("node-1", "live,dead"), judged},
 		"a token with two UIDs, the right one last": {nil, owned, owned, boundTo("node-1", "dead,live"), judged},
 		"a token with two names":                    {nil, owned, owned, boundTo("node-1,node-2", "live"), judged},
+		"a token with one UID twice":                {nil, owned, owned, boundTo("node-1", "live,live"), judged},
+		"a token with one name twice":               {nil, owned, owned, boundTo("node-1,node-1", "live"), judged},
 		"a token with no UIDs": {nil, owned, owned, &user.DefaultInfo{Extra: map[string][]string{
 			extraNodeName: {"node-1"}, extraNodeUID: {}}}, judged},
 		"somebody else, everything right":                 {nil, owned, owned, &user.DefaultInfo{Name: "operator"}, judged},

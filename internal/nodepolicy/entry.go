@@ -80,8 +80,9 @@ func (c *Compiled) rule() admissionregistrationv1.RuleWithOperations {
 	}
 }
 
+// failurePolicy is Fail only with action Deny, because Compile takes no other policy.
 func (c *Compiled) failurePolicy(caBundle []byte) admissionregistrationv1.FailurePolicyType {
-	if c.spec.FailurePolicy == v1alpha1.PolicyFail && c.spec.Action == v1alpha1.PolicyDeny && len(caBundle) > 0 {
+	if c.spec.FailurePolicy == v1alpha1.PolicyFail && len(caBundle) > 0 {
 		return admissionregistrationv1.Fail
 	}
 	return admissionregistrationv1.Ignore

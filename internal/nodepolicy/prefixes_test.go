@@ -3,11 +3,13 @@
 package nodepolicy_test
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestPrefixes(t *testing.T) {
@@ -42,15 +44,16 @@ func TestPrefixes(t *testing.T) {
 		"a short prefix of mapped addresses": {of(holding("self.a")), `a: ["::ffff:0.0.0.0/90"]`, []string{"::ffc0:0:0/90"}, nil},
 		"garbage beside addresses": {
 			of(holding("self.a")), "a: [x, 10.0.0.1, 10.0.0.300]", []string{"10.0.0.1/32"}, []string{"spec.addresses[0]", `"x"`, `"10.0.0.300"`}},
-		"a zone":                           {of(holding("self.a")), `a: ["fe80::1%eth0"]`, nil, []string{"zone"}},
-		"a prefix that is too long":        {of(holding("self.a")), "a: [10.0.0.0/33]", nil, []string{"10.0.0.0/33"}},
-		"a number":                         {of(holding("self.a")), "a: [1, 10.0.0.1]", []string{"10.0.0.1/32"}, []string{"double", "list(string)"}},
-		"a string instead of a list":       {of(holding("self.a")), "a: 10.0.0.1", nil, []string{"string", "list(string)"}},
-		"an object instead of a list":      {of(holding("self.a")), "a: {b: c}", nil, []string{"map", "list(string)"}},
-		"a list that is a string":          {of(holding("self.a.map(x, x)")), "a: b", nil, []string{"self.a.map(x, x)"}},
-		"a field that an element lacks":    {of(holding("self.a.map(x, x.ip)")), "a: [{ip: 10.0.0.1}, {}]", nil, []string{`"ip"`, "element", "map(x, has(x.ip), x.ip)"}},
-		"a key that only another map has":  {of(holding("self.a.map(x, x.b)", "self.b")), "a: [{}]", nil, []string{"spec.addresses[0]", "element"}},
-		"one expression of two that fails": {of(holding("self.a.map(x, x.ip)", "self.b")), "a: [{}]\nb: [10.0.0.1]", []string{"10.0.0.1/32"}, []string{"spec.addresses[0]"}},
+		"a zone":                          {of(holding("self.a")), `a: ["fe80::1%eth0"]`, nil, []string{"zone"}},
+		"a prefix that is too long":       {of(holding("self.a")), "a: [10.0.0.0/33]", nil, []string{"10.0.0.0/33"}},
+		"a number":                        {of(holding("self.a")), "a: [1, 10.0.0.1]", []string{"10.0.0.1/32"}, []string{"double", "list(string)"}},
+		"a string instead of a list":      {of(holding("self.a")), "a: 10.0.0.1", nil, []string{"string", "list(string)"}},
+		"an object instead of a list":     {of(holding("self.a")), "a: {b: c}", nil, []string{"map", "list(string)"}},
+		"a list that is a string":         {of(holding("self.a.map(x, x)")), "a: b", nil, []string{"self.a.map(x, x)"}},
+		"a field that an element lacks":   {of(holding("self.a.map(x, x.ip)")), "a: [{ip: 10.0.0.1}, {}]", nil, []string{`"ip"`, "element", "map(x, has(x.ip), x.ip)"}},
+		"a key that only another map has": {of(holding("self.a.map(x, x.b)", "self.b")), "a: [{}]", nil, []string{"spec.addresses[0]", "element"}},
+		"a field that is not there, but not the one that fails": {of(holding("has(self.b) ? self.b : self.a.map(x, x.ip)")), "a: [{}]", nil, []string{`"ip"`, "element"}},
+		"one expression of two that fails":                      {of(holding("self.a.map(x, x.ip)", "self.b")), "a: [{}]\nb: [10.0.0.1]", []string{"10.0.0.1/32"}, []string{"spec.addresses[0]"}},
 		"an expression that costs too much": {
 			of(holding("self.l.map(a, self.l.map(b, self.l.map(c, self.l.map(d, a + b + c + d))))")), long, nil, []string{"cost"}},
 	} {
@@ -75,4 +78,21 @@ func texts(prefixes []netip.Prefix) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+func TestCompiledIsSafeForConcurrentUse(t *testing.T) {
+	c := compile(t, holding("self.spec.ipam.pool.map(k, k)"), nodeNameIs("self.metadata.name"))
+	u := object(t, ciliumNode)
+	var g errgroup.Group
+	for range 8 {
+		g.Go(func() error {
+			_, err := c.Object(u)
+			_, errPrefixes := c.Prefixes(u)
+			c.Entry(service(), authority)
+			return errors.Join(err, errPrefixes)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
 }
