@@ -11,7 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -134,7 +134,7 @@ func judgeUnreadable(policy *nodepolicy.Compiled, before, after *unstructured.Un
 // judgeWrite asks the cache first, which may only allow; whatever else it leads to is judged again on a live Node.
 func (g *nodeResourceGuard) judgeWrite(ctx context.Context, w *nodeidentity.Write) nodeidentity.Judgment {
 	name := w.New.NodeName
-	if name == "" || len(path.IsValidPathSegmentName(name)) > 0 {
+	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		// The API server has no Node that could be asked for by this name.
 		return nodeidentity.Judge(*w, nodeidentity.Evidence{Source: nodeidentity.Live, Node: release.Absent[nodeidentity.Node]()})
 	}

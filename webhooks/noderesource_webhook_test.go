@@ -288,7 +288,7 @@ func TestWritesThatNeedNoLiveRead(t *testing.T) {
 		"a name that no Node can have": {world: onNode(nncPolicy(nodeNameFromSpec), "live", "!"),
 			request: createOf(nnc(owned("a/b", "old"), spec("nodeName", "a/b")))},
 		"an unreadable object that is being deleted": {world: onNode(nncPolicy(nodeNameFromSpec), "live", "!"),
-			request: updateOf(nnc(spec("nodeName", 1), held, ending), nnc(spec("nodeName", 1), ending))},
+			request: updateOf(nnc(spec("nodeName", 1), held, ending), nnc(spec("nodeName", 1), held, ending, asked))},
 		"an unreadable object from which something is dropped": {world: onNode(nncPolicy(nodeNameFromSpec), "live", "!"),
 			request: updateOf(nnc(spec("nodeName", 1), stale), nnc(spec("nodeName", 1)))},
 	} {

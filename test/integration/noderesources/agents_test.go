@@ -94,8 +94,8 @@ var _ = Describe("The agent of a node", func() {
 	It("I4: writes its own objects, in every way, without a call of the webhook", func(ctx context.Context) {
 		node := newNode(ctx)
 		agent := agentOn(ctx, node.Name)
-		for _, make := range []maker{nodecrds.NodeNetworkConfig, nodecrds.CiliumNode, nodecrds.HostSubnet, blockAffinity, ipamBlock, nodecrds.CNINode, nodecrds.NodeResourceTopology} {
-			object := make(node.Name, node.UID)
+		for _, build := range []maker{nodecrds.NodeNetworkConfig, nodecrds.CiliumNode, nodecrds.HostSubnet, blockAffinity, ipamBlock, nodecrds.CNINode, nodecrds.NodeResourceTopology} {
+			object := build(node.Name, node.UID)
 			Expect(agent.Create(ctx, object)).To(Succeed(), object.GetKind())
 			Expect(agent.Patch(ctx, object, merge(`{"metadata":{"annotations":{"a":"b"}}}`))).To(Succeed(), object.GetKind())
 		}

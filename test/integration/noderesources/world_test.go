@@ -30,7 +30,7 @@ type maker = func(node string, uid types.UID) *unstructured.Unstructured
 type basePolicy struct {
 	resource schema.GroupVersionResource
 	change   func(*v1alpha1.NodeResourcePolicySpec)
-	make     maker
+	build    maker
 }
 
 // basePolicies, by name. NodeInfos have none: they are for the policies that a spec makes.
@@ -80,7 +80,7 @@ func installBase(ctx context.Context) {
 	}
 	install(ctx, "base", policies...)
 	for name, p := range basePolicies {
-		Eventually(isAsked(ctx, name, p.make)).Should(BeTrue(), name)
+		Eventually(isAsked(ctx, name, p.build)).Should(BeTrue(), name)
 	}
 }
 
@@ -111,18 +111,18 @@ func install(ctx context.Context, name string, policies ...*v1alpha1.NodeResourc
 }
 
 // guardBy makes policies about the resource of a maker for the rest of the spec.
-func guardBy(ctx context.Context, make maker, policies ...*v1alpha1.NodeResourcePolicy) {
+func guardBy(ctx context.Context, build maker, policies ...*v1alpha1.NodeResourcePolicy) {
 	GinkgoHelper()
 	config := install(ctx, policies[0].Name, policies...)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(admin.Delete(ctx, config)).To(Succeed())
 		for _, policy := range policies {
-			Eventually(isAsked(ctx, policy.Name, make)).Should(BeFalse(), "the API server still calls the webhook of %s", policy.Name)
+			Eventually(isAsked(ctx, policy.Name, build)).Should(BeFalse(), "the API server still calls the webhook of %s", policy.Name)
 			Expect(client.IgnoreNotFound(admin.Delete(ctx, policy))).To(Succeed())
 		}
 	})
 	for _, policy := range policies {
-		Eventually(isAsked(ctx, policy.Name, make)).Should(BeTrue(), policy.Name)
+		Eventually(isAsked(ctx, policy.Name, build)).Should(BeTrue(), policy.Name)
 	}
 }
 
@@ -214,10 +214,10 @@ func replace(ctx context.Context, node *corev1.Node) *corev1.Node {
 }
 
 // staleObject makes an object for a Node, which is then replaced. It is kept from the garbage collector.
-func staleObject(ctx context.Context, make maker, changes ...func(*unstructured.Unstructured)) (object *unstructured.Unstructured, old, live *corev1.Node) {
+func staleObject(ctx context.Context, build maker, changes ...func(*unstructured.Unstructured)) (object *unstructured.Unstructured, old, live *corev1.Node) {
 	GinkgoHelper()
 	old = newNode(ctx)
-	object = keep(make(old.Name, old.UID))
+	object = keep(build(old.Name, old.UID))
 	for _, change := range changes {
 		change(object)
 	}
