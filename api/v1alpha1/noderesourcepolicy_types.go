@@ -96,7 +96,8 @@ type NodeResourcePolicySpec struct {
 
 	// Addresses are CEL expressions over "self", the object, each giving a list of strings: the addresses and prefixes (CIDR)
 	// that the object holds for its node. One under two live Nodes is reported as a conflict. Example:
-	// "self.status.networkContainers.map(c, c.primaryIP)".
+	// "self.status.networkContainers.filter(c, has(c.primaryIP)).map(c, c.primaryIP)". A field that the object itself lacks is
+	// no address; with several fields, give each an expression of its own.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -150,7 +151,8 @@ type NodeNameSource struct {
 	// +kubebuilder:validation:Pattern=`^(spec|status|data)(\.[a-zA-Z_][a-zA-Z0-9_]*)+$|^[a-zA-Z_][a-zA-Z0-9_]*$`
 	FieldPath string `json:"fieldPath,omitempty"`
 	// Expression is a CEL expression over "self", the object, that gives a string, for example
-	// "self.spec.affinity.startsWith('host:') ? self.spec.affinity.substring(5) : ''".
+	// "has(self.spec.affinity) && self.spec.affinity.startsWith('host:') ? self.spec.affinity.substring(5) : ''". It must not
+	// fail on an object that lacks a field: test it with has().
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
