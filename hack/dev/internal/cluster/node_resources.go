@@ -99,7 +99,11 @@ func (c *Cluster) AddWait(ctx context.Context, set *appsv1.DaemonSet) error {
 	if err := c.applyFiles(ctx, filepath.Join(c.sample(), "wait-role.yaml")); err != nil {
 		return err
 	}
-	file := filepath.Join(c.sample(), "wait-init-container.yaml")
+	return addWait(set, filepath.Join(c.sample(), "wait-init-container.yaml"))
+}
+
+// addWait applies a patch of a file.
+func addWait(set *appsv1.DaemonSet, file string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err

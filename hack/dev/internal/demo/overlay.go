@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,9 +31,6 @@ import (
 const (
 	// nodePrefixBits is the length of a node's prefix: 16 addresses, two prefixes in a run's range.
 	nodePrefixBits = 28
-	// cleanUp is how long DNC takes to clean up after a node.
-	cleanUp = 2 * time.Second
-
 	azureNamespace = "kube-system"
 	cnsAccount     = "azure-cns"
 	dncAccount     = "azure-dnc"
@@ -52,6 +50,16 @@ var slowCollectorManifest []byte
 type overlay struct {
 	*stage
 	dnc *dnc.DNC
+	// refused gets the first write of DNC that admission refuses.
+	refused chan error
+
+	// cleanedUp says that DNC is through with the clean-up after the dead machine.
+	cleanedUp atomic.Bool
+
+	heard    int // events of the stand-in machines that were looked through
+	replaced bool
+	// cnsSpoke says that the CNS of the new machine, or its init container, has said something.
+	cnsSpoke bool
 }
 
 // startOverlay installs CNS on the run's nodes and runs DNC until ctx ends. No node has joined yet.
@@ -107,12 +115,27 @@ func (s *stage) startDNC(ctx context.Context) (*overlay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client of DNC: %w", err)
 	}
-	controller, err := dnc.New(dnc.Options{Client: c, Range: s.pool, Bits: nodePrefixBits, CleanUp: cleanUp, Tell: s.tell})
+	o := &overlay{stage: s, refused: make(chan error, 1)}
+	o.dnc, err = dnc.New(dnc.Options{
+		Client: c, Range: s.pool, Bits: nodePrefixBits, CleanUp: func(string) bool { return o.cleanedUp.Load() },
+		Tell: s.tell, Failed: o.failed,
+	})
 	if err != nil {
 		return nil, err
 	}
-	go controller.Run(ctx)
-	return &overlay{s, controller}, nil
+	go o.dnc.Run(ctx)
+	return o, nil
+}
+
+// failed keeps the first refusal.
+func (o *overlay) failed(_ string, err error) {
+	if !apierrors.IsForbidden(err) {
+		return
+	}
+	select {
+	case o.refused <- err:
+	default:
+	}
 }
 
 // join makes a node one of the overlay's, and waits until it is Ready, which its CNS makes it.
@@ -162,9 +185,13 @@ func (o *overlay) slowCollector(ctx context.Context) (end func(context.Context) 
 	}, err
 }
 
-// awaitConfig waits for a NodeNetworkConfig of the node, and returns what it was waited for.
+// awaitConfig waits until the NodeNetworkConfig of the node, which is nil where there is none, is as it should be. It
+// shows what CNS says meanwhile.
 func (o *overlay) awaitConfig(ctx context.Context, what, node string, as func(*unstructured.Unstructured) bool) error {
 	return o.await(ctx, what, podTimeout, func(ctx context.Context) (bool, string, error) {
+		if err := o.hear(ctx); err != nil {
+			return false, "", err
+		}
 		config, err := acn.Get(ctx, o.cluster, node)
 		if err != nil {
 			return false, "", err

@@ -5,8 +5,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,7 +70,6 @@ func playReplacedNode(ctx context.Context, s *stage) error {
 type oldPod struct {
 	*corev1.Pod
 	sandbox string
-	address netip.Addr
 }
 
 // firstMachine brings up the first node with a pod.
@@ -89,21 +86,27 @@ func (o *overlay) firstMachine(ctx context.Context) (oldPod, error) {
 	}
 	sandbox, _ := o.sandboxOf(pod.UID)
 	o.tell("pod one runs on %s with %s", o.first, address)
-	return oldPod{pod, sandbox.ID, address}, nil
+	return oldPod{pod, sandbox.ID}, nil
 }
 
 // replaceFirst takes the part of whoever replaces machines, and returns the UID of the old Node.
 func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
-	if err := o.machines.PowerOff(ctx, o.first); err != nil {
-		return "", err
-	}
 	node := &corev1.Node{}
 	if err := o.cluster.Get(ctx, client.ObjectKey{Name: o.first}, node); err != nil {
 		return "", fmt.Errorf("reading node %s: %w", o.first, err)
 	}
 	old := node.UID
-	o.tell("the machine of %s dies, and its Node is deleted; the garbage collector is slow", o.first)
-	if err := o.machines.ReplaceAnew(ctx, o.first); err != nil {
+	if err := o.machines.PowerOff(ctx, o.first); err != nil {
+		return "", err
+	}
+	if err := o.cluster.Delete(ctx, node); err != nil {
+		return "", fmt.Errorf("deleting node %s: %w", o.first, err)
+	}
+	o.tell("the machine of %s dies, and its Node is deleted (UID %s); the garbage collector is slow", o.first, old)
+	if err := o.programTheDead(ctx, old); err != nil {
+		return "", err
+	}
+	if err := o.machines.Replace(ctx, o.first); err != nil {
 		return "", err
 	}
 	err := o.await(ctx, "a new Node "+o.first, nodeTimeout, func(ctx context.Context) (bool, string, error) {
@@ -116,6 +119,27 @@ func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 	return old, err
 }
 
+// programTheDead has DNC write the object that the dead machine has left. With the guard that is refused, or the run
+// shows nothing.
+func (o *overlay) programTheDead(ctx context.Context, old types.UID) error {
+	o.dnc.Program(o.first)
+	if !o.guard {
+		return o.awaitConfig(ctx, "DNC to write the NodeNetworkConfig of the dead machine", o.first, func(c *unstructured.Unstructured) bool {
+			return c != nil && acn.NodeUID(c) == old && acn.Version(c) > 0
+		})
+	}
+	return o.await(ctx, "DNC's write to the NodeNetworkConfig of the dead machine to be refused", podTimeout,
+		func(context.Context) (bool, string, error) {
+			select {
+			case err := <-o.refused:
+				o.tell("DNC may not write the NodeNetworkConfig of the dead machine")
+				return isRefusal(err), err.Error(), nil
+			default:
+				return false, "it is not", nil
+			}
+		})
+}
+
 // replacementInherits is the run without the guard: the new machine reads the old object. Then that goes, as it should
 // have long since.
 func (o *overlay) replacementInherits(ctx context.Context, pod oldPod, old types.UID, collect func(context.Context) error) error {
@@ -126,11 +150,12 @@ func (o *overlay) replacementInherits(ctx context.Context, pod oldPod, old types
 		return fmt.Errorf("letting the garbage collector work: %w", err)
 	}
 	o.tell("the garbage collector gets through")
+	o.cleanedUp.Store(true)
 	return o.awaitNewConfig(ctx, old)
 }
 
 // replacementWaits is the run with the guard: the old object goes although the garbage collector is slow, and the new
-// machine waits for that.
+// machine waits for that. DNC's clean-up lasts until CNS had the chance to read what it must not.
 func (o *overlay) replacementWaits(ctx context.Context, pod oldPod, old types.UID, collect func(context.Context) error) error {
 	err := o.awaitConfig(ctx, "the stale NodeNetworkConfig to be deleted by the guard", o.first, func(c *unstructured.Unstructured) bool {
 		return c == nil || acn.NodeUID(c) != old || c.GetDeletionTimestamp() != nil
@@ -138,7 +163,15 @@ func (o *overlay) replacementWaits(ctx context.Context, pod oldPod, old types.UI
 	if err != nil {
 		return err
 	}
-	o.tell("the guard has deleted the NodeNetworkConfig of the old Node")
+	o.tell("the guard has deleted the NodeNetworkConfig of the old Node; DNC cleans up")
+	err = o.await(ctx, "CNS on the new machine to start, or to wait", podTimeout, func(ctx context.Context) (bool, string, error) {
+		err := o.hear(ctx)
+		return o.cnsSpoke, "it has said nothing", err
+	})
+	if err != nil {
+		return err
+	}
+	o.cleanedUp.Store(true)
 	if err := o.awaitNewConfig(ctx, old); err != nil {
 		return err
 	}
@@ -162,45 +195,40 @@ func (o *overlay) awaitNewConfig(ctx context.Context, old types.UID) error {
 	})
 }
 
-// runsAgain waits until the pod, which is bound to the name, runs on the new machine, and tells what its CNS said.
+// runsAgain waits until the pod, which is bound to the name, runs on the new machine.
 func (o *overlay) runsAgain(ctx context.Context, pod oldPod) error {
 	var sandbox history.Sandbox
-	err := o.await(ctx, "pod one to run on the new machine", podTimeout, func(context.Context) (bool, string, error) {
+	err := o.await(ctx, "pod one to run on the new machine", podTimeout, func(ctx context.Context) (bool, string, error) {
+		if err := o.hear(ctx); err != nil {
+			return false, "", err
+		}
 		found := false
 		sandbox, found = o.sandboxOf(pod.UID)
 		return found && sandbox.ID != pod.sandbox && sandbox.Ready && len(sandbox.Addresses) > 0, "it does not", nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		o.tell("pod one, which is bound to the name, runs again on %s, with %s", o.first, sandbox.Addresses[0].IP)
 	}
-	if err := o.tellCNS(ctx); err != nil {
-		return err
-	}
-	o.tell("pod one, which is bound to the name, runs again on %s, with %s", o.first, sandbox.Addresses[0].IP)
-	return nil
+	return err
 }
 
-// tellCNS shows what the node's CNS, and its init container, said on the new machine.
-func (o *overlay) tellCNS(ctx context.Context) error {
+// hear shows what the first node's CNS, and its init container, have said since the last time.
+func (o *overlay) hear(ctx context.Context) error {
 	events, err := o.machines.History(ctx)
 	if err != nil {
 		return err
 	}
-	var replaced time.Time
-	for _, e := range events {
-		if e.Node != o.first {
-			continue
-		}
+	for _, e := range events[min(o.heard, len(events)):] {
 		switch {
+		case e.Node != o.first:
 		case e.Event == standinapi.EventReplace:
-			replaced = e.Time
-		case replaced.IsZero():
-		case e.Event == standinapi.EventInit:
-			o.say("%s: %s", o.first, e.Message)
-		case e.Event == standinapi.EventCNS:
+			o.replaced = true
+		case e.Event == standinapi.EventInit, e.Event == standinapi.EventCNS:
 			o.tell("%s: %s", o.first, e.Message)
+			o.cnsSpoke = o.cnsSpoke || o.replaced
 		}
 	}
+	o.heard = len(events)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -82,32 +83,34 @@ type Container struct {
 	Prefix netip.Prefix
 	// Subnet is the whole overlay.
 	Subnet netip.Prefix
-	NodeIP string
+	// NodeIP is left as it was where it is empty.
+	NodeIP  string
+	Version int64
 }
 
 // SetContainer writes the status for one network container, and says whether that
-// changed anything. The container's version grows with every change.
+// changed anything.
 func SetContainer(o *unstructured.Unstructured, c Container) (changed bool, err error) {
 	old, _, err := unstructured.NestedSlice(o.Object, "status", "networkContainers")
 	if err != nil {
 		return false, err
 	}
-	version := int64(0)
+	wanted := map[string]any{
+		"id": c.ID, "type": "overlay", "assignmentMode": "static", "primaryIP": c.Prefix.String(),
+		"subnetAddressSpace": c.Subnet.String(), "nodeIP": c.NodeIP, "version": c.Version,
+	}
 	if len(old) == 1 {
-		if before, isObject := old[0].(map[string]any); isObject {
-			if before["id"] == c.ID && before["primaryIP"] == c.Prefix.String() && before["nodeIP"] == c.NodeIP {
-				return false, nil
-			}
-			number, _ := before["version"].(int64)
-			version = number + 1
+		before, _ := old[0].(map[string]any)
+		if c.NodeIP == "" {
+			wanted["nodeIP"] = before["nodeIP"]
+		}
+		if equality.Semantic.DeepEqual(before, wanted) {
+			return false, nil
 		}
 	}
 	o.Object["status"] = map[string]any{
-		"assignedIPCount": int64(1) << (c.Prefix.Addr().BitLen() - c.Prefix.Bits()),
-		"networkContainers": []any{map[string]any{
-			"id": c.ID, "type": "overlay", "assignmentMode": "static", "primaryIP": c.Prefix.String(),
-			"subnetAddressSpace": c.Subnet.String(), "nodeIP": c.NodeIP, "version": version,
-		}},
+		"assignedIPCount":   int64(1) << (c.Prefix.Addr().BitLen() - c.Prefix.Bits()),
+		"networkContainers": []any{wanted},
 	}
 	return true, nil
 }
@@ -131,4 +134,15 @@ func Prefixes(o *unstructured.Unstructured) ([]netip.Prefix, error) {
 		prefixes = append(prefixes, prefix)
 	}
 	return prefixes, errors.Join(errs...)
+}
+
+// Version is that of the object's first network container; 0 where there is none.
+func Version(o *unstructured.Unstructured) int64 {
+	containers, _, err := unstructured.NestedSlice(o.Object, "status", "networkContainers")
+	if err != nil || len(containers) == 0 {
+		return 0
+	}
+	fields, _ := containers[0].(map[string]any)
+	version, _ := fields["version"].(int64)
+	return version
 }

@@ -18,11 +18,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/acn"
@@ -38,13 +36,14 @@ type Options struct {
 	// Range is the overlay, Bits the length of a node's prefix.
 	Range netip.Prefix
 	Bits  int
-	// CleanUp is how long DNC takes to clean up after a node whose NodeNetworkConfig
-	// is being deleted. Until then that object stays, and its prefix is in use.
-	CleanUp time.Duration
+	// CleanUp says whether DNC is through with the clean-up after a node whose
+	// NodeNetworkConfig is being deleted; it is asked again and again. Until then that
+	// object stays, and its prefix is in use. Default: at once.
+	CleanUp func(node string) bool
 	// Tell gets a sentence for each thing that DNC does or cannot do. Default: none.
 	Tell func(format string, args ...any)
-
-	clock clock.PassiveClock
+	// Failed gets the error of each look at a node that failed. Default: none.
+	Failed func(node string, err error)
 }
 
 // DNC is safe for concurrent use.
@@ -54,8 +53,8 @@ type DNC struct {
 	mutex    sync.Mutex
 	nodes    []string
 	books    prefixes
-	deleting map[types.UID]time.Time // since when its clean-up goes on
-	told     map[string]string       // the latest trouble of each node
+	programs map[string]int64  // how often each node was programmed anew
+	told     map[string]string // the latest trouble of each node; Run's alone
 }
 
 // New returns a DNC that does nothing before Run.
@@ -67,10 +66,13 @@ func New(o Options) (*DNC, error) {
 	if o.Tell == nil {
 		o.Tell = func(string, ...any) {}
 	}
-	if o.clock == nil {
-		o.clock = clock.RealClock{}
+	if o.Failed == nil {
+		o.Failed = func(string, error) {}
 	}
-	return &DNC{options: o, books: prefixes{free: free}, deleting: map[types.UID]time.Time{}, told: map[string]string{}}, nil
+	if o.CleanUp == nil {
+		o.CleanUp = func(string) bool { return true }
+	}
+	return &DNC{options: o, books: prefixes{free: free}, programs: map[string]int64{}, told: map[string]string{}}, nil
 }
 
 // Join makes a node one of the overlay's.
@@ -80,6 +82,15 @@ func (d *DNC) Join(node string) {
 	if !slices.Contains(d.nodes, node) {
 		d.nodes = append(d.nodes, node)
 	}
+}
+
+// Program has DNC write what it has for a node anew, as after a change of the
+// network: into the NodeNetworkConfig that has the name, whether or not its Node is
+// still there.
+func (d *DNC) Program(node string) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.programs[node]++
 }
 
 // Allocations are the prefixes that are in use.
@@ -117,9 +128,10 @@ func (d *DNC) pass(ctx context.Context) {
 		trouble := ""
 		if err != nil {
 			trouble = err.Error()
+			d.options.Failed(node, err)
 		}
 		if trouble != "" && trouble != d.told[node] {
-			d.options.Tell("DNC: %s", trouble)
+			d.options.Tell("DNC fails: %s", trouble)
 		}
 		d.told[node] = trouble
 	}
@@ -136,11 +148,11 @@ func (d *DNC) reconcile(ctx context.Context, name string) error {
 	}
 	node := &corev1.Node{}
 	err = d.options.Client.Get(ctx, client.ObjectKey{Name: name}, node)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading node %s: %w", name, err)
+	}
+	if err != nil && config == nil {
+		return nil
 	}
 	if config == nil {
 		config = acn.New(node)
@@ -148,48 +160,43 @@ func (d *DNC) reconcile(ctx context.Context, name string) error {
 			return fmt.Errorf("creating the NodeNetworkConfig of %s: %w", name, err)
 		}
 	}
-	return d.assign(ctx, node, config)
+	return d.assign(ctx, internalIP(node), config)
 }
 
-// assign writes what the node may hand out.
-func (d *DNC) assign(ctx context.Context, node *corev1.Node, config *unstructured.Unstructured) error {
+// assign writes what the node may hand out. The address of a Node that is not there
+// stays as it was.
+func (d *DNC) assign(ctx context.Context, nodeIP string, config *unstructured.Unstructured) error {
+	name := config.GetName()
 	d.mutex.Lock()
-	prefix, err := d.books.allocate(Allocation{NodeName: node.Name, NodeUID: acn.NodeUID(config), ConfigUID: config.GetUID()})
+	prefix, err := d.books.allocate(Allocation{NodeName: name, NodeUID: acn.NodeUID(config), ConfigUID: config.GetUID()})
+	version := d.programs[name]
 	d.mutex.Unlock()
 	if err != nil {
-		return fmt.Errorf("node %s: %w", node.Name, err)
+		return fmt.Errorf("node %s: %w", name, err)
 	}
 	changed, err := acn.SetContainer(config, acn.Container{
-		ID: string(config.GetUID()), Prefix: prefix, Subnet: d.options.Range, NodeIP: internalIP(node),
+		ID: string(config.GetUID()), Prefix: prefix, Subnet: d.options.Range, NodeIP: nodeIP, Version: version,
 	})
 	if err != nil || !changed {
 		return err
 	}
 	if err := d.options.Client.Status().Update(ctx, config); err != nil {
-		return fmt.Errorf("writing the status of the NodeNetworkConfig of %s, owned by Node UID %s: %w", node.Name, acn.NodeUID(config), err)
+		return fmt.Errorf("writing the status of the NodeNetworkConfig of %s, owned by Node UID %s: %w", name, acn.NodeUID(config), err)
 	}
-	d.options.Tell("DNC: the NodeNetworkConfig of %s says %s; its owner is Node UID %s", node.Name, prefix, acn.NodeUID(config))
+	d.options.Tell("DNC writes %s into the NodeNetworkConfig of %s, owned by Node UID %s", prefix, name, acn.NodeUID(config))
 	return nil
 }
 
-// cleanUp takes its time, then gives the prefix back and lets the object go.
+// cleanUp waits until DNC is through, then gives the prefix back and lets the object go.
 func (d *DNC) cleanUp(ctx context.Context, config *unstructured.Unstructured) error {
-	if !slices.Contains(config.GetFinalizers(), acn.Finalizer) {
-		return nil
-	}
-	since, known := d.deleting[config.GetUID()]
-	if !known {
-		since = d.options.clock.Now()
-		d.deleting[config.GetUID()] = since
-	}
-	if d.options.clock.Since(since) < d.options.CleanUp {
+	if !slices.Contains(config.GetFinalizers(), acn.Finalizer) || !d.options.CleanUp(config.GetName()) {
 		return nil
 	}
 	d.mutex.Lock()
 	prefix, had := d.books.release(config.GetUID())
 	d.mutex.Unlock()
 	if had {
-		d.options.Tell("DNC: %s of %s is free", prefix, config.GetName())
+		d.options.Tell("DNC has cleaned up after %s: %s is free", config.GetName(), prefix)
 	}
 	before := config.DeepCopy()
 	config.SetFinalizers(slices.DeleteFunc(config.GetFinalizers(), func(f string) bool { return f == acn.Finalizer }))
@@ -197,7 +204,6 @@ func (d *DNC) cleanUp(ctx context.Context, config *unstructured.Unstructured) er
 	if err := d.options.Client.Patch(ctx, config, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of the NodeNetworkConfig of %s: %w", config.GetName(), err)
 	}
-	delete(d.deleting, config.GetUID())
 	return nil
 }
 

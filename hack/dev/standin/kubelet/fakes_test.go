@@ -41,6 +41,7 @@ type bench struct {
 	mutex          sync.Mutex
 	journal        []string
 	addErr, delErr error
+	noNetwork      error
 }
 
 // onBench runs f with a running kubelet in a bubble whose clock moves only when
@@ -55,7 +56,7 @@ func onBench(t *testing.T, f func(*bench)) {
 		b.client.PrependReactor("*", "pods", b.record)
 		k = New(Options{
 			Node: "node-a", HostIP: "203.0.113.10", Client: b.client, Gate: b.gate, Runtime: b.runtime, Networks: b,
-			Recorder: &record.FakeRecorder{}, OnStart: func(context.Context, *corev1.Pod) error { return nil },
+			NetworkReady: b.networkReady, Recorder: &record.FakeRecorder{}, OnStart: func(context.Context, *corev1.Pod) error { return nil },
 			Retry: time.Second, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -127,6 +128,18 @@ func (b *bench) failures() (addErr, delErr error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.addErr, b.delErr
+}
+
+func (b *bench) networkReady() error {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.noNetwork
+}
+
+func (b *bench) setNetwork(err error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.noNetwork = err
 }
 
 // wait lets the kubelet do what it can do now.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,71 @@ func TestMachines(t *testing.T) {
 	if a.MachineID == b.MachineID || a.SystemUUID == b.SystemUUID {
 		t.Errorf("two machines: %+v, %+v", a, b)
 	}
+}
+
+func TestOtherMachines(t *testing.T) {
+	first, other := NewMachine("node-a"), NewHardware()
+	if other.MachineID == first.MachineID || other.SystemUUID == first.SystemUUID || other.BootID == first.BootID {
+		t.Errorf("another machine: %+v, %+v", first, other)
+	}
+	if again := NewHardware(); again == other {
+		t.Errorf("two machines are one: %+v", again)
+	}
+	rebooted := first.Rebooted()
+	if rebooted.BootID == first.BootID {
+		t.Error("a reboot keeps the boot ID")
+	}
+	rebooted.BootID = first.BootID
+	if rebooted != first {
+		t.Errorf("the same machine after a reboot: %+v, %+v", first, rebooted)
+	}
+}
+
+// readiness is the node's, as the API server has it.
+func readiness(t *testing.T, client *fake.Clientset) corev1.ConditionStatus {
+	t.Helper()
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+func TestANodeIsReadyAsSoonAsItsNetworkIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		client := fake.NewClientset()
+		var ready atomic.Bool
+		o := options()
+		o.Heartbeat = time.Minute
+		o.NetworkReady = func() error {
+			if ready.Load() {
+				return nil
+			}
+			return errors.New("no CNI")
+		}
+		if err := Register(ctx, client, o); err != nil {
+			t.Fatal(err)
+		}
+		go Heartbeat(ctx, client, o, slog.New(slog.DiscardHandler))
+		synctest.Wait()
+		if got := readiness(t, client); got != corev1.ConditionFalse {
+			t.Errorf("without a network the node's Ready is %q", got)
+		}
+		ready.Store(true)
+		<-time.After(time.Second)
+		synctest.Wait()
+		if got := readiness(t, client); got != corev1.ConditionTrue {
+			t.Errorf("a second after its network the node's Ready is %q", got)
+		}
+		cancel()
+		synctest.Wait()
+	})
 }
 
 func TestStatusKeepsForeignConditionsAndTransitions(t *testing.T) {

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package standin
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
+)
+
+func (f *Fleet) kinds() []string {
+	var kinds []string
+	for _, event := range f.history.List() {
+		kinds = append(kinds, event.Event)
+	}
+	return kinds
+}
+
+func TestRebootKeepsTheMachineAndItsDisk(t *testing.T) {
+	f, c := newFleet(t)
+	before := f.machine("node-a")
+	id, _ := before.runtime.Create(runtime.PodRef{UID: "uid-1"})
+	if err := c.Reboot(t.Context(), "node-a"); err != nil {
+		t.Fatal(err)
+	}
+	after := f.machine("node-a")
+	if after == before || after.runtime != before.runtime || after.networks != before.networks {
+		t.Error("the machine has another disk, or was never booted")
+	}
+	if a, b := before.node.Machine, after.node.Machine; a.MachineID != b.MachineID || a.SystemUUID != b.SystemUUID || a.BootID == b.BootID {
+		t.Errorf("machine %+v became %+v", a, b)
+	}
+	if after.isPoweredOff() || after.gate.IsClosed() || after.networks.IsCut() {
+		t.Error("it is not on")
+	}
+	if !before.gate.IsClosed() {
+		t.Error("the kubelet of the boot before may still speak")
+	}
+	if after.runtime.Alive(id) {
+		t.Error("a sandbox outlived the reboot")
+	}
+	if fresh, _ := after.runtime.Create(runtime.PodRef{UID: "uid-1"}); !after.runtime.Alive(fresh) {
+		t.Error("a new sandbox is dead")
+	}
+	want := []string{api.EventCreate, api.EventReboot, api.EventEnd, api.EventCreate}
+	if diff := cmp.Diff(want, f.kinds()); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	if list := f.sandboxes(); len(list) != 2 {
+		t.Errorf("%d sandboxes, want each once: %+v", len(list), list)
+	}
+}
+
+func TestRebootTurnsAMachineOn(t *testing.T) {
+	f, c := newFleet(t)
+	if err := c.PowerOff(t.Context(), "node-a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Reboot(t.Context(), "node-a"); err != nil {
+		t.Fatal(err)
+	}
+	if f.machine("node-a").isPoweredOff() {
+		t.Error("it is off")
+	}
+	if diff := cmp.Diff([]string{api.EventPowerOff, api.EventReboot}, f.kinds()); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+func TestReplaceIsAnotherMachineUnderTheName(t *testing.T) {
+	for name, deleteNode := range map[string]bool{"that finds the old Node object": false, "whose predecessor's Node object is deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			f, c := newFleet(t)
+			before := f.machine("node-a")
+			id, _ := before.runtime.Create(runtime.PodRef{UID: "uid-1"})
+			replace := c.Replace
+			if deleteNode {
+				replace = c.ReplaceAnew
+			}
+			if err := replace(t.Context(), "node-a"); err != nil {
+				t.Fatal(err)
+			}
+			after := f.machine("node-a")
+			a, b := before.node, after.node
+			if a.Machine.MachineID == b.Machine.MachineID || a.Machine.SystemUUID == b.Machine.SystemUUID || a.Machine.BootID == b.Machine.BootID ||
+				a.InternalIP == b.InternalIP || a.Name != b.Name {
+				t.Errorf("machine %+v became %+v", a, b)
+			}
+			if after.runtime == before.runtime || after.networks == before.networks || after.isPoweredOff() {
+				t.Error("it has its predecessor's disk, or is off")
+			}
+			if !before.isPoweredOff() || before.runtime.Alive(id) {
+				t.Error("the old machine, or its sandbox, is alive")
+			}
+			if i := slices.IndexFunc(f.sandboxes(), func(s api.Sandbox) bool { return s.ID == id }); i < 0 {
+				t.Error("the old machine's sandbox is forgotten")
+			}
+			want := []string{api.EventCreate, api.EventPowerOff, api.EventEnd, api.EventReplace}
+			if diff := cmp.Diff(want, f.kinds()); diff != "" {
+				t.Errorf("history (-want +got):\n%s", diff)
+			}
+			_, err := f.client.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) != deleteNode {
+				t.Errorf("the old Node object: %v", err)
+			}
+		})
+	}
+}
+
+func TestAMachineIsReplacedAgainAndAgain(t *testing.T) {
+	f, c := newFleet(t)
+	addresses := map[string]bool{f.machine("node-a").node.InternalIP: true, f.machine("node-b").node.InternalIP: true}
+	for range 3 {
+		for _, node := range []string{"node-a", "node-b"} {
+			if err := c.ReplaceAnew(t.Context(), node); err != nil {
+				t.Fatal(err)
+			}
+			addresses[f.machine(node).node.InternalIP] = true
+		}
+	}
+	if len(addresses) != 8 {
+		t.Errorf("eight machines have the addresses %v", addresses)
+	}
+	if err := c.Replace(t.Context(), "node-x"); err == nil || !strings.Contains(err.Error(), `no stand-in node "node-x"`) {
+		t.Errorf("replacing an unknown node: error %v", err)
+	}
+}
+
+func TestCNSNodesAreStandInNodes(t *testing.T) {
+	f, _ := newFleet(t)
+	o := f.options
+	o.CNSNodes = []string{"node-x"}
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "node-x") {
+		t.Errorf("error %v", err)
+	}
+	o.CNSNodes = []string{"node-b"}
+	second, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := second.machine("node-a"), second.machine("node-b"); a.cns != nil || a.networks.Ready() != nil || b.cns == nil || b.networks.Ready() == nil {
+		t.Error("the wrong node needs a CNS")
+	}
+}
+
+func TestInitContainersRunTheManager(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "manager")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\"\necho waits >&2\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := newFleet(t)
+	m := f.machine("node-a")
+	m.options.Manager = program
+	container := corev1.Container{Name: "wait", Command: []string{"/manager", "wait"}, Args: []string{"--node=$(NODE_NAME)"}}
+	if err := m.runManager(t.Context(), container, "/kubeconfig"); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("error %v, want that of the command", err)
+	}
+	var said []string
+	for _, e := range f.history.List() {
+		said = append(said, e.Event+" "+e.Message)
+	}
+	if diff := cmp.Diff([]string{"init wait: wait --node=node-a --kubeconfig /kubeconfig", "init wait: waits"}, said); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	for name, c := range map[string]corev1.Container{
+		"another command":                 {Command: []string{"sh"}},
+		"the image's own command":         {},
+		"the manager, which is not there": {Command: []string{"manager"}},
+	} {
+		if name == "the manager, which is not there" {
+			m.options.Manager = ""
+		}
+		if err := m.runManager(t.Context(), c, "/kubeconfig"); err == nil {
+			t.Errorf("%s is no error", name)
+		}
+	}
+}
