@@ -212,7 +212,9 @@ var _ = Describe("The garbage collector", func() {
 
 	It("I4: leaves a Node in foreground deletion the Node that it is", func(ctx context.Context) {
 		node := newNode(ctx)
-		object := nodecrds.CiliumNode(node.Name, node.UID) // its policy denies a missing Node
+		blocking := nodeReference(node.Name, node.UID)
+		blocking.BlockOwnerDeletion = new(true)
+		object := with(nodecrds.CiliumNode(node.Name, ""), blocking) // its policy denies a missing Node
 		Expect(admin.Create(ctx, object)).To(Succeed())
 		Expect(admin.Patch(ctx, node, merge(`{"metadata":{"finalizers":["example.com/held"]}}`))).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
