@@ -26,13 +26,13 @@ const KeeperFieldManager = "holdfast-keeper"
 const (
 	// keeperDiscoverySettles is how long after a change of a CustomResourceDefinition discovery may still say what was before.
 	keeperDiscoverySettles = time.Minute
-	// keeperSettlingMin is the shortest time between two looks while it may.
-	keeperSettlingMin = time.Second
+	// keeperSettlingPause is the shortest time between two looks while it may.
+	keeperSettlingPause = time.Second
 	// keeperUnservedInterval is how often a resource that is not served is looked for. An aggregated API has no definition
 	// whose change could be watched.
 	keeperUnservedInterval = 5 * time.Minute
-	// keeperRetryMin and keeperRetryMax bound the time to the next try after a failure.
-	keeperRetryMin, keeperRetryMax = 50 * time.Millisecond, time.Minute
+	// keeperFirstRetry and keeperLastRetry bound the time to the next try after a failure.
+	keeperFirstRetry, keeperLastRetry = 50 * time.Millisecond, time.Minute
 	// keeperRejectedInterval is how often an entry that the API server refused is tried again: the server may have been
 	// replaced by a newer one.
 	keeperRejectedInterval = 10 * time.Minute
@@ -78,7 +78,7 @@ func setupKeeper(_ context.Context, mgr manager.Manager, o Options) error {
 		rejections: map[types.UID]keeperRejection{},
 	}
 	c, err := controller.New("node-resource-keeper", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](keeperRetryMin, keeperRetryMax)})
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](keeperFirstRetry, keeperLastRetry)})
 	if err != nil {
 		return fmt.Errorf("setting up the keeper of the webhooks: %w", err)
 	}
@@ -131,12 +131,12 @@ func (k *keeper) lookAgain(pass *keeperPass) time.Duration {
 		sooner(keeperUnservedInterval)
 	}
 	for _, rejection := range k.rejections {
-		sooner(max(rejection.at.Add(keeperRejectedInterval).Sub(pass.now), keeperSettlingMin))
+		sooner(max(rejection.at.Add(keeperRejectedInterval).Sub(pass.now), keeperSettlingPause))
 	}
 	// Each look doubles the time that has gone by since the change, and so the time to the next one.
 	if changed := k.definitionsChanged.Load(); changed != 0 {
 		if age := pass.now.Sub(time.Unix(0, changed)); age < keeperDiscoverySettles {
-			sooner(max(age, keeperSettlingMin))
+			sooner(max(age, keeperSettlingPause))
 		}
 	}
 	return after

@@ -269,11 +269,13 @@ func TestWhichEntriesARefusalIsAbout(t *testing.T) {
 	}
 }
 
-// keeperRefusingAPI is a client that takes only some updates.
+// keeperRefusingAPI is a client that takes only some updates, and notes what is deleted.
 type keeperRefusingAPI struct {
 	client.Client
 	refuse func(*admissionregistrationv1.ValidatingWebhookConfiguration) error
 	real   int
+	// deletions are the preconditions of each.
+	deletions []metav1.Preconditions
 }
 
 func (c *keeperRefusingAPI) Update(_ context.Context, o client.Object, options ...client.UpdateOption) error {
@@ -282,6 +284,24 @@ func (c *keeperRefusingAPI) Update(_ context.Context, o client.Object, options .
 		c.real++
 	}
 	return c.refuse(o.(*admissionregistrationv1.ValidatingWebhookConfiguration))
+}
+
+func (c *keeperRefusingAPI) Delete(_ context.Context, _ client.Object, options ...client.DeleteOption) error {
+	c.deletions = append(c.deletions, *(&client.DeleteOptions{}).ApplyOptions(options).Preconditions)
+	return nil
+}
+
+func TestOnlyTheConfigurationThatWasSeenIsDeleted(t *testing.T) {
+	stored := keeperEntries([2]string{"a", ""})
+	stored.UID, stored.ResourceVersion = "config-uid", "7"
+	api := &keeperRefusingAPI{}
+	if _, err := (&keeper{client: api}).put(t.Context(), stored, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := []metav1.Preconditions{{UID: new(types.UID("config-uid")), ResourceVersion: new("7")}}
+	if diff := cmp.Diff(want, api.deletions); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestARefusalThatNamesNoEntryIsFoundByTrying(t *testing.T) {
@@ -373,12 +393,12 @@ func TestWhenToLookAgain(t *testing.T) {
 		"never where nothing can change unseen":               {[]*keeperPolicy{served}, 0, 0, 0},
 		"never without a policy":                              {nil, time.Second, 0, 0},
 		"in minutes for what is not served":                   {[]*keeperPolicy{served, unserved}, 0, 0, keeperUnservedInterval},
-		"at once after a definition changed":                  {[]*keeperPolicy{served}, time.Millisecond, 0, keeperSettlingMin},
+		"at once after a definition changed":                  {[]*keeperPolicy{served}, time.Millisecond, 0, keeperSettlingPause},
 		"after as much time again":                            {[]*keeperPolicy{unserved}, 7 * time.Second, 0, 7 * time.Second},
 		"never once discovery has followed":                   {[]*keeperPolicy{served}, keeperDiscoverySettles, 0, 0},
 		"in minutes once discovery could have followed":       {[]*keeperPolicy{unserved}, keeperDiscoverySettles, 0, keeperUnservedInterval},
 		"when a refused entry is to be tried again":           {[]*keeperPolicy{served}, 0, 4 * time.Minute, 6 * time.Minute},
-		"at once where a refused entry was to be tried again": {[]*keeperPolicy{served}, 0, time.Hour, keeperSettlingMin},
+		"at once where a refused entry was to be tried again": {[]*keeperPolicy{served}, 0, time.Hour, keeperSettlingPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &keeper{rejections: map[types.UID]keeperRejection{}}

@@ -55,6 +55,9 @@ var _ = Describe("The conditions of a policy", func() {
 		Expect(expectConditions(ctx, "number", invalid, notAccepted)).To(ContainSubstring("string"))
 		eventuallyEntries(ctx, "sound")
 		Expect(live(ctx).OwnerReferences).To(HaveLen(1))
+		Eventually(func() [2]float64 {
+			return [2]float64{metric("holdfast_node_resource_policies", "true"), metric("holdfast_node_resource_policies", "false")}
+		}).Should(Equal([2]float64{1, 2}))
 	}, NodeTimeout(soon))
 
 	It("follow the policy when it is corrected, and when it is broken again", func(ctx context.Context) {
@@ -163,6 +166,16 @@ var _ = Describe("The conditions of a policy", func() {
 		Expect(now.Status.Sweep.Objects).To(BeNumerically("==", 7))
 		enforced := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.PolicyEnforced)
 		Expect(enforced.LastTransitionTime.Time).To(BeTemporally("<=", transition.Time), "Enforced did not change")
+
+		By("taking its own conditions back with the next look")
+		for i := range now.Status.Conditions {
+			if now.Status.Conditions[i].Type != v1alpha1.PolicySwept {
+				now.Status.Conditions[i].Reason, now.Status.Conditions[i].Message = "Edited", "by somebody"
+			}
+		}
+		Expect(admin.Status().Update(ctx, now, client.FieldOwner("kubectl-edit"))).To(Succeed())
+		Expect(admin.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resource":{"versions":["v1"]}}}`)))).To(Succeed())
+		expectConditions(ctx, "shared", isAccepted, isEnforced)
 	}, NodeTimeout(soon))
 })
 

@@ -130,10 +130,12 @@ var _ = Describe("Somebody edits the generated configuration", func() {
 		Entry("owners removed", func(c *configuration) { c.OwnerReferences = nil }, NodeTimeout(soon)),
 	)
 
-	It("and the policy says so in an event", func(ctx context.Context) {
+	It("and the policy says so in an event, and a metric counts it", func(ctx context.Context) {
+		counted := metric("holdfast_node_resource_webhook_restored_total", "")
 		edit(ctx, func(c *configuration) { c.Webhooks[1].TimeoutSeconds = new(int32(30)) })
 		restored(ctx)
 		Eventually(func() []string { return restoredEvents(ctx) }).Should(ConsistOf("bravo"))
+		Expect(metric("holdfast_node_resource_webhook_restored_total", "")).To(Equal(counted + 1))
 	}, NodeTimeout(soon))
 
 	It("deletes it, and it is made again with the authority that the stamping webhook has", func(ctx context.Context) {

@@ -5,6 +5,7 @@ package nodepolicy_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -232,16 +234,28 @@ func stampConfiguration(ca []byte) *admissionregistrationv1.MutatingWebhookConfi
 	}
 }
 
-var gadgets int
-
 // newGadget is an object of the guarded resource.
 func newGadget() *unstructured.Unstructured {
-	gadgets++
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(guardedGroup + "/v1")
 	object.SetKind("Gadget")
 	object.SetGenerateName("node-")
 	return object
+}
+
+// metric is the value of a series without a label, or with one of this value.
+func metric(name, label string) float64 {
+	GinkgoHelper()
+	families, err := ctrlmetrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			if labels := series.GetLabel(); family.GetName() == name && (len(labels) == 0 || labels[0].GetValue() == label) {
+				return series.GetCounter().GetValue() + series.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 // writes are what the keeper writes to the API server, one line each.
@@ -266,6 +280,11 @@ func (w *writes) seen() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string{}, w.lines...)
+}
+
+// of are those of a resource.
+func (w *writes) of(resource string) []string {
+	return slices.DeleteFunc(w.seen(), func(line string) bool { return !strings.Contains(line, "/"+resource+"/") })
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

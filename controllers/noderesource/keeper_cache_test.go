@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// keeperServesAll is an API server that serves every resource.
+type keeperServesAll struct{}
+
+func (keeperServesAll) served(context.Context, schema.GroupResource) (keeperServed, error) {
+	return keeperServed{versions: []string{"v1"}, status: []string{"v1"}}, nil
+}
+
+// Only in a unit test can the caches be late to order.
+func TestWhatALateCacheSaysChangesNothing(t *testing.T) {
+	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
+	both := (&keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}}).wanted()
+	one := (&keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha}}).wanted()
+	empty := (&keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{alpha, bravo}}).wanted()
+	for name, cached := range map[string][]client.Object{
+		"it knows no policy":                     {both},
+		"it knows one policy of two":             {both, alpha.object},
+		"it knows no configuration":              {alpha.object, bravo.object},
+		"it knows an older configuration":        {one, alpha.object, bravo.object},
+		"it knows a configuration with no trust": {empty, alpha.object, bravo.object},
+		"it knows nothing":                       nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, written := keeperWithCache(t, cached, []client.Object{both, alpha.object, bravo.object})
+			if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {
+				t.Fatal(err)
+			}
+			writes := slices.DeleteFunc(*written, func(line string) bool { return strings.HasPrefix(line, "status of ") })
+			if len(writes) != 0 {
+				t.Errorf("the configuration was written: %s", writes)
+			}
+		})
+	}
+}
+
+func TestAStatusIsWrittenToThePolicyThatWasJudged(t *testing.T) {
+	alpha := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+	k, written := keeperWithCache(t, []client.Object{alpha.object}, []client.Object{alpha.object})
+	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"apply", "status of alpha, UID alpha-uid"}, *written); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+// keeperQueue counts what is added to it.
+type keeperQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	added int
+}
+
+func (q *keeperQueue) Add(reconcile.Request) { q.added++ }
+
+func TestEveryChangeOfADefinitionWakesTheKeeper(t *testing.T) {
+	definition := func(version string) client.Object {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+	}
+	for name, test := range map[string]struct {
+		happens func(handler.EventHandler, *keeperQueue)
+		wakes   bool
+	}{
+		"it comes": {func(h handler.EventHandler, q *keeperQueue) {
+			h.Create(t.Context(), event.CreateEvent{Object: definition("1")}, q)
+		}, true},
+		"it goes": {func(h handler.EventHandler, q *keeperQueue) {
+			h.Delete(t.Context(), event.DeleteEvent{Object: definition("1")}, q)
+		}, true},
+		"its status says that it is served": {func(h handler.EventHandler, q *keeperQueue) {
+			h.Update(t.Context(), event.UpdateEvent{ObjectOld: definition("1"), ObjectNew: definition("2")}, q)
+		}, true},
+		"it is only listed again": {func(h handler.EventHandler, q *keeperQueue) {
+			h.Update(t.Context(), event.UpdateEvent{ObjectOld: definition("1"), ObjectNew: definition("1")}, q)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, q := &keeper{options: Options{Clock: clocktesting.NewFakePassiveClock(keeperNow)}}, &keeperQueue{}
+			test.happens(k.definitionHandler(), q)
+			if noted := k.definitionsChanged.Load() == keeperNow.UnixNano(); (q.added == 1) != test.wakes || noted != test.wakes {
+				t.Errorf("added %d requests, noted the time %t, expected %t", q.added, noted, test.wakes)
+			}
+		})
+	}
+}
+
+// keeperWithCache is a keeper whose cache has other objects than the API server, and the writes that it tries.
+func keeperWithCache(t *testing.T, cached, live []client.Object) (*keeper, *[]string) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := func(objects []client.Object) *fake.ClientBuilder {
+		builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NodeResourcePolicy{})
+		for _, object := range objects {
+			builder.WithObjects(object.DeepCopyObject().(client.Object))
+		}
+		return builder
+	}
+	written := new([]string)
+	say := func(verb string) error { *written = append(*written, verb); return nil }
+	writer := with(cached).WithInterceptorFuncs(interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return say("update")
+		},
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+			return say("delete")
+		},
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			return say("apply")
+		},
+		SubResourceApply: func(_ context.Context, _ client.Client, subresource string, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+			object := o.(metav1.Object)
+			return say(fmt.Sprintf("%s of %s, UID %s", subresource, object.GetName(), object.GetUID()))
+		},
+	}).Build()
+	options := keeperOptions()
+	options.Clock = clocktesting.NewFakePassiveClock(keeperNow)
+	return &keeper{client: writer, live: with(live).Build(), discovery: keeperServesAll{}, recorder: events.NewFakeRecorder(10),
+		options: options, rejections: map[types.UID]keeperRejection{}}, written
+}
