@@ -40,8 +40,6 @@ const (
 	sweeperSettles = 2 * time.Second
 	// sweeperShare bounds what share of the time sweeps that events ask for may take: one part in so many.
 	sweeperShare = 5
-	// sweeperBusy is how long a request waits while another of the same policy is being worked on.
-	sweeperBusy = time.Second
 	// sweeperSlow is how often is tried again what only an administrator can change: a missing CRD or permission.
 	sweeperSlow = time.Minute
 	// sweeperJitter spreads the periodic sweeps of several policies.
@@ -81,9 +79,12 @@ type sweeper struct {
 	policies map[string]*sweptPolicy
 }
 
-// sweptPolicy is what the sweeper remembers of one policy. Whoever uses it holds busy.
+// sweptPolicy is what the sweeper remembers of one policy. One request at a time uses it, from begin to end.
 type sweptPolicy struct {
-	busy       sync.Mutex
+	mu      sync.Mutex
+	busy    bool
+	waiting sets.Set[sweepRequest]
+
 	uid        types.UID
 	generation int64
 	compiled   *nodepolicy.Compiled
@@ -170,10 +171,10 @@ func sweepLogger(base logr.Logger) func(*sweepRequest) logr.Logger {
 // Reconcile does one request. Requests of one policy never overlap, so that a look at a node does not mix with a sweep.
 func (s *sweeper) Reconcile(ctx context.Context, r sweepRequest) (reconcile.Result, error) {
 	p := s.remember(r.Policy)
-	if !p.busy.TryLock() {
-		return reconcile.Result{RequeueAfter: sweeperBusy}, nil
+	if !p.begin(r) {
+		return reconcile.Result{}, nil
 	}
-	defer p.busy.Unlock()
+	defer p.end(s.queue)
 	var policy v1alpha1.NodeResourcePolicy
 	// A deletion and a report follow what the policy says now; a look at a node only leads to one of these.
 	reader := s.live
@@ -181,9 +182,7 @@ func (s *sweeper) Reconcile(ctx context.Context, r sweepRequest) (reconcile.Resu
 		reader = s.client
 	}
 	if err := reader.Get(ctx, types.NamespacedName{Name: r.Policy}, &policy); apierrors.IsNotFound(err) {
-		if r.Node == "" {
-			s.forget(r.Policy, p)
-		}
+		s.forget(r, p)
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading NodeResourcePolicy %s: %w", r.Policy, err)
@@ -204,26 +203,52 @@ func (s *sweeper) Reconcile(ctx context.Context, r sweepRequest) (reconcile.Resu
 	}
 }
 
+// begin says whether the request may be worked on now. If not, the end of the one that is brings it back to the queue, so
+// that no worker waits.
+func (p *sweptPolicy) begin(r sweepRequest) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy {
+		p.waiting.Insert(r)
+		return false
+	}
+	p.busy = true
+	return true
+}
+
+func (p *sweptPolicy) end(queue sweepQueue) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = false
+	for r := range p.waiting {
+		queue.Add(r)
+	}
+	p.waiting.Clear()
+}
+
 func (s *sweeper) remember(policy string) *sweptPolicy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.policies[policy]
 	if p == nil {
-		p = &sweptPolicy{}
+		p = &sweptPolicy{waiting: sets.New[sweepRequest]()}
 		s.policies[policy] = p
 	}
 	return p
 }
 
-// forget removes all traces of a policy that is gone.
-func (s *sweeper) forget(policy string, p *sweptPolicy) {
+// forget removes all traces of a policy that is gone. A request about a node has that from the cache only: whether there is a
+// new policy of the name, the request that a deletion brings finds out.
+func (s *sweeper) forget(r sweepRequest, p *sweptPolicy) {
 	s.mu.Lock()
-	if s.policies[policy] == p {
-		delete(s.policies, policy)
+	if s.policies[r.Policy] == p {
+		delete(s.policies, r.Policy)
 	}
 	s.mu.Unlock()
-	s.missing.retain(policy, nil)
-	metrics.ForgetNodeSweeps(policy)
+	if r.Node == "" {
+		s.missing.retain(r.Policy, nil)
+		metrics.ForgetNodeSweeps(r.Policy)
+	}
 }
 
 // compile compiles the policy unless that was done. What was found by an older specification is void.

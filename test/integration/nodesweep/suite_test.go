@@ -42,7 +42,7 @@ const (
 	// pollInterval is how often a condition is looked at.
 	pollInterval = 50 * time.Millisecond
 	// settled is for how long a state that must not change is watched: several short sweep intervals.
-	settled = 2 * time.Second
+	settled = time.Second
 
 	repository       = "../../.."
 	managerNamespace = "holdfast-system"
