@@ -173,8 +173,15 @@ var _ = Describe("Reporting", func() {
 		p := create(ctx, policy(nodecrds.NodeNetworkConfigs, func(s *v1alpha1.NodeResourcePolicySpec) {
 			s.NodeName.Expression = "'" + node.Name + "'"
 		}))
-		startSweeper(ctx, nil)
+		var reads atomic.Int64
+		startSweeper(ctx, nil, func(request *http.Request) *http.Response {
+			if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/api/v1/nodes/"+node.Name) {
+				reads.Add(1)
+			}
+			return nil
+		})
 		found := expectSwept(ctx, p.Name, counts{Objects: 23, Stale: 23})
+		Expect(reads.Load()).To(Equal(int64(1)), "a sweep reads a Node once")
 		Expect(found.StaleObjects).To(HaveLen(20))
 		Expect(found.StaleObjects[0].Name).To(Equal(named("object-a")))
 		Expect(found.StaleObjects[19].Name).To(Equal(named("object-t")))
@@ -220,7 +227,7 @@ var _ = Describe("Reporting", func() {
 			var owned []string
 			for _, entry := range live.ManagedFields {
 				if entry.Manager == noderesource.SweeperFieldManager {
-					owned = append(owned, string(entry.FieldsV1.Raw))
+					owned = append(owned, entry.FieldsV1.GetRawString())
 				}
 			}
 			g.Expect(owned).To(HaveLen(1))

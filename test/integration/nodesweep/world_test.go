@@ -46,7 +46,7 @@ const specRole = "test.holdfast.dev/spec"
 // Every spec begins with no policy, no object and no Node. Its manager ends before it is cleared.
 var _ = BeforeEach(func() {
 	specs++
-	DeferCleanup(clear, NodeTimeout(specTimeout))
+	DeferCleanup(clearAll, NodeTimeout(specTimeout))
 })
 
 var specs int
@@ -54,7 +54,7 @@ var specs int
 // named is a name of this spec only: metrics and events outlive it.
 func named(name string) string { return fmt.Sprintf("%s-%d", name, specs) }
 
-func clear(ctx context.Context) {
+func clearAll(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.DeleteAllOf(ctx, &v1alpha1.NodeResourcePolicy{})).To(Succeed())
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{
