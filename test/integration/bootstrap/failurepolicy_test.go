@@ -56,6 +56,10 @@ var _ = Describe("Every preset has failurePolicy Fail, and no manager is alive:"
 		Expect(operator(ctx).Create(ctx, samples(m.name, m.uid)["nodenetworkconfigs"])).To(stoppedBy(nodeNetworkConfigs))
 		Expect(other.agent(ctx).Create(ctx, samples(m.name, m.uid)["ciliumnodes"])).To(stoppedBy(ciliumNodes))
 		Expect(admin.Create(ctx, samples(m.name, m.uid)["ciliumnodes"])).To(stoppedBy(ciliumNodes))
+		By("an object of the node that carries the writer's own Node")
+		foreign := samples(other.name, other.uid)["ciliumnodes"]
+		foreign.SetName(m.name)
+		Expect(other.agent(ctx).Create(ctx, foreign)).To(stoppedBy(ciliumNodes))
 	})
 
 	It("a status that a node's object gets from somebody else is stopped too", func(ctx context.Context) {
