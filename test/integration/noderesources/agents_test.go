@@ -140,7 +140,8 @@ var _ = Describe("The agent of a node", func() {
 		Expect(cost).To(Equal(judged))
 		guard.awaitCached(ctx, other.Name, other.UID)
 		for _, w := range writes {
-			cost, err := costOf(other.Name, func() error { return w.do(ctx, agent, fresh(ctx, object), 7) })
+			current := fresh(ctx, object)
+			cost, err := costOf(other.Name, func() error { return w.do(ctx, agent, current, 7) })
 			Expect(err).NotTo(HaveOccurred(), w.name)
 			Expect(cost).To(Equal(unread), w.name)
 		}
@@ -162,21 +163,25 @@ var _ = Describe("The agent of a node", func() {
 
 		By("the new agent on the old object")
 		for _, w := range writes {
-			cost, err := costOf(live.Name, func() error { return w.do(ctx, agent, fresh(ctx, object), 7) })
+			current := fresh(ctx, object)
+			cost, err := costOf(live.Name, func() error { return w.do(ctx, agent, current, 7) })
 			expectRefused(err, "nnc", v1alpha1.ReasonStaleNodeUID, string(old.UID), string(live.UID))
 			Expect(cost).To(Equal(judged), w.name)
 		}
 		By("the new agent repairs it, and then is not judged any more")
+		object = fresh(ctx, object)
 		cost, err := costOf(live.Name, func() error {
 			return agent.Patch(ctx, object, merge(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":%q,"uid":%q}]}}`, live.Name, live.UID))
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cost).To(Equal(judged))
+		object = fresh(ctx, object)
 		cost, err = costOf(live.Name, func() error { return agent.Patch(ctx, object, merge(`{"spec":{"requestedIPCount":8}}`)) })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cost).To(Equal(costs{}))
 
 		By("the old token, which still lives, does not give the object back to its UID")
+		object = fresh(ctx, object)
 		cost, err = costOf(live.Name, func() error {
 			return predecessor.Patch(ctx, object, merge(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":%q,"uid":%q}]}}`, old.Name, old.UID))
 		})
@@ -190,7 +195,8 @@ var _ = Describe("The agent of a node", func() {
 		Expect(admin.Create(ctx, object)).To(Succeed())
 		guard.awaitCached(ctx, node.Name, node.UID)
 		for _, w := range writes {
-			cost, err := costOf(node.Name, func() error { return w.do(ctx, admin, fresh(ctx, object), 7) })
+			current := fresh(ctx, object)
+			cost, err := costOf(node.Name, func() error { return w.do(ctx, admin, current, 7) })
 			Expect(err).NotTo(HaveOccurred(), w.name)
 			Expect(cost).To(Equal(unread), w.name)
 		}

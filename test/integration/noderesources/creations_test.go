@@ -140,6 +140,7 @@ var _ = Describe("Creations", func() {
 		By("nor refused by it")
 		object := nodecrds.NodeNetworkConfig(live.Name, live.UID)
 		Expect(admin.Create(ctx, object)).To(Succeed())
+		object = fresh(ctx, object)
 		cost, err = costOf(live.Name, func() error { return admin.Update(ctx, set(object, int64(1), "spec", "requestedIPCount")) })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cost).To(Equal(judged))

@@ -166,6 +166,7 @@ var _ = Describe("A policy", func() {
 			node := newNode(ctx)
 			object := nodecrds.NodeInfo(node.Name, node.UID)
 			Expect(admin.Create(ctx, object)).To(Succeed())
+			object = fresh(ctx, object)
 			guard.awaitCached(ctx, node.Name, node.UID)
 			guard.isCutOff()
 			cost, err := costOf(node.Name, func() error { return admin.Update(ctx, set(object, "changed", "spec", "vmUniqueID")) })

@@ -129,6 +129,7 @@ var _ = Describe("Objects of a Node that was replaced", func() {
 			func() error { return admin.Status().Patch(ctx, object, merge(`{"status":{"assignedIPCount":256}}`)) },
 			func() error { return admin.Patch(ctx, object, merge(`{"metadata":{"annotations":{"a":"b"}}}`)) },
 		} {
+			object = fresh(ctx, object)
 			cost, err := costOf(old.Name, write)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(cost).To(Equal(unread))

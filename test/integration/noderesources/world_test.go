@@ -224,7 +224,7 @@ func staleObject(ctx context.Context, build maker, changes ...func(*unstructured
 	Expect(admin.Create(ctx, object)).To(Succeed())
 	live = replace(ctx, old)
 	guard.awaitCached(ctx, live.Name, live.UID)
-	return object, old, live
+	return fresh(ctx, object), old, live
 }
 
 // keep labels an object so that the garbage collector may not delete it.
@@ -250,11 +250,15 @@ func set(o *unstructured.Unstructured, value any, path ...string) *unstructured.
 	return o
 }
 
-// fresh reads an object again.
+// fresh reads an object again, and waits until the API server's own cache has it as it is. A write begins with what that
+// cache has; if it turns out to be old, admission is asked once more (GuaranteedUpdate in k8s.io/apiserver
+// pkg/storage/etcd3), and what a write costs could not be told.
 func fresh(ctx context.Context, o *unstructured.Unstructured) *unstructured.Unstructured {
 	GinkgoHelper()
 	live := o.DeepCopy()
 	Expect(admin.Get(ctx, client.ObjectKeyFromObject(o), live)).To(Succeed())
+	notOlder := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: live.GetResourceVersion()}}
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(o), live, notOlder)).To(Succeed())
 	return live
 }
 
