@@ -73,6 +73,22 @@ func TestAStatusIsWrittenToThePolicyThatWasJudged(t *testing.T) {
 	}
 }
 
+func TestTheKeeperWatchesWhatItReads(t *testing.T) {
+	var watched []string
+	for _, source := range (&keeper{}).sources(nil) {
+		watched = append(watched, fmt.Sprint(source))
+	}
+	want := []string{
+		"kind source: *v1alpha1.NodeResourcePolicy",
+		"kind source: *v1.ValidatingWebhookConfiguration",
+		"kind source: *v1.MutatingWebhookConfiguration",
+		"kind source: *v1.PartialObjectMetadata[apiextensions.k8s.io/v1 CustomResourceDefinition]",
+	}
+	if diff := cmp.Diff(want, watched); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // keeperQueue counts what is added to it.
 type keeperQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
