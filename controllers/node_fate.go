@@ -21,6 +21,14 @@ import (
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kube-node-lease,resources=leases,verbs=get
 
+const (
+	// fateConfirmed is how often the absence of a node is confirmed, and written down, while the delay runs.
+	fateConfirmed = time.Minute
+	// fateGap is the longest time between two confirmations of which the delay is counted: a Node that registers and is
+	// deleted again while no manager runs leaves no trace.
+	fateGap = 2 * fateConfirmed
+)
+
 // recordNodeFate keeps the persisted start of nodeGoneDelay (rows 6 and 9). It begins, goes on and ends on live reads alone; each
 // of them looks for a sign of life since the last one, which starts the delay again.
 func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
@@ -29,7 +37,7 @@ func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPA
 	switch {
 	case !v.node.IsRead() || (!gone && before == nil):
 		return nil
-	case !v.live && gone && before != nil && containsAll(before.NodeUIDs, uids):
+	case !v.live && gone && before != nil && containsAll(before.NodeUIDs, uids) && c.clock.Now().Sub(before.ConfirmedTime.Time) < fateConfirmed:
 		return nil // what it comes to is decided on live reads
 	case !v.live:
 		return fmt.Errorf("the node of %s is gone, or is back: %w", v.podName(), errStale)
@@ -42,13 +50,25 @@ func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPA
 		v.fateUnread = err.Error()
 		return nil
 	}
+	now := c.clock.Now()
 	sign := signSince(before, seen)
-	if before != nil && sign == "" && containsAll(before.NodeUIDs, uids) {
+	if before != nil && sign == "" && containsAll(before.NodeUIDs, uids) && now.Sub(before.ConfirmedTime.Time) <= fateGap {
+		if now.Sub(before.ConfirmedTime.Time) >= fateConfirmed {
+			record.Spec.NodeGone.ConfirmedTime = metav1.NewTime(now)
+		}
 		return nil
 	}
-	record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: uids, Since: roundUp(c.clock.Now()), SignOfLife: sign,
+	record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: uids, Since: roundUp(now), ConfirmedTime: metav1.NewTime(now), SignOfLife: sign,
 		LeaseRenewTime: seen.lease, KubeletWriteTime: seen.kubelet}
 	return nil
+}
+
+// fateDue is when the absence of the pod's node is to be confirmed next; zero if it need not be.
+func (v *view) fateDue(after time.Duration) time.Duration {
+	if v.record == nil || v.record.Spec.NodeGone == nil || after == 0 {
+		return after
+	}
+	return min(after, fateConfirmed)
 }
 
 // goneNodes are the Nodes of the record's sandboxes that are not there any more; gone is true too where there is no Node of the
@@ -90,28 +110,38 @@ func signSince(before *v1alpha1.NodeGone, seen signs) string {
 		return ""
 	case seen.lease != nil && (before.LeaseRenewTime == nil || !seen.lease.Equal(before.LeaseRenewTime)):
 		return "its kubelet has renewed the node's Lease at " + seen.lease.UTC().Format(time.RFC3339)
-	case seen.kubelet != nil && (before.KubeletWriteTime == nil || !seen.kubelet.Equal(before.KubeletWriteTime)):
-		return "its kubelet has written the pod's status at " + seen.kubelet.UTC().Format(time.RFC3339)
+	case seen.kubelet != nil && (before.KubeletWriteTime == nil || before.KubeletWriteTime.Before(seen.kubelet)):
+		return "its kubelet has written the status of a pod at " + seen.kubelet.UTC().Format(time.RFC3339)
 	}
 	return ""
 }
 
 // signsOfLife looks for the kubelet and for the machine. Where another machine has the node's name, the Lease and the
-// pod's status are that machine's, and only the machine itself is looked for.
+// statuses of its pods are that machine's, and only the old machine itself is looked for. Before the delay is over, lists
+// that are some seconds old will do; then only those that were read since.
 func (c *core) signsOfLife(ctx context.Context, v *view, record *v1alpha1.IPAllocation) (signs, error) {
+	since := time.Time{}
+	if gone := record.Spec.NodeGone; gone != nil {
+		if over := gone.Since.Add(c.options.Settings.NodeGoneDelay); !c.clock.Now().Before(over) {
+			since = over
+		}
+	}
 	var seen signs
 	var err error
 	if v.node.IsAbsent() {
 		if seen.lease, err = c.leaseRenewed(ctx, record.Spec.NodeName); err != nil {
 			return seen, err
 		}
-		seen.kubelet = kubeletWrote(v.pod)
+		if seen.kubelet, err = c.sightings.kubeletWrote(ctx, record.Spec.NodeName, since); err != nil {
+			return seen, err
+		}
 	}
-	seen.machine, err = c.machineElsewhere(ctx, record)
+	seen.machine, err = c.machineElsewhere(ctx, record, since)
 	return seen, err
 }
 
-// leaseRenewed reads the Lease that a kubelet goes on renewing while its Node object is gone.
+// leaseRenewed reads the node's Lease. The garbage collector takes it soon after its Node, and a kubelet cannot make it
+// again without one (component-helpers, apimachinery/lease); until then it goes on renewing it.
 func (c *core) leaseRenewed(ctx context.Context, node string) (*metav1.MicroTime, error) {
 	var lease coordinationv1.Lease
 	err := c.live.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node}, &lease)
@@ -124,41 +154,17 @@ func (c *core) leaseRenewed(ctx context.Context, node string) (*metav1.MicroTime
 	return lease.Spec.RenewTime, nil
 }
 
-// kubeletWrote is when a kubelet last wrote the pod's status; nil if the object does not say.
-func kubeletWrote(pod *corev1.Pod) *metav1.Time {
-	if pod == nil {
-		return nil
-	}
-	var last *metav1.Time
-	for i := range pod.ManagedFields {
-		entry := &pod.ManagedFields[i]
-		if release.IsKubelet(entry) && entry.Subresource == "status" && entry.Time != nil && (last == nil || last.Before(entry.Time)) {
-			last = entry.Time
-		}
-	}
-	return last
-}
-
-// machineElsewhere finds a Node, of whatever name, whose machine is one that ran a sandbox. Before the delay is over a cached
-// Node will do; once it is over, only a list read since shows that there is none.
-func (c *core) machineElsewhere(ctx context.Context, record *v1alpha1.IPAllocation) (string, error) {
-	since := time.Time{}
-	if gone := record.Spec.NodeGone; gone != nil {
-		if over := gone.Since.Add(c.options.Settings.NodeGoneDelay); !c.clock.Now().Before(over) {
-			since = over
-		}
-	}
-	machines, err := c.machines.list(ctx, since)
+// machineElsewhere finds a Node, of whatever name, whose machine is one that ran a sandbox.
+func (c *core) machineElsewhere(ctx context.Context, record *v1alpha1.IPAllocation, since time.Time) (string, error) {
+	machines, err := c.sightings.machines(ctx, since)
 	if err != nil {
 		return "", err
 	}
 	for i := range record.Spec.Sandboxes {
-		node := record.Spec.Sandboxes[i].Node
-		if node == nil || node.MachineID == "" || node.SystemUUID == "" {
-			continue // such a machine is known by its Node's UID alone
-		}
-		if name, found := machines[hardware{node.MachineID, node.SystemUUID}]; found {
-			return name, nil
+		if node := record.Spec.Sandboxes[i].Node; node != nil {
+			if name, found := machines.find(*node); found {
+				return name, nil
+			}
 		}
 	}
 	return "", nil

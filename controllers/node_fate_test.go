@@ -93,6 +93,7 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 	f.truth = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.IPAllocation{}).
 		WithIndex(&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }).
+		WithIndex(&corev1.Pod{}, indexPodNode, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithIndex(&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(func(*v1alpha1.IPAllocation) []string { return []string{"default/web-1"} })).
 		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).Build()
 	live := interceptor.NewClient(f.truth, interceptor.Funcs{
@@ -112,7 +113,7 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: nodeGoneDelay}}
 	shared := &core{client: f.truth, live: live, finalizers: finalizer.Client{Writer: f.truth, Reader: live}, backends: o.Backends,
 		tracker: newTracker(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
-		machines: &machines{cached: f.truth, live: live, clock: f.clock}}
+		sightings: &sightings{live: live, clock: f.clock}}
 	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods()}
 	return f
 }
@@ -134,6 +135,15 @@ func (f *fate) holdsUntil(times ...time.Duration) {
 			f.Fatalf("released after %s, expected it to be held", d)
 		}
 	}
+}
+
+// holdsFrom looks as often as the reconciler asks to be woken, from one moment until just before another.
+func (f *fate) holdsFrom(from, to time.Duration) {
+	f.Helper()
+	for d := from; d < to; d += fateConfirmed {
+		f.holdsUntil(d)
+	}
+	f.holdsUntil(to - time.Second)
 }
 
 func (f *fate) releasesAfter(d time.Duration) {
@@ -178,8 +188,8 @@ func (f *fate) nodeGone() *v1alpha1.NodeGone {
 
 func TestADeletedNodeCountsAfterAPersistedDelay(t *testing.T) {
 	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour)))
-	f.holdsUntil(0, time.Minute, nodeGoneDelay-time.Second)
-	f.r.machines.listed = nil // another process carries on
+	f.holdsFrom(0, nodeGoneDelay)
+	f.r.sightings.read = time.Time{} // another process carries on
 	f.releasesAfter(nodeGoneDelay)
 }
 
@@ -224,13 +234,39 @@ func TestAfterASignOfLifeTheWholeDelayRunsAgain(t *testing.T) {
 	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour)))
 	f.holdsUntil(0)
 	f.apply(lease("node", lateNow.Add(time.Second)))
-	f.holdsUntil(nodeGoneDelay, 2*nodeGoneDelay-time.Second)
+	f.holdsFrom(time.Minute, time.Minute+nodeGoneDelay)
+	f.releasesAfter(time.Minute + nodeGoneDelay)
+}
+
+func TestWhatNobodyWatchedIsNotCounted(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()))
+	f.holdsFrom(0, 2*time.Minute)
+	// Nobody looks for some minutes: a Node of the name may have come and gone.
+	f.holdsFrom(nodeGoneDelay, 2*nodeGoneDelay)
 	f.releasesAfter(2 * nodeGoneDelay)
+}
+
+func TestAKubeletThatReportsOnAnotherPodIsAlive(t *testing.T) {
+	before := &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-1"}, KubeletWriteTime: &metav1.Time{Time: lateNow}}
+	for name, c := range map[string]struct {
+		wrote time.Time
+		alive bool
+	}{
+		"a later write":  {lateNow.Add(time.Second), true},
+		"the same write": {lateNow, false},
+		"the pod with the last write is gone now": {lateNow.Add(-time.Minute), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := signSince(before, signs{kubelet: &metav1.Time{Time: c.wrote}}); (got != "") != c.alive {
+				t.Errorf("signSince = %q, alive wanted: %t", got, c.alive)
+			}
+		})
+	}
 }
 
 func TestAMachineThatRegistersElsewhereAtTheLastMomentIsSeen(t *testing.T) {
 	f := newFate(t, deletedPod(), recordOfOld(oldMachine()))
-	f.holdsUntil(0, nodeGoneDelay-time.Millisecond)
+	f.holdsFrom(0, nodeGoneDelay)
 	f.apply(nodeObject("other", "node-9", "m1"))
 	f.holdsUntil(nodeGoneDelay)
 }
@@ -239,7 +275,7 @@ func TestAnotherMachineUnderTheNameCountsLikeADeletedNode(t *testing.T) {
 	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), nodeObject("node", "node-2", "m2"), lease("node", lateNow))
 	f.holdsUntil(0)
 	f.apply(lease("node", lateNow.Add(time.Minute))) // the new machine's own
-	f.holdsUntil(nodeGoneDelay - time.Second)
+	f.holdsFrom(time.Minute, nodeGoneDelay)
 	f.releasesAfter(nodeGoneDelay)
 }
 
@@ -252,7 +288,7 @@ func TestWhatCannotBeReadIsNoAbsenceOfLife(t *testing.T) {
 	for _, kind := range []string{"leases", "nodes"} {
 		t.Run(kind, func(t *testing.T) {
 			f := newFate(t, deletedPod(), recordOfOld(oldMachine()))
-			f.holdsUntil(0)
+			f.holdsFrom(0, nodeGoneDelay)
 			f.failReads = kind
 			if err := f.after(nodeGoneDelay); err == nil || len(f.pool.released) > 0 {
 				t.Errorf("released %v, error %v; expected an error and nothing released", f.pool.released, err)
@@ -277,7 +313,7 @@ func TestHoldNeverTakesADeletedNodeForProof(t *testing.T) {
 func TestAPodThatHoldsNothingLeavesADeadNodeToo(t *testing.T) {
 	f := newFate(t, deletedPod())
 	f.pool.entries = nil
-	for _, d := range []time.Duration{0, nodeGoneDelay - time.Second} {
+	for d := time.Duration(0); d < nodeGoneDelay; d += fateConfirmed {
 		if err := f.after(d); err != nil {
 			t.Fatal(err)
 		}
@@ -338,15 +374,15 @@ func TestSignSince(t *testing.T) {
 	}
 }
 
-func TestKubeletWroteLooksAtStatusWritesOfTheKubeletOnly(t *testing.T) {
+func TestLastKubeletWriteLooksAtStatusWritesOfTheKubeletOnly(t *testing.T) {
 	at := func(s int) *metav1.Time { return &metav1.Time{Time: lateNow.Add(time.Duration(s) * time.Second)} }
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
 		{Manager: "kubelet", Subresource: "status", Time: at(1)}, {Manager: "kubelet", Subresource: "status", Time: at(3)},
 		{Manager: "kubelet", Time: at(7)}, {Manager: "kube-controller-manager", Subresource: "status", Time: at(9)}, {Manager: "kubelet", Subresource: "status"}}}}
-	if got := kubeletWrote(pod); !got.Equal(at(3)) {
-		t.Errorf("kubeletWrote = %v, want %v", got, at(3))
+	if got := lastKubeletWrite(pod); !got.Equal(at(3)) {
+		t.Errorf("lastKubeletWrite = %v, want %v", got, at(3))
 	}
-	if kubeletWrote(nil) != nil || kubeletWrote(&corev1.Pod{}) != nil {
+	if lastKubeletWrite(&corev1.Pod{}) != nil {
 		t.Error("a pod that says nothing has no time")
 	}
 }

@@ -109,7 +109,7 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 	if decision.Reason == v1alpha1.ReasonObservationFailed {
 		return reconcile.Result{}, fmt.Errorf("holding the addresses of %s: %w", seen.podName(), errors.New(decision.Message))
 	}
-	return reconcile.Result{RequeueAfter: decision.After}, nil
+	return reconcile.Result{RequeueAfter: seen.fateDue(decision.After)}, nil
 }
 
 // unprotect takes the finalizer off and then removes the record: the pools were shown to be empty of it.

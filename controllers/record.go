@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -78,11 +79,15 @@ func (c *core) proveIdentity(ctx context.Context, v *view) error {
 }
 
 func (c *core) newRecord(v *view) *v1alpha1.IPAllocation {
-	return &v1alpha1.IPAllocation{
+	record := &v1alpha1.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{Name: string(v.uid)},
 		Spec: v1alpha1.IPAllocationSpec{PodNamespace: v.ref().Namespace, PodName: v.ref().Name, NodeName: v.nodeName(),
 			Sandboxes: []v1alpha1.SandboxRecord{}, Addresses: []v1alpha1.AddressRecord{}},
 	}
+	if at := v.scheduled(); !at.IsZero() {
+		record.Spec.ScheduledTime = &metav1.Time{Time: at}
+	}
+	return record
 }
 
 // recordHeld adds what is new and keeps, for what is known, the first time it was seen.
@@ -193,14 +198,22 @@ func (c *core) recordMachines(ctx context.Context, v *view, record *v1alpha1.IPA
 				return fmt.Errorf("reading node %s for the machine of sandbox %s: %w", record.Spec.NodeName, s.ID, err)
 			}
 		}
-		registered := node.CreationTimestamp.Time
-		if registered.After(s.ObservedTime.Time) || (!v.scheduled().IsZero() && registered.After(v.scheduled())) {
+		if registered := node.CreationTimestamp; registered.After(s.ObservedTime.Time) || boundBefore(v, record, registered.Time) {
 			continue
 		}
 		identity := identityOf(node)
 		s.Node = &identity
 	}
 	return nil
+}
+
+// boundBefore says whether the pod was bound before that moment, by its object or, once that is gone, by its record.
+func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool {
+	bound := v.scheduled()
+	if v.pod == nil && record.Spec.ScheduledTime != nil {
+		bound = record.Spec.ScheduledTime.Time
+	}
+	return !bound.IsZero() && moment.After(bound)
 }
 
 // writeRecord creates or updates the record; somebody else's write in between is an error worth another try.

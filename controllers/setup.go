@@ -44,7 +44,7 @@ type core struct {
 	finalizers finalizer.Client
 	backends   []ipam.Backend
 	tracker    *tracker
-	machines   *machines
+	sightings  *sightings
 	recorder   events.EventRecorder
 	clock      clock.PassiveClock
 	options    Options
@@ -65,7 +65,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 		backends:   o.Backends,
 		tracker:    newTracker(o.Clock),
-		machines:   &machines{cached: mgr.GetClient(), live: mgr.GetAPIReader(), clock: o.Clock},
+		sightings:  &sightings{live: mgr.GetAPIReader(), clock: o.Clock},
 		recorder:   mgr.GetEventRecorder("holdfast"),
 		clock:      o.Clock,
 		options:    o,

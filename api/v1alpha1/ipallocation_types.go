@@ -59,6 +59,11 @@ type IPAllocationSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
+	// ScheduledTime is when the pod was bound to its node, as its condition PodScheduled said. A Node object that is younger
+	// is not the one that ran the pod's first sandboxes.
+	// +optional
+	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
+
 	// Kubelet is the kubelet's report of the pod's end, once proven. It is monotone: never taken back.
 	// +optional
 	Kubelet *KubeletReport `json:"kubelet,omitempty"`

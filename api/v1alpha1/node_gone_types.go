@@ -18,11 +18,14 @@ type NodeGone struct {
 	NodeUIDs []types.UID `json:"nodeUIDs,omitempty"`
 	// Since is when the delay began, by the controller's clock, rounded up to the second.
 	Since metav1.Time `json:"since"`
+	// ConfirmedTime is when the absence was last confirmed by live reads. Where more time than a few confirmations lies between
+	// two of them, nobody knows what was there in between, and the delay starts again.
+	ConfirmedTime metav1.Time `json:"confirmedTime"`
 	// LeaseRenewTime is what the Lease of the node (in kube-node-lease) said then, if there was one. It is compared, not
 	// reckoned with: the clocks of nodes differ.
 	// +optional
 	LeaseRenewTime *metav1.MicroTime `json:"leaseRenewTime,omitempty"`
-	// KubeletWriteTime is when the kubelet had last written the pod's status then, by the clock of the API server.
+	// KubeletWriteTime is when a kubelet had last written the status of a pod of the node then, by the clock of the API server.
 	// +optional
 	KubeletWriteTime *metav1.Time `json:"kubeletWriteTime,omitempty"`
 	// SignOfLife is what started the delay again, if anything did.

@@ -28,6 +28,8 @@ const (
 	ReasonNodeReregistered Reason = "NodeReregistered"
 	// ReasonNodeRebooted: the machine booted again since the sandbox was recorded.
 	ReasonNodeRebooted Reason = "NodeRebooted"
+	// ReasonMachineUnknown: nobody recorded which machine ran the sandbox, and the Node of today may be another one.
+	ReasonMachineUnknown Reason = "MachineUnknown"
 	// ReasonAwaitingNodeAnswer: an agent was asked about a sandbox and has not answered.
 	ReasonAwaitingNodeAnswer Reason = "AwaitingNodeAnswer"
 	// ReasonSandboxRunning: the node's agent says that the sandbox is not gone.

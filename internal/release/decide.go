@@ -128,13 +128,13 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	return decideRegisteredSince(o, pod, now)
 }
 
-// decideRegisteredSince is the kubelet's half of row 16. A kubelet registers its Node when it starts, and one that starts
-// after a pod was deleted makes no sandbox for it; what its predecessor had in the making is over after SandboxCreationMax.
-// It matters where PodGC wrote the pod's last phase, since no kubelet will ever report its end.
+// decideRegisteredSince is the kubelet's half of row 16, for a pod whose last phase PodGC wrote while its Node was gone: no
+// kubelet will ever report its end. A kubelet registers its Node when it starts, and one that starts after a pod was deleted
+// makes no sandbox for it; what its predecessor had in the making is over after SandboxCreationMax.
 func decideRegisteredSince(o Observation, pod Pod, now time.Time) Decision {
 	const what = "no pool holds an address for it, but a sandbox may still be in the making: waiting "
 	registered := o.Node.Get().Registered
-	if pod.DeletionRequested.IsZero() || !registered.After(pod.DeletionRequested) {
+	if pod.Ending != EndingForeign || pod.DeletionRequested.IsZero() || !registered.After(pod.DeletionRequested) {
 		return wait(16, v1alpha1.ReasonMayBeStarting, 0, what+"for the kubelet's report that the pod ended")
 	}
 	if left := remaining(registered, o.Settings.SandboxCreationMax, now); left > 0 {

@@ -102,7 +102,7 @@ func TestDecide(t *testing.T) {
 			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"row 0: a sandbox whose machine was never recorded waits": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("no read") }))),
-			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
+			want{0, Wait, v1alpha1.ReasonMachineUnknown, 0}},
 		"row 1: a completed Job on a Ready node gives its address back after the delay": {
 			terminating(notDeleting, ended(EndingCompleted, longAgo)), want{1, Release, v1alpha1.ReasonPodCompleted, 0}},
 		"row 1: before the delay is over it waits for the rest of it": {
@@ -196,10 +196,13 @@ func TestDecide(t *testing.T) {
 			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }),
 				node(Node{Machine: machine, Ready: true, Registered: longAgo})), want{16, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
 		"row 16: it is believed only once what its predecessor had in the making is over": {
-			terminating(noEntries, pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: now.Add(-time.Minute)})),
+			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: now.Add(-time.Minute)})),
 			want{16, Wait, v1alpha1.ReasonMayBeStarting, 9 * time.Minute}},
 		"row 16: a Node of the deletion's very second may be the older one": {
-			terminating(noEntries, pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
+			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
+			want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"row 16: a kubelet that can still report the end is waited for": {
+			terminating(noEntries, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
 			want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"row 10: a pod that is gone is judged on the last facts": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},

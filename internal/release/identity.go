@@ -17,8 +17,9 @@ const (
 	Replaced
 )
 
-// Compare relates the recorded machine to the live one (rows 7 to 9). IDs that are empty on both sides leave the Node UID
-// alone to decide; an ID that is empty on one side only cannot be shown to be the same.
+// Compare relates the recorded machine to the live one (rows 7 to 9). A boot ID is random and tells a boot of a machine by
+// itself. Machine IDs that are empty on both sides leave it to the boot ID, and where that is empty too to the Node UID; an ID
+// that is empty on one side only cannot be shown to be the same.
 func Compare(recorded, live Machine) Relation {
 	hardware, boot := sameHardware(recorded, live), recorded.BootID == live.BootID
 	switch {
@@ -26,10 +27,10 @@ func Compare(recorded, live Machine) Relation {
 		return Replaced
 	case boot && recorded.NodeUID == live.NodeUID && recorded.NodeUID != "":
 		return SameMachine
+	case boot && recorded.BootID != "":
+		return Reregistered
 	case recorded.MachineID == "" || recorded.SystemUUID == "" || recorded.BootID == "" || live.BootID == "":
 		return Replaced
-	case boot:
-		return Reregistered
 	default:
 		return Rebooted
 	}

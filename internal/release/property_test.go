@@ -116,7 +116,7 @@ func letsGo(o Observation) bool {
 // neverStarts: the kubelet began after the deletion, and what an earlier one had in the making is over.
 func neverStarts(o Observation) bool {
 	p, n := podOf(o), o.Node.Get()
-	return o.Evidence == EvidenceKubelet && n.Ready && n.Registered.Equal(longAgo) && !p.DeletionRequested.IsZero() && p.DeletionRequested.Before(longAgo)
+	return o.Evidence == EvidenceKubelet && p.Ending == EndingForeign && n.Ready && n.Registered.Equal(longAgo) && !p.DeletionRequested.IsZero() && p.DeletionRequested.Before(longAgo)
 }
 
 func deadNode(o Observation) bool {

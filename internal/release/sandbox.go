@@ -36,9 +36,13 @@ func relate(o Observation, s *Sandbox) (Relation, Decision, bool) {
 	if o.Node.IsAbsent() {
 		return 0, Decision{}, false
 	}
-	if !o.Node.IsKnown() || !s.Machine.IsKnown() {
-		return 0, wait(0, v1alpha1.ReasonObservationFailed, 0, "the machine of sandbox %s cannot be told: node: %s; recorded machine: %s",
-			s.ID, o.Node.Why(), s.Machine.Why()), true
+	if !o.Node.IsKnown() {
+		return 0, wait(0, v1alpha1.ReasonObservationFailed, 0, "the machine of sandbox %s cannot be told: node: %s", s.ID, o.Node.Why()), true
+	}
+	if !s.Machine.IsKnown() {
+		return 0, wait(0, v1alpha1.ReasonMachineUnknown, 0,
+			"which machine ran sandbox %s is not recorded (%s), and its Node of today may be another one's; if no machine runs it any more, remove its entry from the pool",
+			s.ID, s.Machine.Why()), true
 	}
 	return Compare(s.Machine.Get(), o.Node.Get().Machine), Decision{}, false
 }
