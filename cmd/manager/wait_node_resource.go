@@ -34,21 +34,7 @@ const (
 	stoppedCode  = 4
 )
 
-type waitOptions struct {
-	policy, resource, uidAnnotation string
-	node, namespace, name           string
-	ifMissing                       string
-	machineIDFile                   string
-	timeout                         time.Duration
-	kubeconfig                      string
-}
-
-func newWaitNodeResourceCommand() *cobra.Command {
-	o := &waitOptions{}
-	cmd := &cobra.Command{
-		Use:   "wait-node-resource",
-		Short: "Wait until a node's object carries the UID of the live Node",
-		Long: `Wait-node-resource is an init container of a CNI agent, or of any agent that reads an object
+const waitDescription = `Wait-node-resource is an init container of a CNI agent, or of any agent that reads an object
 of its node. It ends with 0 once every object that the agent will read carries the UID of
 the live Node and is not being deleted. An object that was filled for an earlier Node of
 the same name is waited out: the agent never reads it.
@@ -75,8 +61,9 @@ Exit codes:
   0  ready
   1  wrong flags, or another error that waiting does not mend
   3  the time-out is over; the last line says what was missing, and what to do
-  4  stopped by a signal`,
-		Example: `  # As an init container (spec.nodeName as $NODE_NAME), by a NodeResourcePolicy
+  4  stopped by a signal`
+
+const waitExample = `  # As an init container (spec.nodeName as $NODE_NAME), by a NodeResourcePolicy
   manager wait-node-resource --policy nodenetworkconfigs --namespace kube-system
 
   # Without a policy, for an agent that creates its own object
@@ -88,8 +75,25 @@ Exit codes:
 
   # At a shell, for one node, five minutes at most
   manager wait-node-resource --policy nodenetworkconfigs --namespace kube-system \
-    --node aks-nodepool1-0 --timeout 5m --kubeconfig ~/.kube/config`,
-		Args: cobra.NoArgs,
+    --node aks-nodepool1-0 --timeout 5m --kubeconfig ~/.kube/config`
+
+type waitOptions struct {
+	policy, resource, uidAnnotation string
+	node, namespace, name           string
+	ifMissing                       string
+	machineIDFile                   string
+	timeout                         time.Duration
+	kubeconfig                      string
+}
+
+func newWaitNodeResourceCommand() *cobra.Command {
+	o := &waitOptions{}
+	cmd := &cobra.Command{
+		Use:     "wait-node-resource",
+		Short:   "Wait until a node's object carries the UID of the live Node",
+		Long:    waitDescription,
+		Example: waitExample,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -100,7 +104,7 @@ Exit codes:
 
 func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.policy, "policy", "", "`name` of the NodeResourcePolicy that says which resource it is and where an object has its node's name and UID")
-	flags.StringVar(&o.resource, "resource", "", "the resource without a policy: `plural.version.group`, or plural.group for the API server's favourite version")
+	flags.StringVar(&o.resource, "resource", "", "the resource without a policy: `plural.version.group`, or plural.group for the version that the API server prefers")
 	flags.StringVar(&o.uidAnnotation, "uid-annotation", "", "with --resource: `key` of the annotation with the Node's UID; otherwise the owner references have it")
 	flags.StringVar(&o.node, "node", os.Getenv(nodeNameVariable), "`name` of the node; otherwise $"+nodeNameVariable)
 	flags.StringVar(&o.namespace, "namespace", "", "`namespace` of the object; otherwise all of them, or none for a cluster-scoped resource")

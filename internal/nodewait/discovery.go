@@ -49,8 +49,8 @@ type served struct {
 	namespaced bool
 }
 
-// discover finds the resource in the first of these versions that serves it; "*" stands for all, the API server's favourite
-// first.
+// discover finds the resource in the first of these versions that serves it; "*" stands for all, the one that the API server
+// prefers first.
 func discover(ctx context.Context, d Discovery, resource schema.GroupResource, versions []string) (served, error) {
 	if slices.Contains(versions, "*") {
 		group, err := d.Group(ctx, resource.Group)

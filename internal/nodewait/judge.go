@@ -95,8 +95,8 @@ func (w *waiter) convert(r rule, t target, u *unstructured.Unstructured) (nodeid
 			"Correct --name or --node, or the object."}
 	}
 	// Without a policy the command line says whose object it is.
-	for i := range o.References {
-		if w.UIDAnnotation != "" {
+	if w.UIDAnnotation != "" { // the UID goes with the node's name, which was taken from the object's
+		for i := range o.References {
 			o.References[i].Name = w.Node
 		}
 	}

@@ -210,7 +210,8 @@ func TestI4ByPolicy(t *testing.T) {
 			wait:    "the API server serves no nodenetworkconfigs.acn.azure.com in version v1, v1beta1",
 		},
 		"a namespaced object is found in any namespace": {
-			world: things{liveNode(newUID), policy(configs, nil), config(ownedBy(host, newUID))}, options: byPolicy,
+			world: things{liveNode(newUID), policy(configs, nil), config(ownedBy(host, newUID)),
+				config(ownedBy("aks-1", oldUID), func(u *unstructured.Unstructured) { u.SetName("aks-1") })}, options: byPolicy,
 			ready: "NodeNetworkConfig kube-system/aks-0: UID 2222 of the live Node aks-0",
 		},
 		"one in every namespace has to be right": {
@@ -315,7 +316,7 @@ func TestAMistakeIsNotWaitedFor(t *testing.T) {
 		},
 	}
 	for want, change := range cases {
-		_, err := newWorld(t, liveNode(newUID)).look(change)
+		err := Until(t.Context(), newWorld(t, liveNode(newUID)).options(change))
 		var usage *UsageError
 		if !errors.As(err, &usage) || usage.Error() != want {
 			t.Errorf("got %v, want a mistake: %s", err, want)
