@@ -19,7 +19,7 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show what Holdfast is for: failures with the guard off, then on",
-		Long: `Demo plays three failures of pod addresses on a cluster of its own, each first with the
+		Long: `Demo plays four failures of pod addresses on a cluster of its own, each first with the
 guard off and then on. It prints a table of duplicates and leaks, and writes report.json and
 report.html, which shows for each address which sandbox held it when.
 

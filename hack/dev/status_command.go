@@ -90,6 +90,7 @@ func printNextSteps(out io.Writer, root string, state *supervisor.State) {
   kubectl delete pod -n holdfast-sample five-0   # held until its address is given back
 
   %[4]s node freeze node-a   # then force-delete a pod there, and look again
+  %[4]s node replace node-b --delete-node   # another machine under the name
   %[4]s status
 
 Logs are in %[5]s. "make dev-down" stops everything.

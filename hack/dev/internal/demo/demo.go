@@ -83,7 +83,7 @@ var setting = []string{
 	"Real: etcd, kube-apiserver, kube-controller-manager and kube-scheduler v1.37.1; the allocator and the reconciler of whereabouts v0.9.4.",
 	"Stand-ins: the nodes. A program plays kubelet, runtime and CNI for the pods that are bound to them; no packet flows.",
 	"Stand-ins too, in the last scenario: both sides of Azure's NodeNetworkConfig. DNC, the network controller, gives each node a prefix of the overlay; " +
-		"CNS, on the node, hands out its addresses. Its leaks are prefixes that DNC keeps for a Node that is gone.",
+		"CNS, on the node, hands out its addresses. A leak there is a prefix that DNC's books keep for a Node that is gone.",
 	"Made to happen: the API server puts off the garbage collector's deletions of NodeNetworkConfigs for some seconds, by an admission policy, as one that is " +
 		"overloaded would.",
 	"Shorter than usual: a silent node is found NotReady after 5 seconds, and whereabouts gives up a CNI DEL after 3 seconds instead of a minute.",

@@ -142,6 +142,9 @@ func (o *overlay) failed(_ string, err error) {
 func (o *overlay) join(ctx context.Context, node string) error {
 	o.dnc.Join(node)
 	return o.await(ctx, "node "+node+" to be Ready", nodeTimeout, func(ctx context.Context) (bool, string, error) {
+		if err := o.hear(ctx); err != nil {
+			return false, "", err
+		}
 		object := &corev1.Node{}
 		err := o.cluster.Get(ctx, client.ObjectKey{Name: node}, object)
 		return err == nil && isReady(object), "it is not", err

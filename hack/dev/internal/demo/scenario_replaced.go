@@ -212,7 +212,7 @@ func (o *overlay) runsAgain(ctx context.Context, pod oldPod) error {
 	return err
 }
 
-// hear shows what the first node's CNS, and its init container, have said since the last time.
+// hear shows what CNS, and its init container, have said on the run's nodes since the last time.
 func (o *overlay) hear(ctx context.Context) error {
 	events, err := o.machines.History(ctx)
 	if err != nil {
@@ -220,15 +220,15 @@ func (o *overlay) hear(ctx context.Context) error {
 	}
 	for _, e := range events[min(o.heard, len(events)):] {
 		switch {
-		case e.Node != o.first:
+		case e.Node != o.first && e.Node != o.second:
 		case e.Event == standinapi.EventReplace:
 			o.replaced = true
 		case e.Event == standinapi.EventInit, e.Event == standinapi.EventCNS:
-			o.tell("%s: %s", o.first, e.Message)
+			o.tell("%s: %s", e.Node, e.Message)
 			o.cnsSpoke = o.cnsSpoke || o.replaced
 		}
 	}
-	o.heard = len(events)
+	o.heard = max(o.heard, len(events))
 	return nil
 }
 

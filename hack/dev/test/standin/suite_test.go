@@ -34,6 +34,7 @@ var (
 
 func TestStandIn(t *testing.T) {
 	RegisterFailHandler(Fail)
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(poll)
 	RunSpecs(t, "stand-in nodes")
@@ -44,7 +45,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	klog.LogToStderr(false)
 	var err error
 	theCluster, err = cluster.Start(ctx, cluster.Options{
-		Dir: GinkgoT().TempDir(), Nodes: []string{"node-a", "node-b", "node-c"}, Log: GinkgoWriter,
+		Dir: GinkgoT().TempDir(), Nodes: []string{"node-a", "node-b", "node-c", replaceable}, Log: GinkgoWriter,
 		StandIn: standin.Options{Heartbeat: time.Second, Retry: 500 * time.Millisecond, DelTimeout: 2 * time.Second},
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -57,6 +57,7 @@ type group struct {
 	IP       string
 	Y        float64
 	Lanes    []lane
+	Pool     bool // the run saw entries of a pool at all
 	PoolY    float64
 	Records  []bar
 	Overlaps []clash
@@ -179,7 +180,7 @@ func (d *drawing) addresses() []netip.Addr {
 }
 
 func (d *drawing) group(ip netip.Addr, y float64) group {
-	g := group{IP: ip.String(), Y: y}
+	g := group{IP: ip.String(), Y: y, Pool: len(d.run.Records) > 0}
 	y += groupHeader
 	lanes := map[string]float64{}
 	for _, h := range d.run.Holds {
