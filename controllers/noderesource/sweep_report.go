@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 )
 
@@ -72,10 +73,14 @@ func (t *sweepTold) allow(key toldKey) bool {
 	return true
 }
 
-// tellStale tells of an object that does not speak for the live Node, and of what keeps it if it is being deleted.
+// tellStale tells of an object that does not speak for the live Node, and of what keeps it if it is being deleted. Where no Node
+// is known to be gone, the reason is what is wrong with the object itself.
 func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *sighting) {
 	reason, message := v1alpha1.ReasonStaleNodeObject, seen.assessment.Message
-	if seen.held() {
+	switch {
+	case seen.state == metrics.NodeObjectUnowned:
+		reason = seen.assessment.Reason
+	case seen.held():
 		reason = v1alpha1.ReasonStaleNodeObjectHeld
 		message = fmt.Sprintf("Finalizers %s keep this object, which is being deleted since %s and speaks for a Node that is gone. Whoever set them has to let go. %s",
 			strings.Join(seen.object.Finalizers, ", "), seen.deletingSince.UTC().Format(time.RFC3339), message)

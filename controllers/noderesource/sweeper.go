@@ -148,7 +148,7 @@ func newSweeper(mgr manager.Manager, o Options) (*sweeper, error) {
 		live:      mgr.GetAPIReader(),
 		objects:   objects,
 		resources: newSweepResources(mgr.GetConfig(), mgr.GetHTTPClient()),
-		recorder:  mgr.GetEventRecorder(SweeperFieldManager),
+		recorder:  mgr.GetEventRecorder("holdfast"),
 		told:      newSweepTold(o.Clock),
 		deletes:   newDeleteLimit(o),
 		missing:   newMissingNodes(),

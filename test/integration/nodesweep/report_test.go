@@ -116,7 +116,7 @@ var _ = Describe("Reporting", func() {
 		Expect(found.StaleObjects[0].NodeName).To(Equal(named("node-0")))
 		Expect(found.StaleObjects[0].Reason).To(Equal(v1alpha1.ReasonNodeMissing))
 		Expect(sweeps.Load()).To(Equal(int64(1)))
-		Eventually(notes(ctx, block, v1alpha1.ReasonStaleNodeObject)).Should(HaveLen(1))
+		Eventually(notes(ctx, block, v1alpha1.ReasonNodeMissing)).Should(HaveLen(1))
 
 		createNode(ctx, named("node-0"))
 		expectSwept(ctx, p.Name, counts{Objects: 1})
