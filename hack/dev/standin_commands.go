@@ -64,8 +64,10 @@ A control socket breaks the machines and tells what truly happened on them; see
 	return cmd
 }
 
+type nodeAction func(*standinclient.Client, context.Context, string) error
+
 // nodeActions are what can be done to a stand-in node, by name.
-var nodeActions = map[string]func(*standinclient.Client, context.Context, string) error{
+var nodeActions = map[string]nodeAction{
 	"freeze":    (*standinclient.Client).Freeze,
 	"thaw":      (*standinclient.Client).Thaw,
 	"power-off": (*standinclient.Client).PowerOff,
@@ -96,21 +98,13 @@ func newNodeCommand() *cobra.Command {
   cut-cni    its CNI plugins find the API server's connection refused
   mend-cni   they reach it again`,
 		Example: `  holdfast-dev node freeze node-a
-
-  # Another machine under an old name, with a Node object of its own
   holdfast-dev node replace node-a --delete-node`,
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: slices.Sorted(maps.Keys(nodeActions)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			action, known := nodeActions[args[0]]
-			if !known {
-				return fmt.Errorf("no action %q, there are: %s", args[0], strings.Join(slices.Sorted(maps.Keys(nodeActions)), ", "))
-			}
-			if deleteNode {
-				if args[0] != "replace" {
-					return fmt.Errorf("--delete-node goes with replace, not with %s", args[0])
-				}
-				action = (*standinclient.Client).ReplaceAnew
+			action, err := findAction(args[0], deleteNode)
+			if err != nil {
+				return err
 			}
 			path, err := findSocket(f, socket)
 			if err != nil {
@@ -123,6 +117,19 @@ func newNodeCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&deleteNode, "delete-node", false, "with replace: delete the Node object before the new machine starts")
 	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the control socket; default: that of the development cluster")
 	return cmd
+}
+
+func findAction(name string, deleteNode bool) (nodeAction, error) {
+	action, known := nodeActions[name]
+	switch {
+	case !known:
+		return nil, fmt.Errorf("no action %q, there are: %s", name, strings.Join(slices.Sorted(maps.Keys(nodeActions)), ", "))
+	case deleteNode && name != "replace":
+		return nil, fmt.Errorf("--delete-node goes with replace, not with %s", name)
+	case deleteNode:
+		return (*standinclient.Client).ReplaceAnew, nil
+	}
+	return action, nil
 }
 
 func findSocket(f *clusterFlags, socket string) (string, error) {
