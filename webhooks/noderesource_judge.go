@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -84,9 +85,14 @@ func (g *nodeResourceGuard) judgeBy(ctx context.Context, policy *nodepolicy.Comp
 func checkDirection(policy *nodepolicy.Compiled, req *admission.Request) error {
 	guarded := policy.Resource()
 	asked := schema.GroupResource{Group: req.Resource.Group, Resource: req.Resource.Resource}
+	versions := policy.Spec().Resource.Versions
 	switch status := policy.Spec().Resource.Status; {
 	case asked != guarded:
 		return fmt.Errorf("the call is about %s, and the policy guards %s: its webhook is not (or no longer) the generated one", asked, guarded)
+	case !slices.Contains(versions, "*") && !slices.Contains(versions, req.Resource.Version):
+		// What the policy reads may have another name in this version, and the object would speak for no node.
+		return fmt.Errorf("the call has %s in version %s, and the policy reads %s: its webhook is not (or no longer) the generated one",
+			asked, req.Resource.Version, strings.Join(versions, ", "))
 	case req.SubResource == "", req.SubResource == "status" && (status == nil || *status):
 		return nil
 	default:

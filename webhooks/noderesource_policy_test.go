@@ -62,7 +62,7 @@ func TestAChangedPolicyIsCompiledAnew(t *testing.T) {
 func TestAPolicyThatCannotWorkIsToldEveryTime(t *testing.T) {
 	compiled := newCompiledPolicies()
 	for range 2 {
-		if _, err := compiled.of(nncPolicy(func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = "self.spec.(" })); err == nil {
+		if _, err := compiled.of(nncPolicy(brokenExpression)); err == nil {
 			t.Error("got no error")
 		}
 	}

@@ -161,7 +161,17 @@ func missingNodeIsDenied(s *v1alpha1.NodeResourcePolicySpec) {
 	s.MissingNode = v1alpha1.MissingNodeDeny
 }
 
-func nodeNameFromSpec(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.FieldPath = "spec.nodeName" }
+func nodeNameFromSpec(s *v1alpha1.NodeResourcePolicySpec) {
+	s.NodeName.FieldPath, s.Resource.Versions = "spec.nodeName", []string{"v1alpha"}
+}
+
+func brokenExpression(s *v1alpha1.NodeResourcePolicySpec) {
+	s.NodeName.Expression, s.Resource.Versions = "self.spec.(", []string{"v1alpha"}
+}
+
+func uidIfPresent(s *v1alpha1.NodeResourcePolicySpec) { s.NodeUID.Presence = v1alpha1.UIDIfPresent }
+
+func uidAnnotated(s *v1alpha1.NodeResourcePolicySpec) { s.NodeUID.Annotation = "example.com/node-uid" }
 
 type fields = map[string]any
 
@@ -277,6 +287,8 @@ func TestWritesThatNeedNoLiveRead(t *testing.T) {
 		"an update whose references are those of the cached Node": {world: onNode(nncPolicy(), "live", "!"), request: updateOf(nnc(mine), nnc(mine, asked))},
 		"the same of the status":                                  {world: onNode(nncPolicy(), "live", "!"), request: of(updateOf(nnc(mine), nnc(mine, asked)), toStatus)},
 		"a reference is dropped":                                  {world: onNode(nncPolicy(), "live", "!"), request: updateOf(nnc(stale), nnc())},
+		"a reference is dropped where none is required":           {world: onNode(nncPolicy(uidIfPresent), "live", "!"), request: updateOf(nnc(stale), nnc())},
+		"no reference, where there was none":                      {world: onNode(nncPolicy(uidIfPresent), "live", "!"), request: updateOf(nnc(), nnc(asked))},
 		"a finalizer of a stale object is dropped":                {world: onNode(nncPolicy(), "live", "!"), request: updateOf(nnc(stale, held), nnc(stale))},
 		"a stale object that is being deleted":                    {world: onNode(nncPolicy(), "live", "!"), request: updateOf(nnc(stale, held, ending), nnc(stale, ending, held, asked))},
 		"a deletion": {world: onNode(nncPolicy(), "live", "!"), request: of(updateOf(nnc(stale), runtime.RawExtension{}), func(r *admissionv1.AdmissionRequest) {
@@ -303,13 +315,16 @@ func TestWritesThatALiveNodeAllows(t *testing.T) {
 	for name, tc := range map[string]*nodeCase{
 		"a creation": {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine))},
 		"a repair":   {world: onNode(nncPolicy(), "live", "live"), request: updateOf(nnc(stale), nnc(mine))},
-		"an update while the cache has the old Node":   {world: onNode(nncPolicy(), "old", "live"), request: updateOf(nnc(mine), nnc(mine, asked))},
-		"an update while the cache has no Node":        {world: onNode(nncPolicy(), "", "live"), request: updateOf(nnc(mine), nnc(mine, asked))},
-		"an update while the cache cannot be read":     {world: onNode(nncPolicy(), "!", "live"), request: updateOf(nnc(mine), nnc(mine, asked))},
-		"an update whose old object is unreadable":     {world: onNode(nncPolicy(nodeNameFromSpec), "live", "live"), request: updateOf(nnc(mine, spec("nodeName", 1)), nnc(mine, spec("nodeName", "node-a")))},
-		"an update without an old object":              {world: onNode(nncPolicy(), "live", "live"), request: updateOf(runtime.RawExtension{}, nnc(mine))},
-		"a creation before the Node, which may be":     {world: onNode(nncPolicy(), "", ""), request: createOf(nnc(stale))},
-		"an update after the Node, which may be":       {world: onNode(nncPolicy(), "", ""), request: updateOf(nnc(stale), nnc(stale, asked))},
+		"an update while the cache has the old Node": {world: onNode(nncPolicy(), "old", "live"), request: updateOf(nnc(mine), nnc(mine, asked))},
+		"an update while the cache has no Node":      {world: onNode(nncPolicy(), "", "live"), request: updateOf(nnc(mine), nnc(mine, asked))},
+		"an update while the cache cannot be read":   {world: onNode(nncPolicy(), "!", "live"), request: updateOf(nnc(mine), nnc(mine, asked))},
+		"an update whose old object is unreadable":   {world: onNode(nncPolicy(nodeNameFromSpec), "live", "live"), request: updateOf(nnc(mine, spec("nodeName", 1)), nnc(mine, spec("nodeName", "node-a")))},
+		"an update without an old object":            {world: onNode(nncPolicy(), "live", "live"), request: updateOf(runtime.RawExtension{}, nnc(mine))},
+		"a creation before the Node, which may be":   {world: onNode(nncPolicy(), "", ""), request: createOf(nnc(stale))},
+		"an update after the Node, which may be":     {world: onNode(nncPolicy(), "", ""), request: updateOf(nnc(stale), nnc(stale, asked))},
+		"the live UID that is dropped with a change": {world: onNode(nncPolicy(uidIfPresent), "live", "live"), request: updateOf(nnc(mine), nnc(asked))},
+		"a live annotation that is dropped": {world: onNode(nncPolicy(uidIfPresent, uidAnnotated), "live", "live"),
+			request: updateOf(nnc(named("annotations", fields{"example.com/node-uid": "live"})), nnc(asked))},
 		"an update by the Node of a cache that is old": {world: onNode(nncPolicy(missingNodeIsDenied), "old", "live"), request: updateOf(nnc(stale), nnc(mine))},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -332,16 +347,21 @@ func TestI4WritesThatALiveNodeRefuses(t *testing.T) {
 		"the status of a stale object": {world: onNode(nncPolicy(), "live", "live"), request: of(updateOf(nnc(stale), nnc(stale, asked)), toStatus), says: []string{"StaleNodeUID"}},
 		"a label of a stale object": {world: onNode(nncPolicy(), "live", "live"),
 			request: updateOf(nnc(stale), nnc(stale, named("labels", fields{"a": "b"}))), says: []string{"StaleNodeUID"}},
-		"a creation without a UID":                    {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc()), says: []string{"NodeUIDMissing"}},
-		"a creation with other owners only":           {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(claim)), says: []string{"NodeUIDMissing"}},
-		"one reference right, another stale":          {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine, stale)), says: []string{"StaleNodeUID"}},
-		"one reference right, another of other name":  {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine, owned("node-b", "b"))), says: []string{"NodeNameMismatch"}},
-		"no Node, which the policy denies":            {world: onNode(denies(), "", ""), request: createOf(nnc(stale)), says: []string{"NodeMissing"}},
-		"a Node that only the cache has":              {world: onNode(denies(), "old", ""), request: createOf(nnc(stale)), says: []string{"NodeMissing"}},
-		"a creation that says that it is deleted":     {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale, ending)), says: []string{"StaleNodeUID"}},
-		"a policy that only the API server has":       {world: onlyLive(onNode(nncPolicy(), "live", "live")), request: createOf(nnc(stale)), says: []string{"StaleNodeUID"}},
-		"a dry run":                                   {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }), says: []string{"StaleNodeUID"}},
-		"an update from which a finalizer goes, too":  {world: onNode(nncPolicy(), "live", "live"), request: updateOf(nnc(stale, held), nnc(stale, asked)), says: []string{"StaleNodeUID"}},
+		"a creation without a UID":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc()), says: []string{"NodeUIDMissing"}},
+		"a creation with other owners only":          {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(claim)), says: []string{"NodeUIDMissing"}},
+		"one reference right, another stale":         {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine, stale)), says: []string{"StaleNodeUID"}},
+		"one reference right, another of other name": {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine, owned("node-b", "b"))), says: []string{"NodeNameMismatch"}},
+		"no Node, which the policy denies":           {world: onNode(denies(), "", ""), request: createOf(nnc(stale)), says: []string{"NodeMissing"}},
+		"a Node that only the cache has":             {world: onNode(denies(), "old", ""), request: createOf(nnc(stale)), says: []string{"NodeMissing"}},
+		"a creation that says that it is deleted":    {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale, ending)), says: []string{"StaleNodeUID"}},
+		"a policy that only the API server has":      {world: onlyLive(onNode(nncPolicy(), "live", "live")), request: createOf(nnc(stale)), says: []string{"StaleNodeUID"}},
+		"a dry run":                                  {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }), says: []string{"StaleNodeUID"}},
+		"an update from which a finalizer goes, too": {world: onNode(nncPolicy(), "live", "live"), request: updateOf(nnc(stale, held), nnc(stale, asked)), says: []string{"StaleNodeUID"}},
+		"a stale UID that is dropped with a change": {world: onNode(nncPolicy(uidIfPresent), "live", "live"), request: updateOf(nnc(stale), nnc(asked)),
+			says: []string{"StaleNodeUID", `carried, until this write drops it and changes more, UID "old"`, `"live"`, "Delete the object"}},
+		"the same of the status": {world: onNode(nncPolicy(uidIfPresent), "live", "live"), request: of(updateOf(nnc(stale), nnc(asked)), toStatus), says: []string{"StaleNodeUID"}},
+		"a stale annotation that is dropped": {world: onNode(nncPolicy(uidIfPresent, uidAnnotated), "live", "live"),
+			request: updateOf(nnc(named("annotations", fields{"example.com/node-uid": "old"})), nnc()), says: []string{"StaleNodeUID", `annotation "example.com/node-uid"`}},
 		"an object of another version of the kind":    {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "v1" }), says: []string{"StaleNodeUID"}},
 		"a stale object by a user like an exempt one": {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "repair" }), says: []string{"StaleNodeUID"}},
 	} {
@@ -378,7 +398,7 @@ func TestI5WhatCannotBeToldIsAFailedCall(t *testing.T) {
 	hanging.hang = true
 	noPolicy := onlyLive(onNode(nncPolicy(), "live", "live"))
 	noPolicy.failPolicy = errUnreachable
-	invalid := nncPolicy(func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = "self.spec.(" })
+	invalid := nncPolicy(brokenExpression)
 	about := func(group, resource, subresource string) func(*admissionv1.AdmissionRequest) {
 		return func(r *admissionv1.AdmissionRequest) {
 			r.Resource.Group, r.Resource.Resource, r.SubResource = group, resource, subresource
@@ -397,6 +417,7 @@ func TestI5WhatCannotBeToldIsAFailedCall(t *testing.T) {
 		"the path is no name":                  {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale)), path: nodepolicy.PathPrefix + "NNC", says: []string{"NNC"}},
 		"the call is about another group":      {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("x.com", "nodenetworkconfigs", "")), says: []string{"nodenetworkconfigs.x.com"}},
 		"the call is about another resource":   {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("acn.azure.com", "others", "")), says: []string{"others.acn.azure.com"}},
+		"the call is about another version":    {world: onNode(nncPolicy(nodeNameFromSpec), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "v1" }), says: []string{"version v1", "v1alpha"}},
 		"the call is about a scale":            {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("acn.azure.com", "nodenetworkconfigs", "scale")), says: []string{"nodenetworkconfigs.acn.azure.com/scale"}},
 		"the call is about an unguarded state": {world: onNode(noStatus, "live", "live"), request: of(updateOf(nnc(stale), nnc(stale, asked)), toStatus), says: []string{"nodenetworkconfigs.acn.azure.com/status"}},
 		"there is no object":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(runtime.RawExtension{}), says: []string{"no object"}},
@@ -489,7 +510,7 @@ func TestWarnAndAuditNeverStopAWrite(t *testing.T) {
 }
 
 func TestWarnAndAuditOfAPolicyThatCannotWorkPassToo(t *testing.T) {
-	invalid := nncPolicy(withAction(v1alpha1.PolicyWarn), func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = "self.spec.(" })
+	invalid := nncPolicy(withAction(v1alpha1.PolicyWarn), brokenExpression)
 	_, _, response := onNode(invalid, "live", "live").ask(t, guardedPath, createOf(nnc(stale)))
 	if response == nil || !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "ExpressionInvalid") {
 		t.Errorf("got %+v, want a permit with a warning that says what is wrong with the policy", response)

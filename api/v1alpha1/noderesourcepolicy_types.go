@@ -42,6 +42,7 @@ type NodeResourcePolicyList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.failurePolicy != 'Fail' || self.action == 'Deny'",message="failurePolicy Fail goes with action Deny only: Warn and Audit never stop a write"
 // +kubebuilder:validation:XValidation:rule="!(self.resource.group == 'storage.k8s.io' && self.resource.resource == 'csinodes' && self.action == 'Deny')",message="CSINodes are written by the kubelet, which gives up its volumes when refused: use Warn or Audit"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodeName.fieldPath) || has(self.nodeName.expression)) || self.resource.versions.size() == 1 && self.resource.versions[0] != '*'",message="with nodeName.fieldPath or nodeName.expression give exactly one version in resource.versions, the one that has the field: in another version the field may have another name, and an object written through it would speak for no node"
 type NodeResourcePolicySpec struct {
 	// Resource is the guarded resource.
 	Resource GuardedResource `json:"resource"`
@@ -111,7 +112,7 @@ type NodeResourcePolicySpec struct {
 // +kubebuilder:validation:XValidation:rule="!(self.group == 'coordination.k8s.io' && self.resource == 'leases')",message="Leases cannot be guarded: their owner is set once, and a refused renewal makes the node NotReady"
 // +kubebuilder:validation:XValidation:rule="self.group != 'sriovnetwork.openshift.io' || self.resource != 'sriovnetworknodestates'",message="SriovNetworkNodeStates cannot be guarded: their operator owns them, and they outlive a Node on purpose"
 // +kubebuilder:validation:XValidation:rule="self.group != 'nfd.k8s-sigs.io' || self.resource != 'nodefeatures'",message="NodeFeatures cannot be guarded: a Pod owns them"
-// +kubebuilder:validation:XValidation:rule="self.group != 'holdfast.dev' && self.group != 'admissionregistration.k8s.io' && self.group != 'authentication.k8s.io' && self.group != 'authorization.k8s.io' && self.group != 'apiextensions.k8s.io' && self.group != 'rbac.authorization.k8s.io' && self.group != 'events.k8s.io'",message="resources of this group cannot be guarded: the cluster, or Holdfast itself, could not be repaired"
+// +kubebuilder:validation:XValidation:rule="!(self.group in ['holdfast.dev', 'admissionregistration.k8s.io', 'apiextensions.k8s.io', 'apiregistration.k8s.io', 'apps', 'authentication.k8s.io', 'authorization.k8s.io', 'cert-manager.io', 'certificates.k8s.io', 'discovery.k8s.io', 'events.k8s.io', 'flowcontrol.apiserver.k8s.io', 'internal.apiserver.k8s.io', 'networking.k8s.io', 'node.k8s.io', 'policy', 'rbac.authorization.k8s.io', 'scheduling.k8s.io'])",message="resources of this group cannot be guarded: the cluster, or Holdfast itself, could not be repaired"
 type GuardedResource struct {
 	// Group is the API group. The core group ("") cannot be guarded: Nodes, Pods and the rest of it keep the cluster alive.
 	// +kubebuilder:validation:MinLength=1
@@ -123,8 +124,10 @@ type GuardedResource struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	Resource string `json:"resource"`
-	// Versions are those whose writes are judged. A write through another version of the same resource is converted and
-	// judged too (matchPolicy Equivalent). Default: all ("*").
+	// Versions are those whose writes are judged. A write through another version of the same resource is converted to one of
+	// them and judged too (matchPolicy Equivalent). Default: all ("*"), each as it is written. With nodeName.fieldPath or
+	// nodeName.expression it is exactly one version, the one that has the field. The sweep reads objects, and what addresses
+	// gives of them, in the first of them that is served; by "*" that is the version that the API server prefers.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"*"}
@@ -140,11 +143,14 @@ type GuardedResource struct {
 }
 
 // NodeNameSource says where an object names its node. Without a field it is metadata.name. An object for which it gives the
-// empty string speaks for no node, and the policy has nothing to say of it.
+// empty string speaks for no node, and the policy has nothing to say of it. A field has its name in one version of the
+// resource: resource.versions has to say in which.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.fieldPath) && has(self.expression))",message="give fieldPath or expression, or neither for metadata.name"
+// +kubebuilder:validation:XValidation:rule="!has(self.fieldPath) || !(self.fieldPath in ['metadata', 'kind', 'apiVersion', 'spec', 'status'])",message="fieldPath leads to a string below spec, status or data, or to a field of the object itself that is none of metadata, kind, apiVersion, spec and status"
 type NodeNameSource struct {
-	// FieldPath is a dotted path to a string, for example "spec.nodeName".
+	// FieldPath is a dotted path to a string, for example "spec.nodeName": below spec, status or data, or one field at the top
+	// of the object, as "host" of a HostSubnet.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -152,7 +158,8 @@ type NodeNameSource struct {
 	FieldPath string `json:"fieldPath,omitempty"`
 	// Expression is a CEL expression over "self", the object, that gives a string, for example
 	// "has(self.spec.affinity) && self.spec.affinity.startsWith('host:') ? self.spec.affinity.substring(5) : ''". It must not
-	// fail on an object that lacks a field: test it with has().
+	// fail on an object that lacks a field: test it with has(). The API server evaluates it with every write of the resource:
+	// a loop over a list that a writer can make long costs its time.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024

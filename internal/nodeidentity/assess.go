@@ -13,7 +13,10 @@ import (
 
 // Assess compares an object with the Node of its node's name, by the rules of the package comment. It does not look at
 // whether the object is being deleted.
-func Assess(p Policy, o Object, e Evidence) Assessment {
+func Assess(p Policy, o Object, e Evidence) Assessment { return assess(p, o, e, false) }
+
+// assess also takes an object with the references that a write has dropped, and says so.
+func assess(p Policy, o Object, e Evidence, dropped bool) Assessment {
 	if o.NodeName == "" {
 		return Assessment{Reason: v1alpha1.ReasonNamesNoNode, Message: o.describe() + " speaks for no node."}
 	}
@@ -22,7 +25,7 @@ func Assess(p Policy, o Object, e Evidence) Assessment {
 	}
 	a := Assessment{LiveUID: e.Node.Get().UID}
 	a.Reason, a.FoundUID = compare(p, o, e)
-	a.Message = message(p, o, e, a)
+	a.Message = message(p, o, e, a, dropped)
 	return a
 }
 

@@ -20,6 +20,9 @@
 //	a UID that is not the live Node's         StaleNodeUID      refused, also when another reference is right
 //	every UID is the live Node's              NodeUIDMatches    allowed
 //
+// An update under presence IfPresent that drops every UID which the object carried, and does not only let go, is judged as
+// if the object had kept them.
+//
 // A reference whose UID is empty carries a UID that is not the live Node's. A policy whose presence or missing-node action
 // is none of those that there are is ObservationFailed as well: nothing is allowed by a rule that nobody knows.
 //

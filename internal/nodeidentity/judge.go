@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -25,8 +26,27 @@ func Judge(w Write, e Evidence) Judgment {
 		return Judgment{Outcome: CouldNotTell, Assessment: couldNotTell(w.New,
 			fmt.Sprintf("operation %q on subresource %q is not one that is judged", w.Operation, w.Subresource))}
 	}
-	a := Assess(w.Policy, w.New, e)
+	o, dropped := judgedObject(w)
+	a := assess(w.Policy, o, e, dropped)
 	return Judgment{Outcome: outcome(w, e.Source, a.Reason), Assessment: a}
+}
+
+// judgedObject is the object after the write. Where an update drops every UID that the object carried, and a policy with
+// presence IfPresent would have nothing to say of it any more, it is the object as if it had kept them: else one write
+// of a stale object would free every later one.
+func judgedObject(w Write) (_ Object, dropped bool) {
+	o := w.New
+	if w.Operation != admissionv1.Update || w.Policy.Presence != v1alpha1.UIDIfPresent ||
+		len(o.References) > 0 || w.Old == nil || len(w.Old.References) == 0 {
+		return o, false
+	}
+	o.References = slices.Clone(w.Old.References)
+	if w.Policy.Annotation != "" {
+		for i := range o.References {
+			o.References[i].Name = o.NodeName
+		}
+	}
+	return o, true
 }
 
 // unconditional says whether the write passes whatever the Node is. deletionTimestamp means something on UPDATE only: the
@@ -82,9 +102,5 @@ func outcome(w Write, source Source, reason v1alpha1.Reason) Outcome {
 // keepsIdentity says whether the write is an update that leaves the node's name and the set of references as they were.
 func keepsIdentity(w Write) bool {
 	return w.Operation == admissionv1.Update && w.Old != nil && w.Old.NodeName == w.New.NodeName &&
-		within(w.New.References, w.Old.References) && within(w.Old.References, w.New.References)
-}
-
-func within(some, all []Reference) bool {
-	return !slices.ContainsFunc(some, func(r Reference) bool { return !slices.Contains(all, r) })
+		sets.New(w.New.References...).Equal(sets.New(w.Old.References...))
 }

@@ -3,9 +3,11 @@
 package nodeidentity
 
 import (
+	"strconv"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -49,6 +51,8 @@ func TestJudge(t *testing.T) {
 	deleting := func(o *Object) { o.Deleting, o.Finalizers = true, []string{finalizer} }
 	noNode := func(o *Object) { o.NodeName = "" }
 	moved := func(o *Object) { o.NodeName = "node-2" }
+	optionalAnnotation := ifPresent
+	optionalAnnotation.Annotation = uidAnnotation
 	onNode2 := Reference{Name: "node-2", UID: liveUID}
 	for name, tc := range map[string]struct {
 		write    Write
@@ -151,6 +155,53 @@ func TestJudge(t *testing.T) {
 			creation(object(elsewhere)), missingNode(), Refuse, v1alpha1.ReasonNodeNameMismatch,
 		},
 
+		// An update that drops the UID where none is required, and does more.
+		"a stale UID that is dropped with a change is judged as if it were kept": {
+			under(ifPresent, updating(object(stale), object())), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,
+		},
+		"the live Node's UID may be dropped with a change": {
+			under(ifPresent, updating(object(right), object())), liveNode(), Allow, v1alpha1.ReasonNodeUIDMatches,
+		},
+		"one stale UID of two that are dropped is refused": {
+			under(ifPresent, updating(object(right, stale), object())), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,
+		},
+		"a stale UID that is dropped beside the right one is a repair": {
+			under(ifPresent, updating(object(right, stale), object(right))), liveNode(), Allow, v1alpha1.ReasonNodeUIDMatches,
+		},
+		"a stale UID that is only dropped passes": {
+			lettingGo(under(ifPresent, updating(object(stale), object()))), liveNode(), Allow, v1alpha1.ReasonOnlyLetsGo,
+		},
+		"a stale UID that is dropped from a deleting object passes": {
+			under(ifPresent, updating(with(object(stale), deleting), with(object(), deleting))), liveNode(), Allow, v1alpha1.ReasonBeingDeleted,
+		},
+		"a stale UID that is dropped by a status write is refused": {
+			status(under(ifPresent, updating(object(stale), object()))), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,
+		},
+		"another Node's UID that is dropped is refused": {
+			under(ifPresent, updating(object(elsewhere), object())), liveNode(), Refuse, v1alpha1.ReasonNodeNameMismatch,
+		},
+		"a UID that is dropped from an object that moves to another node is refused": {
+			under(ifPresent, updating(object(right), with(object(), moved))), liveNode(), Refuse, v1alpha1.ReasonNodeNameMismatch,
+		},
+		"an annotation that is dropped had the UID of the object's own node": {
+			under(optionalAnnotation, updating(with(object(Reference{UID: liveUID}), noNode), object())), liveNode(), Allow, v1alpha1.ReasonNodeUIDMatches,
+		},
+		"a stale annotation that is dropped is refused": {
+			under(optionalAnnotation, updating(object(stale), object())), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,
+		},
+		"a UID of a Node that is gone may be dropped where the policy allows it": {
+			under(ifPresent, updating(object(stale), object())), missingNode(), Allow, v1alpha1.ReasonNodeMissing,
+		},
+		"a dropped UID is not judged by a Node that could not be read": {
+			under(ifPresent, updating(object(right), object())), unreadNode(), CouldNotTell, v1alpha1.ReasonObservationFailed,
+		},
+		"an object that had no UID may go without": {
+			under(ifPresent, updating(object(), object())), liveNode(), Allow, v1alpha1.ReasonNodeUIDMatches,
+		},
+		"the cache does not allow a UID to be dropped": {
+			under(ifPresent, updating(object(right), object())), cached(known(liveUID)), ReadLive, v1alpha1.ReasonNodeUIDMatches,
+		},
+
 		// Without knowing.
 		"a Node that could not be read tells nothing": {
 			creation(object(stale)), unreadNode(), CouldNotTell, v1alpha1.ReasonObservationFailed,
@@ -239,5 +290,20 @@ func TestJudge(t *testing.T) {
 			}
 			checkMessage(t, got.Message)
 		})
+	}
+}
+
+// TestJudgeIsLinearInTheReferences does not end in any time that a test has if each reference is compared with each. Whoever
+// writes an object decides how many it has.
+func TestJudgeIsLinearInTheReferences(t *testing.T) {
+	const count = 500_000
+	before, after := make([]Reference, count), make([]Reference, count)
+	for i := range count {
+		before[i], after[i] = Reference{Name: nodeName, UID: types.UID(strconv.Itoa(i))}, right
+	}
+	before[count-1] = right
+	got := Judge(updating(object(before...), object(after...)), read(Cached, known(liveUID)))
+	if got.Outcome != ReadLive {
+		t.Errorf("outcome %d, want %d: %s", got.Outcome, ReadLive, got.Message)
 	}
 }

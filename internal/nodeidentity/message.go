@@ -29,23 +29,36 @@ func couldNotTell(o Object, why string) Assessment {
 }
 
 // message tells what was found, what was expected, and what to do.
-func message(p Policy, o Object, e Evidence, a Assessment) string {
+func message(p Policy, o Object, e Evidence, a Assessment, dropped bool) string {
+	switch {
+	case !dropped:
+		return finding(p, o, e, a, "carries")
+	case p.Annotation != "":
+		return finding(p, o, e, a, "carried, until this write drops it,")
+	default:
+		return finding(p, o, e, a, "carried, until this write drops it and changes more,") +
+			" A write that only drops owner references is let through."
+	}
+}
+
+// finding says with its verb how the object has the UIDs.
+func finding(p Policy, o Object, e Evidence, a Assessment, carries string) string {
 	found := fmt.Sprintf("%s speaks for Node %s", o.describe(), o.node())
 	switch a.Reason {
 	case v1alpha1.ReasonNodeNameMismatch:
-		return fmt.Sprintf("%s, but carries %s; expected no UID of another Node; %s. Remove the references to other Nodes, or delete the object%s.",
-			found, references(o, a), live(e), o.heldBy())
+		return fmt.Sprintf("%s, but %s %s; expected no UID of another Node; %s. Remove the references to other Nodes, or delete the object%s.",
+			found, carries, references(o, a), live(e), o.heldBy())
 	case v1alpha1.ReasonNodeMissing:
-		return fmt.Sprintf("%s and carries %s, but %s. Wait until the Node has registered and let the object's owner write its UID into %s, "+
-			"or delete the object%s.", found, references(o, a), live(e), p.place(o), o.heldBy())
+		return fmt.Sprintf("%s and %s %s, but %s. Wait until the Node has registered and let the object's owner write its UID into %s, "+
+			"or delete the object%s.", found, carries, references(o, a), live(e), p.place(o), o.heldBy())
 	case v1alpha1.ReasonNodeUIDMissing:
-		return fmt.Sprintf("%s, but carries %s; policy %s requires one; %s. Let the object's owner write that UID into %s, or delete the object%s.",
-			found, references(o, a), quote(p.Name), live(e), p.place(o), o.heldBy())
+		return fmt.Sprintf("%s, but %s %s; policy %s requires one; %s. Let the object's owner write that UID into %s, or delete the object%s.",
+			found, carries, references(o, a), quote(p.Name), live(e), p.place(o), o.heldBy())
 	case v1alpha1.ReasonStaleNodeUID:
-		return fmt.Sprintf("%s, but carries %s; expected the live Node's UID only; %s. Delete the object%s, or let its owner write that UID into %s.",
-			found, references(o, a), live(e), o.heldBy(), p.place(o))
+		return fmt.Sprintf("%s, but %s %s; expected the live Node's UID only; %s. Delete the object%s, or let its owner write that UID into %s.",
+			found, carries, references(o, a), live(e), o.heldBy(), p.place(o))
 	default: // NodeUIDMatches
-		return fmt.Sprintf("%s and carries %s; %s.", found, references(o, a), live(e))
+		return fmt.Sprintf("%s and %s %s; %s.", found, carries, references(o, a), live(e))
 	}
 }
 

@@ -102,6 +102,45 @@ func TestMessagesSayWhatWasFoundAndWhatToDo(t *testing.T) {
 	}
 }
 
+func TestMessagesSayThatAWriteDropsTheUID(t *testing.T) {
+	inAnnotation := ifPresent
+	inAnnotation.Annotation = uidAnnotation
+	held := func(o *Object) { o.Finalizers = []string{finalizer} }
+	for name, tc := range map[string]struct {
+		write    Write
+		evidence Evidence
+		want     string
+	}{
+		"a stale reference": {
+			under(ifPresent, updating(object(stale), with(object(), held))), liveNode(),
+			`NodeNetworkConfig kube-system/node-1 speaks for Node "node-1", but carried, until this write drops it and changes more, UID "00000000-stale"; ` +
+				`expected the live Node's UID only; the live Node has UID "11111111-live" since 2026-03-01T10:00:00Z. ` +
+				`Delete the object (its finalizers "finalizers.acn.azure.com/dnc-operations" hold it), ` +
+				`or let its owner write that UID into its owner reference to v1 Node "node-1". ` +
+				`A write that only drops owner references is let through.`,
+		},
+		"a stale annotation": {
+			under(inAnnotation, updating(object(stale), object())), liveNode(),
+			`NodeNetworkConfig kube-system/node-1 speaks for Node "node-1", but carried, until this write drops it, UID "00000000-stale"; ` +
+				`expected the live Node's UID only; the live Node has UID "11111111-live" since 2026-03-01T10:00:00Z. ` +
+				`Delete the object, or let its owner write that UID into annotation "pod.network.openshift.io/node-uid".`,
+		},
+		"the live Node's": {
+			under(ifPresent, updating(object(right), object())), liveNode(),
+			`NodeNetworkConfig kube-system/node-1 speaks for Node "node-1" and carried, until this write drops it and changes more, UID "11111111-live"; ` +
+				`the live Node has UID "11111111-live" since 2026-03-01T10:00:00Z. A write that only drops owner references is let through.`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			message := Judge(tc.write, tc.evidence).Message
+			if diff := cmp.Diff(tc.want, message); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			checkMessage(t, message)
+		})
+	}
+}
+
 func TestMessagesRepeatLittleOfWhatOthersWrote(t *testing.T) {
 	long := types.UID(strings.Repeat("ü", 10_000) + "\nforged line %!d")
 	references := []Reference{right, right, right, right, right, right, {Name: nodeName, UID: long}}

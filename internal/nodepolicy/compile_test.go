@@ -36,11 +36,15 @@ func guards(group, resource string) edit {
 }
 
 func nodeNameAt(path string) edit {
-	return func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.FieldPath = path }
+	return func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.NodeName.FieldPath, s.Resource.Versions = path, []string{"v2"}
+	}
 }
 
 func nodeNameIs(expression string) edit {
-	return func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = expression }
+	return func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.NodeName.Expression, s.Resource.Versions = expression, []string{"v2"}
+	}
 }
 
 func uidIn(annotation string) edit {
@@ -106,7 +110,7 @@ func TestCompileFillsInWhatTheCRDDefaults(t *testing.T) {
 
 func TestCompileKeepsWhatIsSaid(t *testing.T) {
 	spec := v1alpha1.NodeResourcePolicySpec{
-		Resource:       v1alpha1.GuardedResource{Group: "a.example", Resource: "things", Versions: []string{"v1", "v2beta1"}, Status: new(false)},
+		Resource:       v1alpha1.GuardedResource{Group: "a.example", Resource: "things", Versions: []string{"v2beta1"}, Status: new(false)},
 		NodeName:       v1alpha1.NodeNameSource{FieldPath: "spec.node"},
 		NodeUID:        v1alpha1.NodeUIDSource{Presence: v1alpha1.UIDIfPresent, Annotation: "a.example/uid"},
 		Action:         v1alpha1.PolicyAudit,
@@ -178,6 +182,17 @@ func TestCompileNamesTheMistake(t *testing.T) {
 		"authorization":                     {of(guards("authorization.k8s.io", "x")), forbidden, []string{"could not be repaired"}},
 		"custom resource definitions":       {of(guards("apiextensions.k8s.io", "x")), forbidden, []string{"could not be repaired"}},
 		"rbac":                              {of(guards("rbac.authorization.k8s.io", "x")), forbidden, []string{"could not be repaired"}},
+		"certificate requests":              {of(guards("certificates.k8s.io", "certificatesigningrequests")), forbidden, []string{"could not be repaired"}},
+		"deployments":                       {of(guards("apps", "deployments")), forbidden, []string{"could not be repaired"}},
+		"endpoints":                         {of(guards("discovery.k8s.io", "endpointslices")), forbidden, []string{"could not be repaired"}},
+		"aggregated APIs":                   {of(guards("apiregistration.k8s.io", "apiservices")), forbidden, []string{"could not be repaired"}},
+		"certificates":                      {of(guards("cert-manager.io", "certificates")), forbidden, []string{"could not be repaired"}},
+		"disruption budgets":                {of(guards("policy", "poddisruptionbudgets")), forbidden, []string{"could not be repaired"}},
+		"runtime classes":                   {of(guards("node.k8s.io", "runtimeclasses")), forbidden, []string{"could not be repaired"}},
+		"flow control":                      {of(guards("flowcontrol.apiserver.k8s.io", "flowschemas")), forbidden, []string{"could not be repaired"}},
+		"the API server's own":              {of(guards("internal.apiserver.k8s.io", "storageversions")), forbidden, []string{"could not be repaired"}},
+		"addresses of Services":             {of(guards("networking.k8s.io", "ipaddresses")), forbidden, []string{"could not be repaired"}},
+		"priority classes":                  {of(guards("scheduling.k8s.io", "priorityclasses")), forbidden, []string{"could not be repaired"}},
 		"events":                            {of(guards("events.k8s.io", "events")), forbidden, []string{"could not be repaired"}},
 		"leases":                            {of(guards("coordination.k8s.io", "leases")), forbidden, []string{"spec.resource", "NotReady"}},
 		"the state of SR-IOV":               {of(guards("sriovnetwork.openshift.io", "sriovnetworknodestates")), forbidden, []string{"outlive"}},
@@ -187,6 +202,16 @@ func TestCompileNamesTheMistake(t *testing.T) {
 		"Fail goes with Deny only":          {all(warning, failing), invalid, []string{"spec.failurePolicy", `"Warn"`}},
 		"two places for the node's name":    {all(nodeNameAt("spec.a"), nodeNameIs("self.spec.a")), invalid, []string{"spec.nodeName", "fieldPath or expression"}},
 		"a path below metadata":             {of(nodeNameAt("metadata.name")), invalid, []string{"spec.nodeName.fieldPath", "metadata.name"}},
+		"metadata itself":                   {of(nodeNameAt("metadata")), invalid, []string{"spec.nodeName.fieldPath", `"metadata"`}},
+		"the kind":                          {of(nodeNameAt("kind")), invalid, []string{"spec.nodeName.fieldPath", `"kind"`}},
+		"the API version":                   {of(nodeNameAt("apiVersion")), invalid, []string{"spec.nodeName.fieldPath", `"apiVersion"`}},
+		"the whole spec":                    {of(nodeNameAt("spec")), invalid, []string{"spec.nodeName.fieldPath", `"spec"`}},
+		"the whole status":                  {of(nodeNameAt("status")), invalid, []string{"spec.nodeName.fieldPath", `"status"`}},
+		"a field in every version":          {all(nodeNameAt("spec.node"), versions("*")), invalid, []string{"spec.resource.versions", `"*"`, "exactly one version"}},
+		"a field in no version":             {all(nodeNameAt("spec.node"), versions()), invalid, []string{"spec.resource.versions", `"*"`, "exactly one version"}},
+		"a field in two versions":           {all(nodeNameAt("spec.node"), versions("v1", "v2")), invalid, []string{"spec.resource.versions", `"v1, v2"`, "exactly one version"}},
+		"an expression in every version":    {all(nodeNameIs("self.spec.node"), versions("*")), invalid, []string{"spec.resource.versions", "exactly one version"}},
+		"an expression in two versions":     {all(nodeNameIs("self.spec.node"), versions("v1", "*")), invalid, []string{"spec.resource.versions", "exactly one version"}},
 		"an indexed path":                   {of(nodeNameAt("spec.nodes[0]")), invalid, []string{"spec.nodeName.fieldPath"}},
 		"a subresource":                     {of(guards("a.example", "things/status")), invalid, []string{"spec.resource.resource", "without a subresource"}},
 		"every resource":                    {of(guards("a.example", "*")), invalid, []string{"spec.resource.resource"}},
@@ -275,6 +300,9 @@ func TestCompileTakes(t *testing.T) {
 		"Fail with Deny":                       of(failing),
 		"leases of another group":              of(guards("a.example", "leases")),
 		"nodes of another group":               of(guards("metrics.k8s.io", "nodes")),
+		"ResourceSlices by their field":        all(guards("resource.k8s.io", "resourceslices"), nodeNameAt("spec.nodeName")),
+		"several versions by name":             of(versions("v1", "v2")),
+		"a group whose name ends like one":     of(guards("topology.node.k8s.io", "noderesourcetopologies")),
 		"a field of the object itself":         of(nodeNameAt("host")),
 		"a field that is a word of CEL":        of(nodeNameAt("spec.namespace.in.true")),
 		"a comment behind an expression":       of(nodeNameIs("self.spec.node // the node")),

@@ -28,7 +28,8 @@ const (
 
 // matchConditions say which writes have to be judged; all of them have to hold. They are evaluated in the API server, with no
 // webhook alive, and an error in one is a failed call. So no field is read before it is known to be there and to
-// be of the right type; what has another type than expected goes to the webhook, which says so. An error of the policy's
+// be of the right type; what has another type than expected goes to the webhook, which says so. No loop runs over what a
+// writer can make long. An error of the policy's
 // own expression cannot be caught in CEL: a write for which it fails cannot be judged, and failurePolicy decides.
 func matchConditions(spec *v1alpha1.NodeResourcePolicySpec) []admissionregistrationv1.MatchCondition {
 	var conditions []admissionregistrationv1.MatchCondition
@@ -44,16 +45,23 @@ func matchConditions(spec *v1alpha1.NodeResourcePolicySpec) []admissionregistrat
 		add(speaksForANode, "[object].all(self, "+speaks(spec.NodeName)+")")
 	}
 	if spec.NodeUID.Presence == v1alpha1.UIDIfPresent && spec.MissingNode == v1alpha1.MissingNodeAllow {
-		add(carriesANodeUID, "[object].all(self, "+carriesUID(spec.NodeUID.Annotation)+")")
+		add(carriesANodeUID, objects+".exists(self, self == null || "+carriesUID(spec.NodeUID.Annotation)+")")
 	}
 	add(notTheNodesWriter, notTheWriter(spec))
 	return conditions
 }
 
+// maxOwners is how many owner references of an object the conditions look at; an object with more goes to the webhook. The
+// writer decides how many there are, and the API server spends time on them that grows faster than their number (cel-go
+// searches all that it has evaluated whenever it counts the cost), before the webhook's timeout begins.
+const maxOwners = 16
+
 const (
 	nodeNameExtra = "authentication.kubernetes.io/node-name"
 	nodeUIDExtra  = "authentication.kubernetes.io/node-uid"
 
+	// objects are the object after the write and, if there is one, before it.
+	objects     = `(request.operation == "CREATE" ? [object] : [object, oldObject])`
 	owners      = "self.metadata.ownerReferences"
 	annotations = "self.metadata.annotations"
 	isNode      = `has(r.apiVersion) && r.apiVersion == "v1" && has(r.kind) && r.kind == "Node"`
@@ -69,9 +77,9 @@ func notTheWriter(spec *v1alpha1.NodeResourcePolicySpec) string {
 && %[1]q in request.userInfo.extra && size(request.userInfo.extra[%[1]q]) == 1
 && %[2]q in request.userInfo.extra && size(request.userInfo.extra[%[2]q]) == 1
 && request.userInfo.extra[%[1]q].all(nodeName, request.userInfo.extra[%[2]q].all(nodeUID, nodeUID != ""
-&& (request.operation == "CREATE" ? [object] : [object, oldObject]).all(self, self != null
+&& %[5]s.all(self, self != null
 && %[3]s
-&& %[4]s))))`, nodeNameExtra, nodeUIDExtra, carriesTheTokensUID(spec.NodeUID), namesTheTokensNode(spec.NodeName))
+&& %[4]s))))`, nodeNameExtra, nodeUIDExtra, carriesTheTokensUID(spec.NodeUID), namesTheTokensNode(spec.NodeName), objects)
 }
 
 func carriesTheTokensUID(source v1alpha1.NodeUIDSource) string {
@@ -82,7 +90,8 @@ func carriesTheTokensUID(source v1alpha1.NodeUIDSource) string {
 	case source.Annotation != "":
 		return fmt.Sprintf("(!has(%[1]s) || type(%[1]s) == map && (!(%[2]s in %[1]s) || %[1]s[%[2]s] == nodeUID))", annotations, key)
 	}
-	all := fmt.Sprintf("type(%[1]s) == list && %[1]s.all(r, type(r) == map && (!(%[2]s) || %[3]s))", owners, isNode, isTheTokens)
+	all := fmt.Sprintf("type(%[1]s) == list && size(%[1]s) <= %[4]d && %[1]s.all(r, type(r) == map && (!(%[2]s) || %[3]s))",
+		owners, isNode, isTheTokens, maxOwners)
 	if required {
 		return fmt.Sprintf("has(%[1]s) && %[2]s && %[1]s.exists(r, %[3]s)", owners, all, isNode)
 	}
@@ -113,7 +122,8 @@ func carriesUID(annotation string) string {
 	if annotation != "" {
 		return fmt.Sprintf("has(%[1]s) && (type(%[1]s) != map || %[2]q in %[1]s)", annotations, annotation)
 	}
-	return fmt.Sprintf("has(%[1]s) && (type(%[1]s) != list || %[1]s.exists(r, type(r) != map || %[2]s))", owners, isNode)
+	return fmt.Sprintf("has(%[1]s) && (type(%[1]s) != list || size(%[1]s) > %[3]d || %[1]s.exists(r, type(r) != map || %[2]s))",
+		owners, isNode, maxOwners)
 }
 
 // embed puts the policy's expression on lines of its own, so that a comment at its end does not swallow what follows. It

@@ -13,6 +13,8 @@
 //	not-exempt                the policy exempts the writer
 //	not-being-deleted         the object is being deleted
 //	speaks-for-a-node         the object names no node
-//	carries-a-node-uid        it carries no UID, and need not; a missing Node is allowed
+//	carries-a-node-uid        it carries no UID, carried none before, and need not; a missing Node is allowed
 //	not-the-nodes-own-writer  the writer's token names the object's node and the UID that the object carries
+//
+// An object with more than 16 owner references goes to the webhook whatever they are.
 package nodepolicy

@@ -89,7 +89,10 @@ func judge(t *testing.T, c *nodepolicy.Compiled, w write, old *unstructured.Unst
 	}
 	asked := nodeidentity.Write{Policy: c.Policy(), Operation: admissionv1.Create, New: after}
 	if old != nil {
-		asked.Operation = admissionv1.Update
+		asked.Operation, asked.LetsGo = admissionv1.Update, nodeidentity.OnlyLetsGo(old, w.new.(*unstructured.Unstructured))
+		if before, err := c.Object(old); err == nil {
+			asked.Old = &before
+		}
 	}
 	known := func(uid string) release.Fact[nodeidentity.Node] {
 		return release.Known(nodeidentity.Node{UID: types.UID(uid)})

@@ -5,6 +5,8 @@ package nodepolicy
 import (
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +34,9 @@ var (
 	pathPattern     = regexp.MustCompile(`^(spec|status|data)(\.[a-zA-Z_][a-zA-Z0-9_]*)+$|^[a-zA-Z_][a-zA-Z0-9_]*$`)
 )
 
+// noStrings are the fields of an object itself that never name a node.
+var noStrings = []string{"metadata", "kind", "apiVersion", "spec", "status"}
+
 // mistakes are what is wrong with a specification.
 type mistakes struct {
 	// forbidden says that the resource may never be guarded.
@@ -51,6 +56,7 @@ func validate(name string, spec *v1alpha1.NodeResourcePolicySpec) mistakes {
 		m.other = append(m.other, validateResource(&spec.Resource, path.Child("resource"))...)
 	}
 	m.other = append(m.other, validateNodeName(&spec.NodeName, path.Child("nodeName"))...)
+	m.other = append(m.other, validateOneVersion(spec, path.Child("resource", "versions"))...)
 	m.other = append(m.other, validateNodeUID(&spec.NodeUID, path.Child("nodeUID"))...)
 	m.other = append(m.other, validateActions(spec, path)...)
 	m.other = append(m.other, validateExemptUsers(spec.ExemptUsers, path.Child("exemptUsers"))...)
@@ -94,14 +100,27 @@ func validateNodeName(n *v1alpha1.NodeNameSource, path *field.Path) field.ErrorL
 		errs = append(errs, forbid(path, "give fieldPath or expression, or neither for metadata.name (found both: %q and %q)",
 			n.FieldPath, n.Expression))
 	}
-	if n.FieldPath != "" && (!pathPattern.MatchString(n.FieldPath) || len(n.FieldPath) > maxFieldPathLength) {
+	if n.FieldPath != "" && (!pathPattern.MatchString(n.FieldPath) || len(n.FieldPath) > maxFieldPathLength || slices.Contains(noStrings, n.FieldPath)) {
 		errs = append(errs, field.Invalid(path.Child("fieldPath"), n.FieldPath,
-			"give a dotted path below spec, status or data, or one field of the object itself, for example spec.nodeName"))
+			"give a dotted path below spec, status or data, for example spec.nodeName, or one field of the object itself that is none of "+
+				strings.Join(noStrings, ", ")))
 	}
 	if len(n.Expression) > maxExpressionLength {
 		errs = append(errs, field.TooLong(path.Child("expression"), n.Expression, maxExpressionLength))
 	}
 	return errs
+}
+
+// validateOneVersion wants one version where a field names the node: a field of that name is there in this version, and
+// an object of another one, written as it is, would speak for no node. matchPolicy Equivalent converts what is written
+// through the others.
+func validateOneVersion(spec *v1alpha1.NodeResourcePolicySpec, path *field.Path) field.ErrorList {
+	versions := spec.Resource.Versions
+	if spec.NodeName.FieldPath == "" && spec.NodeName.Expression == "" || len(versions) == 1 && versions[0] != "*" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, strings.Join(versions, ", "), "with nodeName.fieldPath or nodeName.expression give exactly one version, "+
+		"the one that has the field: in another version the field may have another name, and an object written through it would speak for no node")}
 }
 
 func validateNodeUID(n *v1alpha1.NodeUIDSource, path *field.Path) field.ErrorList {

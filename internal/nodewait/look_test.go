@@ -195,9 +195,11 @@ func TestI4ByPolicy(t *testing.T) {
 			o.Name = name
 		}
 	}
-	byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.FieldPath = "spec.node" })
+	byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.NodeName.FieldPath, s.Resource.Versions = "spec.node", []string{"v1"}
+	})
 	byCEL := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) {
-		s.NodeName.Expression = "self.spec.node.startsWith('host:') ? self.spec.node.substring(5) : ''"
+		s.NodeName.Expression, s.Resource.Versions = "self.spec.node.startsWith('host:') ? self.spec.node.substring(5) : ''", []string{"v1"}
 	})
 	optional := policy(configs, func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeUID.Presence = v1alpha1.UIDIfPresent })
 
@@ -272,7 +274,9 @@ func TestI4ByPolicy(t *testing.T) {
 }
 
 func TestI5AnObjectThatCannotBeReadMayBeTheNodes(t *testing.T) {
-	byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.FieldPath = "spec.node" })
+	byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.NodeName.FieldPath, s.Resource.Versions = "spec.node", []string{"v1"}
+	})
 	broken := object(affinities, kinds[affinities], "", "b", field(int64(5), "spec", "node"))
 	own := object(affinities, kinds[affinities], "", "a", field(host, "spec", "node"), ownedBy(host, newUID))
 	_, err := newWorld(t, byField, liveNode(newUID), own, broken).look(func(o *Options) { o.Policy, o.Namespace = "p", "" })
@@ -280,7 +284,9 @@ func TestI5AnObjectThatCannotBeReadMayBeTheNodes(t *testing.T) {
 }
 
 func TestAPolicyThatCannotBeUsedSaysWhy(t *testing.T) {
-	broken := policy(configs, func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = "self.spec." })
+	broken := policy(configs, func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.NodeName.Expression, s.Resource.Versions = "self.spec.", []string{"v1alpha"}
+	})
 	_, err := newWorld(t, broken).look(func(o *Options) { o.Policy = "p" })
 	requireObstacle(t, err, "NodeResourcePolicy p cannot be used: spec.nodeName.expression: Invalid value: \"self.spec.\"")
 }

@@ -326,7 +326,9 @@ func TestAnotherResourceIsWatchedInstead(t *testing.T) {
 
 func TestI5AListThatFailsIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.FieldPath = "spec.node" })
+		byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) {
+			s.NodeName.FieldPath, s.Resource.Versions = "spec.node", []string{"v1"}
+		})
 		w := newWorld(t, liveNode(newUID), object(affinities, kinds[affinities], "", "a", field(host, "spec", "node"), ownedBy(host, newUID)))
 		p, list := w.fault("get", policies.Resource), w.fault("list", affinities.Resource)
 		p.set(apierrors.NewForbidden(policies.GroupResource(), "p", errors.New("no")))
@@ -361,7 +363,9 @@ func TestAWatchThatIsNotAllowedIsToldOnce(t *testing.T) {
 
 // TestWatchesAskTheServerForOneNodeOnly: thousands of nodes wait at once.
 func TestWatchesAskTheServerForOneNodeOnly(t *testing.T) {
-	byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.FieldPath = "spec.node" })
+	byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.NodeName.FieldPath, s.Resource.Versions = "spec.node", []string{"v1"}
+	})
 	other := object(affinities, kinds[affinities], "", "x", field("aks-1", "spec", "node"))
 	byPolicy := func(o *Options) { o.Policy, o.Namespace = "p", "" }
 	cases := map[string]struct {
@@ -430,7 +434,9 @@ func (w *world) strictLists(selectable bool) func() string {
 
 func TestOnlyEventsOfTheNodeCauseAScan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.FieldPath = "spec.node" })
+		byField := policy(affinities, func(s *v1alpha1.NodeResourcePolicySpec) {
+			s.NodeName.FieldPath, s.Resource.Versions = "spec.node", []string{"v1"}
+		})
 		w := newWorld(t, byField, liveNode(newUID))
 		var lists atomic.Int32
 		w.client.PrependReactor("list", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -184,7 +184,7 @@ var _ = Describe("The presets", func() {
 		for verb, resources := range map[string][]schema.GroupResource{
 			"get":   {{Resource: "nodes"}, {Group: "holdfast.dev", Resource: "noderesourcepolicies"}, {Group: "acn.azure.com", Resource: "nodenetworkconfigs"}},
 			"list":  {{Group: "acn.azure.com", Resource: "nodenetworkconfigs"}},
-			"watch": {{Group: "acn.azure.com", Resource: "nodenetworkconfigs"}},
+			"watch": {{Resource: "nodes"}, {Group: "acn.azure.com", Resource: "nodenetworkconfigs"}},
 		} {
 			for _, resource := range resources {
 				Eventually(ctx, func() bool { return may(ctx, cns, verb, resource) }).Should(BeTrue(), "%s %s", verb, resource)

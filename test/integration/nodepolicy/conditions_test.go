@@ -46,8 +46,8 @@ var _ = Describe("The conditions of a policy", func() {
 	It("say what is wrong with an expression, and disable no other policy", func(ctx context.Context) {
 		startManager(ctx, inCluster())
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
-		createPolicy(ctx, policy("broken", func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = "self.spec.(" }))
-		createPolicy(ctx, policy("number", func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = "size('seven')" }))
+		createPolicy(ctx, policy("broken", nodeNameIs("self.spec.(")))
+		createPolicy(ctx, policy("number", nodeNameIs("size('seven')")))
 		createPolicy(ctx, policy("sound"))
 		expectConditions(ctx, "sound", isAccepted, isEnforced)
 		invalid := brief{metav1.ConditionFalse, v1alpha1.ReasonExpressionInvalid}
@@ -64,7 +64,7 @@ var _ = Describe("The conditions of a policy", func() {
 		startManager(ctx, inCluster())
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
 		invalid := brief{metav1.ConditionFalse, v1alpha1.ReasonExpressionInvalid}
-		createPolicy(ctx, policy("alpha", func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = "1 +" }))
+		createPolicy(ctx, policy("alpha", nodeNameIs("1 +")))
 		expectConditions(ctx, "alpha", invalid, notAccepted)
 		set := func(expression string) {
 			p := livePolicy(ctx, "alpha")
@@ -187,7 +187,7 @@ var _ = Describe("In steady state", func() {
 		s.transport = seen.wrap
 		startManager(ctx, s)
 		createPolicy(ctx, policy("alpha", failing))
-		createPolicy(ctx, policy("broken", func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = "1 +" }))
+		createPolicy(ctx, policy("broken", nodeNameIs("1 +")))
 		createPolicy(ctx, policy("unserved", resource("nobodies")))
 		expectConditions(ctx, "alpha", isAccepted, isEnforced)
 		expectConditions(ctx, "unserved", notServed, isEnforced)

@@ -36,6 +36,13 @@ func versions(names ...any) fields {
 	return fields{"resource": fields{"group": guardedGroup, "resource": "gadgets", "versions": append([]any{}, names...)}}
 }
 
+// named says where the node's name is, and in which versions.
+func named(source fields, in ...any) fields {
+	spec := versions(in...)
+	spec["nodeName"] = source
+	return spec
+}
+
 var _ = Describe("The API server", func() {
 	const unrepairable = "resources of this group cannot be guarded"
 
@@ -56,6 +63,10 @@ var _ = Describe("The API server", func() {
 		Entry("for access reviews", "p", guarding("authorization.k8s.io", "subjectaccessreviews"), unrepairable, NodeTimeout(soon)),
 		Entry("for definitions", "p", guarding("apiextensions.k8s.io", "customresourcedefinitions"), unrepairable, NodeTimeout(soon)),
 		Entry("for roles", "p", guarding("rbac.authorization.k8s.io", "clusterroles"), unrepairable, NodeTimeout(soon)),
+		Entry("for certificate requests", "p", guarding("certificates.k8s.io", "certificatesigningrequests"), unrepairable, NodeTimeout(soon)),
+		Entry("for Deployments", "p", guarding("apps", "deployments"), unrepairable, NodeTimeout(soon)),
+		Entry("for EndpointSlices", "p", guarding("discovery.k8s.io", "endpointslices"), unrepairable, NodeTimeout(soon)),
+		Entry("for certificates", "p", guarding("cert-manager.io", "certificates"), unrepairable, NodeTimeout(soon)),
 		Entry("for events", "p", guarding("events.k8s.io", "events"), unrepairable, NodeTimeout(soon)),
 		Entry("for the core group", "p", guarding("", "nodes"), "spec.resource.group", NodeTimeout(soon)),
 		Entry("for a group that is none", "p", guarding("Example.com", "gadgets"), "spec.resource.group", NodeTimeout(soon)),
@@ -72,6 +83,15 @@ var _ = Describe("The API server", func() {
 		Entry("that stops writes though it only audits", "p", fields{"action": "Audit", "failurePolicy": "Fail"},
 			"failurePolicy Fail goes with action Deny only", NodeTimeout(soon)),
 		Entry("that denies CSINodes", "p", guarding("storage.k8s.io", "csinodes"), "CSINodes are written by the kubelet", NodeTimeout(soon)),
+		Entry("with a field in every version", "p", fields{"nodeName": fields{"fieldPath": "spec.node"}}, "give exactly one version", NodeTimeout(soon)),
+		Entry("with a field in any version", "p", named(fields{"fieldPath": "spec.node"}, "*"), "give exactly one version", NodeTimeout(soon)),
+		Entry("with a field in two versions", "p", named(fields{"fieldPath": "spec.node"}, "v1", "v1beta1"), "give exactly one version", NodeTimeout(soon)),
+		Entry("with an expression in every version", "p", fields{"nodeName": fields{"expression": "self.spec.node"}}, "give exactly one version", NodeTimeout(soon)),
+		Entry("with metadata as the field", "p", named(fields{"fieldPath": "metadata"}, "v1"), "none of metadata, kind", NodeTimeout(soon)),
+		Entry("with the kind as the field", "p", named(fields{"fieldPath": "kind"}, "v1"), "none of metadata, kind", NodeTimeout(soon)),
+		Entry("with the API version as the field", "p", named(fields{"fieldPath": "apiVersion"}, "v1"), "none of metadata, kind", NodeTimeout(soon)),
+		Entry("with the spec as the field", "p", named(fields{"fieldPath": "spec"}, "v1"), "none of metadata, kind", NodeTimeout(soon)),
+		Entry("with the status as the field", "p", named(fields{"fieldPath": "status"}, "v1"), "none of metadata, kind", NodeTimeout(soon)),
 		Entry("with two sources of the node's name", "p", fields{"nodeName": fields{"fieldPath": "spec.nodeName", "expression": "self.metadata.name"}},
 			"give fieldPath or expression", NodeTimeout(soon)),
 		Entry("with a path into metadata", "p", fields{"nodeName": fields{"fieldPath": "metadata.labels.node"}}, "spec.nodeName.fieldPath", NodeTimeout(soon)),
@@ -100,7 +120,9 @@ var _ = Describe("The API server", func() {
 		Entry("that warns of CSINodes", "p", fields{"action": "Warn", "resource": fields{"group": "storage.k8s.io", "resource": "csinodes"}}, NodeTimeout(soon)),
 		Entry("that stops writes", "p", fields{"failurePolicy": "Fail"}, NodeTimeout(soon)),
 		Entry("for another resource of a group with a forbidden one", "p", guarding("nfd.k8s-sigs.io", "nodefeaturerules"), NodeTimeout(soon)),
-		Entry("with a field at the top of the object", "p", fields{"nodeName": fields{"fieldPath": "host"}}, NodeTimeout(soon)),
+		Entry("with a field at the top of the object", "p", named(fields{"fieldPath": "host"}, "v1"), NodeTimeout(soon)),
+		Entry("with an expression", "p", named(fields{"expression": "self.spec.node"}, "v1"), NodeTimeout(soon)),
+		Entry("for ResourceSlices", "p", guarding("resource.k8s.io", "resourceslices"), NodeTimeout(soon)),
 		Entry("with an annotation", "p", fields{"nodeUID": fields{"annotation": "pod.network.openshift.io/node-uid"}}, NodeTimeout(soon)),
 	)
 

@@ -97,6 +97,12 @@ func resource(name string, versions ...string) func(*v1alpha1.NodeResourcePolicy
 	return func(s *v1alpha1.NodeResourcePolicySpec) { s.Resource.Resource, s.Resource.Versions = name, versions }
 }
 
+func nodeNameIs(expression string) func(*v1alpha1.NodeResourcePolicySpec) {
+	return func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.NodeName.Expression, s.Resource.Versions = expression, []string{"v1"}
+	}
+}
+
 func failing(s *v1alpha1.NodeResourcePolicySpec) { s.FailurePolicy = v1alpha1.PolicyFail }
 
 func createPolicy(ctx context.Context, p *v1alpha1.NodeResourcePolicy) *v1alpha1.NodeResourcePolicy {

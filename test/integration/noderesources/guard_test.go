@@ -45,9 +45,9 @@ var guard = &guardReplica{liveReads: map[string]int{}, frozen: map[string]*corev
 
 // call is a request that reached the webhook.
 type call struct {
-	policy, user, subresource, object string
-	operation                         admissionv1.Operation
-	dryRun                            bool
+	policy, user, version, subresource, object string
+	operation                                  admissionv1.Operation
+	dryRun                                     bool
 }
 
 type guardReplica struct {
@@ -125,7 +125,8 @@ func (g *guardReplica) note(policy string, body []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.calls = append(g.calls, call{
-		policy: policy, user: review.Request.UserInfo.Username, operation: review.Request.Operation, subresource: review.Request.SubResource,
+		policy: policy, user: review.Request.UserInfo.Username, operation: review.Request.Operation,
+		version: review.Request.Resource.Version, subresource: review.Request.SubResource,
 		object: object.Name, dryRun: review.Request.DryRun != nil && *review.Request.DryRun,
 	})
 }

@@ -120,11 +120,14 @@ var _ = Describe("A policy", func() {
 		cost, err := costOf(node.Name, func() error { return admin.Create(ctx, object) })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cost).To(Equal(judged))
+		Expect(guard.callsAbout(node.Name)).To(HaveEach(HaveField("version", "v1alpha2")), "the one that the policy reads")
 		Eventually(auditsOf).WithArguments(node.Name).Should(ContainElement(HaveKeyWithValue(nodepolicy.EntryName("topology")+"/reason", "StaleNodeUID")))
 	})
 
 	It("whose field cannot be read from an object refuses it as invalid", func(ctx context.Context) {
-		policy := newPolicy("unreadable", nodecrds.NodeResourceTopologies, func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.FieldPath = "zones" })
+		policy := newPolicy("unreadable", nodecrds.NodeResourceTopologies, func(s *v1alpha1.NodeResourcePolicySpec) {
+			s.NodeName.FieldPath, s.Resource.Versions = "zones", []string{"v1alpha2"}
+		})
 		guardBy(ctx, nodecrds.NodeResourceTopology, policy)
 		node := newNode(ctx)
 		err := admin.Create(ctx, nodecrds.NodeResourceTopology(node.Name, node.UID))

@@ -46,9 +46,10 @@ var basePolicies = map[string]basePolicy{
 		s.NodeUID.Annotation = nodecrds.HostSubnetUIDAnnotation
 	}, nodecrds.HostSubnet},
 	"affinity": {nodecrds.BlockAffinities, func(s *v1alpha1.NodeResourcePolicySpec) {
-		s.NodeName.FieldPath, s.NodeUID.Presence = "spec.node", v1alpha1.UIDIfPresent
+		s.NodeName.FieldPath, s.NodeUID.Presence, s.Resource.Versions = "spec.node", v1alpha1.UIDIfPresent, []string{"v1"}
 	}, blockAffinity},
 	"block": {nodecrds.IPAMBlocks, func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.Resource.Versions = []string{"v1"}
 		s.NodeName.Expression = "self.spec.affinity.startsWith('host:') ? self.spec.affinity.substring(5) : ''"
 	}, ipamBlock},
 }

@@ -98,6 +98,7 @@ var _ = Describe("Reporting", func() {
 	It("sweeps once for many Nodes where an object's node is in a field", func(ctx context.Context) {
 		var sweeps atomic.Int64
 		p := create(ctx, policy(nodecrds.BlockAffinities, func(s *v1alpha1.NodeResourcePolicySpec) {
+			s.Resource.Versions = []string{"v1"}
 			s.NodeName.FieldPath, s.NodeUID.Presence, s.MissingNode = "spec.node", v1alpha1.UIDIfPresent, v1alpha1.MissingNodeDeny
 		}))
 		s := startSweeper(ctx, nil)

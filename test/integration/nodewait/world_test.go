@@ -48,8 +48,8 @@ func createPolicies(ctx context.Context) {
 		annotated: {Resource: v1alpha1.GuardedResource{Group: "network.openshift.io", Resource: "hostsubnets"}, NodeUID: v1alpha1.NodeUIDSource{Annotation: nodeUIDAnnotation}},
 		unselectable: {Resource: v1alpha1.GuardedResource{Group: "crd.projectcalico.org", Resource: "blockaffinities", Versions: []string{"v1"}},
 			NodeName: v1alpha1.NodeNameSource{FieldPath: "spec.node"}},
-		selectable: {Resource: v1alpha1.GuardedResource{Group: "example.com", Resource: "nodeprefixes"}, NodeName: v1alpha1.NodeNameSource{FieldPath: "spec.nodeName"}},
-		expression: {Resource: v1alpha1.GuardedResource{Group: "crd.projectcalico.org", Resource: "blockaffinities"},
+		selectable: {Resource: v1alpha1.GuardedResource{Group: "example.com", Resource: "nodeprefixes", Versions: []string{"v1"}}, NodeName: v1alpha1.NodeNameSource{FieldPath: "spec.nodeName"}},
+		expression: {Resource: v1alpha1.GuardedResource{Group: "crd.projectcalico.org", Resource: "blockaffinities", Versions: []string{"v1"}},
 			NodeName: v1alpha1.NodeNameSource{Expression: "self.spec.node.startsWith('host:') ? self.spec.node.substring(5) : ''"}},
 	} {
 		Expect(admin.Create(ctx, &v1alpha1.NodeResourcePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})).To(Succeed())
