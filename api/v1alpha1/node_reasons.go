@@ -47,6 +47,10 @@ const (
 	ReasonWebhookConfigured Reason = "WebhookConfigured"
 	// ReasonAwaitingCABundle: nobody has written an authority into the webhook yet; until then it fails open.
 	ReasonAwaitingCABundle Reason = "AwaitingCABundle"
+	// ReasonWebhookContested: another writer keeps changing the policy's webhook; it is put back ever more slowly.
+	ReasonWebhookContested Reason = "WebhookContested"
+	// ReasonGuardDisabled: the manager's configuration turns the guard of node-scoped resources off.
+	ReasonGuardDisabled Reason = "GuardDisabled"
 	// ReasonPolicyNotAccepted: the policy was not accepted, so it is not enforced or swept.
 	ReasonPolicyNotAccepted Reason = "PolicyNotAccepted"
 	// ReasonSweepCompleted: every object was read.

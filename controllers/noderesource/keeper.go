@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -48,13 +47,13 @@ type keeper struct {
 	recorder  events.EventRecorder
 	options   Options
 
-	// definitionsChanged is when a CustomResourceDefinition last came, changed or went, in Unix nanoseconds.
-	definitionsChanged atomic.Int64
+	definitions keeperDefinitions
 
 	// settled is the wanted configuration that was last seen in place; nil if there was to be none, or nobody looked yet.
 	settled *admissionregistrationv1.ValidatingWebhookConfiguration
 	// rejections are the entries that the API server did not take, by the policy's UID.
 	rejections map[types.UID]keeperRejection
+	contest    keeperContest
 }
 
 // keeperRejection is the API server's word about the entry of one generation of a policy.
@@ -94,6 +93,7 @@ func setupKeeper(_ context.Context, mgr manager.Manager, o Options) error {
 // itself: an entry is never dropped, and an authority never chosen, because a cache is late.
 func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := k.options.Clock.Now()
+	k.contest.endIfQuiet(now)
 	served := keeperServedMemo{discovery: k.discovery}
 	pass, err := k.look(ctx, k.client, &served, now)
 	if err != nil {
@@ -107,7 +107,9 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 			return reconcile.Result{}, err
 		}
 	}
-	k.settled = pass.wanted()
+	if pass.postponed == 0 {
+		k.settled = pass.wanted()
+	}
 	k.forgetRejections(pass)
 	pass.report()
 	if err := errors.Join(pass.unknown()...); err != nil {
@@ -134,10 +136,15 @@ func (k *keeper) lookAgain(pass *keeperPass) time.Duration {
 		sooner(max(rejection.at.Add(keeperRejectedInterval).Sub(pass.now), keeperSettlingPause))
 	}
 	// Each look doubles the time that has gone by since the change, and so the time to the next one.
-	if changed := k.definitionsChanged.Load(); changed != 0 {
-		if age := pass.now.Sub(time.Unix(0, changed)); age < keeperDiscoverySettles {
+	if changed := k.definitions.lastChange(); !changed.IsZero() {
+		if age := pass.now.Sub(changed); age < keeperDiscoverySettles {
 			sooner(max(age, keeperSettlingPause))
 		}
+	}
+	if pass.postponed > 0 {
+		sooner(pass.postponed)
+	} else if k.contest.contested() {
+		sooner(max(k.contest.quiet(pass.now), keeperSettlingPause))
 	}
 	return after
 }

@@ -73,6 +73,28 @@ func TestAStatusIsWrittenToThePolicyThatWasJudged(t *testing.T) {
 	}
 }
 
+func TestAGuardThatIsOffTakesItsWebhooksAwayAndSaysSo(t *testing.T) {
+	alpha := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+	stored := (&keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha}}).wanted()
+	k, written := keeperWithCache(t, []client.Object{stored, alpha.object}, []client.Object{stored, alpha.object})
+	k.options.Disabled = true
+	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"delete", "status of alpha, UID alpha-uid", "status of alpha, UID alpha-uid"}, *written); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	told := alpha.object.DeepCopy()
+	told.Status.Conditions, _ = (&keeperPass{now: keeperNow, options: k.options, policies: []*keeperPolicy{alpha}}).conditions(alpha)
+	s := &sweeper{clock: k.options.Clock}
+	told.Status.Conditions = append(told.Status.Conditions, s.sweptCondition(told, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, keeperDisabled))
+	k, written = keeperWithCache(t, []client.Object{told}, []client.Object{told})
+	k.options.Disabled = true
+	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil || len(*written) != 0 {
+		t.Errorf("it was said, and yet: %v, %s", err, *written)
+	}
+}
+
 func TestTheKeeperWatchesWhatItReads(t *testing.T) {
 	var watched []string
 	for _, source := range (&keeper{}).sources(nil) {
@@ -97,10 +119,11 @@ type keeperQueue struct {
 
 func (q *keeperQueue) Add(reconcile.Request) { q.added++ }
 
-func TestEveryChangeOfADefinitionWakesTheKeeper(t *testing.T) {
-	definition := func(version string) client.Object {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+func TestAChangeOfADefinitionWakesTheKeeper(t *testing.T) {
+	named := func(name, version string) client.Object {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 	}
+	definition := func(version string) client.Object { return named("gadgets.machines.example.com", version) }
 	for name, test := range map[string]struct {
 		happens func(handler.EventHandler, *keeperQueue)
 		wakes   bool
@@ -114,18 +137,61 @@ func TestEveryChangeOfADefinitionWakesTheKeeper(t *testing.T) {
 		"its status says that it is served": {func(h handler.EventHandler, q *keeperQueue) {
 			h.Update(t.Context(), event.UpdateEvent{ObjectOld: definition("1"), ObjectNew: definition("2")}, q)
 		}, true},
+		"it is of the group of a policy, and of another resource": {func(h handler.EventHandler, q *keeperQueue) {
+			h.Create(t.Context(), event.CreateEvent{Object: named("others.machines.example.com", "1")}, q)
+		}, true},
+		"it is of another group": {func(h handler.EventHandler, q *keeperQueue) {
+			h.Create(t.Context(), event.CreateEvent{Object: named("gadgets.example.com", "1")}, q)
+		}, false},
 		"it is only listed again": {func(h handler.EventHandler, q *keeperQueue) {
 			h.Update(t.Context(), event.UpdateEvent{ObjectOld: definition("1"), ObjectNew: definition("1")}, q)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, q := &keeper{options: Options{Clock: clocktesting.NewFakePassiveClock(keeperNow)}}, &keeperQueue{}
+			k.definitions.want([]v1alpha1.NodeResourcePolicy{*keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail).object})
 			test.happens(k.definitionHandler(), q)
-			if noted := k.definitionsChanged.Load() == keeperNow.UnixNano(); (q.added == 1) != test.wakes || noted != test.wakes {
+			if noted := k.definitions.lastChange().Equal(keeperNow); (q.added == 1) != test.wakes || noted != test.wakes {
 				t.Errorf("added %d requests, noted the time %t, expected %t", q.added, noted, test.wakes)
 			}
 		})
 	}
+}
+
+// A definition that comes between the look at the policies and a new policy of its group must not be missed: discovery may
+// still say what was before.
+func TestAPolicyThatComesLaterKnowsOfTheChange(t *testing.T) {
+	k, q := &keeper{options: Options{Clock: clocktesting.NewFakePassiveClock(keeperNow)}}, &keeperQueue{}
+	k.definitions.want(nil)
+	k.definitionHandler().Create(t.Context(), event.CreateEvent{Object: &metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{Name: "gadgets.machines.example.com"}}}, q)
+	if q.added != 0 || !k.definitions.lastChange().IsZero() {
+		t.Errorf("without a policy: %d requests, changed at %s", q.added, k.definitions.lastChange())
+	}
+	k.definitions.want([]v1alpha1.NodeResourcePolicy{*keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail).object})
+	if got := k.definitions.lastChange(); !got.Equal(keeperNow) {
+		t.Errorf("changed at %s, expected %s", got, keeperNow)
+	}
+}
+
+func TestOfADefinitionOnlyThatItIsThereIsCached(t *testing.T) {
+	given := definitionMetadata()
+	given.Name, given.UID, given.ResourceVersion, given.Generation = "gadgets.machines.example.com", "x", "7", 2
+	given.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "long"}
+	given.Labels, given.ManagedFields = map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	want := definitionMetadata()
+	want.Name, want.UID, want.ResourceVersion, want.Generation = "gadgets.machines.example.com", "x", "7", 2
+	for object, options := range CacheByObject() {
+		if _, ok := object.(*metav1.PartialObjectMetadata); !ok {
+			continue
+		}
+		got, err := options.Transform(given)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+		return
+	}
+	t.Error("definitions have no transform")
 }
 
 // keeperWithCache is a keeper whose cache has other objects than the API server, and the writes that it tries.

@@ -3,14 +3,11 @@
 package noderesource
 
 import (
-	"strings"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
 const (
@@ -21,6 +18,11 @@ const (
 	keeperPartOf         = "holdfast"
 	keeperManagedByLabel = "app.kubernetes.io/managed-by"
 	keeperManagedBy      = "holdfast-manager"
+
+	// keeperEnforcerLabel keeps the admissions enforcer of AKS away. It excludes kube-system from every webhook, and most objects
+	// that are guarded are there: https://learn.microsoft.com/azure/aks/faq
+	keeperEnforcerLabel = "admissions.enforcer/disabled"
+	keeperEnforcer      = "true"
 )
 
 // keeperConfiguration is what has to be: an entry for each of the policies, in the order of their names, and nothing else.
@@ -34,6 +36,7 @@ func keeperConfiguration(stored *admissionregistrationv1.ValidatingWebhookConfig
 	wanted.TypeMeta = metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"}
 	metav1.SetMetaDataLabel(&wanted.ObjectMeta, keeperPartOfLabel, keeperPartOf)
 	metav1.SetMetaDataLabel(&wanted.ObjectMeta, keeperManagedByLabel, keeperManagedBy)
+	metav1.SetMetaDataLabel(&wanted.ObjectMeta, keeperEnforcerLabel, keeperEnforcer)
 	if o.Certificate.Name != "" {
 		metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, keeperInjectAnnotation, o.Certificate.String())
 	}
@@ -47,6 +50,7 @@ func keeperConfiguration(stored *admissionregistrationv1.ValidatingWebhookConfig
 	if len(wanted.Webhooks) == 0 {
 		return nil
 	}
+	authority.annotate(wanted)
 	return wanted
 }
 
@@ -79,46 +83,6 @@ func keeperFind(c *admissionregistrationv1.ValidatingWebhookConfiguration, name 
 	for i := range c.Webhooks {
 		if c.Webhooks[i].Name == name {
 			return &c.Webhooks[i]
-		}
-	}
-	return nil
-}
-
-// keeperAuthority chooses the caBundle of each entry.
-type keeperAuthority struct {
-	stored *admissionregistrationv1.ValidatingWebhookConfiguration
-	// stamp is the authority of the stamping webhook, which the same server answers.
-	stamp []byte
-	// follow says that nobody injects authorities: that of the stamping webhook is the truth.
-	follow bool
-}
-
-// of is the authority for a policy's entry; empty if nobody has given one yet. One that the entry has already is left
-// alone: it is the injector's.
-func (a keeperAuthority) of(policy string) []byte {
-	if a.follow && len(a.stamp) > 0 {
-		return a.stamp
-	}
-	name := nodepolicy.EntryName(policy)
-	if own := keeperFind(a.stored, name); own != nil && len(own.ClientConfig.CABundle) > 0 {
-		return own.ClientConfig.CABundle
-	}
-	if a.stored != nil {
-		for i := range a.stored.Webhooks {
-			entry := &a.stored.Webhooks[i]
-			if strings.HasSuffix(entry.Name, nodepolicy.EntryName("")) && len(entry.ClientConfig.CABundle) > 0 {
-				return entry.ClientConfig.CABundle
-			}
-		}
-	}
-	return a.stamp
-}
-
-// keeperStampAuthority is the first authority in the configuration of the stamping webhook.
-func keeperStampAuthority(c *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
-	for i := range c.Webhooks {
-		if len(c.Webhooks[i].ClientConfig.CABundle) > 0 {
-			return c.Webhooks[i].ClientConfig.CABundle
 		}
 	}
 	return nil

@@ -59,15 +59,20 @@ type keeperPass struct {
 	policies []*keeperPolicy
 	// refusal is why the API server takes no change of the configuration at all; empty if it does.
 	refusal string
+	// contest is what is known of another writer.
+	contest *keeperContest
+	// postponed is how long the other writer's edit has to stay; zero if the configuration is what it has to be.
+	postponed time.Duration
 }
 
 // look reads everything that a reconciliation depends on, through the cache or at the API server.
 func (k *keeper) look(ctx context.Context, from client.Reader, served *keeperServedMemo, now time.Time) (*keeperPass, error) {
-	pass := &keeperPass{now: now, options: k.options}
+	pass := &keeperPass{now: now, options: k.options, contest: &k.contest}
 	var list v1alpha1.NodeResourcePolicyList
 	if err := from.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing NodeResourcePolicies: %w", err)
 	}
+	k.definitions.want(list.Items) // before anything is asked of discovery
 	stored := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := from.Get(ctx, client.ObjectKey{Name: ConfigurationName}, stored); err == nil {
 		pass.stored = stored
@@ -116,6 +121,9 @@ func (k *keeper) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy,
 
 // wanted is the configuration that has to be.
 func (pass *keeperPass) wanted() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	if pass.options.Disabled {
+		return nil
+	}
 	authority := keeperAuthority{stored: pass.stored, stamp: pass.stamp, follow: pass.options.Target.URL != "" && pass.options.Certificate.Name == ""}
 	return keeperConfiguration(pass.stored, pass.policies, authority, pass.options)
 }
@@ -127,7 +135,7 @@ func (pass *keeperPass) settled() bool {
 	}
 	return !slices.ContainsFunc(pass.policies, func(p *keeperPolicy) bool {
 		_, changed := pass.conditions(p)
-		return changed
+		return changed || (pass.options.Disabled && !keeperSweepIsOff(p.object))
 	})
 }
 

@@ -3,6 +3,7 @@
 package noderesource
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -48,6 +49,9 @@ func (pass *keeperPass) enforcement(p *keeperPolicy) metav1.Condition {
 	condition := func(status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: status, Reason: string(reason), Message: message}
 	}
+	if pass.options.Disabled {
+		return condition(metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, keeperDisabled)
+	}
 	if !p.guarded() {
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonPolicyNotAccepted, "the policy has no webhook; condition Accepted says why")
 	}
@@ -57,11 +61,18 @@ func (pass *keeperPass) enforcement(p *keeperPolicy) metav1.Condition {
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected,
 			fmt.Sprintf("the API server does not take ValidatingWebhookConfiguration %s: %s", ConfigurationName, pass.refusal))
 	}
+	if contested := pass.contest.said(p.object.UID); contested != "" {
+		return condition(metav1.ConditionFalse, v1alpha1.ReasonWebhookContested, contested)
+	}
 	if entry == nil || len(entry.ClientConfig.CABundle) == 0 {
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle, pass.awaited(name))
 	}
-	return condition(metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured,
-		fmt.Sprintf("the API server has webhook %s in ValidatingWebhookConfiguration %s", name, ConfigurationName))
+	message := fmt.Sprintf("the API server has webhook %s in ValidatingWebhookConfiguration %s", name, ConfigurationName)
+	if len(pass.stamp) > 0 && !bytes.Equal(pass.stamp, entry.ClientConfig.CABundle) {
+		message += fmt.Sprintf("; its caBundle is not that of MutatingWebhookConfiguration %s, though the same server answers both. Where calls of it "+
+			"fail because of its certificate, write the present authority into it", StampConfigurationName)
+	}
+	return condition(metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, message)
 }
 
 func (pass *keeperPass) awaited(name string) string {

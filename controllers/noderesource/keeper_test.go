@@ -66,6 +66,11 @@ func keeperEntries(named ...[2]string) *admissionregistrationv1.ValidatingWebhoo
 
 func TestTheAuthorityOfAnEntry(t *testing.T) {
 	mine, other := nodepolicy.EntryName("mine"), nodepolicy.EntryName("other")
+	copied := func(of string, named ...[2]string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+		c := keeperEntries(named...)
+		c.Annotations = map[string]string{keeperCopiedAnnotation: keeperHash([]byte(of))}
+		return c
+	}
 	for name, test := range map[string]struct {
 		authority keeperAuthority
 		want      string
@@ -77,11 +82,47 @@ func TestTheAuthorityOfAnEntry(t *testing.T) {
 		"is the stamping webhook's for the first": {keeperAuthority{stamp: []byte("S")}, "S"},
 		"is empty where nobody has one":           {keeperAuthority{stored: keeperEntries([2]string{mine, ""})}, ""},
 		"follows the stamping webhook's":          {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), stamp: []byte("S"), follow: true}, "S"},
+		"follows where it is a copy":              {keeperAuthority{stored: copied("C", [2]string{mine, "C"}), stamp: []byte("S")}, "S"},
+		"stays where another was written":         {keeperAuthority{stored: copied("C", [2]string{mine, "M"}), stamp: []byte("S")}, "M"},
+		"stays where the original is gone":        {keeperAuthority{stored: copied("C", [2]string{mine, "C"})}, "C"},
+		"is the new one where another has a copy": {keeperAuthority{stored: copied("C", [2]string{other, "C"}), stamp: []byte("S")}, "S"},
 		"stays where there is nothing to follow":  {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), follow: true}, "M"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := string(test.authority.of("mine")); got != test.want {
 				t.Errorf("the authority is %q, expected %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsRememberedOfTheStampingWebhooksAuthority(t *testing.T) {
+	mine := nodepolicy.EntryName("mine")
+	for name, test := range map[string]struct {
+		had    string
+		entry  string
+		stamp  string
+		become string
+	}{
+		"an entry has it":                       {"", "S", "S", "S"},
+		"an entry has it anew":                  {"C", "S", "S", "S"},
+		"an entry has another":                  {"", "M", "S", ""},
+		"an entry has another now":              {"C", "M", "S", "C"},
+		"there is none":                         {"C", "C", "", "C"},
+		"there is none, and the entry has none": {"", "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wanted := keeperEntries([2]string{mine, test.entry})
+			if test.had != "" {
+				wanted.Annotations = map[string]string{keeperCopiedAnnotation: keeperHash([]byte(test.had))}
+			}
+			keeperAuthority{stamp: []byte(test.stamp)}.annotate(wanted)
+			want := ""
+			if test.become != "" {
+				want = keeperHash([]byte(test.become))
+			}
+			if got := wanted.Annotations[keeperCopiedAnnotation]; got != want {
+				t.Errorf("remembered %q, expected that of %q", got, test.become)
 			}
 		})
 	}
@@ -107,7 +148,8 @@ func TestTheWantedConfiguration(t *testing.T) {
 
 	want := metav1.ObjectMeta{
 		Name: ConfigurationName, UID: "config-uid", ResourceVersion: "7",
-		Labels:      map[string]string{"team": "network", "app.kubernetes.io/part-of": "holdfast", "app.kubernetes.io/managed-by": "holdfast-manager"},
+		Labels: map[string]string{"team": "network", "app.kubernetes.io/part-of": "holdfast", "app.kubernetes.io/managed-by": "holdfast-manager",
+			"admissions.enforcer/disabled": "true"},
 		Annotations: map[string]string{"cert-manager.io/inject-ca-from": "holdfast-system/holdfast-webhook"},
 		OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "holdfast.dev/v1alpha1", Kind: "NodeResourcePolicy", Name: "alpha", UID: "alpha-uid"},
@@ -156,6 +198,14 @@ func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
 		says   string
 	}{
 		"an entry with an authority": {withCA("CA"), metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, nodepolicy.EntryName("alpha")},
+		"an entry with another authority than the stamping webhook's": {func(pass *keeperPass) {
+			withCA("CA")(pass)
+			pass.stamp = []byte("another")
+		}, metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, "its caBundle is not that of MutatingWebhookConfiguration holdfast-stamp"},
+		"an entry, but the guard is off": {func(pass *keeperPass) {
+			withCA("CA")(pass)
+			pass.options.Disabled = true
+		}, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, "nodeResources.enabled: false"},
 		"an entry without an authority": {withCA(""), metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle,
 			"Certificate holdfast-system/holdfast-webhook"},
 		"no authority and nobody who injects one": {func(pass *keeperPass) {
@@ -357,6 +407,14 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 	added.Webhooks = append(added.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: "x"})
 	awaiting := pass(nil, alpha, bravo)
 	awaiting.stamp = nil
+	injected := settled.DeepCopy()
+	injected.Webhooks[0].ClientConfig.CABundle = []byte("another")
+	injectedToo := edited.DeepCopy()
+	injectedToo.Webhooks[1].ClientConfig.CABundle = []byte("another")
+	rotated := pass(settled, alpha, bravo)
+	rotated.stamp = []byte("a new one")
+	injectedAndGone := pass(nil, alpha, bravo)
+	injectedAndGone.stamp = []byte("a new one")
 	for name, test := range map[string]struct {
 		settled *admissionregistrationv1.ValidatingWebhookConfiguration
 		pass    *keeperPass
@@ -370,7 +428,13 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 		"a policy that went":             {settled, pass(settled, alpha), nil},
 		"nobody has looked before":       {nil, pass(edited, alpha, bravo), nil},
 		"there is to be none, and is":    {nil, pass(settled), nil},
-		"an authority that was injected": {awaiting.wanted(), pass(edited, alpha, bravo), nil},
+		"an authority that was injected": {settled, pass(injected, alpha, bravo), nil},
+		"the first authority":            {awaiting.wanted(), pass(settled, alpha, bravo), nil},
+		"the authority that is followed": {settled, rotated, nil},
+		"an entry edited, and an authority injected": {settled, pass(injectedToo, alpha, bravo),
+			&keeperRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
+		"all of it deleted with its authority": {settled, injectedAndGone,
+			&keeperRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &keeper{settled: test.settled}
@@ -402,8 +466,10 @@ func TestWhenToLookAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &keeper{rejections: map[types.UID]keeperRejection{}}
+			k.definitions.want([]v1alpha1.NodeResourcePolicy{*served.object})
+			k.definitions.note("others.example.com", keeperNow)
 			if test.changed != 0 {
-				k.definitionsChanged.Store(keeperNow.Add(-test.changed).UnixNano())
+				k.definitions.note("gadgets.machines.example.com", keeperNow.Add(-test.changed))
 			}
 			if test.rejection != 0 {
 				k.rejections["x"] = keeperRejection{at: keeperNow.Add(-test.rejection)}

@@ -4,10 +4,12 @@ package noderesource
 
 import (
 	"context"
+	"strings"
+	"sync"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,8 +32,6 @@ var keeperRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: Con
 
 // sources are what a reconciliation depends on.
 func (k *keeper) sources(c cache.Cache) []source.Source {
-	definitions := &metav1.PartialObjectMetadata{}
-	definitions.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 	wake := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{keeperRequest}
 	})
@@ -40,25 +40,73 @@ func (k *keeper) sources(c cache.Cache) []source.Source {
 		source.Kind(c, client.Object(&v1alpha1.NodeResourcePolicy{}), wake, predicate.GenerationChangedPredicate{}),
 		source.Kind(c, client.Object(&admissionregistrationv1.ValidatingWebhookConfiguration{}), wake),
 		source.Kind(c, client.Object(&admissionregistrationv1.MutatingWebhookConfiguration{}), wake),
-		source.Kind(c, client.Object(definitions), k.definitionHandler()),
+		source.Kind(c, client.Object(definitionMetadata()), k.definitionHandler()),
 	}
 }
 
-// definitionHandler also notes the time: discovery follows a definition only after a while.
+// definitionHandler wakes the keeper only for definitions of a group that a policy names: each look asks for what is served.
+// The time is noted of all of them, for the policy that comes next.
 func (k *keeper) definitionHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	changed := func(q queue) {
-		k.definitionsChanged.Store(k.options.Clock.Now().UnixNano())
-		q.Add(keeperRequest)
+	changed := func(definition client.Object, q queue) {
+		if k.definitions.note(definition.GetName(), k.options.Clock.Now()) {
+			q.Add(keeperRequest)
+		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { changed(q) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { changed(q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { changed(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { changed(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			// A resync is no change; that a definition was established changes its status only.
 			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() {
-				changed(q)
+				changed(e.ObjectNew, q)
 			}
 		},
 	}
+}
+
+// keeperDefinitions is what the keeper knows of changes of CustomResourceDefinitions.
+type keeperDefinitions struct {
+	mu sync.Mutex
+	// groups are those of the policies that were seen last.
+	groups sets.Set[string]
+	// changed is when a definition of a group last came, changed or went.
+	changed map[string]time.Time
+}
+
+// note remembers a change of the definition of that name, which is "plural.group", and says whether a policy is about its group.
+func (d *keeperDefinitions) note(name string, now time.Time) bool {
+	_, group, _ := strings.Cut(name, ".")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.changed == nil {
+		d.changed = map[string]time.Time{}
+	}
+	d.changed[group] = now
+	return d.groups.Has(group)
+}
+
+// want takes the groups of the policies that are there. What is noted from then on wakes the keeper; what was noted before,
+// lastChange tells.
+func (d *keeperDefinitions) want(policies []v1alpha1.NodeResourcePolicy) {
+	groups := sets.New[string]()
+	for i := range policies {
+		groups.Insert(policies[i].Spec.Resource.Group)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.groups = groups
+}
+
+// lastChange is when a definition of a policy's group last came, changed or went; zero for never.
+func (d *keeperDefinitions) lastChange() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var last time.Time
+	for group := range d.groups {
+		if at := d.changed[group]; at.After(last) {
+			last = at
+		}
+	}
+	return last
 }

@@ -33,13 +33,24 @@ func (k *keeper) write(ctx context.Context, pass *keeperPass) error {
 	}
 	for _, p := range pass.policies {
 		errs = append(errs, k.applyStatus(ctx, pass, p))
+		if pass.options.Disabled {
+			errs = append(errs, k.saySweepIsOff(ctx, p.object))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// writeConfiguration leaves out one by one the entries that the API server refuses: one broken policy disables no other.
+// writeConfiguration undoes at once what somebody else did, unless they keep doing it. It leaves out one by one the entries that the API server refuses: one broken policy disables no other.
 func (k *keeper) writeConfiguration(ctx context.Context, pass *keeperPass) error {
 	restored := k.undone(pass)
+	if restored != nil {
+		if pass.postponed = k.contest.wait(pass.now); pass.postponed > 0 {
+			k.contest.note(pass, restored)
+			log.FromContext(ctx).Info("Somebody keeps changing the generated webhook configuration; it is put back later",
+				"configuration", ConfigurationName, "policies", len(restored.policies), "after", pass.postponed.String(), "reason", v1alpha1.ReasonWebhookContested)
+			return nil
+		}
+	}
 	for {
 		wanted := pass.wanted()
 		if keeperEqual(pass.stored, wanted) {
@@ -48,7 +59,10 @@ func (k *keeper) writeConfiguration(ctx context.Context, pass *keeperPass) error
 		stored, err := k.put(ctx, pass.stored, wanted)
 		if err == nil {
 			pass.stored = stored
-			k.sayRestored(ctx, restored)
+			if restored != nil {
+				k.contest.restored(pass.now)
+				k.sayRestored(ctx, restored)
+			}
 			return nil
 		}
 		refused, err := k.refusedEntries(ctx, pass.stored, wanted, err)
@@ -123,7 +137,10 @@ func (k *keeper) reject(ctx context.Context, pass *keeperPass, refused map[strin
 // undone is what somebody else changed; nil where the difference comes from the policies, or from an authority.
 func (k *keeper) undone(pass *keeperPass) *keeperRestoration {
 	wanted := pass.wanted()
-	if wanted == nil || keeperEqual(pass.stored, wanted) || !keeperSameIntent(k.settled, wanted) {
+	if wanted == nil || k.settled == nil || keeperEqual(pass.stored, wanted) {
+		return nil
+	}
+	if !keeperSameIntent(k.settled, wanted) && !keeperEditedBesideTrust(k.settled, pass.stored, wanted) {
 		return nil
 	}
 	restoration := &keeperRestoration{deleted: pass.stored == nil}
@@ -144,9 +161,6 @@ type keeperRestoration struct {
 }
 
 func (k *keeper) sayRestored(ctx context.Context, r *keeperRestoration) {
-	if r == nil {
-		return
-	}
 	metrics.NodeResourceWebhookRestored.Inc()
 	what := "changed"
 	if r.deleted {

@@ -29,6 +29,8 @@ const (
 
 // Options configure the controllers.
 type Options struct {
+	// Disabled turns the guard off: the webhooks are removed, and the policies say that nothing is enforced or swept.
+	Disabled bool
 	// Target is where the API server finds the manager's webhook server.
 	Target nodepolicy.Target
 	// Certificate is the cert-manager Certificate whose authority is injected into the webhooks; empty without cert-manager.
@@ -48,10 +50,8 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	for _, setup := range []func(context.Context, manager.Manager, Options) error{setupKeeper, setupSweeper} {
-		if err := setup(ctx, mgr, o); err != nil {
-			return err
-		}
+	if err := setupKeeper(ctx, mgr, o); err != nil || o.Disabled {
+		return err
 	}
-	return nil
+	return setupSweeper(ctx, mgr, o)
 }

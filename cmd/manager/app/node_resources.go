@@ -7,10 +7,12 @@ import (
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/webhooks"
@@ -22,13 +24,21 @@ const (
 	servicePort   = 443
 )
 
-// setupNodeResources registers the guard of node-scoped resources.
+// setupNodeResources registers the guard of node-scoped resources. One that is turned off still has to take its webhooks away.
 func setupNodeResources(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerConfiguration, o Options) error {
-	if !*c.NodeResources.Enabled {
-		return nil
+	if defined, err := definesNodeResourcePolicies(mgr.GetRESTMapper()); err != nil || !defined {
+		if err == nil {
+			o.Log.Info("The API server does not know NodeResourcePolicies, so node-scoped resources are not guarded; everything else is. " +
+				"Apply config/crd and restart the manager")
+		}
+		return err
 	}
-	if err := noderesource.Setup(ctx, mgr, nodeResourceOptions(c, o)); err != nil {
+	options := nodeResourceOptions(c, o)
+	if err := noderesource.Setup(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controllers of node-scoped resources: %w", err)
+	}
+	if options.Disabled {
+		return nil
 	}
 	if err := webhooks.SetupNodeResourceWebhook(ctx, mgr, webhooks.NodeResourceOptions{}); err != nil {
 		return fmt.Errorf("setting up the webhook of node-scoped resources: %w", err)
@@ -36,8 +46,21 @@ func setupNodeResources(ctx context.Context, mgr manager.Manager, c *configv1alp
 	return nil
 }
 
+// definesNodeResourcePolicies says whether their CustomResourceDefinition is there: an upgrade may forget it.
+func definesNodeResourcePolicies(mapper meta.RESTMapper) (bool, error) {
+	_, err := mapper.RESTMapping(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy").GroupKind(), v1alpha1.GroupVersion.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for NodeResourcePolicies: %w", err)
+	}
+	return true, nil
+}
+
 func nodeResourceOptions(c *configv1alpha1.ManagerConfiguration, o Options) noderesource.Options {
 	options := noderesource.Options{
+		Disabled:         !*c.NodeResources.Enabled,
 		Target:           nodepolicy.Target{URL: c.Server.WebhookURL},
 		SweepInterval:    c.NodeResources.SweepInterval.Duration,
 		DeletesPerSecond: *c.NodeResources.DeletesPerSecond,

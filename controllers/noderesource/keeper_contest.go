@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+)
+
+const (
+	// keeperContestFree is how many edits in a row are undone at once.
+	keeperContestFree = 3
+	// keeperContestFirst and keeperContestLast bound the pause before each further one, which doubles.
+	keeperContestFirst, keeperContestLast = time.Second, 5 * time.Minute
+	// keeperContestQuiet is the shortest time for which nobody may have edited anything before edits are counted anew. It is
+	// twice the pause where that is longer.
+	keeperContestQuiet = 2 * time.Minute
+)
+
+// keeperContest is what the keeper remembers of another writer that undoes what the keeper writes. Two that each answer the
+// other at once would write as fast as the API server takes it, for ever.
+type keeperContest struct {
+	// restorations is how often the configuration was put back in a row, and last is when it was last.
+	restorations int
+	last         time.Time
+	// changes say who changed what of a policy's webhook, by the policy's UID, since an edit had to wait.
+	changes map[types.UID]string
+}
+
+// pause is the time from one restoration to the next.
+func (c *keeperContest) pause() time.Duration {
+	if c.restorations < keeperContestFree {
+		return 0
+	}
+	pause := keeperContestFirst
+	for range c.restorations - keeperContestFree {
+		if pause *= 2; pause >= keeperContestLast {
+			return keeperContestLast
+		}
+	}
+	return pause
+}
+
+// wait is how long an edit has to stay; zero if it may be undone now.
+func (c *keeperContest) wait(now time.Time) time.Duration {
+	return keeperRemaining(c.last, c.pause(), now)
+}
+
+// quiet is how long nobody may edit anything until the contest is over.
+func (c *keeperContest) quiet(now time.Time) time.Duration {
+	return keeperRemaining(c.last, max(keeperContestQuiet, 2*c.pause()), now)
+}
+
+// keeperRemaining never exceeds the period, also where the clock was set back.
+func keeperRemaining(since time.Time, period time.Duration, now time.Time) time.Duration {
+	return min(max(since.Add(period).Sub(now), 0), period)
+}
+
+// endIfQuiet forgets a contest that is over.
+func (c *keeperContest) endIfQuiet(now time.Time) {
+	if c.restorations > 0 && c.quiet(now) == 0 {
+		*c = keeperContest{}
+	}
+}
+
+// restored counts a restoration.
+func (c *keeperContest) restored(now time.Time) {
+	c.restorations++
+	c.last = now
+}
+
+// contested says that an edit had to wait, and that it is not long ago.
+func (c *keeperContest) contested() bool { return len(c.changes) > 0 }
+
+// note remembers what was found changed and is left so for now.
+func (c *keeperContest) note(pass *keeperPass, r *keeperRestoration) {
+	wanted := pass.wanted()
+	for _, policy := range r.policies {
+		if c.changes == nil {
+			c.changes = map[types.UID]string{}
+		}
+		c.changes[policy.UID] = keeperChange(pass.stored, wanted, nodepolicy.EntryName(policy.Name))
+	}
+}
+
+// said is the message for a policy whose webhook is contested; empty if it is not. It counts nothing, so that it changes
+// only with what it is about.
+func (c *keeperContest) said(policy types.UID) string {
+	if c == nil || c.changes[policy] == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s in ValidatingWebhookConfiguration %s; it is put back ever more slowly, at most every %s. Until then writes may pass "+
+		"unjudged. Keep that writer away from the configuration; to change the webhook, change the policy", c.changes[policy], ConfigurationName, keeperContestLast)
+}
+
+// keeperChange says who keeps changing what of an entry.
+func keeperChange(stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, name string) string {
+	was, is := keeperFields(wanted, name), keeperFields(stored, name)
+	if is == nil {
+		return fmt.Sprintf("%s keeps removing webhook %s", keeperEditors(stored, name, nil), name)
+	}
+	var changed []string
+	for field := range was {
+		if !apiequality.Semantic.DeepEqual(was[field], is[field]) {
+			changed = append(changed, field)
+		}
+	}
+	for field := range is {
+		if _, known := was[field]; !known {
+			changed = append(changed, field)
+		}
+	}
+	slices.Sort(changed)
+	return fmt.Sprintf("%s keeps changing %s of webhook %s", keeperEditors(stored, name, changed), strings.Join(changed, ", "), name)
+}
+
+// keeperFields are the fields of an entry as the API has them; nil if there is no such entry.
+func keeperFields(c *admissionregistrationv1.ValidatingWebhookConfiguration, name string) map[string]any {
+	entry := keeperFind(c, name)
+	if entry == nil {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(entry)
+	if err != nil {
+		return map[string]any{}
+	}
+	return fields
+}
+
+// keeperBare is what the webhooks ask for, whatever authority they have. An entry's failurePolicy depends on that.
+func keeperBare(c *admissionregistrationv1.ValidatingWebhookConfiguration) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	if c == nil {
+		return nil
+	}
+	bare := c.DeepCopy()
+	for i := range bare.Webhooks {
+		bare.Webhooks[i].ClientConfig.CABundle, bare.Webhooks[i].FailurePolicy = nil, nil
+	}
+	return bare
+}
+
+// keeperEditedBesideTrust says that somebody edited the webhooks and wrote another authority as well, or deleted them with the
+// one that they had.
+func keeperEditedBesideTrust(settled, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
+	bare := keeperBare(wanted)
+	return keeperSameIntent(keeperBare(settled), bare) && !keeperSameIntent(keeperBare(stored), bare) && keeperSameTrust(stored, wanted)
+}
+
+// keeperSameTrust says that no entry which is there is to have another authority.
+func keeperSameTrust(stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
+	if stored == nil || wanted == nil {
+		return true
+	}
+	return !slices.ContainsFunc(stored.Webhooks, func(is admissionregistrationv1.ValidatingWebhook) bool {
+		entry := keeperFind(wanted, is.Name)
+		return entry != nil && !bytes.Equal(entry.ClientConfig.CABundle, is.ClientConfig.CABundle)
+	})
+}
+
+// keeperEditors are the field managers that changed these fields of an entry, in words: of those that own one, the last to
+// write. Nobody owns what was removed; then it is the last to write anything of the configuration.
+func keeperEditors(stored *admissionregistrationv1.ValidatingWebhookConfiguration, name string, fields []string) string {
+	if stored == nil {
+		return "another writer"
+	}
+	names, latest := map[string]bool{}, time.Time{}
+	for _, owners := range []map[string]time.Time{keeperOwners(stored, name, fields), keeperOwners(stored, "", nil)} {
+		if len(names) > 0 {
+			break
+		}
+		for manager, at := range owners {
+			if at.After(latest) {
+				clear(names)
+				latest = at
+			}
+			if !at.Before(latest) {
+				names[fmt.Sprintf("%q", manager)] = true
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "another writer"
+	}
+	return "another writer, field manager " + strings.Join(slices.Sorted(maps.Keys(names)), " or ") + ","
+}

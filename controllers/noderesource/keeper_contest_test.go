@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+)
+
+func TestThePauseDoublesUpToALimit(t *testing.T) {
+	contest := keeperContest{}
+	var pauses []time.Duration
+	for range 14 {
+		pauses = append(pauses, contest.pause())
+		contest.restored(keeperNow)
+	}
+	want := []time.Duration{0, 0, 0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second,
+		64 * time.Second, 128 * time.Second, 256 * time.Second, 5 * time.Minute, 5 * time.Minute}
+	if diff := cmp.Diff(want, pauses); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHowLongAnEditHasToStay(t *testing.T) {
+	for name, test := range map[string]struct {
+		restorations int
+		ago          time.Duration
+		wait, quiet  time.Duration
+	}{
+		"the first edits are undone at once":         {2, 0, 0, keeperContestQuiet},
+		"the next one waits":                         {3, 0, time.Second, keeperContestQuiet},
+		"the time since the last restoration counts": {5, time.Second, 3 * time.Second, keeperContestQuiet - time.Second},
+		"the pause is over":                          {5, 4 * time.Second, 0, keeperContestQuiet - 4*time.Second},
+		"nobody has edited anything for long":        {5, keeperContestQuiet, 0, 0},
+		"the silence is longer than the pause":       {30, keeperContestLast, 0, keeperContestLast},
+		"the clock was set back":                     {5, -time.Hour, 4 * time.Second, keeperContestQuiet},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contest := keeperContest{restorations: test.restorations, last: keeperNow.Add(-test.ago)}
+			if wait, quiet := contest.wait(keeperNow), contest.quiet(keeperNow); wait != test.wait || quiet != test.quiet {
+				t.Errorf("got %s and %s, expected %s and %s", wait, quiet, test.wait, test.quiet)
+			}
+			contest.endIfQuiet(keeperNow)
+			if over := contest.restorations == 0; over != (test.quiet == 0) {
+				t.Errorf("over: %t", over)
+			}
+		})
+	}
+}
+
+// keeperManaged is what the API server notes of a writer.
+func keeperManaged(manager string, at time.Time, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "admissionregistration.k8s.io/v1",
+		Time: new(metav1.NewTime(at)), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
+}
+
+func TestWhoKeepsChangingWhat(t *testing.T) {
+	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
+	name := nodepolicy.EntryName("alpha")
+	entry := func(field string) string {
+		return `{"f:webhooks":{".":{},"k:{\"name\":\"` + name + `\"}":{"f:` + field + `":{}}}}`
+	}
+	type configuration = admissionregistrationv1.ValidatingWebhookConfiguration
+	selector := func(c *configuration) {
+		c.Webhooks[0].NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "control-plane", Operator: "NotIn", Values: []string{"true"}}}
+	}
+	enforcer := keeperManaged("enforcer", keeperNow, entry("namespaceSelector"))
+	for what, test := range map[string]struct {
+		edit    func(*configuration)
+		managed []metav1.ManagedFieldsEntry
+		want    string
+	}{
+		"the owner of the field": {selector, []metav1.ManagedFieldsEntry{keeperManaged(KeeperFieldManager, keeperNow, entry("namespaceSelector")),
+			keeperManaged("injector", keeperNow.Add(time.Hour), entry("clientConfig")), enforcer},
+			`another writer, field manager "enforcer", keeps changing namespaceSelector of webhook ` + name},
+		"the later of two owners": {selector, []metav1.ManagedFieldsEntry{enforcer, keeperManaged("later", keeperNow.Add(time.Second), entry("namespaceSelector"))},
+			`another writer, field manager "later", keeps changing namespaceSelector of webhook ` + name},
+		"either of two at one time": {selector, []metav1.ManagedFieldsEntry{enforcer, keeperManaged("also", keeperNow, entry("namespaceSelector"))},
+			`another writer, field manager "also" or "enforcer", keeps changing namespaceSelector of webhook ` + name},
+		"the last writer of anything, where the field is gone": {func(c *configuration) {
+			c.Webhooks[0].MatchConditions, c.Webhooks[0].TimeoutSeconds = nil, new(int32(9))
+		},
+			[]metav1.ManagedFieldsEntry{keeperManaged("early", keeperNow.Add(-time.Hour), "{}"), enforcer},
+			`another writer, field manager "enforcer", keeps changing matchConditions, timeoutSeconds of webhook ` + name},
+		"nobody, where nobody is noted": {selector, nil, "another writer keeps changing namespaceSelector of webhook " + name},
+		"an entry that is removed": {func(c *configuration) { c.Webhooks = c.Webhooks[1:] }, []metav1.ManagedFieldsEntry{enforcer},
+			`another writer, field manager "enforcer", keeps removing webhook ` + name},
+	} {
+		t.Run(what, func(t *testing.T) {
+			pass := &keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}}
+			wanted := pass.wanted()
+			stored := wanted.DeepCopy()
+			test.edit(stored)
+			stored.ManagedFields = test.managed
+			if got := keeperChange(stored, wanted, name); got != test.want {
+				t.Errorf("got %q, expected %q", got, test.want)
+			}
+		})
+	}
+	if got, want := keeperChange(nil, nil, name), "another writer keeps removing webhook "+name; got != want {
+		t.Errorf("got %q, expected %q", got, want)
+	}
+}
+
+func TestOnlyAContestedPolicySaysSo(t *testing.T) {
+	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
+	pass := &keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}, contest: &keeperContest{}}
+	pass.stored = pass.wanted()
+	pass.stored.Webhooks[1].Rules = nil
+	pass.contest.note(pass, &keeperRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}})
+	if got := pass.enforcement(alpha); got.Status != metav1.ConditionTrue {
+		t.Errorf("the policy that nobody touched: %+v", got)
+	}
+	got := pass.enforcement(bravo)
+	if got.Status != metav1.ConditionFalse || got.Reason != string(v1alpha1.ReasonWebhookContested) || !strings.Contains(got.Message, "keeps changing rules of webhook") {
+		t.Errorf("the contested policy: %+v", got)
+	}
+	pass.stored = pass.wanted()
+	if got := pass.enforcement(bravo); got.Status != metav1.ConditionFalse {
+		t.Errorf("put back, and at once trusted: %+v", got)
+	}
+	pass.contest.restored(keeperNow)
+	pass.contest.endIfQuiet(keeperNow.Add(keeperContestQuiet))
+	if got := pass.enforcement(bravo); got.Status != metav1.ConditionTrue {
+		t.Errorf("the contest is over: %+v", got)
+	}
+}
