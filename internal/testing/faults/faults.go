@@ -62,7 +62,7 @@ func (i Injection) String() string { return i.Call.String() + ": " + string(i.Ki
 type Faults struct {
 	// Choose says what happens to a call. It may be called concurrently. See Randomly.
 	Choose func(Call) Kind
-	// RetryAfter is what a TooManyRequests asks for, in whole seconds. Default: 1s, as the API server has it.
+	// RetryAfter is what a TooManyRequests asks for, in whole seconds; less than one is at once. Default: 1s, as the API server has it.
 	RetryAfter time.Duration
 
 	mu       sync.Mutex

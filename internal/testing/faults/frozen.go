@@ -20,6 +20,9 @@ import (
 // Old lists are the API server's own (resourceVersionMatch=Exact), so all collections are of one moment. The server
 // remembers them until it compacts, by default for 5 to 10 minutes.
 type Frozen struct {
+	// Applies chooses the collections; nil is all. It is not to be changed once there are clients.
+	Applies func(Call) bool
+
 	mu sync.Mutex
 	at string
 	// thawed is closed when the present frost ends; nil while there is none.
@@ -59,6 +62,8 @@ func (f *Frozen) Wrap(next http.RoundTripper) http.RoundTripper {
 		call, query := CallOf(r), r.URL.Query()
 		at, thawed := f.frost()
 		switch {
+		case f.Applies != nil && !f.Applies(call):
+			return next.RoundTrip(r)
 		case call.Verb == "watch" && thawed == nil:
 			opened, err := next.RoundTrip(r)
 			if err == nil {

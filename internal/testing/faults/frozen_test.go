@@ -94,6 +94,14 @@ func TestAFrozenCacheListsThePastAndALiveReadThePresent(t *testing.T) {
 	}
 }
 
+func TestOnlyTheChosenCollectionsFreeze(t *testing.T) {
+	h, f := newHistory(t), &Frozen{Applies: func(c Call) bool { return c.Resource.Resource != "configmaps" }}
+	f.Freeze("41")
+	if got := listed(t, clientOf(t, h.URL, f.Wrap), "0"); got != "0" {
+		t.Errorf("a collection that is exempt is listed at %q", got)
+	}
+}
+
 func TestAForgottenVersionIsNoReasonToListThePresent(t *testing.T) {
 	h, f := newHistory(t), &Frozen{}
 	h.forgotten = true

@@ -4,6 +4,7 @@ package lifecycle_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -15,123 +16,94 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 )
 
-// mostWrites is more than any scenario below writes; the enumeration stops where a run ends without reaching its crash.
-const mostWrites = 12
+// mostWrites is more than any scenario writes; the enumeration stops where a run ends without reaching its crash.
+const mostWrites = 30
 
-// scenario is one way for a pod to end; begin needs a manager, and end is done while none runs or a crashing one does.
+// scenario is something that happens to a pod, and all that a manager writes about it.
 type scenario struct {
-	name  string
-	begin func(context.Context, *world) *corev1.Pod
-	end   func(context.Context, *world, *corev1.Pod)
+	name    string
+	options options
+	// atOnce: the next manager is started as soon as the first one has died, because what comes later rests on what a manager
+	// has seen before. Otherwise everything goes on while none runs.
+	atOnce bool
+	// play makes it happen and gives what it comes to in the end, whoever dies in between.
+	play func(context.Context, *stage) (ended func() bool)
 }
 
-var scenarios = []scenario{
-	{
-		name:  "an ordinary end",
-		begin: func(ctx context.Context, w *world) *corev1.Pod { return running(ctx, w) },
-		end: func(ctx context.Context, w *world, pod *corev1.Pod) {
-			Expect(admin.Delete(ctx, pod)).To(Succeed())
-			w.del(ctx, 1)
-			kubeletFinishes(ctx, pod)
-		},
-	},
-	{
-		name:  "a lost DEL",
-		begin: func(ctx context.Context, w *world) *corev1.Pod { return running(ctx, w) },
-		end: func(ctx context.Context, _ *world, pod *corev1.Pod) {
-			Expect(admin.Delete(ctx, pod)).To(Succeed())
-			kubeletFinishes(ctx, pod)
-		},
-	},
-	{
-		name:  "a fenced node",
-		begin: func(ctx context.Context, w *world) *corev1.Pod { return running(ctx, w) },
-		end: func(ctx context.Context, w *world, pod *corev1.Pod) {
-			w.setReady(ctx, corev1.ConditionUnknown)
-			w.taintOutOfService(ctx)
-			forceDelete(ctx, pod)
-		},
-	},
-	{
-		name:  "a completed Job, deleted later",
-		begin: func(ctx context.Context, w *world) *corev1.Pod { return running(ctx, w) },
-		end: func(ctx context.Context, _ *world, pod *corev1.Pod) {
-			kubeletWrites(ctx, pod, corev1.PodSucceeded, "")
-			Expect(admin.Delete(ctx, pod)).To(Succeed())
-		},
-	},
+// stage is one run of a scenario: a world, and a manager that dies in it.
+type stage struct {
+	*scenario
+	w      *world
+	died   chan struct{}
+	second *runningManager
 }
 
-// running is a pod with an address, made without waiting for any manager.
-func running(ctx context.Context, w *world) *corev1.Pod {
+// await waits for what the manager has to do before the play can go on.
+func (s *stage) await(ctx context.Context, what string, done func() bool) {
 	GinkgoHelper()
-	pod := w.create(ctx, "web")
-	w.add(ctx, pod, 1, sandboxOf(pod, 1))
-	w.showStatus(ctx, pod, 1)
-	kubeletWrites(ctx, pod, corev1.PodRunning, "")
-	return pod
+	if s.second == nil {
+		Eventually(func() bool { return s.isDead() || done() }).Should(BeTrue(), what)
+		if !s.isDead() || !s.atOnce {
+			return
+		}
+		s.second = startManager(ctx, s.options)
+	}
+	Eventually(done).Should(BeTrue(), what)
 }
 
-var _ = Describe("A manager that dies right after a write", func() {
-	for _, s := range scenarios {
+func (s *stage) isDead() bool {
+	select {
+	case <-s.died:
+		return true
+	default:
+		return false
+	}
+}
+
+// A crash right after a write and one before its answer is seen are the same to the cluster, and to the next manager, which
+// remembers neither: one enumeration stands for both.
+var _ = Describe("A manager that dies right after a write", withoutFaults("it counts the writes of a manager that nothing else befalls"), func() {
+	for _, s := range scenarios() {
 		It("is carried on by the next one at every write of "+s.name, func(ctx context.Context) {
-			for crash := int64(1); crash <= mostWrites; crash++ {
-				written, crashed := runWithCrash(ctx, s, crash)
-				GinkgoWriter.Printf("crash after write %d: %s\n", crash, strings.Join(written, ", "))
+			var points []string
+			for crash := 1; crash <= mostWrites; crash++ {
+				written, crashed := runWithCrash(ctx, &s, crash)
 				if !crashed {
-					Expect(crash).To(BeNumerically(">", 1), "the scenario writes nothing, so nothing was tried")
+					Expect(points).NotTo(BeEmpty(), "the scenario writes nothing, so nothing was tried")
+					AddReportEntry(fmt.Sprintf("%d crash points of %s", len(points), s.name), strings.Join(points, "\n"))
 					return
 				}
+				points = append(points, fmt.Sprintf("%2d. %s", crash, written[crash-1]))
 			}
-			Fail("the scenario writes more often than expected: is something written over and over?")
+			Fail("the scenario writes more often than expected: is something written over and over?\n" + strings.Join(points, "\n"))
 		})
 	}
 })
 
 // runWithCrash plays a scenario against a manager that dies after so many writes, lets a second one finish it, and says
 // what the first one wrote and whether it died.
-func runWithCrash(ctx context.Context, s scenario, crash int64) (written []string, crashed bool) {
+func runWithCrash(ctx context.Context, s *scenario, crash int) (written []string, crashed bool) {
 	GinkgoHelper()
-	w := newWorld(ctx)
+	run := &stage{scenario: s, w: newWorld(ctx), died: make(chan struct{})}
 	counted := newWrites()
-	died := make(chan struct{})
-	counted.crashAfter, counted.crashed = crash, sync.OnceFunc(func() { close(died) })
-	first := startManager(ctx, options{transport: counted.wrap})
-	pod := s.begin(ctx, w)
-	Eventually(func() bool { return isClosed(died) || hasRecord(ctx, pod) }).Should(BeTrue())
-	s.end(ctx, w, pod)
-	Eventually(func() bool { return isClosed(died) || finished(ctx, w, pod) }).Should(BeTrue())
+	counted.crashAfter, counted.crashed = int64(crash), sync.OnceFunc(func() { close(run.died) })
+	dying := s.options
+	dying.transport = counted.wrap
+	first := startManager(ctx, dying)
+	ended := s.play(ctx, run)
+	Eventually(func() bool { return (run.isDead() && run.second == nil) || ended() }).Should(BeTrue(),
+		"crash %d, written: %v", crash, counted)
 	first.Stop()
-	crashed = isClosed(died)
-	if crashed {
-		second := startManager(ctx, options{})
-		Eventually(func() bool { return finished(ctx, w, pod) }).Should(BeTrue(), "after a crash behind write %d (%v)", crash, counted.seen())
-		second.Stop()
+	if run.isDead() && run.second == nil {
+		run.second = startManager(ctx, s.options)
+		Eventually(ended).Should(BeTrue(), "after a crash behind write %d: %v", crash, counted)
 	}
-	Expect(w.entries(ctx)).To(BeEmpty())
-	Expect(w.reservationExists(ctx, 1)).To(BeFalse())
-	return counted.seen(), crashed
-}
-
-func hasRecord(ctx context.Context, pod *corev1.Pod) bool {
-	there, err := recorded(ctx, string(pod.UID))()
-	return err == nil && there && recordOf(ctx, Default, string(pod.UID)).Spec.Sandboxes[0].Node != nil
-}
-
-// finished: no pod, no entry, no record.
-func finished(ctx context.Context, w *world, pod *corev1.Pod) bool {
-	podThere, podErr := exists(ctx, pod)()
-	recordThere, recordErr := recorded(ctx, string(pod.UID))()
-	return podErr == nil && recordErr == nil && !podThere && !recordThere && len(w.entries(ctx)) == 0
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+	if run.second != nil {
+		run.second.Stop()
 	}
+	Expect(ended()).To(BeTrue(), "the end did not last")
+	run.w.clear(ctx)
+	return counted.seen(), run.isDead()
 }
 
 var _ = Describe("Two managers at once", func() {

@@ -20,7 +20,7 @@ var _ = Describe("The end of a guarded pod", func() {
 
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 
-	It("costs one record and one patch in the ordinary case, and no status", func(ctx context.Context) {
+	It("costs one record and one patch in the ordinary case, and no status", withoutFaults("it counts every write"), func(ctx context.Context) {
 		counted := newWrites()
 		startManager(ctx, options{transport: counted.wrap, configure: func(c *configv1alpha1.ManagerConfiguration) {
 			c.Delays.GracePeriodSlack = &metav1.Duration{Duration: soon}

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,16 +46,25 @@ type runningManager struct {
 	Stop func()
 }
 
-// startManager starts a manager as the installation does: the ServiceAccount's token, the rendered role.
+// startManager starts a manager as the installation does: the ServiceAccount's token, the rendered role. One whose calls fail
+// may end before it has begun, and is started again as the kubelet would.
 func startManager(ctx context.Context, o options) *runningManager {
 	GinkgoHelper()
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
+	failing := failingCalls()
+	if failing != nil {
+		identity.Wrap(failing.Wrap)
+	}
 	if o.transport != nil {
 		identity.Wrap(o.transport)
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mgr, err := app.New(running, rest.CopyConfig(identity), configuration(o), app.Options{Log: GinkgoLogr})
+	c := configuration(o)
+	mgr, err := app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr})
+	for restarts := 0; err != nil && failing != nil && restarts < mostRestarts; restarts++ {
+		mgr, err = app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr})
+	}
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() {
@@ -90,14 +101,20 @@ func configuration(o options) *configv1alpha1.ManagerConfiguration {
 	return c
 }
 
-// certificates makes a self-signed certificate for the webhook server.
+// selfSigned is made once: a key costs more than a manager's start.
+var selfSigned = sync.OnceValues(func() ([2][]byte, error) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	return [2][]byte{certificate, key}, err
+})
+
+// certificates writes a self-signed certificate for the webhook server.
 func certificates() string {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	pair, err := selfSigned()
 	Expect(err).NotTo(HaveOccurred())
-	Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
-	Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), pair[0], 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "tls.key"), pair[1], 0o600)).To(Succeed())
 	return dir
 }
 
@@ -110,7 +127,8 @@ type writes struct {
 	crashed func()
 
 	count atomic.Int64
-	log   chan string
+	mu    sync.Mutex
+	log   []string
 }
 
 var errCrashed = errors.New("the manager has crashed")
@@ -122,10 +140,12 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		response, err := next.RoundTrip(request)
 		if err == nil && countsAsWrite(request) {
+			w.mu.Lock()
+			w.log = append(w.log, request.Method+" "+request.URL.Path)
+			w.mu.Unlock()
 			if n := w.count.Add(1); n == w.crashAfter && w.crashed != nil {
 				w.crashed()
 			}
-			w.log <- request.Method + " " + request.URL.Path
 		}
 		return response, err
 	})
@@ -145,20 +165,17 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// seen drains the log of writes.
+// seen are the writes so far.
 func (w *writes) seen() []string {
-	var all []string
-	for {
-		select {
-		case write := <-w.log:
-			all = append(all, write)
-		default:
-			return all
-		}
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.log)
 }
 
-func newWrites() *writes { return &writes{log: make(chan string, 1000)} }
+// String is for messages.
+func (w *writes) String() string { return strings.Join(w.seen(), ", ") }
+
+func newWrites() *writes { return &writes{} }
 
 // key names an object.
 func key(namespace, name string) client.ObjectKey {

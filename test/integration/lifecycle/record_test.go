@@ -23,7 +23,7 @@ func validRecord(name string) *v1alpha1.IPAllocation {
 	}}
 }
 
-var _ = Describe("The IPAllocation API", func() {
+var _ = Describe("The IPAllocation API", withoutFaults("no manager takes part"), func() {
 	DescribeTable("refuses a record that contradicts itself",
 		func(ctx context.Context, name string, spoil func(*v1alpha1.IPAllocation), says string) {
 			record := validRecord(name)

@@ -26,6 +26,8 @@ import (
 type world struct {
 	namespace, node, pool string
 	subnet                int
+	// iface is the interface of the pool's network in a pod.
+	iface string
 }
 
 const poolNamespace = "kube-system"
@@ -37,20 +39,37 @@ func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
 	subnets++
 	name := fmt.Sprintf("spec-%d", subnets)
-	w := &world{namespace: name, node: "node-" + name, pool: fmt.Sprintf("10.%d.0.0-24", subnets), subnet: subnets}
+	w := &world{namespace: name, node: "node-" + name, pool: fmt.Sprintf("10.%d.0.0-24", subnets), subnet: subnets, iface: "net1"}
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	w.createNode(ctx, w.node, "machine-"+name)
-	pool := &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool},
-		Spec: wbv1alpha1.IPPoolSpec{Range: fmt.Sprintf("10.%d.0.0/24", subnets), Allocations: map[string]wbv1alpha1.IPAllocation{}}}
-	Expect(admin.Create(ctx, pool)).To(Succeed())
+	w.createPool(ctx)
 	DeferCleanup(w.clear)
 	return w
+}
+
+// anotherPool is the same world with a second network of its pods.
+func (w *world) anotherPool(ctx context.Context) *world {
+	GinkgoHelper()
+	subnets++
+	other := *w
+	other.pool, other.subnet, other.iface = fmt.Sprintf("10.%d.0.0-24", subnets), subnets, "net2"
+	other.createPool(ctx)
+	DeferCleanup(other.clear)
+	return &other
+}
+
+func (w *world) createPool(ctx context.Context) {
+	GinkgoHelper()
+	pool := &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool},
+		Spec: wbv1alpha1.IPPoolSpec{Range: fmt.Sprintf("10.%d.0.0/24", w.subnet), Allocations: map[string]wbv1alpha1.IPAllocation{}}}
+	Expect(admin.Create(ctx, pool)).To(Succeed())
 }
 
 // clear takes away what a spec leaves behind on purpose, so that the next one's manager does not find it.
 func (w *world) clear(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.Delete(ctx, &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool}})).To(Succeed())
+	pool := &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool}}
+	Expect(client.IgnoreNotFound(admin.Delete(ctx, pool))).To(Succeed())
 	var pods corev1.PodList
 	Expect(admin.List(ctx, &pods, client.InNamespace(w.namespace))).To(Succeed())
 	for i := range pods.Items {
@@ -148,10 +167,17 @@ func (w *world) ip(offset int) string { return fmt.Sprintf("10.%d.0.%d", w.subne
 func (w *world) add(ctx context.Context, pod *corev1.Pod, offset int, sandbox string) {
 	GinkgoHelper()
 	ref := pod.Namespace + "/" + pod.Name
-	entry := wbv1alpha1.IPAllocation{ContainerID: sandbox, PodRef: ref, IfName: "net1"}
+	entry := wbv1alpha1.IPAllocation{ContainerID: sandbox, PodRef: ref, IfName: w.iface}
 	w.patchPool(ctx, map[string]any{fmt.Sprint(offset): entry})
+	w.reserve(ctx, pod, offset)
+}
+
+// reserve writes the reservation of an address for a pod.
+func (w *world) reserve(ctx context.Context, pod *corev1.Pod, offset int) {
+	GinkgoHelper()
+	ref := pod.Namespace + "/" + pod.Name
 	reservation := &wbv1alpha1.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.ip(offset)},
-		Spec: wbv1alpha1.OverlappingRangeIPReservationSpec{PodRef: ref, IfName: "net1"}}
+		Spec: wbv1alpha1.OverlappingRangeIPReservationSpec{PodRef: ref, IfName: w.iface}}
 	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, reservation))).To(Succeed())
 }
 
@@ -159,6 +185,11 @@ func (w *world) add(ctx context.Context, pod *corev1.Pod, offset int, sandbox st
 func (w *world) del(ctx context.Context, offset int) {
 	GinkgoHelper()
 	w.patchPool(ctx, map[string]any{fmt.Sprint(offset): nil})
+	w.dropReservation(ctx, offset)
+}
+
+func (w *world) dropReservation(ctx context.Context, offset int) {
+	GinkgoHelper()
 	reservation := &wbv1alpha1.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.ip(offset)}}
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, reservation))).To(Succeed())
 }
@@ -189,7 +220,17 @@ func (w *world) reservationExists(ctx context.Context, offset int) bool {
 // showStatus writes the network-status annotation as Multus does.
 func (w *world) showStatus(ctx context.Context, pod *corev1.Pod, offset int) {
 	GinkgoHelper()
-	status, err := json.Marshal([]nadv1.NetworkStatus{{Name: w.namespace + "/net", Interface: "net1", IPs: []string{w.ip(offset)}}})
+	showAddresses(ctx, pod, w.ip(offset))
+}
+
+// showAddresses writes a network-status with one interface for each address: net1, net2 and so on.
+func showAddresses(ctx context.Context, pod *corev1.Pod, ips ...string) {
+	GinkgoHelper()
+	var statuses []nadv1.NetworkStatus
+	for at, ip := range ips {
+		statuses = append(statuses, nadv1.NetworkStatus{Name: pod.Namespace + "/net", Interface: fmt.Sprintf("net%d", at+1), IPs: []string{ip}})
+	}
+	status, err := json.Marshal(statuses)
 	Expect(err).NotTo(HaveOccurred())
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nadv1.NetworkStatusAnnot: string(status)}}})
 	Expect(err).NotTo(HaveOccurred())
