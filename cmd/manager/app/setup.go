@@ -49,6 +49,9 @@ func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerCo
 	if err := webhooks.SetupReleaseWebhooks(mgr, releaseOptions(c, o, backend)); err != nil {
 		return err
 	}
+	if err := webhooks.SetupNodeSliceWebhook(mgr, webhooks.NodeSliceOptions{Slices: backend, ManagerUser: o.User, Clock: o.Clock}); err != nil {
+		return err
+	}
 	return setupNodeResources(ctx, mgr, c, o)
 }
 

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+const (
+	// slicesSettle is how long the IPAM has to look at a Node that came or went before its slices are looked at.
+	slicesSettle = 5 * time.Second
+	// slicesPoolChange gathers changes of pools, of which there may be many, into one look.
+	slicesPoolChange = 2 * time.Second
+	// slicesAgain is how often slices are looked at while some of them wait, or nodes have none.
+	slicesAgain = time.Minute
+)
+
+// sliceBackend is a backend whose IPAM divides ranges among nodes. What its methods do is said at whereabouts.Backend.
+type sliceBackend interface {
+	Subscribe(f func(ipam.Event))
+	SlicePools(ctx context.Context) ([]*whereabouts.SlicePool, error)
+	SliceUse(ctx context.Context, pool *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error)
+	ClearSlice(ctx context.Context, pool *whereabouts.SlicePool, index int) error
+}
+
+// sliceRequest is the one key: all slices are looked at together.
+type sliceRequest struct{}
+
+// SliceReconciler takes a slice from a node that is gone once the node's pool of it is empty, which the webhook had kept the
+// IPAM from doing; and tells of nodes that have no slice. The entries themselves are released like all others.
+type SliceReconciler struct {
+	*core
+	slices sliceBackend
+	// waiting: slices of nodes that are gone wait for their entries, so a change of a pool may end the wait.
+	waiting atomic.Bool
+	queue   atomic.Pointer[sliceQueue]
+	// told is what was said of each SlicePool last.
+	told map[types.UID]string
+}
+
+// Reconcile looks at every slice.
+func (r *SliceReconciler) Reconcile(ctx context.Context, _ sliceRequest) (reconcile.Result, error) {
+	r.waiting.Store(true) // what changes from here on is looked at again
+	pools, err := r.slices.SlicePools(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	held, changed := 0, false
+	var failures []error
+	for _, pool := range pools {
+		inPool, err := r.clear(ctx, pool)
+		held += inPool
+		if errors.Is(err, whereabouts.ErrSliceChanged) {
+			changed, err = true, nil
+		}
+		failures = append(failures, err)
+	}
+	without, due, err := r.reportNodes(ctx, pools)
+	failures = append(failures, err)
+	r.waiting.Store(held > 0)
+	metrics.HeldSlices.Set(float64(held))
+	metrics.NodesWithoutSlice.Set(float64(without))
+	if err := errors.Join(failures...); err != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case changed:
+		due = slicesPoolChange
+	case due == 0 && held+without > 0:
+		due = slicesAgain
+	}
+	return reconcile.Result{RequeueAfter: due}, nil
+}
+
+// clear takes from nodes that are gone what they do not use any more, and counts the slices that they keep. One slice that
+// cannot be judged is kept and hides none of the others.
+func (r *SliceReconciler) clear(ctx context.Context, pool *whereabouts.SlicePool) (held int, err error) {
+	var failures []error
+	for i, slice := range pool.Slices {
+		if slice.Node == "" || r.isCached(ctx, slice.Node) {
+			continue
+		}
+		kept, err := r.clearSlice(ctx, pool, i)
+		if kept {
+			held++
+		}
+		failures = append(failures, err)
+		if errors.Is(err, whereabouts.ErrSliceChanged) {
+			break
+		}
+	}
+	return held, errors.Join(failures...)
+}
+
+// isCached: a Node that the cache has may be gone, and then its deletion wakes us.
+func (r *SliceReconciler) isCached(ctx context.Context, node string) bool {
+	return r.client.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{}) == nil
+}
+
+// clearSlice says whether a node that is gone keeps its slice. The Node is read last: a machine that registers under the name
+// has the slice, and its first ADD comes long after.
+func (r *SliceReconciler) clearSlice(ctx context.Context, pool *whereabouts.SlicePool, index int) (kept bool, err error) {
+	slice := pool.Slices[index]
+	use, err := r.slices.SliceUse(ctx, pool, slice)
+	if err != nil {
+		return true, fmt.Errorf("slice %s of NodeSlicePool %s stays with node %s: %w", slice.Range, pool, slice.Node, err)
+	}
+	var node corev1.Node
+	switch err := r.live.Get(ctx, types.NamespacedName{Name: slice.Node}, &node); {
+	case err == nil:
+		return false, nil
+	case !apierrors.IsNotFound(err):
+		return true, fmt.Errorf("slice %s of NodeSlicePool %s stays with node %s, which could not be read: %w", slice.Range, pool, slice.Node, err)
+	case use.Any():
+		log.FromContext(ctx).V(1).Info("A node that is gone keeps its slice", "nodeSlicePool", pool.String(), "node", slice.Node,
+			"slice", slice.Range, "pool", use.Pool, "entries", use.Entries)
+		return true, nil
+	}
+	if err := r.slices.ClearSlice(ctx, pool, index); err != nil {
+		return true, err
+	}
+	metrics.ClearedSlices.Inc()
+	r.recorder.Eventf(pool.Reference(), nil, corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
+		"slice %s is free: node %s is gone, and no entry of it remains", slice.Range, slice.Node)
+	return false, nil
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+)
+
+// slicesNamed is how many nodes a report names.
+const slicesNamed = 3
+
+// reportNodes tells of nodes that have no slice: whereabouts panics at each of their pods, and gives slices away only when a
+// Node or a network changes, not when a slice becomes free. The Nodes come from the cache, since nothing but a report follows.
+// A Node that is younger than slicesSettle is looked at when that is over.
+func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*whereabouts.SlicePool) (without int, due time.Duration, err error) {
+	var nodes corev1.NodeList
+	if err := r.client.List(ctx, &nodes); err != nil {
+		return 0, 0, fmt.Errorf("listing the nodes that need slices: %w", err)
+	}
+	told := map[types.UID]string{}
+	for _, pool := range pools {
+		owners := sets.New[string]()
+		for _, slice := range pool.Slices {
+			owners.Insert(slice.Node)
+		}
+		var missing []string
+		for i := range nodes.Items {
+			node := &nodes.Items[i]
+			if owners.Has(node.Name) || node.DeletionTimestamp != nil {
+				continue
+			}
+			if left := node.CreationTimestamp.Add(slicesSettle).Sub(r.clock.Now()); left > 0 {
+				due = max(due, left)
+				continue
+			}
+			missing = append(missing, node.Name)
+		}
+		without += len(missing)
+		if len(missing) > 0 {
+			told[pool.UID] = r.reportPool(pool, missing, owners.Has(""))
+		}
+	}
+	r.told = told
+	return without, due, nil
+}
+
+// reportPool writes an event where something else is to be said than the last time.
+func (r *SliceReconciler) reportPool(pool *whereabouts.SlicePool, missing []string, free bool) string {
+	names := sets.List(sets.New(missing...))
+	key := fmt.Sprint(free, names)
+	if r.told[pool.UID] == key {
+		return key
+	}
+	who := strings.Join(names[:min(len(names), slicesNamed)], ", ")
+	if more := len(names) - slicesNamed; more > 0 {
+		who += fmt.Sprintf(" and %d more", more)
+	}
+	what := fmt.Sprintf("all %d slices are taken: widen the range, make the slices smaller, or wait until nodes that are gone have none left", len(pool.Slices))
+	if free {
+		what = "slices are free, but whereabouts gives them away only when a Node comes or goes, or the NetworkAttachmentDefinition changes"
+	}
+	r.recorder.Eventf(pool.Reference(), nil, corev1.EventTypeWarning, string(v1alpha1.ReasonNodeWithoutSlice), "AssignSlice",
+		"%s: no slice of %s, so no pod with this network starts there; %s", who, pool.Range, what)
+	return key
+}

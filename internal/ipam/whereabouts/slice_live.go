@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=nodeslicepools,verbs=get;list;patch
+
+// errNotListed says that the cache has not seen every pool yet.
+var errNotListed = errors.New("the IPPools have not been listed yet")
+
+// ErrSliceChanged says that a NodeSlicePool is not as it was read any more. It is no failure: read it again.
+var ErrSliceChanged = errors.New("the NodeSlicePool is not as it was read")
+
+// SliceUse is what stands in a node's slice. The zero value is nothing.
+type SliceUse struct {
+	// Pool is an IPPool with entries of the node, as "namespace/name".
+	Pool string
+	// Entries is how many it has.
+	Entries int
+}
+
+// Any says that the slice is in use.
+func (u SliceUse) Any() bool { return u.Entries > 0 }
+
+// GuardsSlices says whether the NodeSlicePools of a namespace are whereabouts' own, as configured.
+func (b *Backend) GuardsSlices(namespace string) bool {
+	return slices.Contains(b.options.Namespaces, namespace)
+}
+
+// SliceUse reads, past every cache, whether pools of a node's slice hold entries. An error means unknown, which is no
+// smaller a reason to keep the slice.
+//
+// The pool's name follows from the network, the node and the slice (IPPoolName, pkg/storage/kubernetes/ipam.go); a
+// SlicePool is named like its network, and whether the pools are too depends on the network. What else the cache knows with the
+// slice's range and the node's name in its own is read as well: too much is only kept for longer.
+func (b *Backend) SliceUse(ctx context.Context, pool *SlicePool, slice Slice) (SliceUse, error) {
+	if !b.HasSynced() {
+		return SliceUse{}, errNotListed
+	}
+	own := slice.Node + "-" + normalize(slice.Range)
+	names := sets.New(own, pool.Name+"-"+own)
+	for _, name := range b.index.poolsOf(pool.Namespace, slice.Range) {
+		if strings.Contains(name, slice.Node) {
+			names.Insert(name)
+		}
+	}
+	for _, name := range sets.List(names) {
+		key := client.ObjectKey{Namespace: pool.Namespace, Name: name}
+		found, err := b.livePool(ctx, key)
+		if err != nil {
+			return SliceUse{}, err
+		}
+		if found != nil && len(found.Spec.Allocations) > 0 {
+			return SliceUse{Pool: poolName(key.Namespace, key.Name), Entries: len(found.Spec.Allocations)}, nil
+		}
+	}
+	return SliceUse{}, nil
+}
+
+// SlicePools lists every NodeSlicePool, live. Where their CRD is not installed there are none.
+func (b *Backend) SlicePools(ctx context.Context) ([]*SlicePool, error) {
+	var pools []*SlicePool
+	for _, namespace := range b.options.Namespaces {
+		list := &wb.NodeSlicePoolList{}
+		err := b.reader.List(ctx, list, client.InNamespace(namespace))
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the NodeSlicePools of namespace %s: %w", namespace, err)
+		}
+		for i := range list.Items {
+			pools = append(pools, slicePoolOf(&list.Items[i]))
+		}
+	}
+	return pools, nil
+}
+
+// ClearSlice takes the slice at an index of a SlicePool from its node. It fails with ErrSliceChanged if the object is not as it
+// was read: somebody may have given the slice away, or the node may have it again.
+func (b *Backend) ClearSlice(ctx context.Context, pool *SlicePool, index int) error {
+	slice, path := pool.Slices[index], slicePath(index)
+	data, err := json.Marshal([]operation{
+		{"test", "/metadata/uid", pool.UID},
+		{"test", "/metadata/resourceVersion", pool.ResourceVersion},
+		{"test", path + "/sliceRange", slice.Range},
+		{"test", path + "/nodeName", slice.Node},
+		{"replace", path + "/nodeName", ""},
+	})
+	if err != nil {
+		return err
+	}
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}
+	object.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("NodeSlicePool"))
+	err = b.writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(fieldManager))
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsConflict(err), isGone(err):
+		return fmt.Errorf("%w: %s: %w", ErrSliceChanged, pool, err)
+	case err != nil:
+		return fmt.Errorf("taking slice %s of NodeSlicePool %s from node %s: %w", slice.Range, pool, slice.Node, err)
+	}
+	pool.ResourceVersion = object.ResourceVersion
+	pool.Slices[index].Node = ""
+	return nil
+}
+
+// poolsOf are the names of the cached pools of a namespace with this range.
+func (x *index) poolsOf(namespace, rangeText string) []string {
+	network, err := parseRange(rangeText)
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var names []string
+	for key, pool := range x.pools {
+		same := pool.rangeText == rangeText || err == nil && pool.rangeErr == nil && pool.network == network
+		if in, name, _ := strings.Cut(key, "/"); same && in == namespace {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// What becomes of the slices that an IPAM gives to nodes.
+var (
+	// TakenSlices counts slices that a write was to take from a node, by outcome (SliceKept, SliceUnknown, SliceLetGo).
+	TakenSlices = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "taken_slices_total",
+		Help: "Slices that a write was to take from a node, by outcome: kept because entries remain, unknown where that could not be told " +
+			"and it was kept too, or let_go.",
+	}, []string{"outcome"}))
+
+	// ClearedSlices counts slices that the controller took from nodes that are gone.
+	ClearedSlices = register(prometheus.NewCounter(prometheus.CounterOpts{
+		Name: Prefix + "cleared_slices_total",
+		Help: "Slices that were taken from a node that is gone after the last entry had left its pool.",
+	}))
+
+	// HeldSlices is how many slices wait for that.
+	HeldSlices = register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: Prefix + "held_slices",
+		Help: "Slices of nodes that are gone, kept because entries remain in their pools. Only the leader reports it.",
+	}))
+
+	// NodesWithoutSlice is how many nodes have no slice, one for each network.
+	NodesWithoutSlice = register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: Prefix + "nodes_without_slice",
+		Help: "Nodes without a slice, counted once for each network that is divided among nodes: its pods do not start there. Only the leader reports it.",
+	}))
+)
+
+// The values of the label "outcome" of TakenSlices.
+const (
+	// SliceKept: entries remain.
+	SliceKept = "kept"
+	// SliceUnknown: nobody could tell whether entries remain; it was kept.
+	SliceUnknown = "unknown"
+	// SliceLetGo: the pool is empty.
+	SliceLetGo = "let_go"
+)

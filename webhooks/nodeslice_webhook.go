@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// NodeSlicePath is where the API server sends writes that take a slice from a node.
+const NodeSlicePath = "/mutate-nodeslicepools"
+
+// defaultSliceTimeout leaves time for an answer before the API server's own timeout, 2 s, which would let the write pass.
+const defaultSliceTimeout = 1400 * time.Millisecond
+
+// Slices tells whether a node's slice is in use, by live reads. whereabouts.Backend does.
+type Slices interface {
+	// GuardsSlices says whether the slices of a namespace are looked after at all.
+	GuardsSlices(namespace string) bool
+	// SliceUse is what stands in a slice; an error means unknown.
+	SliceUse(ctx context.Context, pool *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error)
+}
+
+// NodeSliceOptions configure the webhook that keeps slices.
+type NodeSliceOptions struct {
+	// Slices answers for slices: the whereabouts backend. Required.
+	Slices Slices
+	// ManagerUser is the manager's own user name, which takes slices from nodes that are gone.
+	ManagerUser string
+	// Timeout bounds the live reads of one request. Default: 1.4 s, for a webhook timeout of 2 s.
+	Timeout time.Duration
+	// Clock is the real one except in tests; it limits events.
+	Clock clock.PassiveClock
+}
+
+// NodeSliceKeeper gives a slice that a write takes from a node back to it, in the same write, while entries remain in the
+// node's pool of it. The pool of the next node has another name and would start empty: the same addresses twice.
+//
+// It refuses nothing. whereabouts takes slices from nodes that are gone and gives slices to new ones in one write, so a refusal
+// would leave the new nodes without.
+type NodeSliceKeeper struct {
+	options  NodeSliceOptions
+	recorder events.EventRecorder
+	told     *eventLimit
+}
+
+var _ admission.Handler = &NodeSliceKeeper{}
+
+// SetupNodeSliceWebhook serves the webhook at NodeSlicePath of the manager's webhook server.
+func SetupNodeSliceWebhook(mgr manager.Manager, o NodeSliceOptions) error {
+	keeper, err := newNodeSliceKeeper(mgr.GetEventRecorder("holdfast"), o)
+	if err != nil {
+		return fmt.Errorf("setting up the webhook that keeps slices: %w", err)
+	}
+	mgr.GetWebhookServer().Register(NodeSlicePath, Serve("nodeslicepools", keeper))
+	return nil
+}
+
+func newNodeSliceKeeper(recorder events.EventRecorder, o NodeSliceOptions) (*NodeSliceKeeper, error) {
+	if o.Slices == nil || o.ManagerUser == "" {
+		return nil, errors.New("it needs a backend that knows what is in use, and the manager's user name")
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultSliceTimeout
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &NodeSliceKeeper{options: o, recorder: recorder, told: newEventLimit(o.Clock)}, nil
+}
+
+// Handle allows every write, and changes those that take a slice that is, or may be, in use.
+func (k *NodeSliceKeeper) Handle(ctx context.Context, req admission.Request) admission.Response {
+	if req.Operation != admissionv1.Update || req.UserInfo.Username == k.options.ManagerUser || !k.options.Slices.GuardsSlices(req.Namespace) {
+		return admission.Allowed("")
+	}
+	before, err := whereabouts.DecodeSlicePool(req.OldObject.Raw)
+	if err != nil {
+		return CouldNotTell(err)
+	}
+	after, err := whereabouts.DecodeSlicePool(req.Object.Raw)
+	if err != nil {
+		return CouldNotTell(err)
+	}
+	taken := whereabouts.TakenSlices(before, after)
+	var kept []whereabouts.TakenSlice
+	var said []string
+	for i, why := range k.judge(ctx, before, taken) {
+		if why == "" {
+			continue
+		}
+		kept = append(kept, taken[i])
+		said = append(said, message(before, &taken[i], why))
+		k.tell(&req, before, &taken[i], said[len(said)-1])
+	}
+	response := admission.Allowed("")
+	if len(kept) > 0 {
+		logf.FromContext(ctx).Info("Slices stay with their nodes", "taken", len(taken), "kept", len(kept), "first", said[0])
+		response.Patches = whereabouts.KeepSlices(after, kept)
+		response = response.WithWarnings(presentable(abridge(said))...)
+	}
+	return response
+}
+
+// judge says of each slice why it stays; empty if it may go. The reads go side by side: a write that takes the slices of a
+// hundred nodes has no more time than one that takes one.
+func (k *NodeSliceKeeper) judge(ctx context.Context, pool *whereabouts.SlicePool, taken []whereabouts.TakenSlice) []string {
+	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
+	defer cancel()
+	whys := make([]string, len(taken))
+	var reads errgroup.Group
+	reads.SetLimit(readsAtOnce)
+	for i := range taken {
+		reads.Go(func() error {
+			use, err := k.options.Slices.SliceUse(ctx, pool, taken[i].Slice)
+			outcome := metrics.SliceLetGo
+			switch {
+			case err != nil:
+				outcome, whys[i] = metrics.SliceUnknown, fmt.Sprintf("whether entries remain could not be told (%v)", err)
+			case use.Any():
+				outcome, whys[i] = metrics.SliceKept, fmt.Sprintf("IPPool %s still holds %d of its entries", use.Pool, use.Entries)
+			}
+			metrics.TakenSlices.WithLabelValues(outcome).Inc()
+			return nil
+		})
+	}
+	_ = reads.Wait() // what failed is why a slice stays
+	return whys
+}
+
+func message(pool *whereabouts.SlicePool, slice *whereabouts.TakenSlice, why string) string {
+	text := fmt.Sprintf("%s: slice %s of NodeSlicePool %s stays with node %s: %s. It is given away once that pool is empty; ",
+		v1alpha1.ReasonSliceKept, slice.Range, pool, slice.Node, why)
+	if slice.By == "" {
+		return text + "nothing is to be done."
+	}
+	return text + fmt.Sprintf("node %s was to get it and has none of this write: it gets another one at the next change of the nodes.", slice.By)
+}
+
+// tell writes an event for the NodeSlicePool, now and then for each slice. A dry run leaves no trace.
+func (k *NodeSliceKeeper) tell(req *admission.Request, pool *whereabouts.SlicePool, slice *whereabouts.TakenSlice, note string) {
+	key := eventKey{pool.UID + types.UID("/"+slice.Range), v1alpha1.ReasonSliceKept}
+	if req.DryRun != nil && *req.DryRun || !k.told.allow(key) {
+		return
+	}
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote], "")
+	}
+	k.recorder.Eventf(pool.Reference(), nil, corev1.EventTypeWarning, string(v1alpha1.ReasonSliceKept), "KeepSlice", "%s", note)
+}
