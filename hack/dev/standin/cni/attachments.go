@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	nadutils "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/utils"
@@ -22,6 +24,15 @@ const (
 	defaultNetworkAnnotation = "v1.multus-cni.io/default-network"
 
 	defaultInterface = "eth0"
+)
+
+// What may be on a machine's disk, in Options.StateDir.
+const (
+	// MultusFile is Multus' own configuration; clusterNetwork is read.
+	MultusFile = "multus.conf"
+	// ConfigurationFolder has the configurations of the networks whose
+	// NetworkAttachmentDefinition is empty.
+	ConfigurationFolder = "net.d"
 )
 
 // attachment is one interface of a pod.
@@ -79,19 +90,46 @@ func (p *Plugins) attachments(ctx context.Context, pod *corev1.Pod) ([]attachmen
 }
 
 func (p *Plugins) defaultAttachment(ctx context.Context, pod *corev1.Pod) (attachment, error) {
-	value := pod.Annotations[defaultNetworkAnnotation]
+	value, source := pod.Annotations[defaultNetworkAnnotation], "annotation "+defaultNetworkAnnotation
+	if value == "" {
+		var err error
+		if value, err = p.clusterNetwork(); err != nil {
+			return attachment{}, err
+		}
+		source = "clusterNetwork"
+	}
 	if value == "" {
 		return attachment{network: api.ClusterNetwork, interfaceName: defaultInterface}, nil
 	}
 	elements, err := nadutils.ParseNetworkAnnotation(value, p.options.MultusNamespace)
 	if err != nil {
-		return attachment{}, fmt.Errorf("multus: annotation %s: %w", defaultNetworkAnnotation, err)
+		return attachment{}, fmt.Errorf("multus: %s: %w", source, err)
 	}
 	if len(elements) != 1 {
-		return attachment{}, fmt.Errorf("multus: annotation %s names %d networks, expected one", defaultNetworkAnnotation, len(elements))
+		return attachment{}, fmt.Errorf("multus: %s names %d networks, expected one", source, len(elements))
 	}
 	elements[0].InterfaceRequest = defaultInterface
 	return p.attachment(ctx, elements[0], defaultInterface)
+}
+
+// clusterNetwork is the NetworkAttachmentDefinition that Multus' own file on this
+// machine makes the cluster's network of; empty where there is no such file, or
+// none is named there.
+func (p *Plugins) clusterNetwork() (string, error) {
+	content, err := os.ReadFile(filepath.Join(p.options.StateDir, MultusFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	var multus struct {
+		ClusterNetwork string `json:"clusterNetwork"`
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &multus)
+	}
+	if err != nil {
+		return "", fmt.Errorf("multus: its configuration: %w", err)
+	}
+	return multus.ClusterNetwork, nil
 }
 
 func (p *Plugins) attachment(ctx context.Context, e *nadv1.NetworkSelectionElement, interfaceName string) (attachment, error) {
@@ -103,7 +141,7 @@ func (p *Plugins) attachment(ctx context.Context, e *nadv1.NetworkSelectionEleme
 	if err != nil {
 		return a, fmt.Errorf("multus: NetworkAttachmentDefinition %s: %w", a.network, err)
 	}
-	config, err := nadutils.GetCNIConfigFromSpec(nad.Spec.Config, nad.Name)
+	config, err := nadutils.GetCNIConfig(nad, filepath.Join(p.options.StateDir, ConfigurationFolder))
 	if err == nil {
 		a.plugins, err = splitPlugins(config)
 	}

@@ -36,7 +36,8 @@ type Options struct {
 	MultusNamespace string
 	// WhereaboutsNamespace holds IPPools and reservations.
 	WhereaboutsNamespace string
-	// StateDir gets whereabouts' configuration file of this machine.
+	// StateDir gets whereabouts' configuration file of this machine. MultusFile and
+	// ConfigurationFolder are looked for there.
 	StateDir string
 	// PodCIDR is the machine's part of the cluster's own pod network. It is not
 	// looked at where there is a CNS.

@@ -190,19 +190,6 @@ func TestSplitPlugins(t *testing.T) {
 	}
 }
 
-func TestHermeticKeepsThePluginOffThisMachine(t *testing.T) {
-	own, err := hermetic([]byte(`{"ipam":{"type":"whereabouts","range":"10.0.0.0/29","log_file":"/var/log/x","configuration_path":"/etc/x"}}`), "/state/flat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `{"ipam":{"configuration_path":"/state/flat","range":"10.0.0.0/29","type":"whereabouts"}}`; string(own) != want {
-		t.Errorf("got %s, want %s", own, want)
-	}
-	if _, err := hermetic([]byte(`{"type":"macvlan"}`), "/state/flat"); err == nil {
-		t.Error("a plugin without IPAM is no error")
-	}
-}
-
 func TestClusterNetworkGoesRound(t *testing.T) {
 	n := newClusterNetwork(netip.MustParsePrefix("10.244.0.0/29")) // .1 is the gateway's, .7 the broadcast address
 	var got []string

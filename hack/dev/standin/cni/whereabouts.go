@@ -3,6 +3,7 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,8 +19,10 @@ import (
 	wbkubernetes "github.com/k8snetworkplumbingwg/whereabouts/pkg/storage/kubernetes"
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/types"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // callSlack is added to the time limit of a call: whereabouts waits without a
@@ -42,20 +45,24 @@ type call struct {
 type whereabouts struct {
 	options  Options
 	flatFile string
-	client   atomic.Pointer[wbkubernetes.Client]
+	// kubeconfig is the path that the flat file names. There is no such file: the
+	// stand-in hands over clients.
+	kubeconfig string
+	client     atomic.Pointer[wbkubernetes.Client]
 }
 
 // newWhereabouts writes the configuration files that the plugin finds in its
 // folder: the flat file with the defaults, and the node's name for node slices.
 func newWhereabouts(o Options) (*whereabouts, error) {
-	w := &whereabouts{options: o, flatFile: filepath.Join(o.StateDir, "whereabouts.conf")}
+	w := &whereabouts{
+		options: o, flatFile: filepath.Join(o.StateDir, "whereabouts.conf"), kubeconfig: filepath.Join(o.StateDir, "whereabouts.kubeconfig"),
+	}
 	if err := os.MkdirAll(o.StateDir, 0o755); err != nil {
 		return nil, fmt.Errorf("whereabouts' folder of node %s: %w", o.Node, err)
 	}
 	flat := map[string]any{
-		"datastore": "kubernetes",
-		// The stand-in hands over clients; the plugin only checks that a path is named.
-		"kubernetes": map[string]string{"kubeconfig": filepath.Join(o.StateDir, "whereabouts.kubeconfig")},
+		"datastore":  "kubernetes",
+		"kubernetes": map[string]string{"kubeconfig": w.kubeconfig},
 	}
 	content, err := json.Marshal(flat)
 	if err != nil {
@@ -133,11 +140,33 @@ func (w *whereabouts) ipam(ctx context.Context, c call) (*wbkubernetes.Kubernete
 		return nil, err
 	}
 	conf.ConfigurationPath = w.options.StateDir // where it looks for the node's name
+	namespace, err := w.namespace(conf.Kubernetes.KubeConfigPath)
+	if err != nil {
+		return nil, err
+	}
 	ipam := &wbkubernetes.KubernetesIPAM{
-		Client: *client, Config: *conf, Namespace: w.options.WhereaboutsNamespace,
+		Client: *client, Config: *conf, Namespace: namespace,
 		ContainerID: c.sandboxID, IfName: c.interfaceName,
 	}
 	return ipam, w.checkSlice(ctx, ipam)
+}
+
+// namespace holds the objects of a network: that of the current context in the
+// kubeconfig which its configuration names (NewKubernetesIPAM). So one cluster may
+// have several. Of such a file nothing else is used.
+func (w *whereabouts) namespace(kubeconfig string) (string, error) {
+	if kubeconfig == w.kubeconfig {
+		return w.options.WhereaboutsNamespace, nil
+	}
+	config, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		return "", fmt.Errorf("whereabouts' kubeconfig: %w", err)
+	}
+	current := config.Contexts[config.CurrentContext]
+	if current == nil {
+		return "", fmt.Errorf("whereabouts' kubeconfig %s: it has no current context", kubeconfig)
+	}
+	return cmp.Or(current.Namespace, metav1.NamespaceSystem), nil
 }
 
 // checkSlice fails where the plugin would panic: a network of node slices in
@@ -153,7 +182,8 @@ func (w *whereabouts) checkSlice(ctx context.Context, ipam *wbkubernetes.Kuberne
 }
 
 // hermetic points the plugin at our flat file, which else comes after those of
-// the machine that this runs on, and keeps it from writing log files.
+// the machine that this runs on, and keeps it from writing log files. A flat file
+// that the configuration names, and that exists, comes first, as in the plugin.
 func hermetic(own []byte, flatFile string) ([]byte, error) {
 	var plugin map[string]any
 	if err := json.Unmarshal(own, &plugin); err != nil {
@@ -163,10 +193,17 @@ func hermetic(own []byte, flatFile string) ([]byte, error) {
 	if !isObject {
 		return nil, errors.New("the plugin's configuration has no ipam object")
 	}
-	ipam["configuration_path"] = flatFile
+	if path, _ := ipam["configuration_path"].(string); !isFile(path) {
+		ipam["configuration_path"] = flatFile
+	}
 	delete(ipam, "log_file")
 	delete(ipam, "log_level")
 	return json.Marshal(plugin)
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // manage calls the allocator and returns soon after its time is over, whether or
