@@ -90,6 +90,7 @@ func startGuard(ctx context.Context) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 
+	mgr.GetWebhookServer().Register(convertPath, http.HandlerFunc(convert))
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	Expect(webhooks.SetupNodeResourceWebhook(running, mgr, webhooks.NodeResourceOptions{})).To(Succeed())
 	ended := make(chan error, 1)

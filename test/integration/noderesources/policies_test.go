@@ -120,7 +120,7 @@ var _ = Describe("A policy", func() {
 		cost, err := costOf(node.Name, func() error { return admin.Create(ctx, object) })
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cost).To(Equal(judged))
-		Expect(guard.callsAbout(node.Name)).To(HaveEach(HaveField("version", "v1alpha2")), "the one that the policy reads")
+		Expect(guard.callsAbout(node.Name)).To(HaveEach(WithTransform(func(c call) string { return c.version }, Equal("v1alpha2"))), "the one that the policy reads")
 		Eventually(auditsOf).WithArguments(node.Name).Should(ContainElement(HaveKeyWithValue(nodepolicy.EntryName("topology")+"/reason", "StaleNodeUID")))
 	})
 

@@ -97,6 +97,23 @@ var _ = Describe("Objects of a Node that was replaced", func() {
 		Expect(apierrors.IsForbidden(err)).To(BeTrue())
 	})
 
+	It("I4: do not shake off their UID where none is required", func(ctx context.Context) {
+		object, old, live := staleObject(ctx, blockAffinity)
+		cost, err := costOf(old.Name, func() error {
+			return admin.Update(ctx, set(with(object.DeepCopy()), "pending", "spec", "state"))
+		})
+		expectRefused(err, "affinity", v1alpha1.ReasonStaleNodeUID, string(old.UID), string(live.UID), "until this write drops it")
+		Expect(cost).To(Equal(judged))
+		Expect(fresh(ctx, object).GetOwnerReferences()).To(HaveLen(1))
+
+		By("but a write that only drops it passes")
+		cost, err = costOf(old.Name, func() error {
+			return admin.Patch(ctx, object.DeepCopy(), merge(`{"metadata":{"ownerReferences":null}}`))
+		})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cost).To(Equal(unread))
+	})
+
 	DescribeTable("let go, and are repaired", func(ctx context.Context, expected costs, write staleWrite) {
 		object, old, live := staleObject(ctx, nodecrds.NodeNetworkConfig, held)
 		cost, err := costOf(old.Name, func() error { return write(ctx, object.DeepCopy(), old, live) })
