@@ -15,36 +15,33 @@ import (
 
 // conflicts are the pairs of objects of which a sweep found that they hold one address, and of which a second reading finds
 // the same: a prefix may move from one object to another between two pages. What the first reading saw ended before the
-// second began, so that a pair in both held the address at one time.
+// second began, so that a pair which holds an address in both held it at one time.
 func (s *sweeper) conflicts(ctx context.Context, run *sweepRun) ([]nodeidentity.Conflict, error) {
-	found := nodeidentity.Conflicts(run.tally.holdings)
+	first := run.tally.holdings
 	run.tally.holdings = nil
+	found := nodeidentity.Conflicts(first)
 	if len(found) == 0 {
 		return nil, nil
 	}
-	again, err := s.holdAgain(ctx, run, found)
+	second, err := s.holdAgain(ctx, run, found)
 	if err != nil {
 		return nil, err
 	}
-	return confirmed(found, nodeidentity.Conflicts(again)), nil
+	return nodeidentity.Conflicts(heldTwice(first, second)), nil
 }
 
-// confirmed are the conflicts of the first reading that the second one has too: between the same objects, by UID, about the
-// same prefixes.
-func confirmed(first, second []nodeidentity.Conflict) []nodeidentity.Conflict {
-	type identity struct {
-		a, b             types.UID
-		prefixA, prefixB netip.Prefix
+// heldTwice are the holdings of the second reading, each with the prefixes that the same object, by UID, held in the first
+// one too.
+func heldTwice(first, second []nodeidentity.Holding) []nodeidentity.Holding {
+	held := make(map[types.UID][]netip.Prefix, len(first))
+	for i := range first {
+		held[first[i].Object.UID] = first[i].Prefixes
 	}
-	of := func(c *nodeidentity.Conflict) identity { return identity{c.A.UID, c.B.UID, c.PrefixA, c.PrefixB} }
-	seen := make(map[identity]struct{}, len(second))
 	for i := range second {
-		seen[of(&second[i])] = struct{}{}
+		before := held[second[i].Object.UID]
+		second[i].Prefixes = slices.DeleteFunc(second[i].Prefixes, func(p netip.Prefix) bool { return !slices.Contains(before, p) })
 	}
-	return slices.DeleteFunc(first, func(c nodeidentity.Conflict) bool {
-		_, still := seen[of(&c)]
-		return !still
-	})
+	return second
 }
 
 // holdAgain reads every object of the conflicts, and their Nodes, once more.

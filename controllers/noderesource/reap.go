@@ -66,7 +66,8 @@ func (s *sweeper) reap(ctx context.Context, policy *v1alpha1.NodeResourcePolicy,
 }
 
 // reapAll looks at every candidate, and says when to go on, and whether the rate limit is the reason. An object that cannot
-// be deleted does not hide the next; a missing permission ends it, since it is missing for all.
+// be deleted does not hide the next: each run begins behind the last object that took a token of the rate limit. A missing
+// permission ends it, since it is missing for all.
 func (s *sweeper) reapAll(ctx context.Context, run *sweepRun) (next time.Duration, exhausted bool, err error) {
 	var failures []error
 	before := len(run.state.candidates)
@@ -94,10 +95,18 @@ func (s *sweeper) reapAll(ctx context.Context, run *sweepRun) (next time.Duratio
 	return next, false, errors.Join(failures...)
 }
 
+// sortedCandidates begins behind the last one that was tried, and goes round.
 func (p *sweptPolicy) sortedCandidates() []types.NamespacedName {
-	return slices.SortedFunc(maps.Keys(p.candidates), func(a, b types.NamespacedName) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	all := slices.SortedFunc(maps.Keys(p.candidates), byNamespaceAndName)
+	next, tried := slices.BinarySearchFunc(all, p.lastTried, byNamespaceAndName)
+	if tried {
+		next++
+	}
+	return append(slices.Clone(all[next:]), all[:next]...)
+}
+
+func byNamespaceAndName(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // reapOne reads the object and its Node live, and deletes exactly that object in exactly that state if it is stale.
@@ -133,6 +142,7 @@ func (s *sweeper) reapOne(ctx context.Context, run *sweepRun, key types.Namespac
 	if !s.deletes.TryAccept() {
 		return reapExhausted, s.nextDelete(), nil
 	}
+	run.state.lastTried = key
 	return s.delete(ctx, run, &sighting{object: object, assessment: assessment, state: metrics.NodeObjectStale, apiVersion: u.GetAPIVersion()})
 }
 

@@ -29,7 +29,7 @@ const AggregateLabel = "rbac.holdfast.dev/aggregate-to-node-resources"
 func (s *sweeper) sweptCondition(policy *v1alpha1.NodeResourcePolicy, status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {
 	conditions := slices.Clone(policy.Status.Conditions)
 	meta.SetStatusCondition(&conditions, metav1.Condition{
-		Type: v1alpha1.PolicySwept, Status: status, Reason: string(reason), Message: message,
+		Type: v1alpha1.PolicySwept, Status: status, Reason: string(reason), Message: clipped(message, sweepMessageLength),
 		ObservedGeneration: policy.Generation, LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	})
 	return *meta.FindStatusCondition(conditions, v1alpha1.PolicySwept)

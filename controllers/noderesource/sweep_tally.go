@@ -5,6 +5,7 @@ package noderesource
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -15,8 +16,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 )
 
-// sweepListed is how many objects, and how many conflicts, a status names.
-const sweepListed = 20
+const (
+	// sweepListed is how many objects, and how many conflicts, a status names.
+	sweepListed = 20
+	// sweepFinalizers is how many finalizers it names of each object.
+	sweepFinalizers = 8
+	// sweepNameLength is the longest name that Kubernetes itself allows, sweepUIDLength far above any UID that it gives.
+	sweepNameLength = 253
+	sweepUIDLength  = 128
+	// sweepMessageLength is well below what a condition may have, 32,768.
+	sweepMessageLength = 8192
+)
 
 // sighting is one object as a sweep saw it.
 type sighting struct {
@@ -96,11 +106,23 @@ func (t *sweepTally) add(s *sighting) {
 }
 
 func staleObject(s *sighting) v1alpha1.StaleObject {
-	return v1alpha1.StaleObject{
-		Namespace: s.object.Namespace, Name: s.object.Name, UID: s.object.UID, NodeName: s.object.NodeName,
-		FoundUID: s.assessment.FoundUID, LiveUID: s.assessment.LiveUID, Reason: s.assessment.Reason,
-		Deleting: s.object.Deleting, Finalizers: s.object.Finalizers,
+	finalizers := make([]string, 0, min(len(s.object.Finalizers), sweepFinalizers))
+	for _, finalizer := range s.object.Finalizers[:cap(finalizers)] {
+		finalizers = append(finalizers, clipped(finalizer, sweepNameLength))
 	}
+	return v1alpha1.StaleObject{
+		Namespace: s.object.Namespace, Name: s.object.Name, UID: s.object.UID, NodeName: clipped(s.object.NodeName, sweepNameLength),
+		FoundUID: types.UID(clipped(string(s.assessment.FoundUID), sweepUIDLength)), LiveUID: s.assessment.LiveUID, Reason: s.assessment.Reason,
+		Deleting: s.object.Deleting, Finalizers: finalizers,
+	}
+}
+
+// clipped cuts what others wrote and nobody bounds, so that the status can always be stored.
+func clipped(text string, length int) string {
+	if len(text) <= length {
+		return text
+	}
+	return strings.ToValidUTF8(text[:length], "") + "…"
 }
 
 // inOrder says whether every object speaks for the live Node.
@@ -149,7 +171,7 @@ func (t *sweepTally) status(conflicts []nodeidentity.Conflict) *v1alpha1.SweepSt
 		status.AddressConflicts = append(status.AddressConflicts, v1alpha1.AddressConflict{
 			Addresses: []string{address(c.PrefixA), address(c.PrefixB)},
 			Objects:   []string{objectName(&c.A), objectName(&c.B)},
-			NodeNames: []string{c.A.NodeName, c.B.NodeName},
+			NodeNames: []string{clipped(c.A.NodeName, sweepNameLength), clipped(c.B.NodeName, sweepNameLength)},
 		})
 	}
 	return status

@@ -3,6 +3,7 @@
 package noderesource
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -124,16 +125,82 @@ func conflict(a, b, prefixA, prefixB string) nodeidentity.Conflict {
 	return nodeidentity.Conflict{A: object(a), B: object(b), PrefixA: netip.MustParsePrefix(prefixA), PrefixB: netip.MustParsePrefix(prefixB)}
 }
 
-func TestOnlyAConflictOfBothReadingsIsOne(t *testing.T) {
-	again := conflict("a", "b", "10.0.0.0/24", "10.0.0.7/32")
-	replaced := conflict("a", "c", "10.0.1.0/24", "10.0.1.7/32")
-	replaced.B.UID = "another"
-	first := []nodeidentity.Conflict{
-		again, conflict("a", "c", "10.0.1.0/24", "10.0.1.7/32"), conflict("a", "d", "10.0.2.0/24", "10.0.2.7/32"), conflict("a", "e", "10.0.3.0/24", "10.0.3.7/32"),
+func holding(name string, prefixes ...string) nodeidentity.Holding {
+	h := nodeidentity.Holding{Object: nodeidentity.Object{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), NodeName: "node-" + name}}
+	for _, p := range prefixes {
+		h.Prefixes = append(h.Prefixes, netip.MustParsePrefix(p))
 	}
-	second := []nodeidentity.Conflict{again, replaced, conflict("a", "d", "10.0.2.0/24", "10.0.2.8/32"), conflict("b", "e", "10.0.3.0/24", "10.0.3.7/32")}
-	if got := confirmed(first, second); len(got) != 1 || got[0].B.Name != "b" {
-		t.Errorf("confirmed %v, expected the one between a and b alone", got)
+	return h
+}
+
+func TestOnlyWhatIsHeldInBothReadingsIsAConflict(t *testing.T) {
+	replaced := holding("c", "10.0.1.7/32")
+	replaced.Object.UID = "another"
+	cases := map[string]struct {
+		first, second []nodeidentity.Holding
+		want          string // the two prefixes; empty for no conflict
+	}{
+		"both hold it in both readings": {
+			[]nodeidentity.Holding{holding("a", "10.0.0.0/24"), holding("b", "10.0.0.7/32")},
+			[]nodeidentity.Holding{holding("a", "10.0.0.0/24"), holding("b", "10.0.0.7/32")}, "10.0.0.0/24 10.0.0.7/32"},
+		"one of them is another object by now": {
+			[]nodeidentity.Holding{holding("a", "10.0.1.0/24"), holding("c", "10.0.1.7/32")},
+			[]nodeidentity.Holding{holding("a", "10.0.1.0/24"), replaced}, ""},
+		"an address moved between the readings": {
+			[]nodeidentity.Holding{holding("a", "10.0.2.0/24"), holding("d", "10.0.2.7/32")},
+			[]nodeidentity.Holding{holding("a", "10.0.2.0/24"), holding("d", "10.0.2.8/32")}, ""},
+		"the first overlap went, another one stays": {
+			[]nodeidentity.Holding{holding("a", "10.0.3.0/24", "10.0.4.0/24"), holding("e", "10.0.3.1/32", "10.0.4.1/32")},
+			[]nodeidentity.Holding{holding("a", "10.0.4.0/24"), holding("e", "10.0.3.1/32", "10.0.4.1/32")}, "10.0.4.0/24 10.0.4.1/32"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			for _, conflict := range nodeidentity.Conflicts(heldTwice(c.first, c.second)) {
+				got += conflict.PrefixA.String() + " " + conflict.PrefixB.String()
+			}
+			if got != c.want {
+				t.Errorf("conflicts %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestTheReaperGoesOnBehindTheLastThatItTried(t *testing.T) {
+	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
+	p := &sweptPolicy{candidates: map[types.NamespacedName]types.UID{key("a"): "1", key("b"): "2", key("c"): "3"}}
+	for _, c := range []struct {
+		tried types.NamespacedName
+		want  []types.NamespacedName
+	}{
+		{types.NamespacedName{}, []types.NamespacedName{key("a"), key("b"), key("c")}},
+		{key("a"), []types.NamespacedName{key("b"), key("c"), key("a")}},
+		{key("bb"), []types.NamespacedName{key("c"), key("a"), key("b")}}, // it is gone by now
+		{key("c"), []types.NamespacedName{key("a"), key("b"), key("c")}},
+	} {
+		p.lastTried = c.tried
+		if diff := cmp.Diff(c.want, p.sortedCandidates()); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", c.tried, diff)
+		}
+	}
+}
+
+func TestAStatusHasRoomForWhateverOthersWrote(t *testing.T) {
+	tally := newSweepTally()
+	for n := range sweepListed {
+		object := nodeidentity.Object{Namespace: "ns", Name: fmt.Sprint(n), NodeName: strings.Repeat("n", 1<<20), References: []nodeidentity.Reference{{UID: "old"}}}
+		for range 100 {
+			object.Finalizers = append(object.Finalizers, strings.Repeat("f", 1<<10))
+		}
+		tally.add(&sighting{object: object, state: metrics.NodeObjectStale,
+			assessment: nodeidentity.Assessment{Reason: v1alpha1.ReasonStaleNodeUID, FoundUID: types.UID(strings.Repeat("ü", 1<<18))}})
+	}
+	encoded, err := json.Marshal(tally.status(nil))
+	if err != nil || len(encoded) > 100<<10 {
+		t.Errorf("the status is %d bytes long, %v", len(encoded), err)
+	}
+	if got := clipped("short", 5); got != "short" {
+		t.Errorf("clipped %q, expected it as it was", got)
 	}
 }
 

@@ -90,6 +90,8 @@ type sweptPolicy struct {
 	compiled   *nodepolicy.Compiled
 	// candidates for deletion; the reaper looks at each again.
 	candidates map[types.NamespacedName]types.UID
+	// lastTried is the last object that the reaper tried to delete.
+	lastTried types.NamespacedName
 	// troubled are the nodes of which the last complete sweep found an object that is not in order.
 	troubled sets.Set[string]
 	// refused says why the reaper may not work; empty if it may.
