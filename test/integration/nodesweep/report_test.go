@@ -172,7 +172,7 @@ var _ = Describe("Reporting", func() {
 			create(ctx, object)
 		}
 		p := create(ctx, policy(nodecrds.NodeNetworkConfigs, func(s *v1alpha1.NodeResourcePolicySpec) {
-			s.NodeName.Expression = "'" + node.Name + "'"
+			s.NodeName.Expression, s.Resource.Versions = "'"+node.Name+"'", []string{"v1alpha"}
 		}))
 		var reads atomic.Int64
 		startSweeper(ctx, nil, func(request *http.Request) *http.Response {
