@@ -60,6 +60,32 @@ var _ = Describe("The authority of a webhook", func() {
 		Expect(*entry(ctx, "alpha").FailurePolicy).To(Equal(admissionregistrationv1.Fail))
 	}, NodeTimeout(soon))
 
+	It("follows the stamping webhook's where it is a copy of it, also one made by another manager, until an injector writes", func(ctx context.Context) {
+		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
+		stop := startManager(ctx, inCluster())
+		createPolicy(ctx, policy("alpha", failing))
+		expectConditions(ctx, "alpha", isAccepted, isEnforced)
+		written := func() []byte { return entry(ctx, "alpha").ClientConfig.CABundle }
+		Eventually(written).Should(Equal(rotate(ctx)))
+		stop()
+		second := rotate(ctx)
+		startManager(ctx, inCluster())
+		Eventually(written).Should(Equal(second))
+		Eventually(written).Should(Equal(rotate(ctx)))
+		Expect(condition(ctx, "alpha", v1alpha1.PolicyEnforced).Message).NotTo(ContainSubstring(anotherAuthority))
+
+		injected := authority()
+		inject(ctx, injected)
+		Eventually(func() string { return condition(ctx, "alpha", v1alpha1.PolicyEnforced).Message }).Should(ContainSubstring(anotherAuthority))
+		rotate(ctx)
+		Consistently(written).Should(Equal(injected))
+		createPolicy(ctx, policy("bravo", resource("plains")))
+		expectConditions(ctx, "bravo", isAccepted, isEnforced)
+		Expect(entry(ctx, "bravo").ClientConfig.CABundle).To(Equal(injected))
+		rotate(ctx)
+		Consistently(written).Should(Equal(injected))
+	}, NodeTimeout(collectedSoon))
+
 	It("follows the stamping webhook's where nobody injects one", func(ctx context.Context) {
 		s := inCluster()
 		s.options.Target.Service, s.options.Target.URL, s.options.Certificate = nil, "https://127.0.0.1:1", types.NamespacedName{}

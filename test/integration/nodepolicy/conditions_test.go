@@ -193,7 +193,9 @@ var _ = Describe("In steady state", func() {
 		expectConditions(ctx, "unserved", notServed, isEnforced)
 		expectConditions(ctx, "broken", brief{metav1.ConditionFalse, v1alpha1.ReasonExpressionInvalid}, notAccepted)
 		inject(ctx, authority())
-		expectConditions(ctx, "alpha", isAccepted, isEnforced)
+		for _, name := range []string{"alpha", "unserved"} {
+			Eventually(func() string { return condition(ctx, name, v1alpha1.PolicyEnforced).Message }).Should(ContainSubstring(anotherAuthority))
+		}
 
 		before, configured := len(seen.seen()), live(ctx).ResourceVersion
 		// Whatever it watches changes, and nothing that has to be.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -29,6 +30,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
+// leaseDuration is short, so that a lost Lease is soon another's.
+const leaseDuration = 3 * time.Second
+
+// anotherAuthority is what condition Enforced says of an entry that has another authority than the stamping webhook.
+const anotherAuthority = "its caBundle is not that of MutatingWebhookConfiguration holdfast-stamp"
+
 // certificate is the one whose authority the injector writes in an installation.
 var certificate = types.NamespacedName{Namespace: managerNamespace, Name: "holdfast-webhook"}
 
@@ -36,6 +43,8 @@ var certificate = types.NamespacedName{Namespace: managerNamespace, Name: "holdf
 type setting struct {
 	options   noderesource.Options
 	transport func(http.RoundTripper) http.RoundTripper
+	// elected says that only the holder of the Lease works, as in the installation.
+	elected bool
 }
 
 // inCluster is how the installation sets the controllers up: behind a Service, with cert-manager.
@@ -56,14 +65,20 @@ func startManager(ctx context.Context, s setting) (stop func()) {
 	if s.transport != nil {
 		identity.Wrap(s.transport)
 	}
-	mgr, err := manager.New(identity, manager.Options{
+	options := manager.Options{
 		Scheme:                 scheme,
 		Logger:                 GinkgoLogr,
 		Cache:                  cache.Options{ByObject: noderesource.CacheByObject(), DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		Controller:             ctrlconfig.Controller{SkipNameValidation: new(true)},
-	})
+	}
+	if s.elected {
+		options.LeaderElection, options.LeaderElectionID, options.LeaderElectionNamespace = true, managerAccount, managerNamespace
+		options.LeaderElectionReleaseOnCancel = true
+		options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = new(leaseDuration), new(leaseDuration*2/3), new(leaseDuration/10)
+	}
+	mgr, err := manager.New(identity, options)
 	Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	Expect(noderesource.Setup(running, mgr, s.options)).To(Succeed())
@@ -124,6 +139,8 @@ var (
 	notAccepted = brief{metav1.ConditionFalse, v1alpha1.ReasonPolicyNotAccepted}
 	notServed   = brief{metav1.ConditionFalse, v1alpha1.ReasonResourceNotServed}
 	isRejected  = brief{metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected}
+	isContested = brief{metav1.ConditionFalse, v1alpha1.ReasonWebhookContested}
+	isDisabled  = brief{metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled}
 )
 
 func livePolicy(ctx context.Context, name string) *v1alpha1.NodeResourcePolicy {
@@ -217,6 +234,17 @@ func inject(ctx context.Context, ca []byte) {
 			c.Webhooks[i].ClientConfig.CABundle = ca
 		}
 	})
+}
+
+// rotate writes another authority into the configuration of the stamping webhook.
+func rotate(ctx context.Context) []byte {
+	GinkgoHelper()
+	ca := authority()
+	stamp := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: noderesource.StampConfigurationName}, stamp)).To(Succeed())
+	stamp.Webhooks[0].ClientConfig.CABundle = ca
+	Expect(admin.Update(ctx, stamp)).To(Succeed())
+	return ca
 }
 
 // authority is a new certificate.
