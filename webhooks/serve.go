@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -42,8 +43,9 @@ func CouldNotTell(err error) admission.Response {
 //
 // It differs from controller-runtime's own in what a mistake is. There, a request that cannot be read, a panic and an
 // answer that cannot be encoded become an AdmissionReview that says "not allowed", which is a refusal whatever
-// failurePolicy says. Here all of them, and every answer with a code of 500 or more, are HTTP 503 with a plain text and
-// no AdmissionReview: a failed call. A refusal is what a handler means as one, 403 or 422.
+// failurePolicy says. Here all of them, and every answer with a code of 500 or more, are HTTP 503 with no AdmissionReview: a
+// failed call. A refusal is what a handler means as one, 403 or 422. The body is a Status, whose message the API server hands
+// on to the writer where failurePolicy is Fail (client-go, rest.Result.Error).
 //
 // A request is bounded in size. It is bounded in time by a context that ends at three quarters of the time that the API
 // server says it will wait (the parameter "timeout"), so that a handler whose reads hang can still answer.
@@ -69,13 +71,24 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	review, err := s.review(ctx, w, r)
 	if err != nil {
 		s.log.Error(err, "Could not tell; the failurePolicy of the webhook decides")
-		http.Error(w, "holdfast could not tell: "+err.Error(), http.StatusServiceUnavailable)
+		couldNotTell(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(review); err != nil {
 		s.log.Error(err, "The answer was not delivered")
 	}
+}
+
+func couldNotTell(w http.ResponseWriter, err error) {
+	status := &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: "holdfast could not tell: " + err.Error(),
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_ = json.NewEncoder(w).Encode(status) // a caller that has gone needs no answer
 }
 
 // budget is the time that a handler may take.

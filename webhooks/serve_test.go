@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -125,14 +126,15 @@ func TestServeFailsTheCallWhenItCannotTell(t *testing.T) {
 				body = tc.body
 			}
 			status, header, answer := call(t, tc.handler, contentType, body)
-			if status != http.StatusServiceUnavailable || !strings.HasPrefix(header.Get("Content-Type"), "text/plain") || header.Get("Retry-After") != "" {
-				t.Errorf("got HTTP %d, headers %v, want 503, plain text and no Retry-After", status, header)
+			if status != http.StatusServiceUnavailable || header.Get("Content-Type") != "application/json" || header.Get("Retry-After") != "" {
+				t.Errorf("got HTTP %d, headers %v, want 503, a Status and no Retry-After", status, header)
 			}
 			if !strings.Contains(string(answer), tc.want) {
 				t.Errorf("got %q, want it to say %q", answer, tc.want)
 			}
-			if json.Valid(answer) {
-				t.Errorf("the body %s is JSON: the API server could take it for an answer", answer)
+			var failed struct{ Kind, Status, Message string }
+			if err := json.Unmarshal(answer, &failed); err != nil || failed.Kind != "Status" || failed.Status != metav1.StatusFailure {
+				t.Errorf("the body is %s, %v, want a Status that the API server cannot take for an answer", answer, err)
 			}
 		})
 	}

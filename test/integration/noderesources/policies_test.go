@@ -152,6 +152,7 @@ var _ = Describe("A policy", func() {
 			for _, uid := range []types.UID{"gone", node.UID} {
 				err := admin.Create(ctx, nodecrds.NodeInfo(node.Name, uid))
 				Expect(err).To(MatchError(ContainSubstring("failed calling webhook %q", nodepolicy.EntryName("fail"))))
+				Expect(err).To(MatchError(ContainSubstring("holdfast could not tell")), "the writer is told why")
 				Expect(apierrors.IsInternalError(err)).To(BeTrue())
 			}
 		})
