@@ -83,6 +83,17 @@ var _ = Describe("The rendered installation", Ordered, func() {
 		}
 	})
 
+	It("keeps the admissions enforcer of AKS, which would exclude kube-system, away from every webhook", func() {
+		webhooks := 0
+		for _, m := range installation {
+			if kind := m.object.GetKind(); kind == "MutatingWebhookConfiguration" || kind == "ValidatingWebhookConfiguration" {
+				webhooks++
+				Expect(m.object.GetLabels()).To(HaveKeyWithValue("admissions.enforcer/disabled", "true"), "%s", m)
+			}
+		}
+		Expect(webhooks).To(BeNumerically(">=", 2))
+	})
+
 	It("gives its pods time to drain and a configuration that is valid", func() {
 		pod := decodeAs[*appsv1.Deployment](installation, "holdfast-manager").Spec.Template.Spec
 		container := pod.Containers[0]

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/noderesource"
+	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+)
+
+func TestOptionsOfTheGuardOfNodeResources(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	whole := configv1alpha1.ManagerConfiguration{
+		NodeResources: configv1alpha1.NodeResources{SweepInterval: &metav1.Duration{Duration: time.Minute}, DeletesPerSecond: new(float32(7))},
+		Delays:        configv1alpha1.Delays{NodeGoneDelay: &metav1.Duration{Duration: 4 * time.Second}},
+	}
+	want := noderesource.Options{SweepInterval: time.Minute, DeletesPerSecond: 7, NodeGoneDelay: 4 * time.Second, Clock: clock,
+		Target: nodepolicy.Target{Service: &admissionregistrationv1.ServiceReference{
+			Namespace: "holdfast-system", Name: "holdfast-webhook", Port: new(int32(443))}},
+		Certificate: types.NamespacedName{Namespace: "holdfast-system", Name: "holdfast-webhook"}}
+	for name, change := range map[string]func(*configv1alpha1.ManagerConfiguration){
+		"behind a Service": func(*configv1alpha1.ManagerConfiguration) {},
+		"at a URL, where nobody injects an authority": func(c *configv1alpha1.ManagerConfiguration) {
+			c.Server.WebhookURL = "https://192.0.2.1:9443"
+			want.Target, want.Certificate = nodepolicy.Target{URL: "https://192.0.2.1:9443"}, types.NamespacedName{}
+		},
+		"turned off": func(c *configv1alpha1.ManagerConfiguration) {
+			c.NodeResources.Enabled = new(false)
+			want.Disabled = true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given, before := whole, want
+			change(&given)
+			got := nodeResourceOptions(complete(t, given), Options{Clock: clock}.withDefaults())
+			if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *clocktesting.FakePassiveClock) bool { return a == b })); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			want = before
+		})
+	}
+}
+
+// failingMapper cannot tell.
+type failingMapper struct {
+	meta.RESTMapper
+	err error
+}
+
+func (m failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	return nil, m.err
+}
+
+func TestWhetherNodeResourcePoliciesAreDefined(t *testing.T) {
+	broken := errors.New("nobody answers")
+	defined := meta.NewDefaultRESTMapper(nil)
+	defined.Add(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy"), meta.RESTScopeRoot)
+	another := meta.NewDefaultRESTMapper(nil)
+	another.Add(v1alpha1.GroupVersion.WithKind("IPAllocation"), meta.RESTScopeRoot)
+	for name, test := range map[string]struct {
+		mapper meta.RESTMapper
+		want   bool
+		err    error
+	}{
+		"they are":                        {defined, true, nil},
+		"only another kind of the group":  {another, false, nil},
+		"the group is not there":          {meta.NewDefaultRESTMapper(nil), false, nil},
+		"nobody can tell, so it must end": {failingMapper{err: broken}, false, broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := definesNodeResourcePolicies(test.mapper)
+			if got != test.want || !errors.Is(err, test.err) {
+				t.Errorf("got %t, %v, expected %t, %v", got, err, test.want, test.err)
+			}
+		})
+	}
+}
