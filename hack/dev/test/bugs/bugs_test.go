@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bugs_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+)
+
+// One cluster, in this order: it gets its guard when it has shown what happens without.
+var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
+	var w *world
+	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
+
+	It("bug 1: the reconciler deletes a live pod's reservation of a named network, and another pod gets the address, without the guard", func(ctx context.Context) {
+		w.named(ctx)
+		Expect(theCluster.Reconcile(ctx)).To(Succeed())
+		Expect(w.reservations(ctx, Default)).To(BeEmpty())
+		w.run(ctx, "next", far, "other")
+		Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("web", "next"))
+	})
+
+	It("bug 2: DEL stops at the first range without an entry, and the next range keeps its own, without the guard", func(ctx context.Context) {
+		pod := w.twoRanges(ctx)
+		w.end(ctx, pod)
+		Expect(happened(ctx, Default, pod, api.EventDelFailed)).To(BeZero(), "whereabouts told nobody")
+		Expect(w.users(ctx, Default, at(w.second, 1))).To(BeEmpty())
+		Expect(w.entries(ctx, Default)).To(HaveLen(1))
+		Expect(w.reservations(ctx, Default)).To(HaveLen(2))
+	})
+
+	It("bug 3: ADD gives an address that no pool has recorded, and another pod gets it too, without the guard", func(ctx context.Context) {
+		w.unrecorded(ctx)
+		Expect(theCluster.Reconcile(ctx)).To(Succeed())
+		Expect(w.reservations(ctx, Default)).To(BeEmpty(), "its reconciler knows only pods that a pool names")
+		w.run(ctx, "next", far, "wb")
+		Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("web", "next"))
+	})
+
+	It("bug 4: a new pod of the same name gets the address of the old one, which lives on, without the guard", func(ctx context.Context) {
+		old := w.forced(ctx)
+		w.awaitGone(ctx, old)
+		_, addresses := w.run(ctx, "web", far, "wb")
+		Expect(addresses).To(Equal([]string{at(w.first, 1)}))
+		Expect(w.users(ctx, Default, at(w.first, 1))).To(Equal([]string{"web", "web"}))
+	})
+
+	It("bug 5: the reconciler frees the address of a Pending pod, and another pod gets it, without the guard", func(ctx context.Context) {
+		w.pending(ctx)
+		Expect(theCluster.Reconcile(ctx)).To(Succeed())
+		Expect(w.entries(ctx, Default)).To(BeEmpty())
+		w.run(ctx, "next", far, "wb")
+		Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("slow", "next"))
+	})
+
+	It("bug 6: the loser of a race about overlapping ranges deletes the winner's reservation and gets its address, without the guard", func(ctx context.Context) {
+		_, _, addresses := w.race(ctx)
+		Expect(addresses).To(Equal([]string{at(w.first, 1)}))
+		Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("winner", "loser"))
+	})
+
+	It("bug 7: a reservation found in one range keeps the next range from making its own, and another pod gets the address, without the guard", func(ctx context.Context) {
+		w.unreserved(ctx)
+		w.run(ctx, "next", far, "wide")
+		Expect(w.users(ctx, Default, at(w.second, 1))).To(ConsistOf("web", "next"))
+	})
+
+	It("bug 8: DEL stops at the first range without a reservation, and the next range keeps its entry, without the guard", func(ctx context.Context) {
+		pod := w.twoNamedRanges(ctx)
+		Expect(theCluster.Reconcile(ctx)).To(Succeed()) // bug 1
+		Expect(w.reservations(ctx, Default)).To(BeEmpty())
+		w.end(ctx, pod)
+		Expect(w.users(ctx, Default, at(w.second, 1))).To(BeEmpty())
+		Expect(w.entries(ctx, Default)).To(Equal(map[string]string{poolOf("blue", within(w.second, 28)) + " " + at(w.second, 1): "web"}))
+	})
+
+	It("bug 9: ADD and DEL die on a node without a slice, and the address stays taken, without the guard", func(ctx context.Context) {
+		pod := w.unsliced(ctx)
+		w.awaitGone(ctx, pod)
+		w.expectPanic(ctx)
+		w.sliceAnew(ctx, pod)
+		Expect(w.users(ctx, Default, at(w.first, 1))).To(BeEmpty())
+		Expect(w.entries(ctx, Default)).To(HaveLen(1))
+	})
+
+	Describe("under Holdfast", func() {
+		BeforeAll(func(ctx context.Context) { installGuard(ctx) }, NodeTimeout(startTimeout))
+
+		It("bug 1: the reconciler is refused the reservation, and the next pod gets another address, with the guard", func(ctx context.Context) {
+			pod := w.named(ctx)
+			before := w.reservations(ctx, Default)
+			Expect(theCluster.Reconcile(ctx)).To(MatchError(ContainSubstring("could not reconcile cluster wide IPs: [blue-" + at(w.first, 1))))
+			Expect(w.reservations(ctx, Default)).To(Equal(before))
+			next, addresses := w.run(ctx, "next", far, "other")
+			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
+			w.expectNoDuplicate(ctx)
+			w.end(ctx, pod)
+			w.end(ctx, next)
+			w.expectNothingLeft(ctx)
+		})
+
+		It("bug 2: the pod stays until the range that DEL forgot is released, with the guard", func(ctx context.Context) {
+			pod := w.twoRanges(ctx)
+			w.end(ctx, pod)
+			Expect(w.entries(ctx, Default)).To(BeEmpty(), "the pod is gone only after its address was released")
+			Expect(w.reservations(ctx, Default)).NotTo(HaveKey(at(w.second, 1)))
+			Expect(theCluster.Reconcile(ctx)).To(Succeed())
+			w.expectNothingLeft(ctx)
+		})
+
+		It("bug 4: the name is not free while the old pod lives on, with the guard", func(ctx context.Context) {
+			old := w.forced(ctx)
+			Expect(admin.Create(ctx, w.newPod("web", far, "wb"))).To(MatchError(apierrors.IsAlreadyExists, "IsAlreadyExists"))
+			_, addresses := w.run(ctx, "other", far, "wb")
+			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
+			w.expectNoDuplicate(ctx)
+			Expect(theCluster.StandIn().Thaw(ctx, near)).To(Succeed())
+			w.awaitGone(ctx, old)
+			w.run(ctx, "web", far, "wb")
+			w.expectNoDuplicate(ctx)
+		})
+
+		It("bug 5: the reconciler is refused the address of the Pending pod, with the guard", func(ctx context.Context) {
+			w.pending(ctx)
+			before := w.entries(ctx, Default)
+			Expect(theCluster.Reconcile(ctx)).To(MatchError(And(
+				ContainSubstring(string(v1alpha1.ReasonUnsafeReleaseRefused)), ContainSubstring(w.namespace+"/slow"))))
+			Expect(w.entries(ctx, Default)).To(Equal(before))
+			_, addresses := w.run(ctx, "next", far, "wb")
+			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
+			w.expectNoDuplicate(ctx)
+		})
+
+		It("bug 6: the loser is refused the winner's reservation, and gets another address, with the guard", func(ctx context.Context) {
+			winner, loser, addresses := w.race(ctx)
+			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
+			w.expectNoDuplicate(ctx)
+			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{
+				w.namespace + "-" + at(w.first, 1): "winner", w.namespace + "-" + at(w.first, 2): "loser"}))
+			w.end(ctx, winner)
+			w.end(ctx, loser)
+			w.expectNothingLeft(ctx)
+		})
+
+		// The guard refuses the reconciler what the bug needs, so that it must have been away.
+		It("bug 8: the pod stays until the range that DEL forgot is released, with the guard", func(ctx context.Context) {
+			pod := w.twoNamedRanges(ctx)
+			Expect(theCluster.Manager().Stop(0)).To(Succeed())
+			Expect(theCluster.Reconcile(ctx)).To(Succeed())
+			Expect(w.reservations(ctx, Default)).To(BeEmpty())
+			Expect(theCluster.StartManager(ctx)).To(Succeed())
+			w.end(ctx, pod)
+			Expect(w.entries(ctx, Default)).To(BeEmpty(), "the pod is gone only after its address was released")
+		})
+
+		It("bug 9: the pod stays while DEL dies, and everything is released once the node has its slice again, with the guard", func(ctx context.Context) {
+			pod := w.unsliced(ctx)
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})).To(Succeed(), "it was deleted by force")
+			Expect(w.entries(ctx, Default)).To(HaveLen(1))
+			w.sliceAnew(ctx, pod)
+			w.awaitGone(ctx, pod)
+			w.expectNothingLeft(ctx)
+		})
+	})
+})

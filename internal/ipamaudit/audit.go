@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipamaudit
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// books are the facts by what they are looked up by.
+type books struct {
+	Facts
+	byPod        map[string][]*Entry
+	byAddress    map[netip.Addr][]*Entry
+	reservations map[string]*Reservation
+	// claimed are the reservations that stand for an entry or for an address that a live pod shows.
+	claimed sets.Set[string]
+}
+
+// Audit finds every contradiction, in an order that depends on nothing but the findings.
+func Audit(facts Facts) []Finding {
+	b := open(facts)
+	var findings []Finding
+	for i := range b.Pods {
+		for _, shown := range b.Pods[i].Shown {
+			if shown.Managed {
+				findings = append(findings, b.shown(&b.Pods[i], shown)...)
+			}
+		}
+	}
+	findings = append(findings, b.orphaned()...)
+	slices.SortFunc(findings, func(x, y Finding) int {
+		return cmp.Or(cmp.Compare(x.Kind, y.Kind), x.IP.Compare(y.IP), cmp.Compare(x.PodRef, y.PodRef), cmp.Compare(x.Reservation, y.Reservation),
+			cmp.Compare(x.Pool, y.Pool))
+	})
+	return findings
+}
+
+func open(facts Facts) *books {
+	b := &books{
+		Facts: facts, byPod: map[string][]*Entry{}, byAddress: map[netip.Addr][]*Entry{},
+		reservations: map[string]*Reservation{}, claimed: sets.New[string](),
+	}
+	for i := range facts.Reservations {
+		b.reservations[facts.Reservations[i].Name] = &facts.Reservations[i]
+	}
+	for i := range facts.Entries {
+		e := &facts.Entries[i]
+		b.byPod[e.PodRef] = append(b.byPod[e.PodRef], e)
+		b.byAddress[e.IP] = append(b.byAddress[e.IP], e)
+		for _, name := range e.Reservations {
+			if r := b.reservations[name]; r != nil && (e.Releasing || r.PodRef == e.PodRef) {
+				b.claimed.Insert(name)
+			}
+		}
+	}
+	return b
+}
+
+// shown looks at one address of a live pod.
+func (b *books) shown(pod *Pod, shown Shown) []Finding {
+	if b.Doubtful.Has(pod.Ref) {
+		return nil
+	}
+	entry := b.entryOf(pod, shown)
+	about := Finding{PodRef: pod.Ref, UID: pod.UID, IP: shown.IP, Interface: shown.Interface}
+	if entry == nil {
+		return b.entryMissing(about)
+	}
+	about.Pool = entry.Pool
+	if entry.Releasing || !shown.Reserved {
+		return nil
+	}
+	return append(b.reservationOf(entry, about), b.twice(entry, about)...)
+}
+
+// entryOf is the entry of a pod's address; one whose release has begun may be anybody's.
+func (b *books) entryOf(pod *Pod, shown Shown) *Entry {
+	for _, e := range b.byAddress[shown.IP] {
+		if e.Releasing || e.PodRef == pod.Ref && sameInterface(e.Interface, shown.Interface) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (b *books) entryMissing(about Finding) []Finding {
+	if b.Unreadable {
+		return nil
+	}
+	about.Kind = v1alpha1.ReasonEntryMissing
+	for _, e := range b.byAddress[about.IP] {
+		about.Pool, about.Other = e.Pool, e.PodRef
+	}
+	return []Finding{about}
+}
+
+// reservationOf looks for the reservation of an entry. Under the name of a network without a name an entry of a network
+// with one may have a namesake, which is nobody's fault.
+func (b *books) reservationOf(entry *Entry, about Finding) []Finding {
+	about.Kind = v1alpha1.ReasonReservationMissing
+	for at, name := range entry.Reservations {
+		r := b.reservations[name]
+		switch {
+		case r == nil:
+		case r.PodRef == entry.PodRef && sameInterface(r.Interface, entry.Interface):
+			return nil
+		case at > 0 || len(entry.Reservations) == 1:
+			about.Kind, about.Reservation, about.Other = v1alpha1.ReasonReservationForeign, name, r.PodRef
+		}
+	}
+	return []Finding{about}
+}
+
+// twice looks for the same address of the same network in another pool, for another live pod.
+func (b *books) twice(entry *Entry, about Finding) []Finding {
+	for _, other := range b.byAddress[entry.IP] {
+		if other.Pool != entry.Pool && !other.Releasing && other.PodRef != entry.PodRef && sameNetwork(entry, other) && b.isShown(other) {
+			about.Kind, about.Other, about.OtherPool = v1alpha1.ReasonAddressInTwoPools, other.PodRef, other.Pool
+			return []Finding{about}
+		}
+	}
+	return nil
+}
+
+// sameNetwork says whether the reservations of both entries would have one name.
+func sameNetwork(x, y *Entry) bool {
+	if len(x.Reservations) == 1 && len(y.Reservations) == 1 {
+		return x.Reservations[0] == y.Reservations[0]
+	}
+	return len(x.Reservations) > 1 && slices.ContainsFunc(x.Reservations[1:], func(name string) bool {
+		return slices.Contains(y.Reservations[min(1, len(y.Reservations)):], name)
+	})
+}
+
+// isShown says whether a live pod shows the address of its entry, on a network that makes reservations.
+func (b *books) isShown(entry *Entry) bool {
+	return slices.ContainsFunc(b.Pods, func(p Pod) bool {
+		return p.Ref == entry.PodRef && slices.ContainsFunc(p.Shown, func(s Shown) bool {
+			return s.Reserved && s.IP == entry.IP && sameInterface(s.Interface, entry.Interface)
+		})
+	})
+}
+
+// orphaned are the reservations that stand for nothing. One that a live pod's missing entry left behind is left to that
+// finding.
+func (b *books) orphaned() []Finding {
+	if b.Unreadable {
+		return nil
+	}
+	live := map[string]*Pod{}
+	for i := range b.Pods {
+		live[b.Pods[i].Ref] = &b.Pods[i]
+	}
+	var findings []Finding
+	for i := range b.Reservations {
+		r := &b.Reservations[i]
+		if b.claimed.Has(r.Name) || b.Doubtful.Has(r.PodRef) || live[r.PodRef] != nil && live[r.PodRef].showsWithout(b.byPod[r.PodRef]) {
+			continue
+		}
+		findings = append(findings, Finding{Kind: v1alpha1.ReasonReservationOrphaned, PodRef: r.PodRef, Interface: r.Interface, Reservation: r.Name})
+	}
+	return findings
+}
+
+// showsWithout says whether a pod shows an address that is in none of its entries.
+func (p *Pod) showsWithout(entries []*Entry) bool {
+	return slices.ContainsFunc(p.Shown, func(s Shown) bool {
+		return s.Managed && !slices.ContainsFunc(entries, func(e *Entry) bool { return e.IP == s.IP })
+	})
+}
+
+// sameInterface: old versions of whereabouts recorded no interface.
+func sameInterface(x, y string) bool { return x == "" || y == "" || x == y }

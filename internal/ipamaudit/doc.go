@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ipamaudit compares, purely, what an IPAM has recorded with what live pods show, and finds contradictions. An IPAM
+// makes them by itself: whereabouts answers an ADD whose record it could not write, skips reservations, and deletes those of
+// others (hack/dev/test/bugs tells these as stories). A finding is a candidate: facts are read one after the other
+// while addresses come and go, so whoever speaks of it looks again, later and live.
+//
+//	EntryMissing         a live pod shows an address of a managed network, and no pool has it for the pod
+//	ReservationMissing   a live pod shows the address of its entry, and nothing reserves it
+//	ReservationForeign   so, and the reservation of the address names another pod
+//	ReservationOrphaned  a reservation stands for no entry, and its pod does not show the address
+//	AddressInTwoPools    two live pods show one address of one network, each from its own pool
+//
+// Absence is concluded only from pools that could be read: Facts.Unreadable and Facts.Doubtful hold it back.
+package ipamaudit

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipamaudit
+
+import (
+	"fmt"
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Kinds are all kinds of findings.
+var Kinds = []v1alpha1.Reason{
+	v1alpha1.ReasonEntryMissing, v1alpha1.ReasonReservationMissing, v1alpha1.ReasonReservationForeign,
+	v1alpha1.ReasonReservationOrphaned, v1alpha1.ReasonAddressInTwoPools,
+}
+
+// Finding is one contradiction.
+type Finding struct {
+	Kind v1alpha1.Reason
+	// PodRef is the pod's, or the one in an orphaned reservation; UID is empty there.
+	PodRef string
+	UID    types.UID
+	// IP is invalid for an orphaned reservation, whose name has it.
+	IP        netip.Addr
+	Interface string
+	// Pool is the pool with the address's entry; empty where there is none.
+	Pool string
+	// Other is who else is named, and OtherPool where, for an address in two pools.
+	Other, OtherPool string
+	// Reservation is "namespace/name"; empty where none was found.
+	Reservation string
+}
+
+// IsSame says whether both findings are about one contradiction, whoever else has come into it.
+func (f Finding) IsSame(other Finding) bool {
+	return f.Kind == other.Kind && f.PodRef == other.PodRef && f.UID == other.UID && f.IP == other.IP && f.Interface == other.Interface &&
+		(f.Kind != v1alpha1.ReasonReservationOrphaned || f.Reservation == other.Reservation)
+}
+
+// Message says what was found, what was expected, and what to do.
+func (f Finding) Message() string {
+	subject := fmt.Sprintf("pod %s (UID %s) uses %s on %s", f.PodRef, f.UID, f.IP, f.Interface)
+	switch f.Kind {
+	case v1alpha1.ReasonEntryMissing:
+		found := "no pool has recorded it"
+		if f.Other != "" {
+			found = fmt.Sprintf("pool %s has it for %s", f.Pool, f.Other)
+		}
+		return fmt.Sprintf("%s, but %s; expected an entry for the pod, without which the address can be handed out again. "+
+			"Replace the pod; the IPAM could not write its pool at the pod's start, see its log on the node.", subject, found)
+	case v1alpha1.ReasonReservationMissing:
+		return fmt.Sprintf("%s from pool %s, and no reservation stands for it; expected one, without which an overlapping range can hand the "+
+			"address out again. Replace the pod, or create the reservation.", subject, f.Pool)
+	case v1alpha1.ReasonReservationForeign:
+		return fmt.Sprintf("%s from pool %s, but reservation %s names %s; expected it to name this pod. One of both uses an address that is the "+
+			"other's, or soon will: replace the one whose entry is the younger.", subject, f.Pool, f.Reservation, f.Other)
+	case v1alpha1.ReasonAddressInTwoPools:
+		return fmt.Sprintf("%s from pool %s, and %s has the same address from pool %s; expected one user. Replace one of both pods.",
+			subject, f.Pool, f.Other, f.OtherPool)
+	default:
+		return fmt.Sprintf("reservation %s of pod %s stands for no entry of any pool; expected it to go with its entry. It takes an address from "+
+			"every overlapping range: delete it once the pod does not run.", f.Reservation, f.PodRef)
+	}
+}
