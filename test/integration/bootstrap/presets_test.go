@@ -175,7 +175,7 @@ var _ = Describe("The presets", func() {
 		strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
 		Expect(strict.Patch(ctx, agent, client.RawPatch(types.StrategicMergePatchType, asJSON))).To(Succeed())
 		Expect(agent.Spec.Template.Spec.InitContainers).To(HaveExactElements(HaveField("Args",
-			ConsistOf("wait-node-resource", "--policy=nodenetworkconfigs", "--node=$(NODE_NAME)", "--timeout=10m"))))
+			ConsistOf("wait-node-resource", "--policy=nodenetworkconfigs", "--namespace=kube-system", "--node=$(NODE_NAME)", "--timeout=10m"))))
 
 		roles, err := os.ReadFile(filepath.Join(repository, presetsFolder, "wait-role.yaml"))
 		Expect(err).NotTo(HaveOccurred())
@@ -183,14 +183,15 @@ var _ = Describe("The presets", func() {
 		const cns = "system:serviceaccount:kube-system:azure-cns"
 		for verb, resources := range map[string][]schema.GroupResource{
 			"get":   {{Resource: "nodes"}, {Group: "holdfast.dev", Resource: "noderesourcepolicies"}, {Group: "acn.azure.com", Resource: "nodenetworkconfigs"}},
-			"list":  {{Group: "acn.azure.com", Resource: "nodenetworkconfigs"}},
 			"watch": {{Resource: "nodes"}, {Group: "acn.azure.com", Resource: "nodenetworkconfigs"}},
 		} {
 			for _, resource := range resources {
 				Eventually(ctx, func() bool { return may(ctx, cns, verb, resource) }).Should(BeTrue(), "%s %s", verb, resource)
 			}
 		}
-		Expect(may(ctx, cns, "update", schema.GroupResource{Resource: "nodes"})).To(BeFalse())
+		for _, verb := range []string{"update", "list"} {
+			Expect(may(ctx, cns, verb, schema.GroupResource{Resource: "nodes"})).To(BeFalse(), verb)
+		}
 	})
 })
 
