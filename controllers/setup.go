@@ -78,7 +78,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
 	routes := newRouter(shared)
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupSlices} {
+	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupSlices, setupAudit} {
 		if err := setup(mgr, shared, routes); err != nil {
 			return err
 		}
