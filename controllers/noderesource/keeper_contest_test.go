@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
@@ -132,4 +135,75 @@ func TestOnlyAContestedPolicySaysSo(t *testing.T) {
 	if got := pass.enforcement(bravo); got.Status != metav1.ConditionTrue {
 		t.Errorf("the contest is over: %+v", got)
 	}
+}
+
+func TestTheKeeperComesBackByItselfInAContest(t *testing.T) {
+	alpha := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+	clock := clocktesting.NewFakePassiveClock(keeperNow)
+	k := keeperWithServer(t, clock, alpha.object)
+	look := func() time.Duration {
+		t.Helper()
+		result, err := k.Reconcile(t.Context(), keeperRequest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	stored := func() *admissionregistrationv1.ValidatingWebhookConfiguration {
+		t.Helper()
+		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		if err := k.client.Get(t.Context(), client.ObjectKey{Name: ConfigurationName}, c); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	edit := func() {
+		t.Helper()
+		c := stored()
+		c.Webhooks[0].Rules = nil
+		if err := k.client.Update(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inPlace := func() bool { return len(stored().Webhooks[0].Rules) > 0 }
+
+	if again := look(); again != 0 {
+		t.Errorf("with nothing to do it looks again in %s", again)
+	}
+	for i := range keeperContestFree {
+		edit()
+		if again := look(); !inPlace() || again != 0 {
+			t.Errorf("edit %d: in place %t, looks again in %s", i, inPlace(), again)
+		}
+	}
+	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		edit()
+		if again := look(); inPlace() || again != pause {
+			t.Errorf("an edit too many: in place %t, looks again in %s, expected %s", inPlace(), again, pause)
+		}
+		clock.SetTime(clock.Now().Add(pause))
+		if again := look(); !inPlace() || again != keeperContestQuiet {
+			t.Errorf("after %s: in place %t, looks again in %s", pause, inPlace(), again)
+		}
+	}
+	clock.SetTime(clock.Now().Add(keeperContestQuiet))
+	if again := look(); k.contest.contested() || again != 0 {
+		t.Errorf("after a long silence: contested %t, looks again in %s", k.contest.contested(), again)
+	}
+	edit()
+	if look(); !inPlace() {
+		t.Error("the next edit is not undone at once")
+	}
+}
+
+// keeperWithServer is a keeper whose writes are taken.
+func keeperWithServer(t *testing.T, clock *clocktesting.FakePassiveClock, objects ...client.Object) *keeper {
+	t.Helper()
+	k, _ := keeperWithCache(t, nil, nil)
+	stamp := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: StampConfigurationName},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte("CA")}}}}
+	server := fake.NewClientBuilder().WithScheme(k.client.Scheme()).WithStatusSubresource(&v1alpha1.NodeResourcePolicy{}).
+		WithObjects(append(objects, stamp)...).Build()
+	k.client, k.live, k.options.Clock = server, server, clock
+	return k
 }
