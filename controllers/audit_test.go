@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// auditedPool is a backend whose cache may differ from what the API server has.
+type auditedPool struct {
+	onePool
+	live         []ipam.Entry
+	liveErr      error
+	reservations []ipam.Reservation
+	unsynced     bool
+}
+
+func (p *auditedPool) HasSynced() bool { return !p.unsynced }
+func (p *auditedPool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
+	return ipam.Snapshot{Entries: p.live}, p.liveErr
+}
+func (p *auditedPool) Reservations(context.Context) ([]ipam.Reservation, error) {
+	return p.reservations, nil
+}
+func (p *auditedPool) ReservationNames(e *ipam.Entry) []string {
+	return []string{"kube-system/" + e.IP.String()}
+}
+func (p *auditedPool) ReservationReference(string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{}
+}
+func (p *auditedPool) Reserves(string) bool { return true }
+func (p *auditedPool) Covers(ip netip.Addr) bool {
+	return netip.MustParsePrefix("10.0.0.0/24").Contains(ip)
+}
+func (p *auditedPool) set(live bool, e ipam.Entry) {
+	p.entries, p.live = []ipam.Entry{e}, nil
+	p.also(live, e)
+}
+func (p *auditedPool) also(live bool, e ipam.Entry) {
+	if live {
+		p.live = []ipam.Entry{e}
+	}
+}
+
+const (
+	auditedStatus = `[{"name":"ns/wb","interface":"net1","ips":["10.0.0.1"]},{"name":"ns/static","interface":"net2","ips":["10.0.0.9"]}]`
+	// auditedDelay is the time that a finding must have stood.
+	auditedDelay = time.Minute
+)
+
+// audited is a running pod of a whereabouts network, and of one of another IPAM, with an auditor that sees it.
+func audited(t *testing.T, pool *auditedPool, change func(*corev1.Pod)) (*auditor, *clocktesting.FakePassiveClock, *events.FakeRecorder) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "web-uid", Finalizers: []string{v1alpha1.Finalizer},
+			Annotations: map[string]string{nadv1.NetworkStatusAnnot: auditedStatus}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if change != nil {
+		change(pod)
+	}
+	network := func(name, config string) *nadv1.NetworkAttachmentDefinition {
+		return &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+			Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: config}}
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nadv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod,
+		network("wb", `{"type":"macvlan","ipam":{"type":"whereabouts"}}`)).Build()
+	clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	recorder := events.NewFakeRecorder(10)
+	shared := &core{client: cluster, live: cluster, backends: []ipam.Backend{pool}, recorder: recorder, clock: clock,
+		options: Options{Settings: release.Settings{ReleaseDelay: auditedDelay}}}
+	return &auditor{core: shared, backend: pool, changed: make(chan struct{}, 1)}, clock, recorder
+}
+
+func entryOfWeb() ipam.Entry {
+	return ipam.Entry{Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/10.0.0.0-24", IP: netip.MustParseAddr("10.0.0.1"),
+		SandboxID: "sb", PodRef: "ns/web", Interface: "net1"}}
+}
+
+func drained(r *events.FakeRecorder) (all []string) {
+	for {
+		select {
+		case e := <-r.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func TestAuditTellsWhatStandsLive(t *testing.T) {
+	reserved := []ipam.Reservation{{Name: "kube-system/10.0.0.1", PodRef: "ns/web", Interface: "net1"}}
+	for name, test := range map[string]struct {
+		prepare func(*auditedPool)
+		pod     func(*corev1.Pod)
+		want    v1alpha1.Reason
+		err     bool
+	}{
+		"an address that no pool has":         {want: v1alpha1.ReasonEntryMissing},
+		"an address in order":                 {prepare: func(p *auditedPool) { p.set(true, entryOfWeb()); p.reservations = reserved }},
+		"an entry without a reservation":      {prepare: func(p *auditedPool) { p.set(true, entryOfWeb()) }, want: v1alpha1.ReasonReservationMissing},
+		"an entry that the cache has not yet": {prepare: func(p *auditedPool) { p.also(true, entryOfWeb()); p.reservations = reserved }},
+		"pools that cannot be read live":      {prepare: func(p *auditedPool) { p.liveErr = errors.New("no") }, err: true},
+		"pools whose first list is not there": {prepare: func(p *auditedPool) { p.unsynced = true }},
+		"a pod that is being deleted":         {pod: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }},
+		"a pod that has ended":                {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"an address of no pool's range": {pod: func(p *corev1.Pod) {
+			p.Annotations[nadv1.NetworkStatusAnnot] = strings.ReplaceAll(auditedStatus, "10.0.0.1", "10.0.1.1")
+		}},
+		"a network whose definition is gone": {pod: func(p *corev1.Pod) {
+			p.Annotations[nadv1.NetworkStatusAnnot] = strings.ReplaceAll(auditedStatus, "ns/wb", "ns/gone")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := &auditedPool{}
+			if test.prepare != nil {
+				test.prepare(pool)
+			}
+			a, clock, recorder := audited(t, pool, test.pod)
+			if err := a.audit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if said := drained(recorder); len(said) > 0 {
+				t.Errorf("told before it stood for %s: %q", auditedDelay, said)
+			}
+			clock.SetTime(clock.Now().Add(auditedDelay))
+			if err := a.audit(t.Context()); (err != nil) != test.err {
+				t.Fatalf("error: %v, expected one: %t", err, test.err)
+			}
+			said := drained(recorder)
+			if test.want == "" && len(said) > 0 || test.want != "" && (len(said) != 1 || !strings.Contains(said[0], string(test.want))) {
+				t.Errorf("told %q, expected one about %q", said, test.want)
+			}
+		})
+	}
+}
+
+func TestAuditTellsOnceAndTakesBack(t *testing.T) {
+	pool := &auditedPool{}
+	a, clock, recorder := audited(t, pool, nil)
+	standing := func() float64 { return inconsistencies(t, v1alpha1.ReasonEntryMissing) }
+	for range 4 {
+		if err := a.audit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		clock.SetTime(clock.Now().Add(auditedDelay))
+	}
+	if said := drained(recorder); len(said) != 1 || standing() != 1 {
+		t.Errorf("told %q, and the metric is %v; expected one event, and 1", said, standing())
+	}
+	pool.set(true, entryOfWeb())
+	pool.reservations = []ipam.Reservation{{Name: "kube-system/10.0.0.1", PodRef: "ns/web", Interface: "net1"}}
+	if err := a.audit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if said := drained(recorder); len(said) != 0 || standing() != 0 || len(a.known) != 0 {
+		t.Errorf("once it is in order: told %q, the metric is %v, %d are known", said, standing(), len(a.known))
+	}
+}
+
+// inconsistencies is what the manager serves of the metric.
+func inconsistencies(t *testing.T, kind v1alpha1.Reason) float64 {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == metrics.Prefix+"ipam_inconsistencies" && metric.GetLabel()[0].GetValue() == string(kind) {
+				return metric.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric of %s", kind)
+	return 0
+}
+
+// The audit never writes: a client that only reads will do.
+func TestAuditWritesNothing(t *testing.T) {
+	pool := &auditedPool{}
+	pool.set(true, entryOfWeb())
+	a, clock, recorder := audited(t, pool, nil)
+	a.client = readOnly{a.client}
+	for range 2 {
+		if err := a.audit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		clock.SetTime(clock.Now().Add(auditedDelay))
+	}
+	if said := drained(recorder); len(said) != 1 || len(pool.released) != 0 || !slices.Equal(pool.entries, []ipam.Entry{entryOfWeb()}) {
+		t.Errorf("told %q, released %v", said, pool.released)
+	}
+}
+
+// readOnly panics on every write.
+type readOnly struct{ client.Client }
+
+func (readOnly) Create(context.Context, client.Object, ...client.CreateOption) error {
+	panic("a write")
+}
+func (readOnly) Update(context.Context, client.Object, ...client.UpdateOption) error {
+	panic("a write")
+}
+func (readOnly) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	panic("a write")
+}
+func (readOnly) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	panic("a write")
+}
