@@ -29,10 +29,7 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 			s.define(ctx)
 			all[s.id] = map[string]*placed{}
 			for _, node := range s.nodes() {
-				p := s.place(ctx, node)
-				Expect(p.pod.Finalizers).To(ContainElement(v1alpha1.Finalizer), "the webhook stamps %s", p.podRef())
-				Expect(p.pod.Labels).To(HaveKeyWithValue(v1alpha1.GuardedLabel, v1alpha1.GuardedLabelValue))
-				all[s.id][node] = p
+				all[s.id][node] = s.place(ctx, node)
 			}
 		}
 	})
@@ -40,6 +37,8 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 	for _, s := range shapes {
 		It(s.name+": is stamped, gets what it should, and each address is recorded", func(ctx context.Context) {
 			for _, p := range all[s.id] {
+				Expect(p.pod.Finalizers).To(ContainElement(v1alpha1.Finalizer), "the webhook stamps %s", p.podRef())
+				Expect(p.pod.Labels).To(HaveKeyWithValue(v1alpha1.GuardedLabel, v1alpha1.GuardedLabelValue))
 				p.awaitServed(ctx)
 			}
 			if s.orphanedNetworks {

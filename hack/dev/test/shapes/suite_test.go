@@ -83,8 +83,7 @@ func TestShapes(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	klog.SetOutput(GinkgoWriter)
-	klog.LogToStderr(false)
+	klog.SetLogger(GinkgoLogr)
 	root, err := cluster.FindRoot()
 	Expect(err).NotTo(HaveOccurred())
 	Expect(filepath.Join(root, "bin", "manager")).To(BeAnExistingFile(), "there is no manager to run: run make build")
