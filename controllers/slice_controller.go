@@ -135,7 +135,7 @@ func (r *SliceReconciler) clearSlice(ctx context.Context, pool *whereabouts.Slic
 		return true, err
 	}
 	metrics.ClearedSlices.Inc()
-	r.recorder.Eventf(pool.Reference(), nil, corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
+	r.recorder.Eventf(pool.Reference(), slice.NodeReference(), corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
 		"slice %s is free: node %s is gone, and no entry of it remains", slice.Range, slice.Node)
 	return false, nil
 }

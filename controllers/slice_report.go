@@ -65,11 +65,12 @@ func (r *SliceReconciler) reportPool(pool *whereabouts.SlicePool, missing []stri
 	if more := len(names) - slicesNamed; more > 0 {
 		who += fmt.Sprintf(" and %d more", more)
 	}
-	what := fmt.Sprintf("all %d slices are taken: widen the range, make the slices smaller, or wait until nodes that are gone have none left", len(pool.Slices))
+	action, what := "AwaitSlice", fmt.Sprintf("all %d slices are taken: widen the range, make the slices smaller, or wait until nodes that are gone have none left", len(pool.Slices))
 	if free {
-		what = "slices are free, but whereabouts gives them away only when a Node comes or goes, or the NetworkAttachmentDefinition changes"
+		action, what = "AwaitNodeChange", "slices are free, but whereabouts gives them away only when a Node comes or goes, or the NetworkAttachmentDefinition changes"
 	}
-	r.recorder.Eventf(pool.Reference(), nil, corev1.EventTypeWarning, string(v1alpha1.ReasonNodeWithoutSlice), "AssignSlice",
+	first := whereabouts.Slice{Node: names[0]}
+	r.recorder.Eventf(pool.Reference(), first.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonNodeWithoutSlice), action,
 		"%s: no slice of %s, so no pod with this network starts there; %s", who, pool.Range, what)
 	return key
 }

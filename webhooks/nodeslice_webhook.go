@@ -146,7 +146,7 @@ func (k *NodeSliceKeeper) judge(ctx context.Context, pool *whereabouts.SlicePool
 }
 
 func message(pool *whereabouts.SlicePool, slice *whereabouts.TakenSlice, why string) string {
-	text := fmt.Sprintf("%s: slice %s of NodeSlicePool %s stays with node %s: %s. It is given away once that pool is empty; ",
+	text := fmt.Sprintf("%s: slice %s of NodeSlicePool %s stays with node %s: %s. It goes to another node once that pool is empty; ",
 		v1alpha1.ReasonSliceKept, slice.Range, pool, slice.Node, why)
 	if slice.By == "" {
 		return text + "nothing is to be done."
@@ -163,5 +163,5 @@ func (k *NodeSliceKeeper) tell(req *admission.Request, pool *whereabouts.SlicePo
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote], "")
 	}
-	k.recorder.Eventf(pool.Reference(), nil, corev1.EventTypeWarning, string(v1alpha1.ReasonSliceKept), "KeepSlice", "%s", note)
+	k.recorder.Eventf(pool.Reference(), slice.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonSliceKept), "KeepSlice", "%s", note)
 }

@@ -33,6 +33,12 @@ type Slice struct {
 	Range string
 }
 
+// NodeReference names the slice's node, which may be gone, as the second object of an event: without it the API server's client
+// takes two events about one SlicePool for the same.
+func (s *Slice) NodeReference() *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.Node}
+}
+
 // TakenSlice is a slice that its node has before a write and not after it.
 type TakenSlice struct {
 	// Slice is as it was before.
