@@ -3,7 +3,7 @@
 package nodepolicy_test
 
 import (
-	"os"
+	"os" //nolint:depguard // the generated CRD is read, by the test only
 	"slices"
 	"strings"
 	"testing"
