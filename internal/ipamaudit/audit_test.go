@@ -132,6 +132,10 @@ func TestAudit(t *testing.T) {
 		"the reservation of an entry whose pod does not live is none": {
 			facts: Facts{Entries: []Entry{entry("", two, "gone")}, Reservations: []Reservation{reservation("10.0.0.2", "gone")}},
 		},
+		"the reservation of an entry whose release has begun is none": {
+			facts: Facts{Entries: []Entry{with(entry("", two, "gone"), func(e *Entry) { e.PodRef, e.Releasing = "holdfast-releasing/x", true })},
+				Reservations: []Reservation{reservation("10.0.0.2", "gone")}},
+		},
 		"two live pods with one address of one network, each from its own pool": {
 			facts: Facts{Pods: []Pod{pod("web", one), pod("db", one)},
 				Entries:      []Entry{entry("", one, "web"), with(entry("", one, "db"), func(e *Entry) { e.Pool = "ks/10.0.0.0-25" })},

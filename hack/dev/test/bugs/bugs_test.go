@@ -111,9 +111,18 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			pod := w.twoRanges(ctx)
 			w.end(ctx, pod)
 			Expect(w.entries(ctx, Default)).To(BeEmpty(), "the pod is gone only after its address was released")
-			Expect(w.reservations(ctx, Default)).NotTo(HaveKey(at(w.second, 1)))
+			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{at(w.first, 1): "web"}), "nothing ties it to an entry")
+			awaitReport(ctx, v1alpha1.ReasonReservationOrphaned, HaveField("InvolvedObject.Name", at(w.first, 1)))
 			Expect(theCluster.Reconcile(ctx)).To(Succeed())
 			w.expectNothingLeft(ctx)
+		})
+
+		It("bug 3: the address without an entry is reported, with the guard", func(ctx context.Context) {
+			pod := w.unrecorded(ctx)
+			awaitReport(ctx, v1alpha1.ReasonEntryMissing, And(HaveField("InvolvedObject.UID", pod.UID), HaveField("Message", ContainSubstring(at(w.first, 1)))))
+			awaitStanding(ctx, v1alpha1.ReasonEntryMissing, 1)
+			w.end(ctx, pod)
+			awaitStanding(ctx, v1alpha1.ReasonEntryMissing, 0)
 		})
 
 		It("bug 4: the name is not free while the old pod lives on, with the guard", func(ctx context.Context) {
@@ -145,8 +154,18 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			w.expectNoDuplicate(ctx)
 			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{
 				w.namespace + "-" + at(w.first, 1): "winner", w.namespace + "-" + at(w.first, 2): "loser"}))
+			expectNothingStands(ctx, v1alpha1.ReasonReservationForeign, v1alpha1.ReasonReservationMissing, v1alpha1.ReasonAddressInTwoPools)
 			w.end(ctx, winner)
 			w.end(ctx, loser)
+			w.expectNothingLeft(ctx)
+		})
+
+		It("bug 7: the entry without a reservation is reported, with the guard", func(ctx context.Context) {
+			pod := w.unreserved(ctx)
+			awaitReport(ctx, v1alpha1.ReasonReservationMissing, And(HaveField("InvolvedObject.UID", pod.UID), HaveField("Message", ContainSubstring(at(w.second, 1)))))
+			awaitStanding(ctx, v1alpha1.ReasonReservationMissing, 1)
+			w.end(ctx, pod)
+			awaitStanding(ctx, v1alpha1.ReasonReservationMissing, 0)
 			w.expectNothingLeft(ctx)
 		})
 

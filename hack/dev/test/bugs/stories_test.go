@@ -72,7 +72,7 @@ func (w *world) forced(ctx context.Context) (pod *corev1.Pod) {
 func (w *world) pending(ctx context.Context) (pod *corev1.Pod) {
 	GinkgoHelper()
 	w.define(ctx, "wb", settings{"range": within(w.first, 28)})
-	pod = w.create(ctx, "slow", near, "wb", api.AddDelayAnnotation, "10s")
+	pod = w.create(ctx, "slow", near, "wb", api.AddDelayAnnotation, "8s")
 	Eventually(ctx, func(g Gomega, ctx context.Context) {
 		g.Expect(w.reservations(ctx, g)).To(Equal(map[string]string{at(w.first, 1): "slow"}))
 		g.Expect(w.users(ctx, g, at(w.first, 1))).To(Equal([]string{"slow"}))
