@@ -7,7 +7,8 @@
 //
 // unit is every package that starts no control plane, in every module that has
 // tests; suites is the rest, one package at a time, because each suite starts a
-// control plane of its own. PACKAGE narrows the suites. It runs at the top of
+// control plane of its own, and some of them a second time with failing calls.
+// PACKAGE narrows the suites. It runs at the top of
 // the repository.
 package main
 
@@ -19,12 +20,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // suiteRoots are the folders, from the top of the repository, whose packages
 // start a control plane.
 var suiteRoots = []string{"internal/testing/controlplane", "test"}
+
+// faultySuites are run a second time, by processes whose calls to the API server
+// fail a quarter of the time.
+var faultySuites = []string{"test/integration/lifecycle"}
+
+// faultyEnv asks them to; the same seed makes the same calls fail.
+var faultyEnv = []string{"FAULT_RATE=0.25", "FAULT_SEED=1"}
 
 // extraModules are modules with tests besides the one at the top.
 var extraModules = []string{"hack/dev"}
@@ -48,9 +57,11 @@ func main() {
 	}
 }
 
-// group is one invocation of go test: where it runs and with which arguments.
+// group is one invocation of go test: where it runs, with which arguments and
+// with what on top of the environment.
 type group struct {
 	dir      string
+	env      []string
 	flags    []string
 	packages []string
 }
@@ -127,8 +138,22 @@ func suiteGroups(patterns []string) ([]group, error) {
 			g.packages = append(g.packages, packages...)
 		}
 		groups = append(groups, g)
+		if again := g.faulty(); len(again.packages) > 0 {
+			groups = append(groups, again)
+		}
 	}
 	return groups, nil
+}
+
+// faulty is the second pass of a group.
+func (g group) faulty() group {
+	again := group{dir: g.dir, env: faultyEnv, flags: g.flags}
+	for _, path := range g.packages {
+		if slices.ContainsFunc(faultySuites, func(suite string) bool { return strings.HasSuffix(path, "/"+suite) }) {
+			again.packages = append(again.packages, path)
+		}
+	}
+	return again
 }
 
 // testPackages lists the packages of the module in dir that match pattern, have
@@ -168,10 +193,11 @@ func (g group) run(w io.Writer, env []string) (tally, error) {
 	if len(g.packages) == 0 {
 		return tally{}, nil
 	}
-	fmt.Fprintf(w, "==> testing %d packages in %s: go test -race %s\n", len(g.packages), g.dir, strings.Join(g.flags, " "))
+	command := strings.Join(append(slices.Clone(g.env), "go test -race"), " ")
+	fmt.Fprintf(w, "==> testing %d packages in %s: %s %s\n", len(g.packages), g.dir, command, strings.Join(g.flags, " "))
 	args := append([]string{"test", "-json", "-race"}, g.flags...)
 	cmd := exec.Command("go", append(args, g.packages...)...)
-	cmd.Dir, cmd.Env, cmd.Stderr = g.dir, env, os.Stderr
+	cmd.Dir, cmd.Env, cmd.Stderr = g.dir, append(slices.Clone(env), g.env...), os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return tally{}, err

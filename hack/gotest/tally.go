@@ -15,17 +15,21 @@ import (
 )
 
 // tally counts leaf tests: a test with subtests is its subtests, and a Ginkgo
-// suite is its specs.
-type tally struct{ passed, failed, skipped int }
+// suite is its specs. Exempt are specs that a suite has said that it leaves out
+// of this pass.
+type tally struct{ passed, failed, skipped, exempt int }
 
 func (t tally) plus(o tally) tally {
-	return tally{t.passed + o.passed, t.failed + o.failed, t.skipped + o.skipped}
+	return tally{t.passed + o.passed, t.failed + o.failed, t.skipped + o.skipped, t.exempt + o.exempt}
 }
 
 func (t tally) String() string {
 	line := fmt.Sprintf("%d passed, %d failed", t.passed, t.failed)
 	if t.skipped > 0 {
 		line += fmt.Sprintf(", %d skipped", t.skipped)
+	}
+	if t.exempt > 0 {
+		line += fmt.Sprintf(", %d exempt", t.exempt)
 	}
 	return line
 }
@@ -47,9 +51,14 @@ var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 // specs is how a Ginkgo suite ends its report, without the colors.
 var specs = regexp.MustCompile(`-- (\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
 
+// exempt is how a suite says, before that, how many of its specs it leaves out
+// on purpose (test/integration/lifecycle); Ginkgo counts them as skipped.
+var exempt = regexp.MustCompile(`^(\d+) specs exempt from `)
+
 // result is what is known of one package so far.
 type result struct {
 	tests  map[string]tally
+	exempt map[string]int
 	output map[string]*strings.Builder
 }
 
@@ -71,7 +80,7 @@ func count(r io.Reader, w io.Writer) (tally, error) {
 			continue
 		}
 		if packages[e.Package] == nil {
-			packages[e.Package] = &result{map[string]tally{}, map[string]*strings.Builder{}}
+			packages[e.Package] = &result{map[string]tally{}, map[string]int{}, map[string]*strings.Builder{}}
 		}
 		current := packages[e.Package]
 		if e.Test != "" || e.Action == "output" {
@@ -91,8 +100,12 @@ func (p *result) add(e event) {
 	case "output":
 		line := colors.ReplaceAllString(e.Output, "")
 		buffer(p.output, e.Test).WriteString(line)
+		if m := exempt.FindStringSubmatch(line); m != nil {
+			p.exempt[e.Test] = atoi(m[1])
+		}
 		if m := specs.FindStringSubmatch(line); m != nil && e.Test != "" {
-			p.tests[e.Test] = tally{atoi(m[1]), atoi(m[2]), atoi(m[3]) + atoi(m[4])}
+			left := p.exempt[e.Test]
+			p.tests[e.Test] = tally{atoi(m[1]), atoi(m[2]), atoi(m[3]) + atoi(m[4]) - left, left}
 		}
 	case "pass":
 		p.end(e.Test, tally{passed: 1})

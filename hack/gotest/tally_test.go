@@ -43,6 +43,16 @@ func TestCount(t *testing.T) {
 			want:  "7 passed, 2 failed, 1 skipped",
 			shown: "FAIL p: 7 passed, 2 failed, 1 skipped in 9.0 s",
 		},
+		"specs that a suite leaves out on purpose are no skipped ones": {
+			events: []string{
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"3 specs exempt from failing calls\n"}`,
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 7 Passed | 0 Failed | 0 Pending | 4 Skipped\n"}`,
+				`{"Action":"pass","Package":"p","Test":"TestSuite"}`,
+				`{"Action":"pass","Package":"p","Elapsed":9}`,
+			},
+			want:  "7 passed, 0 failed, 1 skipped, 3 exempt",
+			shown: "ok   p: 7 passed, 0 failed, 1 skipped, 3 exempt in 9.0 s",
+		},
 		"a suite that fails outside its specs is a failure": {
 			events: []string{
 				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 3 Passed | 0 Failed | 0 Pending | 0 Skipped\n"}`,

@@ -3,6 +3,8 @@
 package lifecycle_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"os"
@@ -12,7 +14,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	"github.com/onsi/ginkgo/v2/types"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/faults"
 )
 
@@ -42,6 +49,18 @@ func faultVariable(name string, unset float64) float64 {
 		panic(fmt.Sprintf("%s is %q: expected a number", name, text))
 	}
 	return value
+}
+
+// describeCluster writes down, for the report of a failed spec, what is left of it.
+func describeCluster(ctx context.Context) {
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &v1alpha1.IPAllocationList{}, &wbv1alpha1.IPPoolList{}} {
+		if err := admin.List(ctx, list); err != nil {
+			GinkgoWriter.Println(err)
+			continue
+		}
+		text, err := json.Marshal(list)
+		GinkgoWriter.Printf("%T: %s %v\n", list, text, err)
+	}
 }
 
 // failingSoon is what soon is for a manager whose calls fail.
@@ -91,9 +110,10 @@ func failingCalls() *faults.Faults {
 	fmt.Fprintf(hash, "%s#%d", CurrentSpecReport().FullText(), managersOfSpec)
 	// A Retry-After of less than a second is at once: the second pass need not wait for client-go.
 	failing := &faults.Faults{Choose: faults.Randomly(faultSeed^hash.Sum64(), faultRate, mayFail), RetryAfter: time.Millisecond}
-	DeferCleanup(func() {
+	DeferCleanup(func(ctx context.Context) {
 		managersOfSpec = 0
 		if CurrentSpecReport().Failed() {
+			describeCluster(ctx)
 			GinkgoWriter.Printf("%d of %d calls failed:\n", len(failing.Injected()), failing.Calls())
 			for _, injection := range failing.Injected() {
 				GinkgoWriter.Println("  " + injection.String())
