@@ -41,6 +41,8 @@ type Options struct {
 	DeletesPerSecond float32
 	// NodeGoneDelay is how long a Node object must be gone before its word is taken.
 	NodeGoneDelay time.Duration
+	// HoldGoneNodes never takes the absence of a Node object for proof. A Node of another UID under the name is one.
+	HoldGoneNodes bool
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 }

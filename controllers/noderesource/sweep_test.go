@@ -185,6 +185,20 @@ func TestTheReaperGoesOnBehindTheLastThatItTried(t *testing.T) {
 	}
 }
 
+func TestHoldNeverTakesAMissingNodeForProof(t *testing.T) {
+	for hold, want := range map[bool]map[v1alpha1.Reason]bool{
+		false: {v1alpha1.ReasonNodeMissing: true, v1alpha1.ReasonStaleNodeUID: true},
+		true:  {v1alpha1.ReasonNodeMissing: false, v1alpha1.ReasonStaleNodeUID: true},
+	} {
+		s := &sweeper{options: Options{HoldGoneNodes: hold}}
+		for reason, taken := range want {
+			if got := s.takesWord(reason); got != taken {
+				t.Errorf("hold %t: takesWord(%s) = %t", hold, reason, got)
+			}
+		}
+	}
+}
+
 func TestAStatusHasRoomForWhateverOthersWrote(t *testing.T) {
 	tally := newSweepTally()
 	for n := range sweepListed {

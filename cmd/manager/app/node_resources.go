@@ -65,6 +65,7 @@ func nodeResourceOptions(c *configv1alpha1.ManagerConfiguration, o Options) node
 		SweepInterval:    c.NodeResources.SweepInterval.Duration,
 		DeletesPerSecond: *c.NodeResources.DeletesPerSecond,
 		NodeGoneDelay:    c.Delays.NodeGoneDelay.Duration,
+		HoldGoneNodes:    c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 		Clock:            o.Clock,
 	}
 	if c.Server.WebhookURL == "" {
