@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+)
+
+// fakeSlices is a backend with one SlicePool. entries is by node; calls are in order.
+type fakeSlices struct {
+	nodes    []string
+	entries  map[string]int
+	useErr   map[string]error
+	listErr  error
+	clearErr error
+	calls    []string
+}
+
+func (f *fakeSlices) Subscribe(func(ipam.Event)) {}
+
+func (f *fakeSlices) SlicePools(context.Context) ([]*whereabouts.SlicePool, error) {
+	pool := &whereabouts.SlicePool{Namespace: "kube-system", Name: "net", UID: "u", Range: "10.0.0.0/24", Size: "/28"}
+	for i, node := range f.nodes {
+		pool.Slices = append(pool.Slices, whereabouts.Slice{Node: node, Range: fmt.Sprintf("10.0.0.%d/28", i*16)})
+	}
+	return []*whereabouts.SlicePool{pool}, f.listErr
+}
+
+func (f *fakeSlices) SliceUse(_ context.Context, _ *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error) {
+	f.calls = append(f.calls, "use "+slice.Node)
+	return whereabouts.SliceUse{Pool: "pool", Entries: f.entries[slice.Node]}, f.useErr[slice.Node]
+}
+
+func (f *fakeSlices) ClearSlice(_ context.Context, pool *whereabouts.SlicePool, index int) error {
+	f.calls = append(f.calls, "clear "+pool.Slices[index].Node)
+	if f.clearErr == nil {
+		f.nodes[index] = ""
+	}
+	return f.clearErr
+}
+
+// sliceWorld has Nodes in the cache and, live, others.
+type sliceWorld struct {
+	slices       *fakeSlices
+	cached, live []string
+	liveErr      error
+	clock        *clocktesting.FakeClock
+	reconciler   *SliceReconciler
+	events       <-chan string
+}
+
+// born is when all Nodes were made; the worlds' clock starts long after.
+var born = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (w *sliceWorld) build() *SliceReconciler {
+	if w.reconciler != nil {
+		return w.reconciler
+	}
+	objects := func(names []string) *fake.ClientBuilder {
+		builder := fake.NewClientBuilder()
+		for _, name := range names {
+			builder.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(born)}})
+		}
+		return builder
+	}
+	live := objects(w.live).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, next client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			w.slices.calls = append(w.slices.calls, "node "+key.Name)
+			if w.liveErr != nil {
+				return w.liveErr
+			}
+			return next.Get(ctx, key, o, opts...)
+		}}).Build()
+	if w.clock == nil {
+		w.clock = clocktesting.NewFakeClock(born.Add(time.Hour))
+	}
+	recorder := events.NewFakeRecorder(100)
+	w.events = recorder.Events
+	w.reconciler = &SliceReconciler{core: &core{client: objects(w.cached).Build(), live: live, recorder: recorder, clock: w.clock},
+		slices: w.slices, told: map[types.UID]string{}}
+	return w.reconciler
+}
+
+func (w *sliceWorld) told() string {
+	var all []string
+	for {
+		select {
+		case e := <-w.events:
+			all = append(all, e)
+		default:
+			return strings.Join(all, "\n")
+		}
+	}
+}
+
+func TestSlicesAreClearedOnlyOfNodesThatAreGoneAndHoldNothing(t *testing.T) {
+	failed := errors.New("no answer")
+	for name, tc := range map[string]struct {
+		world   sliceWorld
+		calls   []string
+		waiting bool
+		after   time.Duration
+		err     error
+	}{
+		"the node is gone and its pool is empty": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"", "a"}}},
+			calls: []string{"use a", "node a", "clear a"},
+		},
+		"the node is gone and entries remain": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}, entries: map[string]int{"a": 1}}},
+			calls: []string{"use a", "node a"}, waiting: true, after: slicesAgain,
+		},
+		"the node is there": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a"}, live: []string{"a"}},
+		},
+		"the node is there, and the cache does not know it yet": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, live: []string{"a"}},
+			calls: []string{"use a", "node a"},
+		},
+		"the node is gone, and the cache does not know it yet": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a"}},
+		},
+		"the node cannot be read": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, liveErr: failed},
+			calls: []string{"use a", "node a"}, waiting: true, err: failed,
+		},
+		"the pool cannot be read, which hides no other": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a", "b"}, useErr: map[string]error{"a": failed}}},
+			calls: []string{"use a", "use b", "node b", "clear b"}, waiting: true, err: failed,
+		},
+		"the object has changed: it is read again before anything else is written": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a", "b"}, clearErr: whereabouts.ErrSliceChanged}},
+			calls: []string{"use a", "node a", "clear a"}, waiting: true, after: slicesPoolChange,
+		},
+		"the write fails": {
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}, clearErr: failed}},
+			calls: []string{"use a", "node a", "clear a"}, waiting: true, err: failed,
+		},
+		"the list fails": {world: sliceWorld{slices: &fakeSlices{listErr: failed}}, err: failed, waiting: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := tc.world.build()
+			result, err := r.Reconcile(t.Context(), sliceRequest{})
+			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(tc.calls, tc.world.slices.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			if r.waiting.Load() != tc.waiting || result != (reconcile.Result{RequeueAfter: tc.after}) {
+				t.Errorf("waiting %t, result %v", r.waiting.Load(), result)
+			}
+		})
+	}
+}
+
+func TestNodesWithoutASliceAreToldOfOnce(t *testing.T) {
+	w := &sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a", "e", "d", "c", "b"}}
+	r := w.build()
+	steps := []struct {
+		name, want string
+		change     func()
+		none       bool
+		after      time.Duration
+	}{
+		{name: "no slice is free", want: "b, c, d and 1 more: no slice of 10.0.0.0/24", after: slicesAgain},
+		{name: "nothing has changed", none: true, after: slicesAgain},
+		{name: "one is free", want: "slices are free", change: func() { w.slices.nodes = []string{"a", ""} }, after: slicesAgain},
+		{name: "some have one now", want: "b, c: no slice", change: func() { w.slices.nodes = []string{"a", "d", "e"} }, after: slicesAgain},
+		{name: "all have one", none: true, change: func() { w.slices.nodes = []string{"a", "b", "c", "d", "e"} }},
+		{name: "one has lost it again", want: "b: no slice", change: func() { w.slices.nodes = []string{"a", "c", "d", "e"} }, after: slicesAgain},
+	}
+	for _, step := range steps {
+		if step.change != nil {
+			step.change()
+		}
+		result, err := r.Reconcile(t.Context(), sliceRequest{})
+		if err != nil || result.RequeueAfter != step.after {
+			t.Errorf("%s: result %v, error %v", step.name, result, err)
+		}
+		if told := w.told(); (told == "") != step.none || !strings.Contains(told, step.want) {
+			t.Errorf("%s: told %q, want %q", step.name, told, step.want)
+		}
+	}
+}
+
+func TestANewNodeHasTimeToGetASlice(t *testing.T) {
+	w := &sliceWorld{slices: &fakeSlices{nodes: []string{"b"}}, cached: []string{"a", "b"}, clock: clocktesting.NewFakeClock(born.Add(time.Second))}
+	r := w.build()
+	result, err := r.Reconcile(t.Context(), sliceRequest{})
+	if err != nil || result.RequeueAfter != slicesSettle-time.Second || w.told() != "" {
+		t.Errorf("result %v, error %v", result, err)
+	}
+	w.clock.Step(result.RequeueAfter)
+	if _, err := r.Reconcile(t.Context(), sliceRequest{}); err != nil || !strings.Contains(w.told(), "a: no slice") {
+		t.Errorf("it is not told of later; error %v", err)
+	}
+}
+
+// recordingQueue keeps what is added with a delay.
+type recordingQueue struct {
+	sliceQueue
+	after []time.Duration
+}
+
+func (q *recordingQueue) AddAfter(_ sliceRequest, after time.Duration) {
+	q.after = append(q.after, after)
+}
+
+func TestAPoolWakesNobodyWhileNoSliceWaits(t *testing.T) {
+	w := &sliceWorld{slices: &fakeSlices{nodes: []string{"a"}, entries: map[string]int{"a": 1}}}
+	r := w.build()
+	r.poolChanged(ipam.Event{}) // nobody leads yet
+	recording := &recordingQueue{}
+	var queue workqueue.TypedRateLimitingInterface[sliceRequest] = recording
+	r.queue.Store(&queue)
+	r.poolChanged(ipam.Event{})
+	if recording.after != nil {
+		t.Error("a pool woke it while no slice was known to wait")
+	}
+	if _, err := r.Reconcile(t.Context(), sliceRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	r.poolChanged(ipam.Event{})
+	if diff := cmp.Diff([]time.Duration{slicesPoolChange}, recording.after); diff != "" {
+		t.Errorf("woken (-want +got):\n%s", diff)
+	}
+}

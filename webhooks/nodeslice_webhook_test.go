@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+)
+
+// sliceUses says of each node what stands in its slice; it hangs for "hangs" and fails for "unknown".
+type sliceUses map[string]int
+
+func (sliceUses) GuardsSlices(namespace string) bool { return namespace == "kube-system" }
+
+func (u sliceUses) SliceUse(ctx context.Context, _ *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error) {
+	switch slice.Node {
+	case "unknown":
+		return whereabouts.SliceUse{}, errors.New("no answer")
+	case "hangs":
+		<-ctx.Done()
+		return whereabouts.SliceUse{}, ctx.Err()
+	}
+	return whereabouts.SliceUse{Pool: "kube-system/pool-" + slice.Node, Entries: u[slice.Node]}, nil
+}
+
+// keeper looks after nodes a and b, whose slices are in use, and others, whose slices are not.
+func keeper(t *testing.T) (*NodeSliceKeeper, <-chan string) {
+	t.Helper()
+	recorder := events.NewFakeRecorder(100)
+	k, err := newNodeSliceKeeper(recorder, NodeSliceOptions{Slices: sliceUses{"a": 1, "b": 7}, ManagerUser: managerUser,
+		Timeout: 50 * time.Millisecond, Clock: testingclock.NewFakePassiveClock(time.Now())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, recorder.Events
+}
+
+// slicePool has a slice for each node: 10.0.0.0/26, 10.0.0.64/26 and so on.
+func slicePool(t *testing.T, nodes ...string) runtime.RawExtension {
+	t.Helper()
+	type allocation struct {
+		NodeName   string `json:"nodeName"`
+		SliceRange string `json:"sliceRange"`
+	}
+	var allocations []allocation
+	for i, node := range nodes {
+		allocations = append(allocations, allocation{node, []string{"10.0.0.0/26", "10.0.0.64/26", "10.0.0.128/26"}[i]})
+	}
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]string{"namespace": "kube-system", "name": "net", "uid": "u"},
+		"spec":     map[string]string{"range": "10.0.0.0/24", "sliceSize": "/26"}, "status": map[string]any{"allocations": allocations}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime.RawExtension{Raw: raw}
+}
+
+func sliceWrite(t *testing.T, before, after []string) admission.Request {
+	t.Helper()
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		UID: "1", Operation: admissionv1.Update, Namespace: "kube-system", Name: "net",
+		OldObject: slicePool(t, before...), Object: slicePool(t, after...),
+	}}
+}
+
+func TestASliceInUseStaysWithItsNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after []string
+		change        func(*admission.Request)
+		patched       []string
+		said          []string
+	}{
+		"it is cleared": {
+			before: []string{"a", "", ""}, after: []string{"", "", ""},
+			patched: []string{"/status/allocations/0/nodeName=a"}, said: []string{"stays with node a: IPPool kube-system/pool-a still holds 1"},
+		},
+		"it is given away, beside another assignment": {
+			before: []string{"a", "", ""}, after: []string{"c", "d", ""},
+			patched: []string{"/status/allocations/0/nodeName=a"}, said: []string{"node c was to get it"},
+		},
+		"several are taken, of which one is empty": {
+			before: []string{"b", "e", "a"}, after: []string{"", "", ""},
+			patched: []string{"/status/allocations/0/nodeName=b", "/status/allocations/2/nodeName=a"}, said: []string{"node b", "node a"},
+		},
+		"nobody can tell": {
+			before: []string{"unknown", "", ""}, after: []string{"", "", ""},
+			patched: []string{"/status/allocations/0/nodeName=unknown"}, said: []string{"could not be told (no answer)"},
+		},
+		"the answer does not come in time": {
+			before: []string{"hangs", "a", ""}, after: []string{"", "", ""},
+			patched: []string{"/status/allocations/0/nodeName=hangs", "/status/allocations/1/nodeName=a"}, said: []string{"could not be told", "node a"},
+		},
+		"it is empty":                {before: []string{"e", "", ""}, after: []string{"", "", ""}},
+		"a free one is given away":   {before: []string{"a", "", ""}, after: []string{"a", "c", ""}},
+		"the manager clears it":      {before: []string{"a"}, after: []string{""}, change: func(r *admission.Request) { r.UserInfo = authenticationv1.UserInfo{Username: managerUser} }},
+		"it is of another namespace": {before: []string{"a"}, after: []string{""}, change: func(r *admission.Request) { r.Namespace = "default" }},
+		"the object is deleted":      {before: []string{"a"}, after: []string{""}, change: func(r *admission.Request) { r.Operation = admissionv1.Delete }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, told := keeper(t)
+			req := sliceWrite(t, tc.before, tc.after)
+			if tc.change != nil {
+				tc.change(&req)
+			}
+			response := k.Handle(t.Context(), req)
+			if !response.Allowed {
+				t.Fatalf("refused: %v", response.Result)
+			}
+			var patched []string
+			for _, p := range response.Patches {
+				patched = append(patched, p.Path+"="+p.Value.(string))
+			}
+			if diff := cmp.Diff(tc.patched, patched); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+			checkSaid(t, tc.said, response.Warnings)
+			checkSaid(t, tc.said, drain(told))
+		})
+	}
+}
+
+func checkSaid(t *testing.T, want, got []string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("said %q, want %q", got, want)
+	}
+	for i := range want {
+		if !strings.Contains(got[i], want[i]) {
+			t.Errorf("said %q, want %q", got[i], want[i])
+		}
+	}
+}
+
+func drain(events <-chan string) []string {
+	var all []string
+	for {
+		select {
+		case e := <-events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+func TestEventsOfSlicesAreFewAndNoneOfADryRun(t *testing.T) {
+	k, told := keeper(t)
+	req := sliceWrite(t, []string{"a", "b"}, []string{"", "b"})
+	req.DryRun = new(true)
+	if response := k.Handle(t.Context(), req); len(response.Patches) != 1 || len(response.Warnings) != 1 {
+		t.Errorf("a dry run is answered otherwise: %v", response)
+	}
+	if all := drain(told); all != nil {
+		t.Errorf("a dry run wrote %q", all)
+	}
+	for range 3 {
+		k.Handle(t.Context(), sliceWrite(t, []string{"a", "b"}, []string{"", "b"}))
+	}
+	k.Handle(t.Context(), sliceWrite(t, []string{"a", "b"}, []string{"a", ""}))
+	checkSaid(t, []string{"node a", "node b"}, drain(told))
+}
+
+func TestAWriteOfSlicesThatCannotBeReadIsAFailedCall(t *testing.T) {
+	for name, change := range map[string]func(*admission.Request){
+		"before": func(r *admission.Request) { r.OldObject.Raw = []byte(`{"spec":[]}`) },
+		"after":  func(r *admission.Request) { r.Object.Raw = []byte(`{"spec":[]}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, _ := keeper(t)
+			req := sliceWrite(t, []string{"a"}, []string{""})
+			change(&req)
+			if response := k.Handle(t.Context(), req); response.Result == nil || response.Result.Code != http.StatusServiceUnavailable {
+				t.Errorf("got %v", response)
+			}
+		})
+	}
+}
+
+func TestTheSliceWebhookNeedsItsParts(t *testing.T) {
+	for name, o := range map[string]NodeSliceOptions{
+		"a backend":           {ManagerUser: managerUser},
+		"the manager's name":  {Slices: sliceUses{}},
+		"anything whatsoever": {},
+	} {
+		if _, err := newNodeSliceKeeper(nil, o); err == nil {
+			t.Errorf("it does without %s", name)
+		}
+	}
+	k, err := newNodeSliceKeeper(nil, NodeSliceOptions{Slices: sliceUses{}, ManagerUser: managerUser})
+	if err != nil || k.options.Timeout != defaultSliceTimeout || k.options.Clock == nil {
+		t.Errorf("keeper %+v, error %v", k, err)
+	}
+}
