@@ -49,7 +49,7 @@ type keeper struct {
 
 	definitions keeperDefinitions
 
-	// settled is the wanted configuration that was last seen in place; nil if there was to be none, or nobody looked yet.
+	// settled is what was wanted when everything was last looked at; nil if there was to be none, or nobody looked yet.
 	settled *admissionregistrationv1.ValidatingWebhookConfiguration
 	// rejections are the entries that the API server did not take, by the policy's UID.
 	rejections map[types.UID]keeperRejection
@@ -107,9 +107,7 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 			return reconcile.Result{}, err
 		}
 	}
-	if pass.postponed == 0 {
-		k.settled = pass.wanted()
-	}
+	k.settled = pass.wanted()
 	k.forgetRejections(pass)
 	pass.report()
 	if err := errors.Join(pass.unknown()...); err != nil {

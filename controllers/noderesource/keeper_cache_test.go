@@ -86,6 +86,15 @@ func TestAGuardThatIsOffTakesItsWebhooksAwayAndSaysSo(t *testing.T) {
 	}
 	told := alpha.object.DeepCopy()
 	told.Status.Conditions, _ = (&keeperPass{now: keeperNow, options: k.options, policies: []*keeperPolicy{alpha}}).conditions(alpha)
+	// A sweeper that ended later may have had the last word about itself.
+	k, written = keeperWithCache(t, []client.Object{told}, []client.Object{told})
+	k.options.Disabled = true
+	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"status of alpha, UID alpha-uid"}, *written); diff != "" {
+		t.Errorf("writes where only Swept is missing (-want +got):\n%s", diff)
+	}
 	s := &sweeper{clock: k.options.Clock}
 	told.Status.Conditions = append(told.Status.Conditions, s.sweptCondition(told, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, keeperDisabled))
 	k, written = keeperWithCache(t, []client.Object{told}, []client.Object{told})

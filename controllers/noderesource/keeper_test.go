@@ -413,6 +413,8 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 	injectedToo.Webhooks[1].ClientConfig.CABundle = []byte("another")
 	rotated := pass(settled, alpha, bravo)
 	rotated.stamp = []byte("a new one")
+	rotatedAndEdited := pass(edited, alpha, bravo)
+	rotatedAndEdited.stamp = []byte("a new one")
 	injectedAndGone := pass(nil, alpha, bravo)
 	injectedAndGone.stamp = []byte("a new one")
 	for name, test := range map[string]struct {
@@ -431,6 +433,7 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 		"an authority that was injected": {settled, pass(injected, alpha, bravo), nil},
 		"the first authority":            {awaiting.wanted(), pass(settled, alpha, bravo), nil},
 		"the authority that is followed": {settled, rotated, nil},
+		"the authority that is followed, which cannot wait for an edit's turn": {settled, rotatedAndEdited, nil},
 		"an entry edited, and an authority injected": {settled, pass(injectedToo, alpha, bravo),
 			&keeperRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
 		"all of it deleted with its authority": {settled, injectedAndGone,
