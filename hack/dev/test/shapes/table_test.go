@@ -142,8 +142,8 @@ var shapes = []*shape{
 		holds: []holding{{iface: "net1", pool: "10.110.0.0/24"}},
 	},
 	{
-		// whereabouts gives the pod one address twice: it takes its own reservation for leave. The first DEL removes the
-		// reservation, on which the second one stumbles.
+		// whereabouts gives the pod one address twice, because the reservation is its own. Each DEL wants to remove that one
+		// reservation, so that one of them fails.
 		id: "overlapping", name: "two overlapping ranges at once", quirky: true,
 		networks: map[string]string{"overlapping-a": macvlan(`"range":"10.111.0.0/16"`), "overlapping-b": macvlan(`"range":"10.111.0.0/24"`)},
 		attach:   "overlapping-a,overlapping-b",
