@@ -67,10 +67,14 @@ var _ = Describe("The rendered installation", Ordered, func() {
 		Expect(pods.Spec.Volumes).To(ContainElement(HaveField("VolumeSource.Secret.SecretName", serving.Spec.SecretName)))
 
 		stamp := decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](installation, "holdfast-stamp")
+		slices := decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](installation, "holdfast-slices")
 		unsafe := decodeAs[*admissionregistrationv1.ValidatingWebhookConfiguration](installation, "holdfast-release")
 		var calls []admissionregistrationv1.WebhookClientConfig
 		for i := range stamp.Webhooks {
 			calls = append(calls, stamp.Webhooks[i].ClientConfig)
+		}
+		for i := range slices.Webhooks {
+			calls = append(calls, slices.Webhooks[i].ClientConfig)
 		}
 		for i := range unsafe.Webhooks {
 			calls = append(calls, unsafe.Webhooks[i].ClientConfig)
@@ -78,7 +82,7 @@ var _ = Describe("The rendered installation", Ordered, func() {
 		for _, call := range calls {
 			Expect(call.Service).To(HaveValue(And(HaveField("Name", service.Name), HaveField("Namespace", service.Namespace), HaveField("Port", HaveValue(Equal(int32(443)))))))
 		}
-		for _, annotations := range []map[string]string{stamp.Annotations, unsafe.Annotations} {
+		for _, annotations := range []map[string]string{stamp.Annotations, slices.Annotations, unsafe.Annotations} {
 			Expect(annotations).To(HaveKeyWithValue(certmanagerv1.WantInjectAnnotation, serving.Namespace+"/"+serving.Name))
 		}
 	})

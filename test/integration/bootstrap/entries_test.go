@@ -105,7 +105,7 @@ var _ = Describe("What Holdfast registers", func() {
 	} {
 		It("can stop nothing that a cluster needs to start, and holds nothing up for long: "+tc.name, func(context.Context) {
 			found := entries(newInstallation("https://127.0.0.1:1", presets(), tc.components...).objects)
-			Expect(found).To(HaveLen(3 + len(presets())))
+			Expect(found).To(HaveLen(4 + len(presets())))
 			for _, webhook := range found {
 				harmless(&webhook, slices.Contains(tc.closed, webhook.name))
 			}
