@@ -37,7 +37,7 @@ func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPA
 	switch {
 	case !v.node.IsRead() || (!gone && before == nil):
 		return nil
-	case !v.live && gone && before != nil && containsAll(before.NodeUIDs, uids) && c.clock.Now().Sub(before.ConfirmedTime.Time) < fateConfirmed:
+	case !v.live && gone && c.confirmedLately(before, uids):
 		return nil // what it comes to is decided on live reads
 	case !v.live:
 		return fmt.Errorf("the node of %s is gone, or is back: %w", v.podName(), errStale)
@@ -48,19 +48,30 @@ func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPA
 	seen, err := c.signsOfLife(ctx, v, record)
 	if err != nil {
 		v.fateUnread = err.Error()
-		return nil
+	} else {
+		record.Spec.NodeGone = nodeGoneNow(before, uids, seen, c.clock.Now())
 	}
-	now := c.clock.Now()
+	return nil //nolint:nilerr // the decision is told of it as an unknown fact, and holds
+}
+
+// confirmedLately says whether a cached absence leads to nothing new.
+func (c *core) confirmedLately(before *v1alpha1.NodeGone, uids []types.UID) bool {
+	return before != nil && containsAll(before.NodeUIDs, uids) && c.clock.Now().Sub(before.ConfirmedTime.Time) < fateConfirmed
+}
+
+// nodeGoneNow is what a live look leaves in the record: the delay goes on, or begins.
+func nodeGoneNow(before *v1alpha1.NodeGone, uids []types.UID, seen signs, now time.Time) *v1alpha1.NodeGone {
 	sign := signSince(before, seen)
-	if before != nil && sign == "" && containsAll(before.NodeUIDs, uids) && now.Sub(before.ConfirmedTime.Time) <= fateGap {
-		if now.Sub(before.ConfirmedTime.Time) >= fateConfirmed {
-			record.Spec.NodeGone.ConfirmedTime = metav1.NewTime(now)
-		}
-		return nil
+	if before == nil || sign != "" || !containsAll(before.NodeUIDs, uids) || now.Sub(before.ConfirmedTime.Time) > fateGap {
+		return &v1alpha1.NodeGone{NodeUIDs: uids, Since: roundUp(now), ConfirmedTime: metav1.NewTime(now), SignOfLife: sign,
+			LeaseRenewTime: seen.lease, KubeletWriteTime: seen.kubelet}
 	}
-	record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: uids, Since: roundUp(now), ConfirmedTime: metav1.NewTime(now), SignOfLife: sign,
-		LeaseRenewTime: seen.lease, KubeletWriteTime: seen.kubelet}
-	return nil
+	if now.Sub(before.ConfirmedTime.Time) < fateConfirmed {
+		return before
+	}
+	confirmed := before.DeepCopy()
+	confirmed.ConfirmedTime = metav1.NewTime(now)
+	return confirmed
 }
 
 // fateDue is when the absence of the pod's node is to be confirmed next; zero if it need not be.

@@ -137,63 +137,65 @@ func TestOnlyAContestedPolicySaysSo(t *testing.T) {
 	}
 }
 
+// contest is a keeper beside another writer of its configuration.
+type contest struct {
+	*testing.T
+	k *keeper
+}
+
+func (c contest) stored() *admissionregistrationv1.ValidatingWebhookConfiguration {
+	c.Helper()
+	stored := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	if err := c.k.client.Get(c.Context(), client.ObjectKey{Name: ConfigurationName}, stored); err != nil {
+		c.Fatal(err)
+	}
+	return stored
+}
+
+// edit is the other writer's.
+func (c contest) edit() {
+	c.Helper()
+	stored := c.stored()
+	stored.Webhooks[0].Rules = nil
+	if err := c.k.client.Update(c.Context(), stored); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// looks lets the keeper look, and says what has to come of it: the entry in place or not, and when it looks again.
+func (c contest) looks(when string, inPlace bool, again time.Duration) {
+	c.Helper()
+	result, err := c.k.Reconcile(c.Context(), keeperRequest)
+	if err != nil {
+		c.Fatal(err)
+	}
+	if got := len(c.stored().Webhooks[0].Rules) > 0; got != inPlace || result.RequeueAfter != again {
+		c.Errorf("%s: in place %t, looks again in %s; expected %t and %s", when, got, result.RequeueAfter, inPlace, again)
+	}
+}
+
 func TestTheKeeperComesBackByItselfInAContest(t *testing.T) {
 	alpha := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)
 	clock := clocktesting.NewFakePassiveClock(keeperNow)
-	k := keeperWithServer(t, clock, alpha.object)
-	look := func() time.Duration {
-		t.Helper()
-		result, err := k.Reconcile(t.Context(), keeperRequest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result.RequeueAfter
-	}
-	stored := func() *admissionregistrationv1.ValidatingWebhookConfiguration {
-		t.Helper()
-		c := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-		if err := k.client.Get(t.Context(), client.ObjectKey{Name: ConfigurationName}, c); err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	edit := func() {
-		t.Helper()
-		c := stored()
-		c.Webhooks[0].Rules = nil
-		if err := k.client.Update(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	inPlace := func() bool { return len(stored().Webhooks[0].Rules) > 0 }
-
-	if again := look(); again != 0 {
-		t.Errorf("with nothing to do it looks again in %s", again)
-	}
-	for i := range keeperContestFree {
-		edit()
-		if again := look(); !inPlace() || again != 0 {
-			t.Errorf("edit %d: in place %t, looks again in %s", i, inPlace(), again)
-		}
+	c := contest{t, keeperWithServer(t, clock, alpha.object)}
+	c.looks("with nothing to do", true, 0)
+	for range keeperContestFree {
+		c.edit()
+		c.looks("after an edit", true, 0)
 	}
 	for _, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		edit()
-		if again := look(); inPlace() || again != pause {
-			t.Errorf("an edit too many: in place %t, looks again in %s, expected %s", inPlace(), again, pause)
-		}
+		c.edit()
+		c.looks("after an edit too many", false, pause)
 		clock.SetTime(clock.Now().Add(pause))
-		if again := look(); !inPlace() || again != keeperContestQuiet {
-			t.Errorf("after %s: in place %t, looks again in %s", pause, inPlace(), again)
-		}
+		c.looks("after the pause", true, keeperContestQuiet)
 	}
 	clock.SetTime(clock.Now().Add(keeperContestQuiet))
-	if again := look(); k.contest.contested() || again != 0 {
-		t.Errorf("after a long silence: contested %t, looks again in %s", k.contest.contested(), again)
+	c.looks("after a long silence", true, 0)
+	if c.k.contest.contested() {
+		t.Error("after a long silence it is still contested")
 	}
-	edit()
-	if look(); !inPlace() {
-		t.Error("the next edit is not undone at once")
-	}
+	c.edit()
+	c.looks("after the next edit", true, 0)
 }
 
 // keeperWithServer is a keeper whose writes are taken.
