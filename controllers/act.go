@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,16 +24,24 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
 	sandboxes := sets.New(d.Sandboxes...)
 	var failures []error
+	var released []string
 	for _, backend := range r.backends {
 		requests := v.requests(backend.Name(), sandboxes)
 		if len(requests) == 0 {
 			continue
 		}
 		for _, result := range backend.Release(ctx, requests) {
-			if err := r.account(ctx, v, d, result); err != nil {
+			switch err := r.account(ctx, d, result); {
+			case err != nil:
 				failures = append(failures, err)
+			case result.Err == nil:
+				released = append(released, result.Request.IP.String())
 			}
 		}
+	}
+	if len(released) > 0 {
+		// One event for all: those of one reason about one pod are a series, which keeps the first one's words.
+		r.event(v, d, d.Reason, "released "+strings.Join(released, ", ")+": "+d.Message)
 	}
 	if err := errors.Join(failures...); err != nil {
 		r.event(v, d, v1alpha1.ReasonReleaseFailed, err.Error())
@@ -61,8 +70,8 @@ func (v *view) requests(backend string, sandboxes sets.Set[string]) []ipam.Reque
 	return requests
 }
 
-// account tells the world about one release. An entry that changed in between is no failure: the next pass sees it.
-func (r *PodReconciler) account(ctx context.Context, v *view, d release.Decision, result ipam.Result) error {
+// account counts one release. An entry that changed in between is no failure: the next pass sees it.
+func (r *PodReconciler) account(ctx context.Context, d release.Decision, result ipam.Result) error {
 	switch {
 	case errors.Is(result.Err, ipam.ErrChanged):
 		log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
@@ -73,7 +82,6 @@ func (r *PodReconciler) account(ctx context.Context, v *view, d release.Decision
 	}
 	metrics.Releases.WithLabelValues(result.Request.Backend, string(d.Reason)).Inc()
 	log.FromContext(ctx).Info("Released", "entry", result.Request.Key.String(), "reason", d.Reason)
-	r.event(v, d, d.Reason, "released "+result.Request.IP.String()+": "+d.Message)
 	return nil
 }
 
