@@ -51,7 +51,7 @@ func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPA
 	} else {
 		record.Spec.NodeGone = nodeGoneNow(before, uids, seen, c.clock.Now())
 	}
-	return nil //nolint:nilerr // the decision is told of it as an unknown fact, and holds
+	return nil // what could not be read is an unknown fact, on which the decision holds
 }
 
 // confirmedLately says whether a cached absence leads to nothing new.

@@ -51,6 +51,15 @@ func SetupNodeResourceWebhook(ctx context.Context, mgr manager.Manager, o NodeRe
 	return nil
 }
 
+// SetupDisabledNodeResourceWebhook lets every write through, unread: until the leader has taken the webhooks of a guard
+// that was turned off away, replicas that know of it are still asked.
+func SetupDisabledNodeResourceWebhook(mgr manager.Manager) {
+	mgr.GetWebhookServer().Register(nodepolicy.PathPrefix, Serve("node-resources",
+		admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+			return admission.Allowed("the guard of node-scoped resources is turned off")
+		})))
+}
+
 // nodeResourceGuard judges the writes of all policies.
 type nodeResourceGuard struct {
 	// cached may only allow; live goes past every cache.

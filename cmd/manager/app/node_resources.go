@@ -38,6 +38,7 @@ func setupNodeResources(ctx context.Context, mgr manager.Manager, c *configv1alp
 		return fmt.Errorf("setting up the controllers of node-scoped resources: %w", err)
 	}
 	if options.Disabled {
+		webhooks.SetupDisabledNodeResourceWebhook(mgr)
 		return nil
 	}
 	if err := webhooks.SetupNodeResourceWebhook(ctx, mgr, webhooks.NodeResourceOptions{}); err != nil {
