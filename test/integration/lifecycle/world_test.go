@@ -34,12 +34,13 @@ const poolNamespace = "kube-system"
 
 var subnets int
 
-// newWorld makes a namespace, a Ready Node and an empty pool 10.<n>.0.0/24.
+// newWorld makes a namespace, a Ready Node and an empty pool of a /24 of its own.
 func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
 	subnets++
 	name := fmt.Sprintf("spec-%d", subnets)
-	w := &world{namespace: name, node: "node-" + name, pool: fmt.Sprintf("10.%d.0.0-24", subnets), subnet: subnets, iface: "net1"}
+	w := &world{namespace: name, node: "node-" + name, subnet: subnets, iface: "net1"}
+	w.pool = w.ip(0) + "-24"
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	w.createNode(ctx, w.node, "machine-"+name)
 	w.createPool(ctx)
@@ -52,7 +53,8 @@ func (w *world) anotherPool(ctx context.Context) *world {
 	GinkgoHelper()
 	subnets++
 	other := *w
-	other.pool, other.subnet, other.iface = fmt.Sprintf("10.%d.0.0-24", subnets), subnets, "net2"
+	other.subnet, other.iface = subnets, "net2"
+	other.pool = other.ip(0) + "-24"
 	other.createPool(ctx)
 	DeferCleanup(other.clear)
 	return &other
@@ -61,7 +63,7 @@ func (w *world) anotherPool(ctx context.Context) *world {
 func (w *world) createPool(ctx context.Context) {
 	GinkgoHelper()
 	pool := &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool},
-		Spec: wbv1alpha1.IPPoolSpec{Range: fmt.Sprintf("10.%d.0.0/24", w.subnet), Allocations: map[string]wbv1alpha1.IPAllocation{}}}
+		Spec: wbv1alpha1.IPPoolSpec{Range: w.ip(0) + "/24", Allocations: map[string]wbv1alpha1.IPAllocation{}}}
 	Expect(admin.Create(ctx, pool)).To(Succeed())
 }
 
@@ -161,7 +163,10 @@ func sandboxOf(pod *corev1.Pod, attempt int) string {
 	return fmt.Sprintf("%s-%d", strings.ReplaceAll(string(pod.UID), "-", ""), attempt)
 }
 
-func (w *world) ip(offset int) string { return fmt.Sprintf("10.%d.0.%d", w.subnet, offset) }
+// ip is the address at an offset of the world's own /24; the crash specs make hundreds of worlds.
+func (w *world) ip(offset int) string {
+	return fmt.Sprintf("10.%d.%d.%d", w.subnet/256, w.subnet%256, offset)
+}
 
 // add writes a pool entry and its reservation as whereabouts' ADD does.
 func (w *world) add(ctx context.Context, pod *corev1.Pod, offset int, sandbox string) {
