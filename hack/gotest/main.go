@@ -6,7 +6,7 @@
 //	go run ./hack/gotest [-assets DIR] unit|suites|all [PACKAGE...]
 //
 // unit is every package that starts no control plane, in every module that has
-// tests; suites is the rest, one package at a time, because each suite starts a
+// tests; suites is the rest, two packages at a time, because each suite starts a
 // control plane of its own, and some of them a second time with failing calls.
 // PACKAGE narrows the suites. It runs at the top of
 // the repository.
@@ -27,6 +27,9 @@ import (
 // suiteRoots are the folders, from the top of the repository, whose packages
 // start a control plane.
 var suiteRoots = []string{"internal/testing/controlplane", "test"}
+
+// suitesAtOnce: each suite has a control plane of its own, and waits for it most of the time.
+const suitesAtOnce = "-p=2"
 
 // faultySuites are run a second time, by processes whose calls to the API server
 // fail a quarter of the time.
@@ -129,7 +132,7 @@ func suiteGroups(patterns []string) ([]group, error) {
 	}
 	var groups []group
 	for _, dir := range dirs {
-		g := group{dir: dir, flags: []string{"-timeout=30m", "-p=1", "-count=1"}}
+		g := group{dir: dir, flags: []string{"-timeout=30m", suitesAtOnce, "-count=1"}}
 		for _, pattern := range patterns {
 			packages, err := testPackages(dir, pattern, true)
 			if err != nil {
