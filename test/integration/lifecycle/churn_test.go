@@ -36,7 +36,10 @@ var _ = Describe("Pods that follow each other under their names", func() {
 		o.Seed, o.MaxDelay = faultSeed, churnDelay
 		disturbed := faults.NewWatchFaults(o)
 		w, past := newWorld(ctx), newHistory()
-		DeferCleanup(func() {
+		DeferCleanup(func(ctx context.Context) {
+			if CurrentSpecReport().Failed() {
+				describeCluster(ctx)
+			}
 			GinkgoWriter.Printf("disturbances: %v\n%v\n", disturbed.Counts(), past)
 		})
 		startManager(ctx, options{transport: disturbed.Wrap})

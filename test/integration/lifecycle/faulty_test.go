@@ -94,7 +94,7 @@ var _ = ReportAfterSuite("exempt specs", func(report Report) {
 			}
 		}
 	}
-	fmt.Printf("%d specs exempt from failing calls\n%s\n", len(exempt), strings.Join(exempt, "\n"))
+	fmt.Printf("\n%d specs exempt from failing calls\n%s\n", len(exempt), strings.Join(exempt, "\n"))
 })
 
 // managersOfSpec counts the managers that a spec has started, so that a restarted one meets other faults.
