@@ -111,6 +111,10 @@ unit: ## Run the unit tests
 integration: kube build ## Run the suites on a real control plane
 	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/integration/...
 
+.PHONY: faulty
+faulty: kube build ## Run the lifecycle suite with a quarter of the manager's calls failing
+	@$(GOTEST) faulty
+
 .PHONY: e2e
 e2e: kube build ## Run the suites on the rendered installation
 	@$(GOTEST) suites ./test/e2e/...

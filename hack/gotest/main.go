@@ -3,13 +3,13 @@
 // Command gotest runs the project's tests under the race detector and closes
 // with one line that counts them.
 //
-//	go run ./hack/gotest [-assets DIR] unit|suites|all [PACKAGE...]
+//	go run ./hack/gotest [-assets DIR] unit|suites|faulty|all [PACKAGE...]
 //
 // unit is every package that starts no control plane, in every module that has
 // tests; suites is the rest, two packages at a time, because each suite starts a
-// control plane of its own, and some of them a second time with failing calls.
-// PACKAGE narrows the suites. It runs at the top of
-// the repository.
+// control plane of its own. faulty runs some suites with failing calls. all is
+// unit and suites. PACKAGE narrows the suites. It runs at the top of the
+// repository.
 package main
 
 import (
@@ -31,7 +31,7 @@ var suiteRoots = []string{"internal/testing/controlplane", "test"}
 // suitesAtOnce: each suite has a control plane of its own, and waits for it most of the time.
 const suitesAtOnce = "-p=2"
 
-// faultySuites are run a second time, by processes whose calls to the API server
+// faultySuites can run a second time, by processes whose calls to the API server
 // fail a quarter of the time.
 var faultySuites = []string{"test/integration/lifecycle"}
 
@@ -100,6 +100,8 @@ func selectGroups(what string, narrow []string) ([]group, error) {
 		return unitGroups()
 	case "suites":
 		return suiteGroups(narrow)
+	case "faulty":
+		return faultyGroups()
 	case "all":
 		unit, err := unitGroups()
 		if err != nil {
@@ -108,7 +110,7 @@ func selectGroups(what string, narrow []string) ([]group, error) {
 		suites, err := suiteGroups(narrow)
 		return append(unit, suites...), err
 	default:
-		return nil, fmt.Errorf("the first argument is %q: expected unit, suites or all", what)
+		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, faulty or all", what)
 	}
 }
 
@@ -141,6 +143,18 @@ func suiteGroups(patterns []string) ([]group, error) {
 			g.packages = append(g.packages, packages...)
 		}
 		groups = append(groups, g)
+	}
+	return groups, nil
+}
+
+// faultyGroups are the suites that have a second pass.
+func faultyGroups() ([]group, error) {
+	suites, err := suiteGroups(nil)
+	if err != nil {
+		return nil, err
+	}
+	var groups []group
+	for _, g := range suites {
 		if again := g.faulty(); len(again.packages) > 0 {
 			groups = append(groups, again)
 		}
