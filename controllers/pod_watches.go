@@ -22,6 +22,13 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
+const (
+	// firstRetry and lastRetry bound the back-off of a pod whose reconcile failed: nothing is given up, and nobody waits for
+	// a quarter of an hour because calls failed for a minute.
+	firstRetry = 5 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
 type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 
 // setupPods registers the PodReconciler with everything that can end a wait: the pod, its record, its pool entries, its node.
@@ -29,6 +36,7 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods()}
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
 		Reconciler: reconciler, MaxConcurrentReconciles: shared.options.Concurrency,
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the pod controller: %w", err)

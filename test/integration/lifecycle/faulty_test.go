@@ -51,6 +51,11 @@ func faultVariable(name string, unset float64) float64 {
 	return value
 }
 
+// inFaultyPass is Describe in the pass with failing calls, and nothing in the first one.
+func inFaultyPass(text string, args ...any) bool {
+	return faultRate > 0 && Describe(text, args...)
+}
+
 // describeCluster writes down, for the report of a failed spec, what is left of it.
 func describeCluster(ctx context.Context) {
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &v1alpha1.IPAllocationList{}, &wbv1alpha1.IPPoolList{}} {
