@@ -14,7 +14,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 RBAC_ROOTS := $(wildcard controllers webhooks internal/ipam internal/finalizer cmd/manager)
 
 # The modules whose code the linters read.
-LINTED := $(patsubst %/,%,$(dir $(wildcard go.mod hack/dev/go.mod)))
+LINTED := $(patsubst %/,%,$(dir $(wildcard go.mod hack/dev/go.mod hack/cluster/go.mod hack/images/go.mod hack/certmanager/go.mod)))
 
 STEP          := $(CURDIR)/hack/step
 GOTEST         = go run ./hack/gotest -assets $(KUBE_BIN)
@@ -23,7 +23,7 @@ CONTROLLERGEN := go tool -modfile=$(TOOLS)/controller-gen/go.mod controller-gen
 GOLANGCI      := go tool -modfile=$(TOOLS)/golangci-lint/go.mod golangci-lint
 KUSTOMIZE     := go tool -modfile=$(TOOLS)/kustomize/go.mod kustomize
 
-include hack/kube/kube.mk
+include $(wildcard hack/*/*.mk)
 
 ##@ General
 
