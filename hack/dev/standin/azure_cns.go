@@ -52,11 +52,11 @@ func (m *machine) startCNS(ctx context.Context, pod *corev1.Pod) error {
 			return errInitRuns
 		}
 	}
-	identity, err := token.ForPod(ctx, m.options.Config, pod)
+	identity, err := token.ForPod(ctx, m.way(m.options.Config), pod)
 	if err != nil {
 		return err
 	}
-	reader, err := client.New(identity, client.Options{})
+	reader, err := client.New(m.way(identity), client.Options{})
 	if err != nil {
 		return fmt.Errorf("client of the CNS of %s: %w", m.node.Name, err)
 	}

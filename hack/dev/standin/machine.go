@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/cni"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/kubelet"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/link"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/node"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
 )
@@ -34,6 +36,8 @@ type hardware struct {
 	runtime  *runtime.Runtime
 	cns      *cni.CNS // nil where the machine has a range of its own
 	networks *cni.Plugins
+	// uplink is the machine's network, power is cut with everything else.
+	uplink, power *link.Link
 	// kubelet is that of the latest boot, which hears of dead sandboxes.
 	kubelet *atomic.Pointer[kubelet.Kubelet]
 }
@@ -41,14 +45,16 @@ type hardware struct {
 // newHardware builds the machine with this number, from 0.
 func newHardware(o Options, number int, machine node.Machine, ip netip.Addr, history *runtime.History) (*hardware, error) {
 	name := o.Nodes[number]
-	h := &hardware{kubelet: &atomic.Pointer[kubelet.Kubelet]{}}
+	h := &hardware{
+		kubelet: &atomic.Pointer[kubelet.Kubelet]{}, uplink: link.New(syscall.ENETUNREACH), power: link.New(syscall.ENETUNREACH),
+	}
 	h.runtime = runtime.New(name, o.clock, history, func(uid string) { h.kubelet.Load().Poke(types.UID(uid)) })
 	if slices.Contains(o.CNSNodes, name) {
 		h.cns = cni.NewCNS(name)
 	}
 	var err error
 	h.networks, err = cni.New(cni.Options{
-		Node: name, Multus: multusIdentity(o.Config), MultusNamespace: DefaultWhereaboutsNamespace,
+		Node: name, Uplink: h.way, Multus: multusIdentity(o.Config), MultusNamespace: DefaultWhereaboutsNamespace,
 		WhereaboutsNamespace: o.WhereaboutsNamespace, StateDir: filepath.Join(o.StateDir, name),
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24), CNS: h.cns,
 		AddTimeout: o.AddTimeout, DelTimeout: o.DelTimeout,
@@ -60,6 +66,11 @@ func newHardware(o Options, number int, machine node.Machine, ip netip.Addr, his
 		Name: name, Machine: machine, Heartbeat: o.Heartbeat, InternalIP: ip.String(), NetworkReady: h.networks.Ready,
 	}
 	return h, nil
+}
+
+// way is that of everything on the machine to the API server.
+func (h *hardware) way(config *rest.Config) *rest.Config {
+	return h.power.Apply(h.uplink.Apply(config))
 }
 
 // machine is one boot of a stand-in node: the parts of it that a real one has, and
@@ -85,7 +96,7 @@ type machine struct {
 func boot(o Options, h *hardware, history *runtime.History) (*machine, error) {
 	m := &machine{hardware: h, options: o, history: history, gate: &node.Gate{}, agents: map[types.UID]chan struct{}{}}
 	var err error
-	if m.client, err = kubernetes.NewForConfig(m.gate.Apply(node.Identity(o.Config, h.node.Name))); err != nil {
+	if m.client, err = kubernetes.NewForConfig(m.gate.Apply(h.way(node.Identity(o.Config, h.node.Name)))); err != nil {
 		return nil, fmt.Errorf("kubelet of %s: %w", h.node.Name, err)
 	}
 	h.kubelet.Store(m.newKubelet())
@@ -166,7 +177,7 @@ func (m *machine) onStart(ctx context.Context, pod *corev1.Pod) error {
 	if !isWhereabouts(pod, m.options.WhereaboutsNamespace) {
 		return nil
 	}
-	identity, err := token.ForPod(ctx, m.options.Config, pod)
+	identity, err := token.ForPod(ctx, m.way(m.options.Config), pod)
 	if err != nil {
 		return err
 	}
@@ -193,6 +204,17 @@ func (m *machine) cutCNI(cut bool) {
 	m.note(api.EventMendCNI)
 }
 
+// cutOff takes the machine's network away, or gives it back: what runs there goes
+// on, and reaches nobody.
+func (m *machine) cutOff(cut bool) {
+	m.uplink.Set(cut)
+	if cut {
+		m.note(api.EventCutOff)
+		return
+	}
+	m.note(api.EventReconnect)
+}
+
 // powerOff ends everything on the machine: nothing that runs there gets to say
 // or to clean up anything.
 func (m *machine) powerOff() { m.cutPower(api.EventPowerOff) }
@@ -207,7 +229,7 @@ func (m *machine) cutPower(event string) {
 	m.poweredOff = true
 	m.note(event)
 	m.gate.Close()
-	m.networks.Cut(true)
+	m.power.Set(true)
 	m.runtime.PowerOff()
 	if m.stop != nil {
 		m.stop()
@@ -231,12 +253,12 @@ func (m *machine) awaitEnd(ctx context.Context) error {
 }
 
 // rebooted is the next boot of a machine whose power was cut, and on which
-// nothing runs any more.
+// nothing runs any more. A network that was cut stays cut.
 func (m *machine) rebooted() (*machine, error) {
 	h := *m.hardware
 	h.node.Machine = h.node.Machine.Rebooted()
 	h.runtime.PowerOn()
-	h.networks.Cut(false)
+	h.power.Set(false)
 	return boot(m.options, &h, m.history)
 }
 

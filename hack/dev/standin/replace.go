@@ -37,6 +37,23 @@ func (f *Fleet) reboot(ctx context.Context, name string) error {
 	} else {
 		m.cutPower(api.EventReboot)
 	}
+	return f.bootAgain(ctx, m)
+}
+
+// start boots a machine that exists and is powered off.
+func (f *Fleet) start(ctx context.Context, name string) error {
+	f.changes.Lock()
+	defer f.changes.Unlock()
+	m := f.machine(name)
+	if !m.isPoweredOff() {
+		return fmt.Errorf("node %s is on already", name) // by a request of the same moment
+	}
+	m.note(api.EventStart)
+	return f.bootAgain(ctx, m)
+}
+
+// bootAgain boots a machine whose power was cut.
+func (f *Fleet) bootAgain(ctx context.Context, m *machine) error {
 	if err := m.awaitEnd(ctx); err != nil {
 		return err
 	}
@@ -48,15 +65,26 @@ func (f *Fleet) reboot(ctx context.Context, name string) error {
 	return nil
 }
 
-// replace powers a machine that exists off and starts another one under its name. Where
-// deleteNode is set, its Node object is deleted in between, as whoever replaces
-// machines does; else the new kubelet finds it and takes it over.
-func (f *Fleet) replace(ctx context.Context, name string, deleteNode bool) error {
+// replacement says how a machine is replaced.
+type replacement struct {
+	// deleteNode: the Node object is deleted before the new machine starts, as
+	// whoever replaces machines does; else the new kubelet finds it and takes it over.
+	deleteNode bool
+	// oldLives: the old machine is not powered off but cut off for good.
+	oldLives bool
+}
+
+// replace ends a machine that exists and starts another one under its name.
+func (f *Fleet) replace(ctx context.Context, name string, how replacement) error {
 	f.changes.Lock()
 	defer f.changes.Unlock()
 	m := f.machine(name)
-	m.powerOff()
-	if deleteNode {
+	if how.oldLives {
+		m.cutOff(true)
+	} else {
+		m.powerOff()
+	}
+	if how.deleteNode {
 		err := f.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting node %s: %w", name, err)
@@ -87,7 +115,7 @@ func (f *Fleet) swap(old, fresh *machine) {
 	if fresh.runtime != old.runtime {
 		f.retired = append(f.retired, old.runtime)
 	}
-	if f.start != nil {
-		f.start(fresh)
+	if f.run != nil {
+		f.run(fresh)
 	}
 }

@@ -3,6 +3,7 @@
 package standin
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +40,7 @@ func compare(before, after *machine) comparison {
 		Machine: a.Machine.MachineID == b.Machine.MachineID, System: a.Machine.SystemUUID == b.Machine.SystemUUID,
 		Boot: a.Machine.BootID == b.Machine.BootID, Address: a.InternalIP == b.InternalIP,
 		Disk: before.runtime == after.runtime, CNI: before.networks == after.networks,
-		On:      !after.isPoweredOff() && !after.gate.IsClosed() && !after.networks.IsCut(),
+		On:      !after.isPoweredOff() && !after.gate.IsClosed() && !after.networks.IsCut() && !after.power.IsCut() && !after.uplink.IsCut(),
 		OldIsOn: !before.isPoweredOff() || !before.gate.IsClosed(),
 	}
 }
@@ -75,18 +76,63 @@ func TestRebootKeepsTheMachineAndItsDisk(t *testing.T) {
 	}
 }
 
-func TestRebootTurnsAMachineOn(t *testing.T) {
+func TestAMachineThatIsOffBootsAgain(t *testing.T) {
+	for name, event := range map[string]string{"by reboot": api.EventReboot, "by start": api.EventStart} {
+		t.Run(name, func(t *testing.T) {
+			f, c := newFleet(t)
+			before := f.machine("node-a")
+			if err := c.PowerOff(t.Context(), "node-a"); err != nil {
+				t.Fatal(err)
+			}
+			if !before.power.IsCut() {
+				t.Error("what runs there still reaches the API server")
+			}
+			on := map[string]func(context.Context, string) error{api.EventReboot: c.Reboot, api.EventStart: c.Start}[event]
+			if err := on(t.Context(), "node-a"); err != nil {
+				t.Fatal(err)
+			}
+			want := comparison{Machine: true, System: true, Address: true, Disk: true, CNI: true, On: true}
+			if diff := cmp.Diff(want, compare(before, f.machine("node-a"))); diff != "" {
+				t.Errorf("the machine and the one before (-want +got):\n%s", diff)
+			}
+			expectHistory(t, f, api.EventPowerOff, event)
+		})
+	}
+}
+
+func TestACutOutlivesABoot(t *testing.T) {
 	f, c := newFleet(t)
-	if err := c.PowerOff(t.Context(), "node-a"); err != nil {
+	for _, act := range []func(context.Context, string) error{c.CutOff, c.CutCNI, c.Reboot} {
+		if err := act(t.Context(), "node-a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := f.machine("node-a"); !m.uplink.IsCut() || !m.networks.IsCut() || m.power.IsCut() {
+		t.Error("the network came back with the machine, or the power did not")
+	}
+}
+
+func TestAMachineThatNobodyCouldPowerOffLivesOnBesideItsReplacement(t *testing.T) {
+	f, c := newFleet(t)
+	before := f.machine("node-a")
+	id, _ := before.runtime.Create(runtime.PodRef{UID: "uid-1"})
+	if err := c.ReplaceUnreachable(t.Context(), "node-a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Reboot(t.Context(), "node-a"); err != nil {
-		t.Fatal(err)
+	if diff := cmp.Diff(comparison{On: true, OldIsOn: true}, compare(before, f.machine("node-a"))); diff != "" {
+		t.Errorf("the machine and the one before (-want +got):\n%s", diff)
 	}
-	if f.machine("node-a").isPoweredOff() {
-		t.Error("it is off")
+	if !before.uplink.IsCut() {
+		t.Error("the old machine still reaches the API server")
 	}
-	expectHistory(t, f, api.EventPowerOff, api.EventReboot)
+	alive := func(s api.Sandbox) bool { return s.ID == id && s.Alive }
+	if !slices.ContainsFunc(f.sandboxes(), alive) {
+		t.Errorf("its sandbox is dead, or forgotten: %+v", f.sandboxes())
+	}
+	if _, err := f.client.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the old Node object: %v", err)
+	}
+	expectHistory(t, f, api.EventCreate, api.EventCutOff, api.EventReplace)
 }
 
 func TestReplaceIsAnotherMachineUnderTheName(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
@@ -31,34 +30,58 @@ func (f *Fleet) handler() http.Handler {
 	for action, run := range map[string]func(*machine){
 		"freeze":    (*machine).freeze,
 		"thaw":      (*machine).thaw,
-		"power-off": (*machine).powerOff,
+		"cut-off":   func(m *machine) { m.cutOff(true) },
+		"reconnect": func(m *machine) { m.cutOff(false) },
 		"cut-cni":   func(m *machine) { m.cutCNI(true) },
 		"mend-cni":  func(m *machine) { m.cutCNI(false) },
 	} {
-		mux.HandleFunc("POST /v1/nodes/{name}/"+action, f.nodeAction(action != "power-off",
+		mux.HandleFunc("POST /v1/nodes/{name}/"+action, f.nodeAction(isOn,
 			func(_ *http.Request, m *machine) error { run(m); return nil }))
 	}
-	mux.HandleFunc("POST /v1/nodes/{name}/reboot", f.nodeAction(false,
+	mux.HandleFunc("POST /v1/nodes/{name}/power-off", f.nodeAction(inAnyState,
+		func(_ *http.Request, m *machine) error { m.powerOff(); return nil }))
+	mux.HandleFunc("POST /v1/nodes/{name}/start", f.nodeAction(isOff,
+		func(r *http.Request, m *machine) error { return f.start(r.Context(), m.node.Name) }))
+	mux.HandleFunc("POST /v1/nodes/{name}/reboot", f.nodeAction(inAnyState,
 		func(r *http.Request, m *machine) error { return f.reboot(r.Context(), m.node.Name) }))
-	mux.HandleFunc("POST /v1/nodes/{name}/replace", f.nodeAction(false,
+	mux.HandleFunc("POST /v1/nodes/{name}/replace", f.nodeAction(inAnyState,
 		func(r *http.Request, m *machine) error {
-			return f.replace(r.Context(), m.node.Name, r.URL.Query().Has("delete-node"))
+			query := r.URL.Query()
+			return f.replace(r.Context(), m.node.Name, replacement{query.Has("delete-node"), query.Has("old-lives")})
 		}))
 	return mux
 }
 
-// nodeAction does something to the machine of the request, which has to be on
-// where needsPower is set.
-func (f *Fleet) nodeAction(needsPower bool, run func(*http.Request, *machine) error) http.HandlerFunc {
+// The states of a machine that an action needs. The answer is why it cannot be; empty
+// if it can.
+func inAnyState(*machine) string { return "" }
+
+func isOn(m *machine) string {
+	if m.isPoweredOff() {
+		return "is powered off"
+	}
+	return ""
+}
+
+func isOff(m *machine) string {
+	if m.isPoweredOff() {
+		return ""
+	}
+	return "is on"
+}
+
+// nodeAction does something to the machine of the request, unless that is in the
+// wrong state.
+func (f *Fleet) nodeAction(wrong func(*machine) string, run func(*http.Request, *machine) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		m := f.machine(name)
-		switch {
-		case m == nil:
+		if m == nil {
 			http.Error(w, fmt.Sprintf("no stand-in node %q, there are %q", name, f.options.Nodes), http.StatusNotFound)
 			return
-		case needsPower && m.isPoweredOff():
-			http.Error(w, fmt.Sprintf("node %s is powered off", name), http.StatusConflict)
+		}
+		if why := wrong(m); why != "" {
+			http.Error(w, fmt.Sprintf("node %s %s", name, why), http.StatusConflict)
 			return
 		}
 		if err := run(r, m); err != nil {
@@ -87,33 +110,35 @@ func (f *Fleet) killSandbox(w http.ResponseWriter, r *http.Request) {
 func (f *Fleet) listNodes(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
+	ready, err := f.readyNodes(ctx)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	machines := f.all()
 	nodes := make([]api.Node, 0, len(machines))
 	for _, m := range machines {
-		ready, err := f.isReady(ctx, m.node.Name)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
 		nodes = append(nodes, api.Node{
-			Name: m.node.Name, Ready: ready, PoweredOff: m.isPoweredOff(),
-			Frozen: m.gate.IsClosed() && !m.isPoweredOff(), APICut: m.networks.IsCut(), CNS: m.cns != nil,
+			Name: m.node.Name, Ready: ready[m.node.Name], PoweredOff: m.isPoweredOff(),
+			Frozen: m.gate.IsClosed() && !m.isPoweredOff(), APICut: m.networks.IsCut(), CutOff: m.uplink.IsCut(), CNS: m.cns != nil,
 		})
 	}
 	answer(w, nodes)
 }
 
-func (f *Fleet) isReady(ctx context.Context, name string) (bool, error) {
-	node, err := f.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
+// readyNodes are the names of the Nodes whose Ready condition is True, read live.
+func (f *Fleet) readyNodes(ctx context.Context) (map[string]bool, error) {
+	list, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return false, fmt.Errorf("reading node %s: %w", name, err)
+		return nil, fmt.Errorf("reading the nodes: %w", err)
 	}
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}), nil
+	ready := map[string]bool{}
+	for i := range list.Items {
+		ready[list.Items[i].Name] = slices.ContainsFunc(list.Items[i].Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+	}
+	return ready, nil
 }
 
 func answer(w http.ResponseWriter, value any) {

@@ -95,15 +95,23 @@ func TestNodeActions(t *testing.T) {
 	check("at first", api.Node{Name: "node-a", Ready: true}, other)
 	do(c.Freeze)
 	do(c.CutCNI)
-	check("frozen and cut off", api.Node{Name: "node-a", Ready: true, Frozen: true, APICut: true}, other)
+	check("frozen, its CNI cut", api.Node{Name: "node-a", Ready: true, Frozen: true, APICut: true}, other)
 	do(c.Thaw)
 	do(c.MendCNI)
 	check("thawed and mended", api.Node{Name: "node-a", Ready: true}, other)
+	do(c.CutOff)
+	check("cut off", api.Node{Name: "node-a", Ready: true, CutOff: true}, other)
+	do(c.Reconnect)
+	check("reconnected", api.Node{Name: "node-a", Ready: true}, other)
+	if err := c.Start(t.Context(), "node-a"); err == nil || !strings.Contains(err.Error(), "node node-a is on") {
+		t.Errorf("start of a machine that is on: error %v", err)
+	}
 	do(c.PowerOff)
 	do(c.PowerOff)
-	check("powered off", api.Node{Name: "node-a", Ready: true, PoweredOff: true, APICut: true}, other)
+	check("powered off", api.Node{Name: "node-a", Ready: true, PoweredOff: true}, other)
 	for name, act := range map[string]func(context.Context, string) error{
 		"freeze": c.Freeze, "thaw": c.Thaw, "cut-cni": c.CutCNI, "mend-cni": c.MendCNI,
+		"cut-off": c.CutOff, "reconnect": c.Reconnect,
 	} {
 		if err := act(t.Context(), "node-a"); err == nil || !strings.Contains(err.Error(), "powered off") {
 			t.Errorf("%s of a dead machine: error %v", name, err)
@@ -112,6 +120,8 @@ func TestNodeActions(t *testing.T) {
 	if err := c.Freeze(t.Context(), "node-x"); err == nil || !strings.Contains(err.Error(), `no stand-in node "node-x"`) {
 		t.Errorf("freezing an unknown node: error %v", err)
 	}
+	do(c.Start)
+	check("started", api.Node{Name: "node-a", Ready: true}, other)
 	var kinds []string
 	history, err := c.History(t.Context())
 	if err != nil {
@@ -120,7 +130,8 @@ func TestNodeActions(t *testing.T) {
 	for _, event := range history {
 		kinds = append(kinds, event.Event)
 	}
-	want := []string{api.EventFreeze, api.EventCutCNI, api.EventThaw, api.EventMendCNI, api.EventPowerOff}
+	want := []string{api.EventFreeze, api.EventCutCNI, api.EventThaw, api.EventMendCNI, api.EventCutOff, api.EventReconnect,
+		api.EventPowerOff, api.EventStart}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}

@@ -33,8 +33,8 @@ type Fleet struct {
 	// retired are the runtimes of machines that were replaced: what they did is not
 	// forgotten.
 	retired []*runtime.Runtime
-	// start runs a machine; nil while the fleet does not run.
-	start func(*machine)
+	// run runs a machine; nil while the fleet does not run.
+	run func(*machine)
 }
 
 // New builds the machines; nothing runs before Run. It fails on options that
@@ -120,19 +120,19 @@ func (f *Fleet) listen(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-func (f *Fleet) startAll(start func(*machine)) {
+func (f *Fleet) startAll(run func(*machine)) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.start = start
+	f.run = run
 	for _, m := range f.machines {
-		start(m)
+		run(m)
 	}
 }
 
 func (f *Fleet) startNoMore() {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.start = nil
+	f.run = nil
 }
 
 // all are the machines as they are now.

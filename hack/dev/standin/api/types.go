@@ -18,6 +18,8 @@ type Node struct {
 	PoweredOff bool `json:"poweredOff"`
 	// APICut says that its CNI plugins cannot reach the API server.
 	APICut bool `json:"apiCut"`
+	// CutOff says that nothing on the machine can reach the API server, or be reached.
+	CutOff bool `json:"cutOff"`
 	// CNS says that its pod network has addresses only once its CNS has loaded
 	// some; until then the node is not Ready.
 	CNS bool `json:"cns,omitempty"`
@@ -89,17 +91,20 @@ const (
 	EventInit = "init"
 	// EventCNS: the machine's CNS loaded prefixes.
 	EventCNS = "cns"
-	// EventFreeze, EventThaw, EventPowerOff, EventReboot, EventReplace,
-	// EventCutCNI and EventMendCNI are what was done to the machine through the
-	// control socket. Reboot ends every sandbox as power-off does; replace says
-	// that another machine has the name from now on.
-	EventReboot   = "reboot"
-	EventReplace  = "replace"
-	EventFreeze   = "freeze"
-	EventThaw     = "thaw"
-	EventPowerOff = "power-off"
-	EventCutCNI   = "cut-cni"
-	EventMendCNI  = "mend-cni"
+	// EventFreeze, EventThaw, EventCutOff, EventReconnect, EventPowerOff, EventStart,
+	// EventReboot, EventReplace, EventCutCNI and EventMendCNI are what was done to the
+	// machine through the control socket. Reboot ends every sandbox as power-off
+	// does; replace says that another machine has the name from now on.
+	EventFreeze    = "freeze"
+	EventThaw      = "thaw"
+	EventCutOff    = "cut-off"
+	EventReconnect = "reconnect"
+	EventPowerOff  = "power-off"
+	EventStart     = "start"
+	EventReboot    = "reboot"
+	EventReplace   = "replace"
+	EventCutCNI    = "cut-cni"
+	EventMendCNI   = "mend-cni"
 )
 
 // Event is one entry of the history. PodUID, SandboxID and IP are empty where

@@ -70,9 +70,25 @@ func (c *Client) Thaw(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "thaw")
 }
 
+// CutOff takes the machine's network away: neither kubelet nor CNI reaches the API
+// server, while its sandboxes live on. It outlives a boot.
+func (c *Client) CutOff(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "cut-off")
+}
+
+// Reconnect undoes CutOff.
+func (c *Client) Reconnect(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "reconnect")
+}
+
 // PowerOff ends the machine and its sandboxes at once: no CNI DEL, no report.
 func (c *Client) PowerOff(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "power-off")
+}
+
+// Start boots a machine that is powered off: the same one, with another boot ID.
+func (c *Client) Start(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "start")
 }
 
 // Reboot ends the node's sandboxes and boots the same machine again, also one that
@@ -93,7 +109,14 @@ func (c *Client) ReplaceAnew(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "replace?delete-node")
 }
 
-// CutCNI makes the node's CNI plugins find the API server's connection refused.
+// ReplaceUnreachable is ReplaceAnew for a machine that nobody could power off: it is
+// cut off for good, and its sandboxes live on beside those of the new machine.
+func (c *Client) ReplaceUnreachable(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "replace?delete-node&old-lives")
+}
+
+// CutCNI makes the node's CNI plugins find the API server's connection refused. It
+// outlives a boot.
 func (c *Client) CutCNI(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "cut-cni")
 }

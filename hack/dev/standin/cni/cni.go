@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	nadclient "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/client/clientset/versioned"
@@ -22,12 +23,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/link"
 )
 
 // Options of the plugins of one machine.
 type Options struct {
 	// Node is the machine's node name.
 	Node string
+	// Uplink is the machine's way to the API server; nil is one that always works.
+	Uplink func(*rest.Config) *rest.Config
 	// Multus is the identity that reads pods and NetworkAttachmentDefinitions and
 	// writes network-status.
 	Multus *rest.Config
@@ -53,7 +57,8 @@ type Plugins struct {
 	options Options
 	pods    kubernetes.Interface
 	nads    nadclient.Interface
-	cut     *cut
+	uplink  func(*rest.Config) *rest.Config
+	local   *link.Link // the plugins' own part of the way
 	cluster podNetwork
 	ipam    *whereabouts
 
@@ -64,12 +69,15 @@ type Plugins struct {
 // New returns the plugins. whereabouts cannot be used before Install.
 func New(o Options) (*Plugins, error) {
 	p := &Plugins{
-		options: o, cut: &cut{}, cluster: newClusterNetwork(o.PodCIDR), attached: map[string][]attachment{},
+		options: o, uplink: o.Uplink, local: link.New(syscall.ECONNREFUSED), cluster: newClusterNetwork(o.PodCIDR), attached: map[string][]attachment{},
+	}
+	if p.uplink == nil {
+		p.uplink = func(config *rest.Config) *rest.Config { return config }
 	}
 	if o.CNS != nil {
 		p.cluster = o.CNS
 	}
-	config := p.cut.apply(o.Multus)
+	config := p.way(o.Multus)
 	config.UserAgent = "multus/standin" // becomes the field manager "multus"
 	var err error
 	if p.pods, err = kubernetes.NewForConfig(config); err != nil {
@@ -84,17 +92,25 @@ func New(o Options) (*Plugins, error) {
 
 // Install gives whereabouts the identity that its DaemonSet pod on this machine
 // leaves in the plugin's kubeconfig.
-func (p *Plugins) Install(identity *rest.Config) error { return p.ipam.install(p.cut.apply(identity)) }
+func (p *Plugins) Install(identity *rest.Config) error { return p.ipam.install(p.way(identity)) }
+
+// way is that of a plugin to the API server: a process of its own for each call,
+// with a limit of its own.
+func (p *Plugins) way(identity *rest.Config) *rest.Config {
+	config := p.local.Apply(p.uplink(identity))
+	config.QPS = -1
+	return config
+}
 
 // Ready is nil once pods can get an address of the cluster's own pod network.
 func (p *Plugins) Ready() error { return p.cluster.Ready() }
 
 // Cut makes every connection of the plugins to the API server refused, or mends
-// that.
-func (p *Plugins) Cut(cut bool) { p.cut.set(cut) }
+// that. It outlives a boot.
+func (p *Plugins) Cut(cut bool) { p.local.Set(cut) }
 
 // IsCut says whether connections are refused.
-func (p *Plugins) IsCut() bool { return p.cut.is() }
+func (p *Plugins) IsCut() bool { return p.local.IsCut() }
 
 // Recorder is told of each address as soon as an interface has it.
 type Recorder func(api.Address)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/link"
 )
 
 const wbPlugin = `{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/29"}}`
@@ -214,9 +215,16 @@ func TestClusterNetworkGoesRound(t *testing.T) {
 	}
 }
 
-func TestCutRefusesConnections(t *testing.T) {
-	c := &cut{}
-	config := c.apply(&rest.Config{Host: "https://127.0.0.1:1"})
+func TestCutRefusesConnectionsOverAnUplinkThatWorks(t *testing.T) {
+	uplink := link.New(syscall.ENETUNREACH)
+	p, err := New(Options{
+		Node: "node-a", Uplink: uplink.Apply, Multus: &rest.Config{Host: "https://127.0.0.1:1"},
+		StateDir: t.TempDir(), PodCIDR: netip.MustParsePrefix("10.244.0.0/24"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := p.way(&rest.Config{Host: "https://127.0.0.1:1"})
 	reached := config.WrapTransport(roundTripper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	}))
@@ -224,14 +232,23 @@ func TestCutRefusesConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, refused := range []bool{false, true, false} {
-		c.set(refused)
+	for _, tc := range []struct {
+		uplink, plugins bool // cut
+		want            error
+	}{{false, false, nil}, {false, true, syscall.ECONNREFUSED}, {true, false, syscall.ENETUNREACH}, {false, false, nil}} {
+		uplink.Set(tc.uplink)
+		p.Cut(tc.plugins)
 		response, err := reached.RoundTrip(request)
 		if err == nil {
 			response.Body.Close()
 		}
-		if got := errors.Is(err, syscall.ECONNREFUSED); got != refused {
-			t.Errorf("refused %t: error %v", refused, err)
+		if !errors.Is(err, tc.want) || p.IsCut() != tc.plugins {
+			t.Errorf("uplink cut %t, plugins cut %t: error %v, want %v", tc.uplink, tc.plugins, err, tc.want)
 		}
 	}
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

@@ -3,9 +3,13 @@
 package kubelet
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/podstatus"
 )
@@ -21,6 +25,22 @@ func (w *worker) adopt() {
 	}
 	w.sandbox, w.startedIn = id, id
 	w.containers = podstatus.Running(w.pod.Status.ContainerStatuses)
+}
+
+// collect takes down the sandboxes of pods that are gone, CNI DEL included: a kubelet
+// does so once it knows its pods, containerd with a DEL for each sandbox that it
+// removes (kuberuntime_gc.go, evictSandboxes; containerd, RemovePodSandbox).
+func (k *Kubelet) collect(ctx context.Context) {
+	if !cache.WaitForCacheSync(ctx.Done(), k.pods.HasSynced) {
+		return
+	}
+	for _, ref := range k.Runtime.Pods() {
+		uid := types.UID(ref.UID)
+		if pod, err := k.latest(uid); err != nil || pod != nil {
+			continue // it has its worker
+		}
+		k.wake(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: uid}})
+	}
 }
 
 // awaitNetwork is an error while the pod needs a network that the machine cannot

@@ -61,6 +61,36 @@ func TestAfterARebootAPodThatRestartsNothingEnds(t *testing.T) {
 	})
 }
 
+func TestAfterABootTheSandboxesOfPodsThatAreGoneAreTakenDown(t *testing.T) {
+	booted := func(t *testing.T, f func(*bench)) {
+		t.Helper()
+		onBenchAfter(t, func(b *bench) {
+			b.reboot()
+			b.create(nil)
+			id, _ := b.runtime.Create(runtime.PodRef{UID: "uid-gone", Namespace: "ns", Name: "web-1"})
+			b.runtime.Stop(id)
+		}, f)
+	}
+	booted(t, func(b *bench) {
+		b.pass(time.Minute)
+		dels := 0
+		for _, line := range b.did() {
+			if line == "DEL" {
+				dels++
+			}
+		}
+		if dels != 2 {
+			t.Errorf("%d calls of DEL, want one for the pod that is gone and one for the one that runs again", dels)
+		}
+		if _, found := b.runtime.Listed("uid-gone"); found {
+			t.Error("the sandbox of the pod that is gone is still listed")
+		}
+		if b.alive() != 1 {
+			t.Errorf("%d live sandboxes, want that of the pod which is there", b.alive())
+		}
+	})
+}
+
 func TestAReplacementRunsThePodsOfItsNameWithNoDEL(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"a running pod":                       ranBefore(corev1.RestartPolicyAlways),

@@ -48,6 +48,12 @@ type bench struct {
 // everybody waits.
 func onBench(t *testing.T, f func(*bench)) {
 	t.Helper()
+	onBenchAfter(t, func(*bench) {}, f)
+}
+
+// onBenchAfter has something happen before the kubelet starts.
+func onBenchAfter(t *testing.T, before, f func(*bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, client: fake.NewClientset(), gate: &node.Gate{}}
 		history := runtime.NewHistory(clock.RealClock{})
@@ -59,6 +65,7 @@ func onBench(t *testing.T, f func(*bench)) {
 			NetworkReady: b.networkReady, Recorder: &record.FakeRecorder{}, OnStart: func(context.Context, *corev1.Pod) error { return nil },
 			Retry: time.Second, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 		})
+		before(b)
 		ctx, cancel := context.WithCancel(t.Context())
 		b.stop = cancel
 		ended := make(chan error, 1)

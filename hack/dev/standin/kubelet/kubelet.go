@@ -90,6 +90,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	if _, err := k.pods.AddEventHandler(k.handler(ctx)); err != nil {
 		return fmt.Errorf("kubelet of %s: %w", k.Node, err)
 	}
+	k.running.Go(func() { k.collect(ctx) })
 	k.pods.RunWithContext(ctx)
 	k.running.Wait()
 	return nil

@@ -51,3 +51,17 @@ func TestAnotherPodsSandboxIsNotListed(t *testing.T) {
 		t.Errorf("found %s of another pod", id)
 	}
 }
+
+func TestPodsAreThoseOfWhichThereIsARecord(t *testing.T) {
+	f := newFixture()
+	first, _ := f.Create(web)
+	f.Create(web)
+	other, _ := f.Create(runtime.PodRef{UID: "uid-2", Namespace: "ns", Name: "other"})
+	f.Stop(first)
+	f.Remove(first)
+	f.Stop(other)
+	f.Remove(other)
+	if diff := cmp.Diff([]runtime.PodRef{web}, f.Pods()); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+}

@@ -167,6 +167,20 @@ func (r *Runtime) Listed(podUID string) (id string, found bool) {
 	return "", false
 }
 
+// Pods are those of whose sandboxes the runtime has a record, dead or alive, each once.
+func (r *Runtime) Pods() []PodRef {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	var pods []PodRef
+	for _, s := range r.records {
+		ref := PodRef{UID: s.PodUID, Namespace: s.PodNamespace, Name: s.PodName}
+		if !s.removed && !slices.Contains(pods, ref) {
+			pods = append(pods, ref)
+		}
+	}
+	return pods
+}
+
 // Has says whether the runtime ever had a sandbox of this ID.
 func (r *Runtime) Has(id string) (found bool) {
 	r.change(id, func(*record) { found = true })
