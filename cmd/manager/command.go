@@ -31,7 +31,8 @@ Without a subcommand it runs.`,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	run.addFlags(root.Flags())
-	root.AddCommand(newRunCommand(), newConfigCommand(), newVersionCommand(), newWaitNodeResourceCommand())
+	root.AddCommand(newRunCommand(), newConfigCommand(), newVersionCommand(), newUninstallCommand(),
+		newWaitNodeResourceCommand())
 	return root
 }
 

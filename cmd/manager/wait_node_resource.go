@@ -27,11 +27,6 @@ const (
 	nodeNameVariable = "NODE_NAME"
 
 	defaultWait = 10 * time.Minute
-
-	// The exit codes. Anything else that goes wrong is failedCode.
-	failedCode   = 1
-	timedOutCode = 3
-	stoppedCode  = 4
 )
 
 const waitDescription = `Wait-node-resource is an init container of a CNI agent, or of any agent that reads an object
@@ -197,17 +192,4 @@ func readMachineID(path string) (string, error) {
 		return "", fmt.Errorf("--machine-id-file: %s is empty: mount the host's", path)
 	}
 	return id, nil
-}
-
-// exitCode says an error to the user and gives the code to end with. Whoever sends a signal knows why.
-func exitCode(w io.Writer, err error) int {
-	if errors.Is(err, nodewait.ErrStopped) {
-		return stoppedCode
-	}
-	fmt.Fprintln(w, "error:", err)
-	var timeout *nodewait.TimeoutError
-	if errors.As(err, &timeout) {
-		return timedOutCode
-	}
-	return failedCode
 }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// Held is an entry of an IPAM with no living pod behind it. Nobody of ours gives it back any more.
+type Held struct {
+	// Backend, Pool ("namespace/name") and Address say where it is.
+	Backend, Pool, Address string
+	// PodRef and SandboxID are as recorded.
+	PodRef, SandboxID string
+	// Why says what is known of the pod.
+	Why string
+}
+
+// Why an entry is listed.
+const (
+	whyGone      = "no such pod"
+	whyDeleted   = "of an earlier pod with that name"
+	whyOrphan    = "its owner is unknown"
+	whyReleasing = "its release had begun"
+	whyUnread    = "it could not be read"
+)
+
+// heldEntries are those entries that no living pod is behind. A record tells an entry of an earlier pod from that of its
+// successor; without one, the entry is the living pod's.
+func heldEntries(entries ipam.Snapshot, records []v1alpha1.IPAllocation, living map[string]types.UID) []Held {
+	owners := recordedOwners(records)
+	var held []Held
+	for i := range entries.Entries {
+		e := &entries.Entries[i]
+		uid, lives := living[e.PodRef]
+		why := ""
+		switch owner := owners[place{e.Pool, e.IP, e.SandboxID}]; {
+		case e.Releasing != "":
+			why = whyReleasing
+		case strings.HasPrefix(owner, v1alpha1.OrphanPrefix):
+			why = whyOrphan
+		case !lives:
+			why = whyGone
+		case owner != "" && owner != string(uid):
+			why = whyDeleted
+		default:
+			continue
+		}
+		held = append(held, Held{Backend: e.Backend, Pool: e.Pool, Address: e.IP.String(), PodRef: e.PodRef, SandboxID: e.SandboxID, Why: why})
+	}
+	for _, p := range entries.Problems {
+		held = append(held, Held{Backend: p.Backend, Pool: p.Pool, Address: "offset " + p.Offset, PodRef: p.PodRef, SandboxID: p.SandboxID,
+			Why: whyUnread + ": " + p.Message})
+	}
+	return held
+}
+
+// place is where an entry of one sandbox is.
+type place struct {
+	pool      string
+	ip        netip.Addr
+	sandboxID string
+}
+
+// recordedOwners maps each entry that we recorded to the name of its record: the UID of its pod, or that of an orphan.
+func recordedOwners(records []v1alpha1.IPAllocation) map[place]string {
+	owners := map[place]string{}
+	for i := range records {
+		for _, a := range records[i].Spec.Addresses {
+			if ip, err := netip.ParseAddr(a.IP); err == nil {
+				owners[place{a.Pool, ip, a.SandboxID}] = records[i].Name
+			}
+		}
+	}
+	return owners
+}
+
+// listHeld says which entries stay. It runs before the records go, so that a second run finds them too.
+func (u *uninstallation) listHeld(ctx context.Context) error {
+	if u.Entries == nil {
+		u.say("no IPAM is read")
+		return nil
+	}
+	entries, err := u.Entries(ctx)
+	if err != nil {
+		return err
+	}
+	records, err := u.records(ctx)
+	if err != nil {
+		return err
+	}
+	u.held = heldEntries(entries, records, u.living)
+	if len(u.held) == 0 {
+		u.say("every entry belongs to a pod that lives")
+		return nil
+	}
+	u.say("Holdfast releases nothing now, and from here on nobody waits for the sandboxes of these. Look whether an address")
+	u.say("still answers before it is given back (the pod of a node that is alive gives it back by itself, by its CNI DEL):")
+	var text strings.Builder
+	if err := writeHeld(&text, u.held); err != nil {
+		return err
+	}
+	fmt.Fprint(u.Out, text.String())
+	return u.writeHeldFile(text.String())
+}
+
+func (u *uninstallation) records(ctx context.Context) ([]v1alpha1.IPAllocation, error) {
+	var records []v1alpha1.IPAllocation
+	list := &v1alpha1.IPAllocationList{}
+	for more := true; more; more = list.Continue != "" {
+		err := u.Client.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue))
+		if isMissing(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing every IPAllocation: %w", err)
+		}
+		records = append(records, slices.Clone(list.Items)...)
+	}
+	return records, nil
+}
+
+func writeHeld(w io.Writer, held []Held) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "BACKEND\tPOOL\tADDRESS\tPODREF\tSANDBOX\tWHY")
+	for _, h := range held {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", h.Backend, h.Pool, h.Address, h.PodRef, h.SandboxID, h.Why)
+	}
+	return table.Flush()
+}
+
+func (u *uninstallation) writeHeldFile(text string) error {
+	if u.HeldFile == "" || u.DryRun {
+		return nil
+	}
+	if err := os.WriteFile(u.HeldFile, []byte(text), 0o600); err != nil {
+		return fmt.Errorf("writing the list of entries that stay: %w", err)
+	}
+	u.say("written to %s", u.HeldFile)
+	return nil
+}

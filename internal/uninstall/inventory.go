@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	partOfLabel = "app.kubernetes.io/part-of"
+	partOf      = "holdfast"
+
+	// domain ends the names of objects that are called by our domain: those are ours whatever their labels.
+	domain = ".holdfast.dev"
+	prefix = "holdfast-"
+
+	managerName = "holdfast-manager"
+	// agentLeases begins the names of the node agents' Leases.
+	agentLeases = "holdfast-agent-"
+	// aggregateLabel is on the ClusterRoles with what the manager may read for a NodeResourcePolicy.
+	aggregateLabel = "rbac.holdfast.dev/aggregate-to-node-resources"
+	nodeLeases     = "kube-node-lease"
+
+	admissionGroup   = "admissionregistration.k8s.io"
+	rbacGroup        = "rbac.authorization.k8s.io"
+	certManagerGroup = "cert-manager.io"
+)
+
+var (
+	mutatingWebhooks   = kind(admissionGroup, "v1", "MutatingWebhookConfiguration")
+	validatingWebhooks = kind(admissionGroup, "v1", "ValidatingWebhookConfiguration")
+	definitions        = kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+	namespaces         = kind("", "v1", "Namespace")
+)
+
+// stampers are what puts the finalizer on pods, and whatever else the API server calls us for. Bindings go before policies.
+var stampers = []schema.GroupVersionKind{
+	kind(admissionGroup, "v1", "MutatingAdmissionPolicyBinding"),
+	kind(admissionGroup, "v1", "MutatingAdmissionPolicy"),
+	mutatingWebhooks,
+	validatingWebhooks,
+}
+
+// policies judge others' writes, without a call.
+var policies = []schema.GroupVersionKind{
+	kind(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding"),
+	kind(admissionGroup, "v1", "ValidatingAdmissionPolicy"),
+}
+
+var (
+	bindings = []schema.GroupVersionKind{kind(rbacGroup, "v1", "ClusterRoleBinding"), kind(rbacGroup, "v1", "RoleBinding")}
+	roles    = []schema.GroupVersionKind{kind(rbacGroup, "v1", "ClusterRole"), kind(rbacGroup, "v1", "Role")}
+)
+
+// contents are what the namespace holds. Certificates go before their Secrets, which would be made again.
+var contents = []schema.GroupVersionKind{
+	kind("monitoring.coreos.com", "v1", "ServiceMonitor"),
+	kind("monitoring.coreos.com", "v1", "PodMonitor"),
+	kind("monitoring.coreos.com", "v1", "PrometheusRule"),
+	kind(certManagerGroup, "v1", "Certificate"),
+	kind(certManagerGroup, "v1", "Issuer"),
+	kind("apps", "v1", "Deployment"),
+	kind("apps", "v1", "DaemonSet"),
+	kind("policy", "v1", "PodDisruptionBudget"),
+	kind("networking.k8s.io", "v1", "NetworkPolicy"),
+	kind("", "v1", "Service"),
+	kind("coordination.k8s.io", "v1", "Lease"),
+	kind("", "v1", "ConfigMap"),
+	kind("", "v1", "Secret"),
+	kind("", "v1", "ServiceAccount"),
+}
+
+// known are the names of what an installation has, whatever its labels: those of a component are applied beside config/default, a
+// Secret is made by cert-manager, a Lease by the manager.
+var known = map[string][]string{
+	"MutatingWebhookConfiguration":     {"holdfast-stamp", "holdfast-slices"},
+	"ValidatingWebhookConfiguration":   {"holdfast-release", "holdfast-node-resources"},
+	"ValidatingAdmissionPolicy":        {"holdfast-guarded-label"},
+	"ValidatingAdmissionPolicyBinding": {"holdfast-guarded-label"},
+	"ClusterRole": {managerName, "holdfast-node-resources", "holdfast-metrics-reader", "holdfast-viewer",
+		"holdfast-wait-node-resource"},
+	"ClusterRoleBinding": {managerName, "holdfast-node-resources", "holdfast-wait-node-resource"},
+	"Role":               {managerName},
+	"RoleBinding":        {managerName},
+	"ServiceAccount":     {managerName},
+	"Secret":             {"holdfast-ca", "holdfast-webhook-cert"},
+	"Lease":              {managerName},
+	"ServiceMonitor":     {managerName},
+}
+
+func kind(group, version, name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: group, Version: version, Kind: name}
+}
+
+// isOurs says whether an object is part of an installation: it has a known name, a name in our domain, or a name that begins
+// with ours together with our label. The beginning or the label alone may be somebody else's.
+func isOurs(gvk schema.GroupVersionKind, object *metav1.PartialObjectMetadata) bool {
+	name := object.Name
+	switch {
+	case gvk == definitions:
+		return strings.HasSuffix(name, domain)
+	case gvk == namespaces:
+		return object.Labels[partOfLabel] == partOf && name != metav1.NamespaceDefault && !strings.HasPrefix(name, "kube-")
+	case gvk.Group == admissionGroup && strings.HasSuffix(name, domain), slices.Contains(known[gvk.Kind], name):
+		return true
+	case gvk.Kind == "Lease":
+		return strings.HasPrefix(name, agentLeases)
+	case gvk.Kind == "ClusterRole" && object.Labels[aggregateLabel] == "true":
+		return strings.HasPrefix(name, prefix)
+	}
+	return object.Labels[partOfLabel] == partOf && strings.HasPrefix(name, prefix)
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pageSize bounds one answer of a paged list.
+const pageSize = 500
+
+// isMissing says that an object, or its whole resource, is not there.
+func isMissing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+
+// list reads the metadata of all objects of a kind, in one namespace or, with "", in all. A kind that is not served has none.
+func (u *uninstallation) list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
+	var all []metav1.PartialObjectMetadata
+	page := &metav1.PartialObjectMetadataList{}
+	page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	for more := true; more; more = page.Continue != "" {
+		err := u.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(page.Continue))
+		if isMissing(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing every %s: %w", gvk.Kind, err)
+		}
+		all = append(all, page.Items...)
+	}
+	for i := range all {
+		all[i].SetGroupVersionKind(gvk)
+	}
+	return all, nil
+}
+
+// find gives the objects of some kinds that are part of the installation. Of namespaced kinds it looks into these namespaces.
+func (u *uninstallation) find(ctx context.Context, kinds []schema.GroupVersionKind, in ...string) ([]metav1.PartialObjectMetadata, error) {
+	var ours []metav1.PartialObjectMetadata
+	for _, gvk := range kinds {
+		where, err := u.scope(gvk, in)
+		if err != nil {
+			return nil, err
+		}
+		for _, namespace := range where {
+			all, err := u.list(ctx, gvk, namespace)
+			if err != nil {
+				return nil, err
+			}
+			ours = append(ours, slices.DeleteFunc(all, func(o metav1.PartialObjectMetadata) bool { return !isOurs(gvk, &o) })...)
+		}
+	}
+	return ours, nil
+}
+
+// scope is where to look for a kind: nowhere if it is not served.
+func (u *uninstallation) scope(gvk schema.GroupVersionKind, in []string) ([]string, error) {
+	mapping, err := u.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("asking whether the API server has %s: %w", gvk.GroupKind(), err)
+	case mapping.Scope.Name() == meta.RESTScopeNameNamespace:
+		return in, nil
+	}
+	return []string{metav1.NamespaceAll}, nil
+}
+
+// findCallers gives the webhook configurations that call our Service and nobody else's, under whatever name.
+func (u *uninstallation) findCallers(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	var callers []metav1.PartialObjectMetadata
+	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
+	if err := u.Client.List(ctx, &mutating); err != nil {
+		return nil, fmt.Errorf("listing every MutatingWebhookConfiguration: %w", err)
+	}
+	for i := range mutating.Items {
+		c := &mutating.Items[i]
+		if u.allOurs(len(c.Webhooks), func(i int) *admissionregistrationv1.ServiceReference { return c.Webhooks[i].ClientConfig.Service }) {
+			callers = append(callers, metadataOf(mutatingWebhooks, &c.ObjectMeta))
+		}
+	}
+	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
+	if err := u.Client.List(ctx, &validating); err != nil {
+		return nil, fmt.Errorf("listing every ValidatingWebhookConfiguration: %w", err)
+	}
+	for i := range validating.Items {
+		c := &validating.Items[i]
+		if u.allOurs(len(c.Webhooks), func(i int) *admissionregistrationv1.ServiceReference { return c.Webhooks[i].ClientConfig.Service }) {
+			callers = append(callers, metadataOf(validatingWebhooks, &c.ObjectMeta))
+		}
+	}
+	return callers, nil
+}
+
+func (u *uninstallation) allOurs(n int, service func(int) *admissionregistrationv1.ServiceReference) bool {
+	for i := range n {
+		if s := service(i); s == nil || s.Namespace != u.Namespace || s.Name != "holdfast-webhook" {
+			return false
+		}
+	}
+	return n > 0
+}
+
+func metadataOf(gvk schema.GroupVersionKind, object *metav1.ObjectMeta) metav1.PartialObjectMetadata {
+	found := metav1.PartialObjectMetadata{ObjectMeta: *object}
+	found.SetGroupVersionKind(gvk)
+	return found
+}
+
+// remove deletes objects, each by its UID, and says so. One that cannot be deleted stops no other.
+func (u *uninstallation) remove(ctx context.Context, objects []metav1.PartialObjectMetadata) error {
+	var errs []error
+	for i := range objects {
+		object := &objects[i]
+		if u.DryRun {
+			u.say("%s would be deleted", nameOf(object))
+			continue
+		}
+		if object.DeletionTimestamp != nil {
+			u.say("%s is being deleted", nameOf(object))
+			continue
+		}
+		err := u.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		switch {
+		case err == nil:
+			u.say("%s deleted", nameOf(object))
+		case !isMissing(err) && !apierrors.IsConflict(err):
+			errs = append(errs, fmt.Errorf("deleting %s: %w", nameOf(object), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func nameOf(object *metav1.PartialObjectMetadata) string {
+	if object.Namespace == "" {
+		return object.Kind + " " + object.Name
+	}
+	return object.Kind + " " + object.Namespace + "/" + object.Name
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// uninstallation is one run.
+type uninstallation struct {
+	Options
+	// step is what is being done, for errors: "stopping the manager".
+	step string
+	// proven: two passes have found no finalizer.
+	proven bool
+	// living are the pods that were not being deleted in the last pass, by "namespace/name".
+	living map[string]types.UID
+	// held are the entries that stay.
+	held []Held
+}
+
+type step struct {
+	title string // as a heading
+	doing string // as the end of a sentence
+	run   func(context.Context) error
+}
+
+// Run uninstalls. It returns nil when it is proven that no pod has the finalizer, and everything else is gone too; after a dry
+// run, when everything could be read. A *TimeoutError and ErrStopped say that it was cut short, a *WaitersError that something
+// has to be done before; nothing was changed then.
+func Run(ctx context.Context, o Options) error {
+	u := &uninstallation{Options: o.withDefaults()}
+	if o.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
+		defer cancel()
+	}
+	steps := []step{
+		{"Checking what an uninstallation would break", "checking what it would break", u.check},
+		{"Stopping the manager", "stopping the manager", u.stop},
+		{"Removing what stamps pods, and every webhook", "removing what stamps pods", u.removeStampers},
+		{"Taking the finalizer off every pod", "taking the finalizer off every pod", u.sweep},
+		{"Listing the addresses that stay held", "listing the addresses that stay held", u.listHeld},
+		{"Removing policies, records and roles", "removing policies, records and roles", u.removeRest},
+		{"Removing the namespace", "removing the namespace", u.removeNamespace},
+		{"Looking for what is left", "looking for what is left", u.verify},
+	}
+	for i, s := range steps {
+		u.step = s.doing
+		fmt.Fprintf(u.Out, "%d/%d %s\n", i+1, len(steps), s.title)
+		if err := s.run(ctx); err != nil {
+			return u.ended(ctx, err)
+		}
+	}
+	u.conclude()
+	return nil
+}
+
+// ended tells the end of the context from a failure.
+func (u *uninstallation) ended(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(context.Cause(ctx), errTimedOut):
+		return &TimeoutError{After: u.Timeout, Step: u.step, Proven: u.proven}
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", u.step, ErrStopped)
+	}
+	return fmt.Errorf("%s: %w", u.step, err)
+}
+
+func (u *uninstallation) conclude() {
+	if u.DryRun {
+		fmt.Fprintln(u.Out, "A dry run: nothing was changed, and nothing is proven.")
+		return
+	}
+	fmt.Fprintf(u.Out, "Holdfast is uninstalled. No pod has its finalizer: two reads of all pods, %s apart, found none.\n", u.PassInterval)
+	if len(u.held) > 0 {
+		fmt.Fprintf(u.Out, "%s in an IPAM with no pod behind them: see the list above.\n", count(len(u.held), "entry stays", "entries stay"))
+	}
+}
+
+// say prints a line of a step.
+func (u *uninstallation) say(format string, args ...any) {
+	fmt.Fprintf(u.Out, "    "+format+"\n", args...)
+}
+
+// progress prints where a longer step is, at most once a second.
+type progress struct {
+	u    *uninstallation
+	last time.Time
+}
+
+func (u *uninstallation) newProgress() *progress { return &progress{u: u, last: time.Now()} }
+
+func (p *progress) say(format string, args ...any) {
+	if now := time.Now(); now.Sub(p.last) >= time.Second {
+		p.last = now
+		fmt.Fprintf(p.u.Progress, "    … "+format+"\n", args...)
+	}
+}
+
+// rest waits; false when the context ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

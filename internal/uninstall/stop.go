@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// lookInterval is how often something that is on its way is looked at.
+const lookInterval = time.Second
+
+// managerLabels select the manager's pods where its Deployment is gone (config/manager/deployment.yaml).
+var managerLabels = labels.Set{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "manager"}
+
+// stop scales the manager to nothing and waits until its pods are gone. Where one does not go, its account loses its rights.
+func (u *uninstallation) stop(ctx context.Context) error {
+	selector, err := u.scaleDown(ctx)
+	if err != nil {
+		return err
+	}
+	if u.DryRun {
+		return nil
+	}
+	left, err := u.awaitPods(ctx, selector)
+	if err != nil {
+		return err
+	}
+	if len(left) == 0 {
+		u.say("no pod of the manager runs")
+		return nil
+	}
+	u.say("these pods of the manager have not gone, so its account loses its rights: %s", strings.Join(left, ", "))
+	rights, err := u.find(ctx, bindings, u.Namespace, nodeLeases)
+	if err != nil {
+		return err
+	}
+	return u.remove(ctx, rights)
+}
+
+// scaleDown asks for no replica and gives the selector of the pods.
+func (u *uninstallation) scaleDown(ctx context.Context) (labels.Selector, error) {
+	deployment := &appsv1.Deployment{}
+	err := u.Client.Get(ctx, client.ObjectKey{Namespace: u.Namespace, Name: managerName}, deployment)
+	if isMissing(err) {
+		u.say("there is no Deployment %s/%s", u.Namespace, managerName)
+		return managerLabels.AsSelector(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", u.Namespace, managerName, err)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("reading the selector of Deployment %s/%s: %w", u.Namespace, managerName, err)
+	}
+	replicas := *deployment.Spec.Replicas
+	switch {
+	case replicas == 0:
+		u.say("Deployment %s/%s has no replicas", u.Namespace, managerName)
+		return selector, nil
+	case u.DryRun:
+		u.say("Deployment %s/%s would be scaled from %d to 0", u.Namespace, managerName, replicas)
+		return selector, nil
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
+	if err := u.Client.Patch(ctx, deployment, patch); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("scaling Deployment %s/%s to 0: %w", u.Namespace, managerName, err)
+	}
+	u.say("Deployment %s/%s scaled from %d to 0", u.Namespace, managerName, replicas)
+	return selector, nil
+}
+
+// managerIsWanted says whether the Deployment asks for replicas.
+func (u *uninstallation) managerIsWanted(ctx context.Context) (bool, error) {
+	deployment := &appsv1.Deployment{}
+	err := u.Client.Get(ctx, client.ObjectKey{Namespace: u.Namespace, Name: managerName}, deployment)
+	if isMissing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading Deployment %s/%s: %w", u.Namespace, managerName, err)
+	}
+	return *deployment.Spec.Replicas > 0, nil
+}
+
+// awaitPods waits until the pods are gone, StopTimeout at most, and gives those that are not.
+func (u *uninstallation) awaitPods(ctx context.Context, selector labels.Selector) ([]string, error) {
+	deadline := time.Now().Add(u.StopTimeout)
+	progress := u.newProgress()
+	for {
+		left, running, err := u.managerPods(ctx, selector)
+		if err != nil || !running || time.Now().After(deadline) {
+			return left, err
+		}
+		progress.say("waiting for the manager's pods to stop: %s", strings.Join(left, ", "))
+		if !rest(ctx, lookInterval) {
+			return nil, errors.New("the pods of the manager have not stopped")
+		}
+	}
+}
+
+// managerPods are the manager's pods, each with its node, and whether any of them is worth waiting for. A terminal phase is
+// no proof that a pod has ended: PodGC writes one for a node that is silent.
+func (u *uninstallation) managerPods(ctx context.Context, selector labels.Selector) (names []string, running bool, err error) {
+	var pods corev1.PodList
+	if err := u.Client.List(ctx, &pods, client.InNamespace(u.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, false, fmt.Errorf("listing the manager's pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		running = running || pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+		names = append(names, fmt.Sprintf("%s (node %q, %s)", pod.Name, pod.Spec.NodeName, pod.Status.Phase))
+	}
+	return names, running, nil
+}
+
+// removeStampers takes away what puts the finalizer on pods, and every other webhook of ours.
+func (u *uninstallation) removeStampers(ctx context.Context) error {
+	found, err := u.findStampers(ctx)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		u.say("there is none")
+	}
+	return u.remove(ctx, found)
+}
+
+func (u *uninstallation) findStampers(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	found, err := u.find(ctx, stampers)
+	if err != nil {
+		return nil, err
+	}
+	callers, err := u.findCallers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[types.UID]bool{}
+	for i := range found {
+		seen[found[i].UID] = true
+	}
+	for i := range callers {
+		if !seen[callers[i].UID] {
+			found = append(found, callers[i])
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+)
+
+const (
+	// workers take finalizers off side by side; the client's rate limit bounds them together.
+	workers = 16
+	// cleanPasses prove it.
+	cleanPasses = 2
+	// restarts bounds how often a list of pods is begun anew because its continuation had expired, which is after 5 minutes.
+	restarts = 5
+	// shownFailures bounds the failures of one pass that are printed.
+	shownFailures = 5
+)
+
+// pass is what one read of all pods found, and what became of it.
+type pass struct {
+	read, deleting int
+	// held carry the finalizer; labelled only the label.
+	held, labelled []finalizer.Pod
+	living         map[string]types.UID
+
+	mu       sync.Mutex
+	ways     map[finalizer.Way]int
+	failures []error
+}
+
+// sweep reads all pods and takes the finalizer off, until two reads in a row, PassInterval apart, have found none. Before each
+// read it looks again for what stamps.
+func (u *uninstallation) sweep(ctx context.Context) error {
+	clean := 0
+	for number := 1; ; number++ {
+		p, err := u.readPods(ctx)
+		if err != nil {
+			return err
+		}
+		u.living = p.living
+		u.free(ctx, p)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		u.report(number, p)
+		if u.DryRun {
+			return nil
+		}
+		clean++
+		if len(p.held) > 0 {
+			clean = 0
+		}
+		if clean == cleanPasses {
+			u.proven = true
+			u.say("proven: %d reads of all pods in a row, %s apart, found no finalizer %s", cleanPasses, u.PassInterval, v1alpha1.Finalizer)
+			return nil
+		}
+		if (len(p.held) == 0 || len(p.failures) > 0) && !rest(ctx, u.PassInterval) {
+			return ctx.Err()
+		}
+		back, err := u.removeWhatCameBack(ctx)
+		if err != nil {
+			return err
+		}
+		if back {
+			clean = 0
+		}
+	}
+}
+
+// removeWhatCameBack stops and removes once more what stamps. A pass before it proves nothing.
+func (u *uninstallation) removeWhatCameBack(ctx context.Context) (bool, error) {
+	runs, err := u.managerIsWanted(ctx)
+	if err != nil {
+		return false, err
+	}
+	found, err := u.findStampers(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !runs && len(found) == 0 {
+		return false, nil
+	}
+	u.say("what stamps pods has come back; stop whoever applies it (a GitOps controller?):")
+	if runs {
+		if err := u.stop(ctx); err != nil {
+			return true, err
+		}
+	}
+	return true, u.remove(ctx, found)
+}
+
+// readPods reads the metadata of every pod. Its first page is as new as the API server's data, and so are the others, or the
+// list begins anew.
+func (u *uninstallation) readPods(ctx context.Context) (*pass, error) {
+	progress := u.newProgress()
+	for again := 0; ; again++ {
+		p, err := u.readPages(ctx, progress)
+		if apierrors.IsResourceExpired(err) && again < restarts {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing all pods: %w", err)
+		}
+		return p, nil
+	}
+}
+
+func (u *uninstallation) readPages(ctx context.Context, progress *progress) (*pass, error) {
+	p := &pass{living: map[string]types.UID{}, ways: map[finalizer.Way]int{}}
+	page := &metav1.PartialObjectMetadataList{}
+	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	for more := true; more; more = page.Continue != "" {
+		if err := u.Client.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			p.add(&page.Items[i])
+		}
+		progress.say("%d pods read", p.read)
+	}
+	return p, nil
+}
+
+func (p *pass) add(object *metav1.PartialObjectMetadata) {
+	p.read++
+	pod := finalizer.Pod{Namespace: object.Namespace, Name: object.Name, UID: object.UID}
+	if object.DeletionTimestamp == nil {
+		p.living[object.Namespace+"/"+object.Name] = object.UID
+	}
+	_, labelled := object.Labels[v1alpha1.GuardedLabel]
+	switch {
+	case slices.Contains(object.Finalizers, v1alpha1.Finalizer):
+		p.held = append(p.held, pod)
+		if object.DeletionTimestamp != nil {
+			p.deleting++
+		}
+	case labelled:
+		p.labelled = append(p.labelled, pod)
+	}
+}
+
+// free takes finalizer and label off. A pod that fails is left for the next pass.
+func (u *uninstallation) free(ctx context.Context, p *pass) {
+	if u.DryRun {
+		return
+	}
+	remover := finalizer.Client{Writer: u.Client, Reader: u.Client}
+	progress := u.newProgress()
+	todo := append(slices.Clone(p.held), p.labelled...)
+	done := 0
+	var group errgroup.Group
+	group.SetLimit(workers)
+	for _, pod := range todo {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error {
+			way, err := remover.Unstamp(ctx, pod)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if err != nil {
+				p.failures = append(p.failures, err)
+			} else {
+				p.ways[way]++
+			}
+			done++
+			progress.say("%d of %d pods done, %d failed", done, len(todo), len(p.failures))
+			return nil
+		})
+	}
+	_ = group.Wait() // no function of it returns an error: they are in the pass
+}
+
+func (u *uninstallation) report(number int, p *pass) {
+	what := fmt.Sprintf("pass %d: %s read, %d with the finalizer (%d of them being deleted), %d with the label only",
+		number, count(p.read, "pod", "pods"), len(p.held), p.deleting, len(p.labelled))
+	switch {
+	case u.DryRun, len(p.held)+len(p.labelled) == 0:
+		u.say("%s", what)
+	default:
+		u.say("%s; %d freed, %d through pods/status, %d gone by themselves, %d failed", what,
+			p.ways[finalizer.WayPatch], p.ways[finalizer.WayStatus], p.ways[finalizer.WayGone], len(p.failures))
+	}
+	for i, err := range p.failures {
+		if i == shownFailures {
+			u.say("  … and %d more", len(p.failures)-shownFailures)
+			break
+		}
+		u.say("  %v; tried again in the next pass", err)
+	}
+}
