@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,9 +24,10 @@ import (
 )
 
 // explain says why a pod's addresses are held: gauge, event, pod condition and record condition, one reason for all of them,
-// and only when it changes. The waits of an ordinary end (grace period) are not worth a write.
+// and only when it changes. The waits of an ordinary end (grace period) are not worth a write, and neither is a read that
+// failed once or twice.
 func (r *PodReconciler) explain(ctx context.Context, v *view, d release.Decision) error {
-	if d.Reason == v1alpha1.ReasonGracePeriod {
+	if d.Reason == v1alpha1.ReasonGracePeriod || (d.Reason == v1alpha1.ReasonObservationFailed && !r.held.unreadFor(v.uid, r.clock.Now(), unreadWord)) {
 		return nil
 	}
 	changed := r.held.set(v.uid, d.Reason)
@@ -62,10 +64,11 @@ func (r *PodReconciler) explainOnPod(ctx context.Context, v *view, d release.Dec
 	return nil
 }
 
+// conditionSays: that something cannot be read is news once; why it cannot may be another word at each try.
 func conditionSays(pod *corev1.Pod, d release.Decision) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
-			return c.Reason == string(d.Reason) && c.Message == d.Message
+			return c.Reason == string(d.Reason) && (c.Message == d.Message || d.Reason == v1alpha1.ReasonObservationFailed)
 		}
 	}
 	return false
@@ -80,7 +83,12 @@ func (r *PodReconciler) explainOnRecord(ctx context.Context, v *view, d release.
 	if d.Reason == v1alpha1.ReasonConflict || v.supersededAny() {
 		state = v1alpha1.StateConflict
 	}
-	return r.setRecordState(ctx, v, state, metav1.ConditionFalse, d.Reason, d.Message)
+	message := d.Message
+	if said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition); said != nil &&
+		said.Reason == string(d.Reason) && d.Reason == v1alpha1.ReasonObservationFailed {
+		message = said.Message
+	}
+	return r.setRecordState(ctx, v, state, metav1.ConditionFalse, d.Reason, message)
 }
 
 // keep has a pod that uses its addresses say so, if anything was said before; a conflict stays loud.
@@ -170,13 +178,38 @@ func (c *core) event(v *view, d release.Decision, reason v1alpha1.Reason, note s
 	c.recorder.Eventf(about, nil, kind, string(reason), d.Action.String(), "%s", note)
 }
 
+// unreadWord is for how long reads have to fail before somebody is told.
+const unreadWord = 2 * time.Second
+
 // heldPods is the gauge of waits by reason.
 type heldPods struct {
 	mu      sync.Mutex
 	reasons map[types.UID]v1alpha1.Reason
+	// unread is since when a UID's facts cannot be read.
+	unread map[types.UID]time.Time
 }
 
-func newHeldPods() *heldPods { return &heldPods{reasons: map[types.UID]v1alpha1.Reason{}} }
+func newHeldPods() *heldPods {
+	return &heldPods{reasons: map[types.UID]v1alpha1.Reason{}, unread: map[types.UID]time.Time{}}
+}
+
+// unreadFor notes that a UID's facts could not be read, and says whether that has been so for at least that long.
+func (h *heldPods) unreadFor(uid types.UID, now time.Time, long time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	since, failing := h.unread[uid]
+	if !failing {
+		h.unread[uid], since = now, now
+	}
+	return now.Sub(since) >= long
+}
+
+// wasRead ends what unreadFor began.
+func (h *heldPods) wasRead(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.unread, uid)
+}
 
 // set notes why a UID is held, and says whether that is news.
 func (h *heldPods) set(uid types.UID, reason v1alpha1.Reason) bool {
@@ -197,6 +230,7 @@ func (h *heldPods) set(uid types.UID, reason v1alpha1.Reason) bool {
 func (h *heldPods) remove(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	delete(h.unread, uid)
 	if reason, held := h.reasons[uid]; held {
 		count(reason, -1)
 		delete(h.reasons, uid)

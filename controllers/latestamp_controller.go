@@ -32,7 +32,8 @@ type LateStampReconciler struct {
 }
 
 func setupLateStamp(mgr manager.Manager, shared *core, routes *router) error {
-	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: &LateStampReconciler{core: shared}})
+	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: &LateStampReconciler{core: shared},
+		RateLimiter: retries[reconcile.Request](shared.options)})
 	if err != nil {
 		return fmt.Errorf("setting up the late-stamp controller: %w", err)
 	}

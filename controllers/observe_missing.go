@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,6 +91,28 @@ func (v *view) holdsKey(key ipam.Key) bool {
 func provesAbsence(seen, recorded string) bool {
 	order, err := resourceversion.CompareResourceVersion(seen, recorded)
 	return err == nil && order > 0
+}
+
+// recordsLate says whether the cache of records is older than the UID's own record as it was read, or written, past it (I6).
+// One watch shows all records in the order of their versions: a cache that has this one has every older one, and a rival for
+// an address is older than the record of its next user.
+func (c *core) recordsLate(ctx context.Context, v *view) (bool, error) {
+	if v.record == nil {
+		return false, nil
+	}
+	var cached v1alpha1.IPAllocation
+	err := c.client.Get(ctx, client.ObjectKeyFromObject(v.record), &cached)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the record of %s from the cache: %w", v.podName(), err)
+	}
+	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, v.record.ResourceVersion)
+	if err != nil {
+		return false, fmt.Errorf("telling whether the cache of records is behind: %w", err)
+	}
+	return order < 0, nil
 }
 
 // markConflicts marks the entries whose address another UID's record holds for another sandbox.

@@ -5,6 +5,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -36,21 +40,55 @@ type OrphanReconciler struct {
 
 func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
-		Reconciler: &OrphanReconciler{core: shared, known: &orphanSet{members: map[sandboxID]int{}}},
+		Reconciler:  &OrphanReconciler{core: shared, known: &orphanSet{members: map[sandboxID]int{}}},
+		RateLimiter: retries[sandboxID](shared.options),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the orphan controller: %w", err)
 	}
-	return c.Watch(source.TypedFunc[sandboxID](func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[sandboxID]) error {
-		routes.start(ctx, func() { routes.orphans = queue })
-		return nil
-	}))
+	sources := []source.TypedSource[sandboxID]{
+		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
+		source.TypedFunc[sandboxID](func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[sandboxID]) error {
+			routes.start(ctx, func() { routes.orphans = queue })
+			return nil
+		}),
+	}
+	for _, s := range sources {
+		if err := c.Watch(s); err != nil {
+			return fmt.Errorf("setting up the orphan controller's watches: %w", err)
+		}
+	}
+	return nil
 }
+
+// orphanEvents looks at every orphan's record when the process starts, because its entries may have gone while none ran, and when
+// somebody deletes it.
+func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
+	wake := func(record *v1alpha1.IPAllocation, q workqueue.TypedRateLimitingInterface[sandboxID]) {
+		if id, orphan := strings.CutPrefix(record.Name, v1alpha1.OrphanPrefix); orphan {
+			q.Add(sandboxID(id))
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q workqueue.TypedRateLimitingInterface[sandboxID]) {
+			wake(e.Object, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q workqueue.TypedRateLimitingInterface[sandboxID]) {
+			wake(e.Object, q)
+		},
+	}
+}
+
+// poolsCatchUp is how long pools that are not listed yet, or older than an orphan's record, are left to catch up.
+const poolsCatchUp = time.Second
 
 // Reconcile records a sandbox's entries as orphaned once nothing has tied them to a pod for ReleaseDelay, and takes the record
 // back when somebody owns them after all or the pool is empty of them.
 func (r *OrphanReconciler) Reconcile(ctx context.Context, id sandboxID) (reconcile.Result, error) {
-	entries, since := r.unowned(ctx, string(id))
+	if !r.poolsListed() {
+		return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
+	}
+	found := r.unowned(ctx, string(id))
 	var record v1alpha1.IPAllocation
 	err := r.client.Get(ctx, types.NamespacedName{Name: v1alpha1.OrphanPrefix + string(id)}, &record)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -58,39 +96,62 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, id sandboxID) (reconci
 	}
 	recorded := err == nil
 	switch {
-	case len(entries) == 0 && recorded && r.takenOver(string(id), &record):
-		return reconcile.Result{}, r.setState(ctx, &record, v1alpha1.StateConflict, v1alpha1.ReasonConflict, takenOverMessage)
-	case len(entries) == 0:
-		r.known.set(id, 0)
-		if recorded {
-			return reconcile.Result{}, r.deleteRecord(ctx, &record)
-		}
-		return reconcile.Result{}, nil
-	case recorded:
-		r.known.set(id, len(entries))
+	case len(found.entries) > 0 && recorded:
+		r.known.set(id, len(found.entries))
 		return reconcile.Result{}, r.setState(ctx, &record, v1alpha1.StateOrphaned, v1alpha1.ReasonOwnerUnknown, orphanMessage)
+	case len(found.entries) > 0:
+		return r.adopt(ctx, id, found)
 	}
-	if left := since.Add(r.options.Settings.ReleaseDelay).Sub(r.clock.Now()); left > 0 {
-		return reconcile.Result{RequeueAfter: left}, nil
+	r.known.set(id, 0)
+	switch {
+	case !recorded:
+		return reconcile.Result{}, nil
+	case found.owned:
+		return reconcile.Result{}, r.deleteRecord(ctx, &record)
 	}
-	if owned, err := r.ownedLive(ctx, entries); err != nil || owned {
-		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, err
-	}
-	r.known.set(id, len(entries))
-	return reconcile.Result{}, r.create(ctx, string(id), entries)
+	return r.resolve(ctx, string(id), &record)
 }
 
-// takenOver: an address of the record stands in its pool for another sandbox by now. Its own is still to be proven gone.
-func (r *OrphanReconciler) takenOver(id string, record *v1alpha1.IPAllocation) bool {
+func (r *OrphanReconciler) poolsListed() bool {
+	return !slices.ContainsFunc(r.backends, func(b ipam.Backend) bool { return !b.HasSynced() })
+}
+
+// adopt records entries that have been nobody's for long enough.
+func (r *OrphanReconciler) adopt(ctx context.Context, id sandboxID, found unownedEntries) (reconcile.Result, error) {
+	if left := found.since.Add(r.options.Settings.ReleaseDelay).Sub(r.clock.Now()); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
+	}
+	if owned, err := r.ownedLive(ctx, found.entries); err != nil || owned {
+		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, err
+	}
+	r.known.set(id, len(found.entries))
+	return reconcile.Result{}, r.create(ctx, string(id), found.entries)
+}
+
+// resolve ends the record of entries that the cache does not show any more, if a live read does not show them either. Where
+// another sandbox has an address of the record by now, its own is still to be proven gone.
+func (r *OrphanReconciler) resolve(ctx context.Context, id string, record *v1alpha1.IPAllocation) (reconcile.Result, error) {
 	v := &view{record: record}
+	taken := false
 	for _, backend := range r.backends {
-		for _, entry := range backend.Find(ipam.Query{Places: v.query(backend.Name()).Places}).Entries {
-			if entry.SandboxID != id {
-				return true
+		now, err := backend.Live(ctx, ipam.Query{SandboxIDs: []string{id}, Places: v.query(backend.Name()).Places})
+		if err != nil {
+			return reconcile.Result{}, fmt.Errorf("looking whether the entries of sandbox %s are gone: %w", id, err)
+		}
+		if v.unreadable(now.Problems) != nil {
+			return reconcile.Result{RequeueAfter: r.options.Settings.ReleaseDelay}, nil // unknown is not gone
+		}
+		for i := range now.Entries {
+			if now.Entries[i].SandboxID == id {
+				return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
 			}
+			taken = true
 		}
 	}
-	return false
+	if taken {
+		return reconcile.Result{}, r.setState(ctx, record, v1alpha1.StateConflict, v1alpha1.ReasonConflict, takenOverMessage)
+	}
+	return reconcile.Result{}, r.deleteRecord(ctx, record)
 }
 
 // ownedLive: that the cache has no pod of the name says nothing. A live pod that is exempt from the guard, or that shows the
@@ -116,25 +177,34 @@ func (r *OrphanReconciler) ownedLive(ctx context.Context, entries []ipam.Entry) 
 	return false, nil
 }
 
-// unowned are the entries of a sandbox that no record and no pod can be shown to own, and when the youngest was first seen.
-func (r *OrphanReconciler) unowned(ctx context.Context, id string) ([]ipam.Entry, time.Time) {
+// unownedEntries are the entries of one sandbox as the caches show them.
+type unownedEntries struct {
+	// entries are those that no record and no pod can be shown to own.
+	entries []ipam.Entry
+	// since is when the youngest of them was first seen.
+	since time.Time
+	// owned: somebody owns the sandbox, or has begun to give its entries back.
+	owned bool
+}
+
+func (r *OrphanReconciler) unowned(ctx context.Context, id string) unownedEntries {
 	if len(r.recordNames(ctx, indexRecordSandbox, id)) > 0 {
-		return nil, time.Time{}
+		return unownedEntries{owned: true}
 	}
-	var entries []ipam.Entry
-	var since time.Time
+	var found unownedEntries
 	for _, backend := range r.backends {
 		for _, entry := range backend.Find(ipam.Query{SandboxIDs: []string{id}}).Entries {
 			if entry.Releasing != "" || r.podOwns(ctx, &entry) {
+				found.owned = true
 				continue
 			}
-			entries = append(entries, entry)
-			if entry.SeenSince.After(since) {
-				since = entry.SeenSince
+			found.entries = append(found.entries, entry)
+			if entry.SeenSince.After(found.since) {
+				found.since = entry.SeenSince
 			}
 		}
 	}
-	return entries, since
+	return found
 }
 
 func (r *OrphanReconciler) podOwns(ctx context.Context, entry *ipam.Entry) bool {

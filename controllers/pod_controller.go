@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,12 @@ import (
 // maxPasses bounds observe-decide-act within one Reconcile: cached, live, released and read again, unprotected. What is
 // left after that waits for its turn in the queue.
 const maxPasses = 4
+
+// recordsCatchUp is how long a cache of records that is behind is left to catch up.
+const recordsCatchUp = 250 * time.Millisecond
+
+// explainAgain is how soon a word that could not be written is tried again while the wait that it is about is short.
+const explainAgain = time.Second
 
 // PodReconciler carries one pod UID from its first address to the removal of the finalizer.
 type PodReconciler struct {
@@ -82,10 +89,18 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 	case release.Reread:
 		return true, result, nil
 	case release.Release:
+		// Who else has the address is looked up in the cache of records, which therefore must not be behind.
+		if late, err := r.recordsLate(ctx, seen); late || err != nil {
+			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, err
+		}
 		settled, err := r.release(ctx, seen, decision)
 		return !settled && err == nil, result, err
 	case release.Unprotect:
-		return false, result, r.unprotect(ctx, seen, decision)
+		err = r.unprotect(ctx, seen, decision)
+		if errors.Is(err, errStale) && !seen.live {
+			return true, result, nil
+		}
+		return false, result, err
 	default:
 		result, err = r.hold(ctx, seen, decision)
 		return false, result, err
@@ -95,39 +110,62 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 // hold keeps everything as it is and says why.
 func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.Decision) (reconcile.Result, error) {
 	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
-	if decision.Reason == v1alpha1.ReasonUnclassified {
+	switch {
+	case decision.Reason == v1alpha1.ReasonUnclassified:
 		metrics.Unclassified.Inc()
+	case decision.Reason != v1alpha1.ReasonObservationFailed:
+		r.held.wasRead(seen.uid)
 	}
 	if decision.Action == release.Keep {
 		return reconcile.Result{}, r.keep(ctx, seen)
 	}
-	if err := r.explain(ctx, seen, decision); err != nil && decision.After > 0 {
+	after := seen.fateDue(decision.After)
+	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
+		// The back-off of an error could be longer than the wait.
 		log.FromContext(ctx).Error(err, "What the pod waits for could not be written down; the wait goes on", "reason", decision.Reason)
+		return reconcile.Result{RequeueAfter: min(after, explainAgain)}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	if decision.Reason == v1alpha1.ReasonObservationFailed {
 		return reconcile.Result{}, fmt.Errorf("holding the addresses of %s: %w", seen.podName(), errors.New(decision.Message))
 	}
-	return reconcile.Result{RequeueAfter: seen.fateDue(decision.After)}, nil
+	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// unprotect takes the finalizer off and then removes the record: the pools were shown to be empty of it.
+// unprotect takes the finalizer off and removes the record; the pools were shown to be empty of it. What carries the proof
+// goes last, so that whoever fails or dies in between leaves it to the next one: a pod that its kubelet ended is its own
+// proof, and a record that outlived it would prove nothing and stand against the next user of its address for ever. Where
+// the fate of a node decided, it is the record that has it, and by then no address any more that could stand against anybody.
 func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
-	if seen.pod != nil && controllerutil.ContainsFinalizer(seen.pod, v1alpha1.Finalizer) {
-		way, err := r.finalizers.Remove(ctx, seen.target())
-		if err != nil {
-			r.event(seen, decision, v1alpha1.ReasonUnprotectFailed, err.Error())
+	steps := []func() error{
+		func() error { return r.takeFinalizerOff(ctx, seen, decision) },
+		func() error { return r.deleteRecord(ctx, seen.record) },
+	}
+	if seen.podFact.IsKnown() && seen.podFact.Get().Ending.ByKubelet() {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
 			return err
 		}
-		metrics.Unprotects.WithLabelValues(string(way)).Inc()
 	}
 	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
 	r.forget(seen.uid)
-	if err := r.deleteRecord(ctx, seen.record); err != nil {
+	r.settled.add(seen.uid)
+	return nil
+}
+
+func (r *PodReconciler) takeFinalizerOff(ctx context.Context, seen *view, decision release.Decision) error {
+	if seen.pod == nil || !controllerutil.ContainsFinalizer(seen.pod, v1alpha1.Finalizer) {
+		return nil
+	}
+	way, err := r.finalizers.Remove(ctx, seen.target())
+	if err != nil {
+		r.event(seen, decision, v1alpha1.ReasonUnprotectFailed, err.Error())
 		return err
 	}
-	r.settled.add(seen.uid)
+	metrics.Unprotects.WithLabelValues(string(way)).Inc()
 	return nil
 }
 

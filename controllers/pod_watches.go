@@ -23,11 +23,16 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry bound the back-off of a pod whose reconcile failed: nothing is given up, and nobody waits for
-	// a quarter of an hour because calls failed for a minute.
+	// firstRetry and lastRetry bound the back-off of what failed: nothing is given up, and nobody waits for a quarter of an
+	// hour because calls failed for a minute.
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
+
+// retries is the back-off of a queue.
+func retries[T comparable](o Options) workqueue.TypedRateLimiter[T] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, o.LastRetry)
+}
 
 type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 
@@ -36,7 +41,7 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods()}
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
 		Reconciler: reconciler, MaxConcurrentReconciles: shared.options.Concurrency,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](firstRetry, lastRetry),
+		RateLimiter: retries[types.UID](shared.options),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the pod controller: %w", err)

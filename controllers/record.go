@@ -57,13 +57,13 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 // errStale says that a cache was behind what was to be written: the same again, with live reads.
 var errStale = errors.New("a cache is behind")
 
-// proveIdentity stands before every sandbox that is new to the record: pods, pools and records come by watches of their own,
-// so a cached pod may be gone, and the sandbox its successor's, which is what names lead to. What is recorded is believed
-// ever after.
+// proveIdentity stands before every sandbox that is new to the record, and after the entries were read: pods, pools and records
+// come by watches or reads of their own, so the pod may be gone by the time of its entries, and the sandbox its successor's,
+// which is what names lead to. What is recorded is believed ever after.
 func (c *core) proveIdentity(ctx context.Context, v *view) error {
 	known := recordSandboxKeysOf(v.record)
 	isNew := func(held heldEntry) bool { return !held.superseded && !slices.Contains(known, held.SandboxID) }
-	if v.live || !slices.ContainsFunc(v.held, isNew) {
+	if (v.live && v.pod == nil) || !slices.ContainsFunc(v.held, isNew) {
 		return nil
 	}
 	var live metav1.PartialObjectMetadata
@@ -74,6 +74,8 @@ func (c *core) proveIdentity(ctx context.Context, v *view) error {
 		return fmt.Errorf("%s is gone, and was about to be given another pod's sandbox: %w", v.podName(), errStale)
 	case err != nil:
 		return fmt.Errorf("reading %s before a sandbox is recorded for it: %w", v.podName(), err)
+	case live.DeletionTimestamp != nil && !v.live:
+		return fmt.Errorf("%s is being deleted, and its sandbox may be gone together with the record that it had: %w", v.podName(), errStale)
 	}
 	return nil
 }
@@ -240,8 +242,11 @@ func (c *core) deleteRecord(ctx context.Context, record *v1alpha1.IPAllocation) 
 		return nil
 	}
 	err := c.client.Delete(ctx, record, client.Preconditions{UID: &record.UID, ResourceVersion: &record.ResourceVersion})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting the record %s: %w", record.Name, err)
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("deleting the record %s (%w): %w", record.Name, errStale, err)
 	}
-	return nil
+	return fmt.Errorf("deleting the record %s: %w", record.Name, err)
 }

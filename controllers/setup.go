@@ -29,10 +29,14 @@ type Options struct {
 	Settings release.Settings
 	// Rules say which pods are stamped; the late stamp and the early unstamp follow them like the webhook.
 	Rules protection.Rules
+	// Repair puts right what the audit finds; false only reports it.
+	Repair bool
 	// Concurrency is how many pods are reconciled at once.
 	Concurrency int
 	// SweepInterval is how often all pods are paged for finalizers without a label.
 	SweepInterval time.Duration
+	// LastRetry is the longest back-off of what failed. Default: 30s.
+	LastRetry time.Duration
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 }
@@ -55,6 +59,9 @@ type core struct {
 func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.LastRetry == 0 {
+		o.LastRetry = lastRetry
 	}
 	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

@@ -75,9 +75,9 @@ func (s *sightings) machines(ctx context.Context, since time.Time) (machines, er
 	}
 	began := s.clock.Now()
 	found := machines{byHardware: map[[2]string]string{}, byBoot: map[string]string{}}
-	var nodes corev1.NodeList
-	for more := true; more; more = nodes.Continue != "" {
-		if err := s.live.List(ctx, &nodes, client.Limit(sightingsPage), client.Continue(nodes.Continue)); err != nil {
+	for page, more := "", true; more; more = page != "" {
+		var nodes corev1.NodeList
+		if err := s.live.List(ctx, &nodes, client.Limit(sightingsPage), client.Continue(page)); err != nil {
 			return machines{}, fmt.Errorf("listing nodes for a machine that came back under another name: %w", err)
 		}
 		for i := range nodes.Items {
@@ -85,6 +85,7 @@ func (s *sightings) machines(ctx context.Context, since time.Time) (machines, er
 			found.byHardware[[2]string{info.MachineID, info.SystemUUID}] = name
 			found.byBoot[info.BootID] = name
 		}
+		page = nodes.Continue
 	}
 	s.read, s.listed = began, found
 	return found, nil
@@ -99,9 +100,9 @@ func (s *sightings) kubeletWrote(ctx context.Context, node string, since time.Ti
 		return seen.wrote, nil
 	}
 	seen := kubeletSighting{read: s.clock.Now()}
-	var pods corev1.PodList
-	for more := true; more; more = pods.Continue != "" {
-		if err := s.live.List(ctx, &pods, client.MatchingFields{indexPodNode: node}, client.Limit(sightingsPage), client.Continue(pods.Continue)); err != nil {
+	for page, more := "", true; more; more = page != "" {
+		var pods corev1.PodList
+		if err := s.live.List(ctx, &pods, client.MatchingFields{indexPodNode: node}, client.Limit(sightingsPage), client.Continue(page)); err != nil {
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of life of its kubelet: %w", node, err)
 		}
 		for i := range pods.Items {
@@ -109,6 +110,7 @@ func (s *sightings) kubeletWrote(ctx context.Context, node string, since time.Ti
 				seen.wrote = wrote
 			}
 		}
+		page = pods.Continue
 	}
 	s.keep(node, seen)
 	return seen.wrote, nil

@@ -36,18 +36,55 @@ func setupSweeper(mgr manager.Manager, shared *core, _ *router) error {
 // NeedLeaderElection: one sweep in the cluster is enough.
 func (s *sweeper) NeedLeaderElection() bool { return true }
 
-// Start sweeps at once and then at every interval. A failed sweep is logged and made up for by the next.
+const (
+	// firstSweepRetry and lastSweepRetry bound the back-off of a sweep that failed; it is never longer than the interval.
+	firstSweepRetry = time.Second
+	lastSweepRetry  = 5 * time.Minute
+)
+
+// Start sweeps at once and then at every interval. A failed sweep is logged and tried again with back-off.
 func (s *sweeper) Start(ctx context.Context) error {
-	interval := s.options.SweepInterval
+	pauses := newSweepPauses(s.options.SweepInterval)
+	for {
+		err := s.sweep(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		pause := pauses.next(err != nil)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Sweeping for finalizers without a label failed; it is tried again", "after", pause)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// sweepPauses are the times between two sweeps.
+type sweepPauses struct {
+	interval time.Duration
+	backoff  wait.Backoff
+}
+
+func newSweepPauses(interval time.Duration) *sweepPauses {
 	if interval <= 0 {
 		interval = time.Hour
 	}
-	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
-		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Sweeping for finalizers without a label failed; the next sweep tries again", "interval", interval)
-		}
-	}, interval, 0.1, true)
-	return nil
+	p := &sweepPauses{interval: interval}
+	p.next(false)
+	return p
+}
+
+// next is the pause after a sweep.
+func (p *sweepPauses) next(failed bool) time.Duration {
+	const factor, jitter, steps = 2, 0.1, 1 << 16 // as many as it takes: nothing is given up
+	if failed {
+		return min(p.backoff.Step(), p.interval)
+	}
+	p.backoff = wait.Backoff{Duration: firstSweepRetry, Factor: factor, Jitter: jitter, Steps: steps, Cap: lastSweepRetry}
+	return wait.Jitter(p.interval, jitter)
 }
 
 func (s *sweeper) sweep(ctx context.Context) error {

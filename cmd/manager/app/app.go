@@ -54,6 +54,8 @@ type Options struct {
 	Log logr.Logger
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
+	// LastRetry is the longest back-off of a controller whose reconcile failed. Default: 30 seconds.
+	LastRetry time.Duration
 	// DrainPeriod is how long, once told to stop, the manager goes on serving while it says that it is not ready and
 	// ends every connection after its next answer. Default: none.
 	DrainPeriod time.Duration

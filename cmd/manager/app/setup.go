@@ -86,6 +86,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 		Rules:         rules(c, o),
 		Concurrency:   int(*c.Controller.Concurrency),
 		SweepInterval: c.Controller.SweepInterval.Duration,
+		LastRetry:     o.LastRetry,
 		Clock:         o.Clock,
 	}
 }
