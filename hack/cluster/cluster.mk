@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A real cluster on this machine: hack/cluster/README.md. Needs root and Linux.
+
+NODES ?= 2
+
+##@ Cluster
+
+.PHONY: build-cluster
+build-cluster: ## Build bin/holdfast-cluster, which runs a real cluster on this machine
+	@$(STEP) "building bin/holdfast-cluster" env CGO_ENABLED=0 \
+	  go -C hack/cluster build -trimpath -o $(CURDIR)/bin/holdfast-cluster .
+
+.PHONY: cluster-up
+cluster-up: kube cni images build-cluster ## Bring up a real cluster with NODES nodes (root, Linux)
+	@$(STEP) "bringing the cluster up" bin/holdfast-cluster up --nodes $(NODES) --kube $(KUBE_BIN)
+
+.PHONY: cluster-down
+cluster-down: build-cluster ## Take the cluster down and prove that nothing is left
+	@$(STEP) "taking the cluster down" bin/holdfast-cluster down

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	_ "embed" // the manifests
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/machine"
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
+)
+
+//go:embed manifests/multus.yaml
+var multusManifest []byte
+
+func (c *Cluster) run(ctx context.Context, command ...string) ([]byte, error) {
+	return machine.Run(ctx, command...)
+}
+
+// kubectl runs it as the administrator.
+func (c *Cluster) kubectl(ctx context.Context, input []byte, args ...string) ([]byte, error) {
+	command := append([]string{
+		filepath.Join(c.state.KubeDirectory, "kubectl"), "--kubeconfig=" + c.Folder.Kubeconfig(),
+	}, args...)
+	return machine.RunInput(ctx, input, command...)
+}
+
+var applyFlags = []string{"apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-cluster"}
+
+// applyBasics applies what every cluster has: without it no pod starts.
+func (c *Cluster) applyBasics(ctx context.Context) error {
+	if _, err := c.kubectl(ctx, multusManifest, append(applyFlags, "-f", "-")...); err != nil {
+		return err
+	}
+	crds := filepath.Join(c.state.CNIDirectory, "crds")
+	if _, err := c.kubectl(ctx, nil, append(applyFlags, "-f", crds)...); err != nil {
+		return err
+	}
+	_, err := c.kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
+	return err
+}
+
+// applyManifests applies files, folders and kustomizations, and waits for the
+// workloads of each before the next.
+func (c *Cluster) applyManifests(ctx context.Context, manifests []string) error {
+	for _, path := range manifests {
+		flag := "-f"
+		if _, err := os.Stat(filepath.Join(path, "kustomization.yaml")); err == nil {
+			flag = "-k"
+		}
+		err := c.step("applying "+path, func() error {
+			if _, err := c.kubectl(ctx, nil, append(applyFlags, flag, path)...); err != nil {
+				return err
+			}
+			return c.awaitWorkloads(ctx)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const rolloutTimeout = 5 * time.Minute
+
+// awaitWorkloads waits until every Deployment, DaemonSet and StatefulSet is
+// rolled out.
+func (c *Cluster) awaitWorkloads(ctx context.Context) error {
+	output, err := c.kubectl(ctx, nil, "get", "deployments,daemonsets,statefulsets", "--all-namespaces", "--output=json")
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []struct {
+			Kind     string
+			Metadata struct{ Name, Namespace string }
+		}
+	}
+	if err := json.Unmarshal(output, &list); err != nil {
+		return fmt.Errorf("workloads: %w", err)
+	}
+	for _, item := range list.Items {
+		_, err := c.kubectl(ctx, nil, "rollout", "status", "--timeout="+rolloutTimeout.String(),
+			"--namespace="+item.Metadata.Namespace, item.Kind+"/"+item.Metadata.Name)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitReady waits until the kubelet that runs now has reported the node Ready:
+// what another one reported before it died does not count.
+func (c *Cluster) awaitReady(ctx context.Context, n plan.Node) error {
+	began := time.Now()
+	err := await(ctx, startTimeout, func(ctx context.Context) error {
+		output, err := c.kubectl(ctx, nil, "get", "node", n.Name, "--output=json")
+		if err != nil {
+			return err
+		}
+		return readySince(output, c.stateOf(n).ReadyAfter)
+	})
+	if err != nil {
+		return fmt.Errorf("%s is not Ready: %w", n.Name, err)
+	}
+	fmt.Fprintf(c.Log, "    %s: Ready, %.1f s\n", n.Name, time.Since(began).Seconds())
+	return nil
+}
+
+// readySince reads a Node object.
+func readySince(object []byte, start time.Time) error {
+	var node struct {
+		Status struct {
+			Conditions []struct {
+				Type, Status, Message string
+				LastHeartbeatTime     time.Time
+			}
+		}
+	}
+	if err := json.Unmarshal(object, &node); err != nil {
+		return fmt.Errorf("node: %w", err)
+	}
+	for _, condition := range node.Status.Conditions {
+		switch {
+		case condition.Type != "Ready":
+		case condition.LastHeartbeatTime.Before(start.Truncate(time.Second)):
+			return fmt.Errorf("its last report is of %s, before its kubelet was started at %s",
+				condition.LastHeartbeatTime.Format(time.RFC3339), start.Format(time.RFC3339))
+		case condition.Status != "True":
+			return fmt.Errorf("condition Ready is %s: %s", condition.Status, condition.Message)
+		default:
+			return nil
+		}
+	}
+	return fmt.Errorf("it has no condition Ready yet")
+}

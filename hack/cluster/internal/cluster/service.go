@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/config"
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/machine"
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/state"
+)
+
+// nodePath is the PATH of a node's services: kubelet and kube-proxy call mount,
+// nft and others of the host's.
+const nodePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// startService starts a service of a node whose namespaces there are. After
+// containerd it waits until that answers, and imports the images that are new.
+func (c *Cluster) startService(ctx context.Context, n plan.Node, service string) error {
+	command, err := config.ServiceCommand(service, n, c.options())
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	p, err := c.cgroups.Start(machine.Program{
+		Name: service, Command: command, Log: c.Folder.Log(n.Name, service),
+		Cgroup: n.ServicesCgroup(), Namespaces: c.stateOf(n).NamespacePID,
+		Env: []string{nodePath}, Dir: "/",
+	})
+	if err != nil {
+		return err
+	}
+	err = c.update(func(s *state.Cluster) {
+		for _, known := range s.Nodes {
+			if known.Name == n.Name {
+				known.Processes = state.Put(known.Processes, p)
+				if service == config.Kubelet {
+					known.ReadyAfter = began
+				}
+			}
+		}
+	})
+	if err != nil || service != config.Containerd {
+		return err
+	}
+	err = awaitProcess(ctx, startTimeout, p, func(ctx context.Context) error {
+		_, err := c.inNode(ctx, n, "ctr", "version")
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Name, err)
+	}
+	return c.importImages(ctx, n)
+}
+
+// inNode runs a command in a node's namespaces.
+func (c *Cluster) inNode(ctx context.Context, n plan.Node, command ...string) ([]byte, error) {
+	pid := c.stateOf(n).NamespacePID
+	if pid == 0 {
+		return nil, fmt.Errorf("%s does not run: it was killed", n.Name)
+	}
+	return machine.Run(ctx, machine.Enter(pid, command)...)
+}
+
+// service finds one of a node.
+func (c *Cluster) service(node, service string) (plan.Node, state.Process, error) {
+	n, known, err := c.node(node)
+	if err != nil {
+		return n, state.Process{}, err
+	}
+	p, found := state.Find(known.Processes, service)
+	if !found {
+		return n, p, fmt.Errorf("%s of %s was never started: the node is %s", service, node, known.State)
+	}
+	return n, p, nil
+}
+
+// StopService stops a service of a node; what it manages lives on.
+func (c *Cluster) StopService(ctx context.Context, node, service string) error {
+	_, p, err := c.service(node, service)
+	if err != nil {
+		return err
+	}
+	return machine.Stop(ctx, p)
+}
+
+// StartService starts it again.
+func (c *Cluster) StartService(ctx context.Context, node, service string) error {
+	return c.locked(func() error {
+		n, p, err := c.service(node, service)
+		if err != nil || machine.Alive(p) {
+			return err
+		}
+		return c.startService(ctx, n, service)
+	})
+}
+
+// SignalKubelet freezes (SIGSTOP) or thaws (SIGCONT) a node's kubelet.
+func (c *Cluster) SignalKubelet(node string, signal syscall.Signal) error {
+	_, p, err := c.service(node, config.Kubelet)
+	if err != nil {
+		return err
+	}
+	return machine.Signal(p, signal)
+}

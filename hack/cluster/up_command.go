@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/cluster"
+)
+
+// upFlags are those of up.
+type upFlags struct {
+	*clusterFlags
+	nodes        int
+	kube, cni    string
+	images       []string
+	manifests    []string
+	withHoldfast bool
+	arguments    []string
+}
+
+func (f *upFlags) options() (cluster.UpOptions, error) {
+	arguments, err := argumentFlags(f.arguments).parse()
+	if err != nil {
+		return cluster.UpOptions{}, err
+	}
+	o := cluster.UpOptions{Nodes: f.nodes, Kube: f.path(f.kube), CNI: f.path(f.cni), Arguments: arguments}
+	for _, pattern := range f.images {
+		archives, err := filepath.Glob(f.path(pattern))
+		if err != nil {
+			return o, fmt.Errorf("--images %q: %w", pattern, err)
+		}
+		if len(archives) == 0 {
+			return o, fmt.Errorf("no image archive matches %s: run make images", f.path(pattern))
+		}
+		o.Images = append(o.Images, archives...)
+	}
+	manifests := f.manifests
+	if f.withHoldfast {
+		manifests = append(manifests, "config/default")
+	}
+	for _, m := range manifests {
+		if _, err := os.Stat(f.path(m)); err != nil {
+			return o, fmt.Errorf("manifests: %w", err)
+		}
+		o.Manifests = append(o.Manifests, f.path(m))
+	}
+	return o, nil
+}
+
+func newUpCommand(c *clusterFlags) *cobra.Command {
+	f := &upFlags{clusterFlags: c}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Bring a cluster up, or what is missing of it",
+		Long: `Up brings up a control plane and nodes, with whereabouts and cert-manager, and leaves them
+running in the background until down. It says what it does and how long each step takes.
+
+Called again, it starts what does not run, imports images that were built anew and adds
+nodes; a start that failed or was interrupted goes on where it was.`,
+		Example: `  # Two nodes
+  holdfast-cluster up
+
+  # Three nodes of another Kubernetes version, which notice sooner that a node is silent
+  holdfast-cluster up --nodes 3 --kube bin/kube-1.36 \
+    --arg kube-controller-manager:node-monitor-grace-period=20s`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			began := time.Now()
+			o, err := f.options()
+			if err != nil {
+				return err
+			}
+			cl, err := f.open(cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			if err := cl.Up(cmd.Context(), o); err != nil {
+				return fmt.Errorf("%w\nWhat was started still runs: call up again to go on, or down", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "The cluster is up after %.0f s.\n\n  export KUBECONFIG=%s\n", time.Since(began).Seconds(), cl.Folder.Kubeconfig())
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&f.nodes, "nodes", 2, "`number` of nodes, 1 to 8")
+	flags.StringVar(&f.kube, "kube", "bin/kube", "`folder` of the Kubernetes binaries")
+	flags.StringVar(&f.cni, "cni", "bin/cni", "`folder` of Multus, whereabouts and their CRDs")
+	flags.StringSliceVar(&f.images, "images", []string{"bin/images/*.tar"}, "image archives to import into every node: a `pattern`; may be repeated")
+	flags.StringSliceVar(&f.manifests, "manifests", []string{"hack/cni/manifests", "hack/certmanager/manifests"}, "`file`, folder or kustomization to apply when the nodes are Ready; may be repeated")
+	flags.BoolVar(&f.withHoldfast, "with-holdfast", false, "also apply config/default")
+	flags.StringArrayVar(&f.arguments, "arg", nil, "further flag of a component, `COMPONENT:FLAG=VALUE`; may be repeated")
+	return cmd
+}
+
+func newDownCommand(f *clusterFlags) *cobra.Command {
+	var keepLogs bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Take everything down and prove that nothing is left",
+		Long: `Down kills every process of the cluster, removes its links, cgroups and files, and then looks
+for anything that is left: processes, namespaces and mounts in any process, links, cgroups,
+files. It needs no state file, so it works after an interrupted up or down too.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			began := time.Now()
+			cl, err := f.open(cmd.OutOrStdout())
+			if err != nil && cl == nil {
+				return err
+			}
+			if err := cl.Down(cmd.Context(), keepLogs); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "The cluster is down after %.1f s.\n", time.Since(began).Seconds())
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&keepLogs, "keep-logs", false, "leave the folder log/")
+	return cmd
+}
+
+func newImportCommand(f *clusterFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "import ARCHIVE...",
+		Short:   "Import images into every node",
+		Long:    `Import gives every node, also those that are replaced later, the images of these archives.`,
+		Example: `  holdfast-cluster import bin/images/holdfast-manager.tar`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			archives := make([]string, len(args))
+			for i, arg := range args {
+				var err error
+				if archives[i], err = filepath.Abs(arg); err != nil {
+					return err
+				}
+			}
+			cl, err := f.open(cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			return cl.Import(cmd.Context(), archives)
+		},
+	}
+}
