@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package image makes container images out of static binaries: one layer, no
+// base, nothing of the machine or the moment they were built on. The same files
+// give the same digest.
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// User is the numeric user and group of every image. It is a number because
+// there is no /etc/passwd to look a name up in, and because the kubelet can
+// then verify runAsNonRoot.
+const User = "65532:65532"
+
+// epoch is the one time in an image.
+var epoch = time.Unix(0, 0).UTC()
+
+// Spec is what an image is made of.
+type Spec struct {
+	// Architecture is the one that the binaries must be built for, as Go names it.
+	Architecture string
+	// Files maps an absolute path in the image to a file of this machine.
+	Files map[string]string
+	// Entrypoint is the command that runs unless a pod names another.
+	Entrypoint []string
+	// Labels are shown by registries.
+	Labels map[string]string
+}
+
+// Build makes the image. It refuses a file that could not run in it: one that
+// is no executable for Linux and the architecture, or that needs a loader.
+func Build(spec Spec) (v1.Image, error) {
+	for target, source := range spec.Files {
+		if err := checkStatic(source, spec.Architecture); err != nil {
+			return nil, fmt.Errorf("%s cannot be %s of an image without a base: %w", source, target, err)
+		}
+	}
+	archive, err := layerArchive(spec.Files)
+	if err != nil {
+		return nil, err
+	}
+	opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }
+	layer, err := tarball.LayerFromOpener(opener,
+		tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+	if err != nil {
+		return nil, fmt.Errorf("making the layer: %w", err)
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	history := v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "holdfast images"}
+	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: history})
+	if err != nil {
+		return nil, fmt.Errorf("adding the layer: %w", err)
+	}
+	return configure(image, spec)
+}
+
+func configure(image v1.Image, spec Spec) (v1.Image, error) {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", spec.Architecture
+	config.Created = v1.Time{Time: epoch}
+	config.Config = v1.Config{
+		User:       User,
+		Entrypoint: spec.Entrypoint,
+		WorkingDir: "/",
+		Labels:     spec.Labels,
+	}
+	configured, err := mutate.ConfigFile(image, config)
+	if err != nil {
+		return nil, fmt.Errorf("setting the configuration: %w", err)
+	}
+	return configured, nil
+}
+
+// layerArchive is the layer as a tar archive, in the order of the paths. Only
+// the files' bytes and paths get into it.
+func layerArchive(files map[string]string) ([]byte, error) {
+	var buffer bytes.Buffer
+	writer := tar.NewWriter(&buffer)
+	for _, folder := range folders(files) {
+		header := &tar.Header{Typeflag: tar.TypeDir, Name: folder + "/", Mode: 0o755, ModTime: epoch, Format: tar.FormatPAX}
+		if err := writer.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("adding the folder %s: %w", folder, err)
+		}
+	}
+	for _, target := range sortedKeys(files) {
+		if err := addFile(writer, target, files[target]); err != nil {
+			return nil, fmt.Errorf("adding %s as %s: %w", files[target], target, err)
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return nil, fmt.Errorf("ending the layer: %w", err)
+	}
+	return buffer.Bytes(), nil
+}
+
+func addFile(writer *tar.Writer, target, source string) error {
+	content, err := os.ReadFile(source)
+	if err != nil {
+		return err
+	}
+	header := &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     strings.TrimPrefix(target, "/"),
+		Size:     int64(len(content)),
+		Mode:     0o755,
+		ModTime:  epoch,
+		Format:   tar.FormatPAX,
+	}
+	if err := writer.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = writer.Write(content)
+	return err
+}
+
+// folders lists every folder below / that the files are in, parents first.
+func folders(files map[string]string) []string {
+	seen := map[string]bool{}
+	for target := range files {
+		for folder := path.Dir(target); folder != "/"; folder = path.Dir(folder) {
+			seen[strings.TrimPrefix(folder, "/")] = true
+		}
+	}
+	return sortedKeys(seen)
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
