@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Check makes a Look of a listing. A list that does not show the agent's own sandbox, ready, is not the list of the kubelet's
+// runtime, or not all of it: a runtime that has just been restarted on an empty folder, or another runtime on the same
+// machine, lists nothing and would prove everything gone.
+func Check(l *Listing, own types.UID) Look {
+	failed := func(format string, args ...any) Look {
+		return Look{Failure: Failure{Reason: v1alpha1.ReasonListFailed, Message: fmt.Sprintf(format, args...)}}
+	}
+	ids := make(map[string]bool, len(l.Sandboxes))
+	self := false
+	for i := range l.Sandboxes {
+		s := &l.Sandboxes[i]
+		if s.ID == "" || ids[s.ID] {
+			return failed("%s listed a sandbox without an ID, or one ID (%q) twice", l.Runtime, s.ID)
+		}
+		ids[s.ID] = true
+		self = self || (s.Pod.UID == own && s.State == StateReady)
+	}
+	if own == "" || !self {
+		return failed("%s lists no ready sandbox of the agent's own pod (UID %q) among its %d: it is not the runtime of this node's kubelet, or not all of its list",
+			l.Runtime, own, len(l.Sandboxes))
+	}
+	return Look{Listing: l}
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package handshake is the agent's side of the release handshake, purely: from a mark, a complete list of the container
+// runtime that began after the mark was seen, and what the agent remembers, to a word. Judge is the whole of it:
+//
+//	the list failed                                           silence (RuntimeUnreachable, ListFailed)
+//	two ready sandboxes of the pod UID, one UID under two
+//	names, the sandbox under another UID than before          silence (UIDConflict)
+//	listed as ready                                           DoNotRelease
+//	listed as not ready, the runtime tells of namespaces      ReadyForRelease once no container is left that has not exited
+//	                                                          and the network namespace is closed; else DoNotRelease
+//	listed as not ready, any other runtime                    DoNotRelease: only absence counts
+//	absent, seen before                                       ReadyForRelease
+//	absent, never seen                                        ReadyForRelease once absent from an unbroken row of lists for
+//	                                                          longer than SandboxCreationMax; until then DoNotRelease
+//
+// A mark that asks all nodes gets a claim (DoNotRelease) from the node that has or had the sandbox, and silence from every
+// other. Such silence is worth nothing by itself: Acknowledge says up to which resourceVersion it counts.
+//
+// Whose agent may speak at all is Speaker's question: the token, the Node object and the machine have to be one.
+package handshake

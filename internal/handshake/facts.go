@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// State is what the runtime says of a sandbox. The zero value is a state that this package does not know, and never "gone".
+type State uint8
+
+// The states of a sandbox.
+const (
+	StateReady State = iota + 1
+	StateNotReady
+)
+
+// Namespace is what the runtime says of a sandbox's network namespace. The zero value is unknown, and never "closed".
+type Namespace uint8
+
+// The states of a network namespace.
+const (
+	NamespaceOpen Namespace = iota + 1
+	NamespaceClosed
+)
+
+// Pod is the pod of a sandbox as the kubelet named it to the runtime.
+type Pod struct {
+	UID             types.UID
+	Namespace, Name string
+}
+
+// Sandbox is a pod sandbox as the runtime lists it.
+type Sandbox struct {
+	ID    string
+	Pod   Pod
+	State State
+	// NotExited is the number of its containers that have not exited, whatever else they are.
+	NotExited int
+	// Network is asked only of a sandbox that is not ready, of a runtime that tells.
+	Network Namespace
+}
+
+// Listing is every sandbox that the runtime has, from one list. It is complete: who cannot say that has none.
+type Listing struct {
+	// Began and Ended are when it was read, by the agent's clock.
+	Began, Ended time.Time
+	// TellsNamespaces says that the runtime, once a sandbox is stopped, reports whether its network namespace is closed
+	// (containerd's verbose status). For every other only absence is "gone".
+	TellsNamespaces bool
+	// Runtime is the runtime's name and version, for messages.
+	Runtime string
+	// Sandboxes are in no order.
+	Sandboxes []Sandbox
+}
+
+// Failure is a list that was not had.
+type Failure struct {
+	// Reason is ReasonRuntimeUnreachable or ReasonListFailed.
+	Reason v1alpha1.Reason
+	// Message says what was tried and what came back.
+	Message string
+}
+
+// Look is one look at the runtime: a Listing, or a Failure.
+type Look struct {
+	Listing *Listing
+	Failure Failure
+}
+
+// Question is a mark as this agent has it before it.
+type Question struct {
+	// SandboxID is the sandbox that is asked about.
+	SandboxID string
+	// NodeUID is the Node that is asked; empty asks all.
+	NodeUID types.UID
+	// RecordUID is the pod UID whose record carries the mark; empty for an orphan.
+	RecordUID types.UID
+	// Seen is when the agent had the mark for the first time, by its own clock. A list that began earlier answers nothing.
+	Seen time.Time
+	// Affirmed is the pod UID with which an agent of this Node has seen the sandbox in this boot, as its answer in the record says.
+	// It is how an agent that was restarted knows what its predecessor saw.
+	Affirmed types.UID
+}
+
+// Recollection is what the agent remembers of one sandbox ID.
+type Recollection struct {
+	// Pod is the pod with which it was listed; only valid if Listed.
+	Pod Pod
+	// Listed: some complete list showed it.
+	Listed bool
+	// Clash: it was listed under two pods.
+	Clash bool
+	// AbsentSince is the end of the first list of an unbroken row, up to the last look, none of which shows it; zero without one.
+	AbsentSince time.Time
+}
+
+// Settings are the delays that the agent knows.
+type Settings struct {
+	// SandboxCreationMax is the longest time between an IPAM's record of an address and the runtime listing its sandbox.
+	SandboxCreationMax time.Duration
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Token is what the API server reads from the agent's token about who it was issued for.
+type Token struct {
+	PodUID   types.UID
+	NodeName string
+	NodeUID  types.UID
+}
+
+// Speaker is who the agent is: the Node for which its token was issued, the Node object of its name, and the machine on
+// which it runs.
+type Speaker struct {
+	// NodeName is the name that the agent was given.
+	NodeName string
+	Token    Token
+	// Node is the live Node object of that name; nil if there is none.
+	Node *v1alpha1.NodeIdentity
+	// Host is the machine on which the agent runs. UID is empty.
+	Host v1alpha1.NodeIdentity
+}
+
+// Speaks gives the Node UID for which the agent may answer. The reason is ReasonNotThisMachine, and the message says why,
+// where it may not: a new machine under an old name, a copied token, or a Node that was registered again.
+func (s Speaker) Speaks() (_ types.UID, _ v1alpha1.Reason, message string) {
+	switch {
+	case s.Token.NodeName != s.NodeName:
+		message = fmt.Sprintf("the agent's token was issued for node %q, but it was started for node %q; run it in a pod of that node",
+			s.Token.NodeName, s.NodeName)
+	case s.Node == nil:
+		message = fmt.Sprintf("there is no Node %s", s.NodeName)
+	case s.Token.NodeUID == "" || s.Token.NodeUID != s.Node.UID:
+		message = fmt.Sprintf("the agent's token was issued for Node UID %q, but Node %s has UID %s; it answers again once the kubelet has renewed the token",
+			s.Token.NodeUID, s.NodeName, s.Node.UID)
+	default:
+		message = s.machine()
+	}
+	if message != "" {
+		return "", v1alpha1.ReasonNotThisMachine, message
+	}
+	return s.Node.UID, "", ""
+}
+
+// machine compares the Node with the host. The boot ID must be known and equal; of the others, what both sides know. The
+// kubelet reads the same files.
+func (s Speaker) machine() string {
+	for _, id := range []struct {
+		name, node, host string
+		required         bool
+	}{
+		{"boot ID", s.Node.BootID, s.Host.BootID, true},
+		{"machine ID", s.Node.MachineID, s.Host.MachineID, false},
+		{"system UUID", s.Node.SystemUUID, s.Host.SystemUUID, false},
+	} {
+		unknown := id.node == "" || id.host == ""
+		if (unknown && id.required) || (!unknown && !strings.EqualFold(id.node, id.host)) {
+			return fmt.Sprintf("Node %s (UID %s) reports the %s %q, but this machine has %q: another machine has the name",
+				s.NodeName, s.Node.UID, id.name, id.node, id.host)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Kind is what becomes of a question. The zero value is invalid on purpose.
+type Kind uint8
+
+// The kinds of words.
+const (
+	// Silence: no answer, for a reason that somebody has to see.
+	Silence Kind = iota + 1
+	// Answer: a verdict.
+	Answer
+	// Nothing: a mark that asks all, and this node has nothing to claim.
+	Nothing
+	// Later: the list that would answer has not been taken, or not often enough.
+	Later
+)
+
+// Word is what the agent has to say to one question.
+type Word struct {
+	Kind Kind
+	// Verdict is set for an Answer.
+	Verdict v1alpha1.Verdict
+	// Reason is set for an Answer and a Silence.
+	Reason v1alpha1.Reason
+	// PodUID is the pod UID with which the sandbox was seen; empty if it never was.
+	PodUID types.UID
+	// Time is when the list behind an Answer began.
+	Time time.Time
+	// Message is for people.
+	Message string
+}
+
+func silent(reason v1alpha1.Reason, message string) Word {
+	return Word{Kind: Silence, Reason: reason, Message: message}
+}
+
+func answer(l *Listing, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID, message string) Word {
+	return Word{Kind: Answer, Verdict: verdict, Reason: reason, PodUID: pod, Time: l.Began, Message: message}
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cri reads the sandboxes of a node through the Container Runtime Interface.
+//
+// A list is three calls that may not fail: Status (the runtime has to call itself ready), ListPodSandbox without a filter and
+// ListContainers without a filter. containerd answers none of them before it has recovered its sandboxes after a restart
+// ("server is not initialized yet"), and CRI-O does not listen before. Every list makes the calls anew.
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	criapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	criclient "k8s.io/cri-client/pkg"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/sandbox"
+)
+
+// containerd is the name that containerd gives in Version, k3s's and RKE2's too. Of the runtimes it alone reports in the verbose
+// status whether a sandbox's network namespace is closed.
+const containerd = "containerd"
+
+// Options of a Runtime.
+type Options struct {
+	// Endpoint is the path of the runtime's socket, with or without "unix://". Empty: the first of Candidates that is there.
+	Endpoint string
+	// Candidates are where to look. Default: WellKnown.
+	Candidates []string
+	// Timeout bounds every single call. Required.
+	Timeout time.Duration
+	// Clock is the real one except in tests.
+	Clock clock.PassiveClock
+}
+
+// Runtime is a container runtime behind its socket. It connects when it is first used, and again after a failure. It is safe
+// for concurrent use.
+type Runtime struct {
+	options Options
+
+	mu       sync.Mutex
+	endpoint string
+	service  criapi.RuntimeService
+}
+
+var _ sandbox.Lister = &Runtime{}
+
+// New makes a Runtime. It does not connect yet.
+func New(o Options) *Runtime {
+	if o.Candidates == nil {
+		o.Candidates = WellKnown
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Runtime{options: o}
+}
+
+// List is sandbox.Lister's.
+func (r *Runtime) List(ctx context.Context, asked sets.Set[string]) (*handshake.Listing, error) {
+	// cri-client logs every failed call as an error of its own; the caller is told, and says it once.
+	ctx = klog.NewContext(ctx, logr.Discard())
+	began := r.options.Clock.Now()
+	service, endpoint, err := r.connect(ctx)
+	if err != nil {
+		return nil, &sandbox.Error{Reason: v1alpha1.ReasonRuntimeUnreachable, Err: err}
+	}
+	listing, err := list(ctx, service, asked)
+	if err != nil {
+		err = fmt.Errorf("container runtime at %s: %w", endpoint, err)
+		if unreachable(err) {
+			r.disconnect(ctx, service)
+			return nil, &sandbox.Error{Reason: v1alpha1.ReasonRuntimeUnreachable, Err: err}
+		}
+		return nil, &sandbox.Error{Reason: v1alpha1.ReasonListFailed, Err: err}
+	}
+	listing.Began, listing.Ended = began, r.options.Clock.Now()
+	return listing, nil
+}
+
+// Close ends the connection. List makes a new one.
+func (r *Runtime) Close(ctx context.Context) {
+	r.mu.Lock()
+	service := r.service
+	r.mu.Unlock()
+	if service != nil {
+		r.disconnect(klog.NewContext(ctx, logr.Discard()), service)
+	}
+}
+
+func (r *Runtime) connect(ctx context.Context) (criapi.RuntimeService, string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.service != nil {
+		return r.service, r.endpoint, nil
+	}
+	endpoint, err := find(r.options.Endpoint, r.options.Candidates)
+	if err != nil {
+		return nil, "", err
+	}
+	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(endpoint).WithConnectionTimeout(r.options.Timeout).Build(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("connecting to the container runtime at %s: %w", endpoint, err)
+	}
+	r.service, r.endpoint = service, endpoint
+	return service, endpoint, nil
+}
+
+// disconnect forgets a connection. The socket that is found next may be another runtime's.
+func (r *Runtime) disconnect(ctx context.Context, service criapi.RuntimeService) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.service == service {
+		r.service, r.endpoint = nil, ""
+		_ = service.Close(ctx) // nothing of ours is on its way
+	}
+}
+
+// unreachable: there is nobody, or nobody answers in time.
+func unreachable(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return true
+	default:
+		return false
+	}
+}
+
+// list makes the calls.
+func list(ctx context.Context, service criapi.RuntimeService, asked sets.Set[string]) (*handshake.Listing, error) {
+	version, err := service.Version(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("asking for its version: %w", err)
+	}
+	if err := requireReady(ctx, service); err != nil {
+		return nil, err
+	}
+	sandboxes, err := service.ListPodSandbox(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing all pod sandboxes: %w", err)
+	}
+	containers, err := service.ListContainers(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing all containers: %w", err)
+	}
+	listing := &handshake.Listing{
+		Runtime:         version.RuntimeName + " " + version.RuntimeVersion,
+		TellsNamespaces: version.RuntimeName == containerd,
+		Sandboxes:       make([]handshake.Sandbox, 0, len(sandboxes)),
+	}
+	notExited := map[string]int{}
+	for _, c := range containers {
+		if c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+			notExited[c.PodSandboxId]++
+		}
+	}
+	for _, s := range sandboxes {
+		found := fromCRI(s, notExited[s.Id])
+		if listing.TellsNamespaces && found.State == handshake.StateNotReady && asked.Has(found.ID) {
+			found.Network = network(ctx, service, found.ID)
+		}
+		listing.Sandboxes = append(listing.Sandboxes, found)
+	}
+	return listing, nil
+}
+
+// requireReady: a runtime that is not ready may not know yet what it has.
+func requireReady(ctx context.Context, service criapi.RuntimeService) error {
+	answer, err := service.Status(ctx, false)
+	if err != nil {
+		return fmt.Errorf("asking for its status: %w", err)
+	}
+	for _, c := range answer.GetStatus().GetConditions() {
+		if c.Type == runtimeapi.RuntimeReady && c.Status {
+			return nil
+		}
+	}
+	return fmt.Errorf("its list does not count: %w", errNotReady)
+}
+
+var errNotReady = errors.New("it does not report the condition " + runtimeapi.RuntimeReady)
+
+func fromCRI(s *runtimeapi.PodSandbox, notExited int) handshake.Sandbox {
+	found := handshake.Sandbox{ID: s.Id, NotExited: notExited}
+	if m := s.Metadata; m != nil {
+		found.Pod = handshake.Pod{UID: types.UID(m.Uid), Namespace: m.Namespace, Name: m.Name}
+	}
+	switch s.State {
+	case runtimeapi.PodSandboxState_SANDBOX_READY:
+		found.State = handshake.StateReady
+	case runtimeapi.PodSandboxState_SANDBOX_NOTREADY:
+		found.State = handshake.StateNotReady
+	}
+	return found
+}
