@@ -12,7 +12,7 @@ build-cluster: ## Build bin/holdfast-cluster, which runs a real cluster on this 
 	  go -C hack/cluster build -trimpath -o $(CURDIR)/bin/holdfast-cluster .
 
 .PHONY: cluster-up
-cluster-up: kube cni images build-cluster ## Bring up a real cluster with NODES nodes (root, Linux)
+cluster-up: kube cluster-images images build-cluster ## Bring up a real cluster with NODES nodes (root, Linux)
 	@$(STEP) "bringing the cluster up" bin/holdfast-cluster up --nodes $(NODES) --kube $(KUBE_BIN)
 
 .PHONY: cluster-down

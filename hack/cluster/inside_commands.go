@@ -93,12 +93,12 @@ func newStatusCommand(f *clusterFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printStatus(cmd.OutOrStdout(), s)
+			return printStatus(cmd.OutOrStdout(), cl, s)
 		},
 	}
 }
 
-func printStatus(out io.Writer, s *state.Cluster) error {
+func printStatus(out io.Writer, c *cluster.Cluster, s *state.Cluster) error {
 	fmt.Fprintf(out, "%s: %s, %s\n\n", s.Directory, s.Phase, s.APIServer)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "WHERE\tPROCESS\tID\tSTATE")
@@ -109,7 +109,7 @@ func printStatus(out io.Writer, s *state.Cluster) error {
 		row("control plane", p)
 	}
 	for _, n := range s.Nodes {
-		where := fmt.Sprintf("%s (%s, %s)", n.Name, n.State, link(n))
+		where := fmt.Sprintf("%s (%s)", n.Name, c.Condition(n))
 		if len(n.Processes) == 0 {
 			fmt.Fprintf(table, "%s\t\t\t\n", where)
 		}
@@ -118,17 +118,6 @@ func printStatus(out io.Writer, s *state.Cluster) error {
 		}
 	}
 	return table.Flush()
-}
-
-func link(n *state.Node) string {
-	switch {
-	case n.State != state.Running:
-		return "no network"
-	case machine.LinkUp(n.ControlLink):
-		return "connected"
-	default:
-		return "cut off"
-	}
 }
 
 // newMachineCommand is what a node's first process runs.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/cluster"
 )
@@ -21,8 +22,9 @@ type upFlags struct {
 	nodes        int
 	kube, cni    string
 	images       []string
+	crds         []string
 	manifests    []string
-	withHoldfast bool
+	withHoldfast string
 	arguments    []string
 }
 
@@ -31,28 +33,49 @@ func (f *upFlags) options() (cluster.UpOptions, error) {
 	if err != nil {
 		return cluster.UpOptions{}, err
 	}
-	o := cluster.UpOptions{Nodes: f.nodes, Kube: f.path(f.kube), CNI: f.path(f.cni), Arguments: arguments}
+	o := cluster.UpOptions{
+		Root: f.root, Nodes: f.nodes, Kube: f.path(f.kube), CNI: f.path(f.cni), Holdfast: f.withHoldfast, Arguments: arguments,
+	}
 	for _, pattern := range f.images {
 		archives, err := filepath.Glob(f.path(pattern))
 		if err != nil {
 			return o, fmt.Errorf("--images %q: %w", pattern, err)
 		}
 		if len(archives) == 0 {
-			return o, fmt.Errorf("no image archive matches %s: run make images", f.path(pattern))
+			return o, fmt.Errorf("no image archive matches %s: run make cluster-images", f.path(pattern))
 		}
 		o.Images = append(o.Images, archives...)
 	}
-	manifests := f.manifests
-	if f.withHoldfast {
-		manifests = append(manifests, "config/default")
+	if o.CRDs, err = f.existing(f.crds); err != nil {
+		return o, err
 	}
-	for _, m := range manifests {
-		if _, err := os.Stat(f.path(m)); err != nil {
-			return o, fmt.Errorf("manifests: %w", err)
+	o.Manifests, err = f.existing(f.manifests)
+	return o, err
+}
+
+// existing are absolute paths of files or folders that there are.
+func (f *upFlags) existing(paths []string) ([]string, error) {
+	var absolute []string
+	for _, p := range paths {
+		if _, err := os.Stat(f.path(p)); err != nil {
+			return nil, fmt.Errorf("manifests: %w; run make cni certmanager", err)
 		}
-		o.Manifests = append(o.Manifests, f.path(m))
+		absolute = append(absolute, f.path(p))
 	}
-	return o, nil
+	return absolute, nil
+}
+
+func (f *upFlags) addUp(flags *pflag.FlagSet) {
+	flags.IntVar(&f.nodes, "nodes", 2, "`number` of nodes, 1 to 8")
+	flags.StringVar(&f.kube, "kube", "bin/kube", "`folder` of the Kubernetes binaries")
+	flags.StringVar(&f.cni, "cni", "bin/cni", "`folder` of Multus")
+	flags.StringSliceVar(&f.images, "images", []string{"bin/images/*.tar"}, "image archives to import into every node: a `pattern`; may be repeated")
+	flags.StringSliceVar(&f.crds, "crds", []string{"bin/cni/crds", "bin/certmanager/crds"},
+		"`file` or folder of CustomResourceDefinitions to apply first; may be repeated")
+	flags.StringSliceVar(&f.manifests, "manifests", []string{"hack/cni/manifests", "hack/certmanager/manifests"},
+		"`file`, folder or kustomization to apply when the nodes are Ready; may be repeated")
+	flags.StringVar(&f.withHoldfast, "with-holdfast", "", "also install Holdfast with this `image`, which must be among the archives")
+	flags.StringArrayVar(&f.arguments, "arg", nil, "further flag of a component, `COMPONENT:FLAG=VALUE`; may be repeated")
 }
 
 func newUpCommand(c *clusterFlags) *cobra.Command {
@@ -89,14 +112,7 @@ nodes; a start that failed or was interrupted goes on where it was.`,
 			return nil
 		},
 	}
-	flags := cmd.Flags()
-	flags.IntVar(&f.nodes, "nodes", 2, "`number` of nodes, 1 to 8")
-	flags.StringVar(&f.kube, "kube", "bin/kube", "`folder` of the Kubernetes binaries")
-	flags.StringVar(&f.cni, "cni", "bin/cni", "`folder` of Multus, whereabouts and their CRDs")
-	flags.StringSliceVar(&f.images, "images", []string{"bin/images/*.tar"}, "image archives to import into every node: a `pattern`; may be repeated")
-	flags.StringSliceVar(&f.manifests, "manifests", []string{"hack/cni/manifests", "hack/certmanager/manifests"}, "`file`, folder or kustomization to apply when the nodes are Ready; may be repeated")
-	flags.BoolVar(&f.withHoldfast, "with-holdfast", false, "also apply config/default")
-	flags.StringArrayVar(&f.arguments, "arg", nil, "further flag of a component, `COMPONENT:FLAG=VALUE`; may be repeated")
+	f.addUp(cmd.Flags())
 	return cmd
 }
 

@@ -25,6 +25,21 @@ func (c *Cluster) FreezeAll(node string, frozen bool) error {
 	return c.cgroups.Freeze(n.Cgroup, frozen)
 }
 
+// Condition says in what condition a node is, as the kernel sees it.
+func (c *Cluster) Condition(n *state.Node) string {
+	if n.State != state.Running {
+		return string(n.State)
+	}
+	condition := "Running, cut off"
+	if machine.LinkUp(n.ControlLink) {
+		condition = "Running, connected"
+	}
+	if c.cgroups.Frozen(n.Cgroup) {
+		condition += ", frozen"
+	}
+	return condition
+}
+
 // Connect connects a node to the control bridge, or cuts it off. The cable is
 // pulled at the other end: the node keeps addresses and routes.
 func (c *Cluster) Connect(node string, connected bool) error {
@@ -121,7 +136,8 @@ func (c *Cluster) DeleteNode(ctx context.Context, node string) error {
 	return err
 }
 
-// EnterNode is a command in a node's namespaces, for syscall.Exec.
+// EnterNode is a command in a node's namespaces and cgroup: it ends when the node
+// is killed.
 func (c *Cluster) EnterNode(node string, command []string) ([]string, error) {
 	n, known, err := c.node(node)
 	if err != nil {
@@ -130,7 +146,7 @@ func (c *Cluster) EnterNode(node string, command []string) ([]string, error) {
 	if known.State != state.Running {
 		return nil, fmt.Errorf("%s does not run: it is %s", node, known.State)
 	}
-	return machine.Enter(c.stateOf(n).NamespacePID, command), nil
+	return c.cgroups.Join(n.ServicesCgroup(), machine.Enter(known.NamespacePID, command)), nil
 }
 
 // plannedNodes are all that a cluster can have: down looks for them whatever the

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -32,19 +33,39 @@ func (c *Cluster) kubectl(ctx context.Context, input []byte, args ...string) ([]
 	return machine.RunInput(ctx, input, command...)
 }
 
-var applyFlags = []string{"apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-cluster"}
+func apply(flags ...string) []string {
+	return append([]string{"apply", "--server-side", "--force-conflicts", "--field-manager=holdfast-cluster"}, flags...)
+}
 
 // applyBasics applies what every cluster has: without it no pod starts.
-func (c *Cluster) applyBasics(ctx context.Context) error {
-	if _, err := c.kubectl(ctx, multusManifest, append(applyFlags, "-f", "-")...); err != nil {
+func (c *Cluster) applyBasics(ctx context.Context, crds []string) error {
+	if _, err := c.kubectl(ctx, multusManifest, apply("-f", "-")...); err != nil {
 		return err
 	}
-	crds := filepath.Join(c.state.CNIDirectory, "crds")
-	if _, err := c.kubectl(ctx, nil, append(applyFlags, "-f", crds)...); err != nil {
-		return err
+	for _, path := range crds {
+		if _, err := c.kubectl(ctx, nil, apply("-f", path)...); err != nil {
+			return err
+		}
+		if _, err := c.kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout="+crdTimeout.String(), "-f", path); err != nil {
+			return err
+		}
 	}
-	_, err := c.kubectl(ctx, nil, "wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
-	return err
+	return nil
+}
+
+// installHoldfast does what `make deploy` does.
+func (c *Cluster) installHoldfast(ctx context.Context, o UpOptions) error {
+	if o.Holdfast == "" {
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "hack/images/deploy.sh", o.Holdfast)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Root, c.Log, c.Log
+	cmd.Env = append(os.Environ(),
+		"KUBECONFIG="+c.Folder.Kubeconfig(),
+		"KUBECTL="+filepath.Join(c.state.KubeDirectory, "kubectl"),
+		"KUSTOMIZE=go tool -modfile="+filepath.Join(o.Root, "hack/tools/kustomize/go.mod")+" kustomize",
+	)
+	return cmd.Run()
 }
 
 // applyManifests applies files, folders and kustomizations, and waits for the
@@ -56,7 +77,7 @@ func (c *Cluster) applyManifests(ctx context.Context, manifests []string) error 
 			flag = "-k"
 		}
 		err := c.step("applying "+path, func() error {
-			if _, err := c.kubectl(ctx, nil, append(applyFlags, flag, path)...); err != nil {
+			if _, err := c.kubectl(ctx, nil, apply(flag, path)...); err != nil {
 				return err
 			}
 			return c.awaitWorkloads(ctx)
@@ -68,7 +89,10 @@ func (c *Cluster) applyManifests(ctx context.Context, manifests []string) error 
 	return nil
 }
 
-const rolloutTimeout = 5 * time.Minute
+const (
+	crdTimeout     = time.Minute
+	rolloutTimeout = 5 * time.Minute
+)
 
 // awaitWorkloads waits until every Deployment, DaemonSet and StatefulSet is
 // rolled out.

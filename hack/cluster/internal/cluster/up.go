@@ -24,12 +24,16 @@ import (
 
 // UpOptions say what cluster is wanted. All paths are absolute.
 type UpOptions struct {
+	// Root is the repository.
+	Root  string
 	Nodes int
 	// Kube holds the Kubernetes binaries, CNI those of Multus and whereabouts.
 	Kube, CNI string
-	// Images are archives to import, Manifests files, folders or kustomizations to
-	// apply, in this order.
-	Images, Manifests []string
+	// Images are archives to import; CRDs and Manifests are files, folders or
+	// kustomizations to apply, in this order.
+	Images, CRDs, Manifests []string
+	// Holdfast is the image to install it with; empty for no Holdfast.
+	Holdfast string
 	// Arguments are further flags by component.
 	Arguments map[string]map[string]string
 }
@@ -50,9 +54,10 @@ func (c *Cluster) Up(ctx context.Context, o UpOptions) error {
 			{"starting the control plane", c.startControlPlane},
 			{"starting the nodes", func(ctx context.Context) error { return c.eachNode(ctx, c.startNodeTimed) }},
 			{"importing the images", func(ctx context.Context) error { return c.eachNode(ctx, c.importImages) }},
-			{"applying Multus' role and the CustomResourceDefinitions", c.applyBasics},
+			{"applying Multus' role and the CustomResourceDefinitions", func(ctx context.Context) error { return c.applyBasics(ctx, o.CRDs) }},
 			{"waiting for the nodes to be Ready", func(ctx context.Context) error { return c.eachNode(ctx, c.awaitReady) }},
 			{"applying the manifests", func(ctx context.Context) error { return c.applyManifests(ctx, o.Manifests) }},
+			{"installing Holdfast", func(ctx context.Context) error { return c.installHoldfast(ctx, o) }},
 		} {
 			if err := c.step(s.what, func() error { return s.do(ctx) }); err != nil {
 				return err

@@ -212,6 +212,13 @@ func (c *Cgroups) Freeze(group string, frozen bool) error {
 	return err
 }
 
+// Frozen says whether Freeze stopped the group. On cgroup v1 only the states of
+// the processes tell.
+func (c *Cgroups) Frozen(group string) bool {
+	content, err := os.ReadFile(filepath.Join(c.tracking, group, "cgroup.freeze"))
+	return err == nil && strings.TrimSpace(string(content)) == "1"
+}
+
 // Remove removes the group and those below it from every hierarchy. It tries
 // until ctx ends, since the kernel takes a moment to forget dead processes.
 func (c *Cgroups) Remove(ctx context.Context, group string) error {

@@ -43,6 +43,11 @@ type Program struct {
 // outside.
 const joinScript = `echo 0 >"$1" || exit 125; shift; exec "$@"`
 
+// Join puts before a command what runs it in a cgroup.
+func (c *Cgroups) Join(group string, command []string) []string {
+	return append([]string{"/bin/sh", "-c", joinScript, "sh", c.procsFile(group)}, command...)
+}
+
 // Start starts the program in a session of its own, so that it outlives this
 // command and its terminal.
 func (c *Cgroups) Start(p Program) (state.Process, error) {
@@ -57,8 +62,8 @@ func (c *Cgroups) Start(p Program) (state.Process, error) {
 		return fail(err)
 	}
 	defer log.Close()
-	args := []string{"-c", joinScript, "sh", c.procsFile(p.Cgroup)}
-	cmd := exec.Command("/bin/sh", append(args, Enter(p.Namespaces, p.Command)...)...)
+	command := c.Join(p.Cgroup, Enter(p.Namespaces, p.Command))
+	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, p.Dir
 	cmd.Env = append(os.Environ(), p.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

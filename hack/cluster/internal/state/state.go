@@ -50,9 +50,9 @@ type Cluster struct {
 	KubeDirectory string `json:"kubeDirectory"`
 	// CNIDirectory holds Multus, whereabouts and their CRDs.
 	CNIDirectory string `json:"cniDirectory"`
-	APIServer     string `json:"apiServer"`
-	PodCIDR       string `json:"podCIDR"`
-	ServiceCIDR   string `json:"serviceCIDR"`
+	APIServer    string `json:"apiServer"`
+	PodCIDR      string `json:"podCIDR"`
+	ServiceCIDR  string `json:"serviceCIDR"`
 	// Bridges are in the host's network namespace.
 	Bridges      Bridges   `json:"bridges"`
 	ControlPlane []Process `json:"controlPlane"`
