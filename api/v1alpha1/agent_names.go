@@ -18,7 +18,7 @@ const (
 	AcknowledgedBootIDAnnotation = "holdfast.dev/acknowledged-boot-id"
 
 	// AnsweredCondition is the type of a record's condition with which the agent of its node says, by status False and a
-	// reason, why it gives no answer to a mark. It is absent while the agent answers.
+	// reason, why it gives no answer to a mark. It is absent until there is something to say, and True once the agent answers again.
 	AnsweredCondition = "Answered"
 )
 

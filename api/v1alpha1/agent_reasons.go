@@ -43,4 +43,6 @@ const (
 	// ReasonNotThisMachine: the Node object of the agent's name is not the machine on which it runs, or not the Node for which
 	// its token was issued.
 	ReasonNotThisMachine Reason = "NotThisMachine"
+	// ReasonAnswered: the agent answers again.
+	ReasonAnswered Reason = "Answered"
 )

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// ledger writes up to which version this node's silence about marks to all counts. Only the rounds use it.
+type ledger struct {
+	client              client.Client
+	namespace, nodeName string
+	clock               clock.PassiveClock
+
+	// nodeUID and bootID are for whom last was said.
+	nodeUID types.UID
+	bootID  string
+	last    uint64
+	// retry and notBefore are the back-off after a failure.
+	retry     time.Duration
+	notBefore time.Time
+}
+
+// acknowledge writes if there is a mark to all that is settled and was not acknowledged. The view's version is from before the
+// list began. A failure is tried again, not sooner than the back-off says.
+func (l *ledger) acknowledge(ctx context.Context, pending []handshake.Pending, view uint64, listed time.Time, who *identity) error {
+	if len(pending) == 0 || l.clock.Now().Before(l.notBefore) {
+		return nil
+	}
+	err := l.try(ctx, pending, view, listed, who)
+	if err != nil {
+		l.retry = min(max(2*l.retry, firstRetry), lastRetry)
+		l.notBefore = l.clock.Now().Add(l.retry)
+		return err
+	}
+	l.retry, l.notBefore = 0, time.Time{}
+	return nil
+}
+
+func (l *ledger) try(ctx context.Context, pending []handshake.Pending, view uint64, listed time.Time, who *identity) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	me, _ := who.known()
+	if me.nodeUID != l.nodeUID || me.bootID != l.bootID {
+		if err := l.recall(ctx, me); err != nil {
+			return err
+		}
+	}
+	version, due := handshake.Acknowledge(pending, view, l.last)
+	if !due {
+		return nil
+	}
+	live, err := who.fresh(ctx)
+	if err != nil {
+		return err
+	}
+	if live.nodeUID == "" || live.nodeUID != l.nodeUID || live.bootID != l.bootID {
+		return nil // the next round knows
+	}
+	if err := l.write(ctx, version, listed); err != nil {
+		return err
+	}
+	l.last = version
+	metrics.AgentAcknowledgements.Inc()
+	return nil
+}
+
+// recall reads what an earlier agent of the same Node and boot acknowledged: that stands. What was said for another says nothing.
+func (l *ledger) recall(ctx context.Context, me self) error {
+	var lease coordinationv1.Lease
+	err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: v1alpha1.AgentLeaseName(l.nodeName)}, &lease)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading the agent's Lease: %w", err)
+	}
+	l.nodeUID, l.bootID, l.last = me.nodeUID, me.bootID, 0
+	said := lease.Annotations
+	if said[v1alpha1.AcknowledgedNodeUIDAnnotation] == string(me.nodeUID) && said[v1alpha1.AcknowledgedBootIDAnnotation] == me.bootID {
+		// What cannot be read is said again.
+		l.last, _ = parseVersion(said[v1alpha1.AcknowledgedVersionAnnotation])
+	}
+	return nil
+}
+
+// write applies the Lease. The Node owns it, so that it goes with the Node.
+func (l *ledger) write(ctx context.Context, version uint64, listed time.Time) error {
+	lease := coordinationv1ac.Lease(v1alpha1.AgentLeaseName(l.nodeName), l.namespace).
+		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Node").WithName(l.nodeName).WithUID(l.nodeUID)).
+		WithAnnotations(map[string]string{
+			v1alpha1.AcknowledgedVersionAnnotation: strconv.FormatUint(version, 10),
+			v1alpha1.AcknowledgedTimeAnnotation:    listed.UTC().Format(time.RFC3339Nano),
+			v1alpha1.AcknowledgedNodeUIDAnnotation: string(l.nodeUID),
+			v1alpha1.AcknowledgedBootIDAnnotation:  l.bootID,
+		})
+	if err := l.client.Apply(ctx, lease, client.ForceOwnership, client.FieldOwner(Name)); err != nil {
+		return fmt.Errorf("acknowledging version %d on the Lease %s/%s: %w", version, l.namespace, *lease.Name, err)
+	}
+	return nil
+}
+
+// nodeReference is the Node as events name it.
+func nodeReference(name string, uid types.UID) *corev1.Node {
+	node := &corev1.Node{}
+	node.APIVersion, node.Kind, node.Name, node.UID = "v1", "Node", name, uid
+	return node
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+)
+
+// LoadAgent reads, defaults and validates the agent's configuration file. An empty path gives the defaults. The error is an
+// *InvalidError where the file could be read.
+func LoadAgent(path string) (*configv1alpha1.AgentConfiguration, error) {
+	if path == "" {
+		return CompleteAgent(&configv1alpha1.AgentConfiguration{})
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration file: %w", err)
+	}
+	return ParseAgent(path, content)
+}
+
+// ParseAgent is LoadAgent for content that was read already; source names it in errors.
+func ParseAgent(source string, content []byte) (*configv1alpha1.AgentConfiguration, error) {
+	c := &configv1alpha1.AgentConfiguration{}
+	mistakes := decode(content, c)
+	mistakes = append(mistakes, requireKind(c.TypeMeta, configv1alpha1.AgentConfigurationKind, mistakes)...)
+	configv1alpha1.SetAgentDefaults(c)
+	mistakes = append(mistakes, configv1alpha1.ValidateAgent(c)...)
+	if len(mistakes) > 0 {
+		return nil, &InvalidError{Source: source, Mistakes: mistakes}
+	}
+	return c, nil
+}
+
+// CompleteAgent is a defaulted and validated copy of a configuration that was made in the program.
+func CompleteAgent(c *configv1alpha1.AgentConfiguration) (*configv1alpha1.AgentConfiguration, error) {
+	complete := c.DeepCopy()
+	configv1alpha1.SetAgentDefaults(complete)
+	if mistakes := configv1alpha1.ValidateAgent(complete); len(mistakes) > 0 {
+		return nil, &InvalidError{Source: "the agent's configuration", Mistakes: mistakes}
+	}
+	return complete, nil
+}
+
+// requireKind finds a file that does not say what it is, unless that was found already.
+func requireKind(t metav1.TypeMeta, kind string, found field.ErrorList) field.ErrorList {
+	known := map[string]bool{}
+	for _, mistake := range found {
+		known[mistake.Field] = true
+	}
+	if known[wholeFile] {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, required := range []struct{ path, value, expected string }{
+		{"apiVersion", t.APIVersion, configv1alpha1.GroupVersion.String()},
+		{"kind", t.Kind, kind},
+	} {
+		if required.value == "" && !known[required.path] {
+			errs = append(errs, field.Required(field.NewPath(required.path), "expected "+required.expected))
+		}
+	}
+	return errs
+}
