@@ -264,6 +264,12 @@ type Answer struct {
 	Reason string `json:"reason"`
 	// Time is when the agent read the runtime.
 	Time metav1.Time `json:"time"`
+	// PodUID is the pod UID with which the agent has seen the sandbox listed; empty if it never saw it.
+	// +optional
+	PodUID types.UID `json:"podUID,omitempty"`
+	// BootID is the boot of the machine on which the agent answers.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
 }
 
 // Verdict is an agent's answer to a mark.
@@ -271,12 +277,6 @@ type Answer struct {
 // +kubebuilder:validation:Enum=ReadyForRelease;DoNotRelease
 type Verdict string
 
-	// PodUID is the pod UID with which the agent has seen the sandbox listed; empty if it never saw it.
-	// +optional
-	PodUID types.UID `json:"podUID,omitempty"`
-	// BootID is the boot of the machine on which the agent answers.
-	// +optional
-	BootID string `json:"bootID,omitempty"`
 // The verdicts of an agent.
 const (
 	VerdictReadyForRelease Verdict = "ReadyForRelease"
