@@ -10,12 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
+	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
@@ -28,15 +30,16 @@ const (
 	auditTold = 50
 )
 
-// auditor compares an IPAM's records with each other and with what live pods show, and reports what contradicts. It writes
-// nothing but events: what is wrong here was done by the IPAM, and only its user can tell which side to give up.
+// auditor compares an IPAM's records with each other and with what live pods show, reports what contradicts, and puts right
+// what can be (repair_controller.go).
 //
 // A finding stands for ReleaseDelay before it is looked at again, live, and told once. So an ADD or a DEL in between is none.
 type auditor struct {
 	*core
-	backend ipam.Auditable
+	backend ipam.Repairable
 	changed chan struct{}
 	known   []*knownFinding
+	writes  flowcontrol.RateLimiter
 }
 
 // knownFinding is a finding of the last audit.
@@ -44,21 +47,30 @@ type knownFinding struct {
 	ipamaudit.Finding
 	since time.Time
 	told  bool
+	// tried is when a repair was last thought about; the last outcome was said already. soon: the next audit can tell more.
+	tried   time.Time
+	outcome outcome
+	soon    bool
 }
 
 func setupAudit(mgr manager.Manager, shared *core, _ *router) error {
 	for _, backend := range shared.backends {
-		auditable, ok := backend.(ipam.Auditable)
+		repairable, ok := backend.(ipam.Repairable)
 		if !ok {
 			continue
 		}
-		a := &auditor{core: shared, backend: auditable, changed: make(chan struct{}, 1)}
+		a := newAuditor(shared, repairable)
 		backend.Subscribe(func(ipam.Event) { a.wake() })
 		if err := mgr.Add(a); err != nil {
 			return fmt.Errorf("setting up the audit of %s: %w", backend.Name(), err)
 		}
 	}
 	return nil
+}
+
+func newAuditor(shared *core, backend ipam.Repairable) *auditor {
+	return &auditor{core: shared, backend: backend, changed: make(chan struct{}, 1),
+		writes: flowcontrol.NewTokenBucketRateLimiter(repairsPerSecond, repairsAtOnce)}
 }
 
 // NeedLeaderElection: one audit in the cluster is enough.
@@ -90,7 +102,7 @@ func (a *auditor) pause(ctx context.Context) bool {
 	if sweep := a.options.SweepInterval; sweep > 0 {
 		interval = min(interval, sweep)
 	}
-	if slices.ContainsFunc(a.known, func(k *knownFinding) bool { return !k.told }) || !a.backend.HasSynced() {
+	if slices.ContainsFunc(a.known, func(k *knownFinding) bool { return !k.told || k.soon }) || !a.backend.HasSynced() {
 		interval = min(interval, max(a.options.Settings.ReleaseDelay, time.Second))
 	}
 	due := time.NewTimer(interval)
@@ -142,21 +154,17 @@ func (a *auditor) remember(found []ipamaudit.Finding) {
 	for _, finding := range found {
 		k := &knownFinding{Finding: finding, since: a.clock.Now()}
 		if i := slices.IndexFunc(a.known, func(k *knownFinding) bool { return k.IsSame(finding) }); i >= 0 {
-			k.since, k.told = a.known[i].since, a.known[i].told
+			*k = *a.known[i]
+			k.Finding = finding
 		}
 		known = append(known, k)
 	}
 	a.known = known
 }
 
-// confirm looks again at what has stood long enough, live, and tells what is still so.
+// confirm looks again at what has stood long enough, live, tells what is still so, and thinks about its repair.
 func (a *auditor) confirm(ctx context.Context) error {
-	var due []*knownFinding
-	for _, k := range a.known {
-		if !k.told && a.clock.Since(k.since) >= a.options.Settings.ReleaseDelay && len(due) < auditTold {
-			due = append(due, k)
-		}
-	}
+	due := a.due()
 	if len(due) == 0 {
 		return nil
 	}
@@ -164,27 +172,61 @@ func (a *auditor) confirm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	still := ipamaudit.Audit(facts)
+	found := ipamaudit.Audit(facts)
+	var standing []*knownFinding
 	for _, k := range due {
-		if i := slices.IndexFunc(still, k.IsSame); i >= 0 {
+		k.tried = a.clock.Now()
+		i := slices.IndexFunc(found, k.IsSame)
+		if i < 0 {
+			k.since, k.told = a.clock.Now(), false
+			continue
+		}
+		k.Finding = found[i]
+		if !k.told {
 			k.told = true
 			a.tell(ctx, k.Finding)
-		} else {
-			k.since = a.clock.Now()
 		}
+		standing = append(standing, k)
 	}
-	return nil
+	return a.repair(ctx, standing)
 }
 
-// tell reports a finding on the pod, or on the reservation that has none.
-func (a *auditor) tell(ctx context.Context, finding ipamaudit.Finding) {
-	var about runtime.Object = &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", UID: finding.UID}
-	if finding.Kind == v1alpha1.ReasonReservationOrphaned {
-		about = a.backend.ReservationReference(finding.Reservation)
-	} else if ref, ok := podRefOf(finding.PodRef); ok {
-		about = &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: ref.Namespace, Name: ref.Name, UID: finding.UID}
+// due are the findings that have stood for long enough: those that nobody was told of, then those whose repair was thought about
+// the longest ago.
+func (a *auditor) due() []*knownFinding {
+	var due []*knownFinding
+	for _, k := range a.known {
+		if a.clock.Since(k.since) >= a.options.Settings.ReleaseDelay && !a.isSaid(k) {
+			due = append(due, k)
+		}
 	}
+	slices.SortStableFunc(due, func(x, y *knownFinding) int { return x.tried.Compare(y.tried) })
+	return due[:min(len(due), auditTold)]
+}
+
+// isSaid: everything has been said of a finding, and nothing is to be written.
+func (a *auditor) isSaid(k *knownFinding) bool {
+	return k.told && k.outcome.result != "" && (!a.options.Repair || !ipamrepair.Writes(k.Kind))
+}
+
+// tell reports a finding on the pod; or, where no live one has to do with it, on the reservation or the pool.
+func (a *auditor) tell(ctx context.Context, finding ipamaudit.Finding) {
 	message := finding.Message()
-	a.recorder.Eventf(about, nil, corev1.EventTypeWarning, string(finding.Kind), "Audit", "%s", message)
+	if _, marked := ipam.ReservationOwner(finding.PodRef); !marked { // that was told before its mark
+		a.recorder.Eventf(a.about(finding), nil, corev1.EventTypeWarning, string(finding.Kind), "Audit", "%s", message)
+	}
 	log.FromContext(ctx).Info("The IPAM's records contradict themselves", "backend", a.backend.Name(), "kind", finding.Kind, "finding", message)
+}
+
+// about is the object of a finding's events.
+func (a *auditor) about(finding ipamaudit.Finding) runtime.Object {
+	ref, ok := podRefOf(finding.PodRef)
+	switch {
+	case finding.Kind == v1alpha1.ReasonReservationOrphaned:
+		return a.backend.ReservationReference(finding.Reservation)
+	case finding.UID == "" || !ok:
+		return a.backend.PoolReference(finding.Pool)
+	default:
+		return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: ref.Namespace, Name: ref.Name, UID: finding.UID}
+	}
 }

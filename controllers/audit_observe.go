@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +19,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // auditNetwork is what an audit needs of a network.
-type auditNetwork struct{ managed, reserved bool }
+type auditNetwork struct {
+	managed, reserved bool
+	// divided names the object that divides the network's range among nodes.
+	divided string
+}
 
 // auditNetworks are the networks that one audit has looked at, by "namespace/name".
 type auditNetworks map[string]auditNetwork
@@ -34,15 +40,15 @@ func (a *auditor) observe(ctx context.Context) (ipamaudit.Facts, error) {
 		return ipamaudit.Facts{}, fmt.Errorf("listing the guarded pods: %w", err)
 	}
 	snapshot := a.backend.All()
-	facts := a.facts(ctx, pods.Items, &snapshot)
-	return facts, a.addReservations(ctx, &facts)
+	return a.facts(ctx, pods.Items, &snapshot)
 }
 
 // observeLive reads what concerns some findings past every cache.
 func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaudit.Facts, error) {
 	refs := sets.New[string]()
 	for _, k := range due {
-		refs.Insert(k.PodRef)
+		owner, _ := ipam.ReservationOwner(k.PodRef)
+		refs.Insert(owner)
 		if k.Other != "" {
 			refs.Insert(k.Other)
 		}
@@ -76,7 +82,33 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 		}
 	}
 	snapshot.Problems = append(snapshot.Problems, all.Problems...)
-	facts := a.facts(ctx, pods, &snapshot)
+	return a.facts(ctx, pods, &snapshot)
+}
+
+// facts puts together what was read, and adds reservations and slices, live.
+func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
+	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}
+	divided, err := a.backend.Slices(ctx)
+	if err != nil {
+		return facts, err
+	}
+	for _, slice := range divided {
+		if facts.Slices[slice.Pool] == nil {
+			facts.Slices[slice.Pool] = sets.New[string]()
+		}
+		facts.Slices[slice.Pool].Insert(slice.Node)
+	}
+	networks := auditNetworks{}
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			facts.Pods = append(facts.Pods, ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: a.shown(ctx, pod, networks)})
+		}
+		if starting := a.starting(ctx, pod, networks); len(starting.Divided) > 0 {
+			facts.Starting = append(facts.Starting, starting)
+		}
+	}
+	a.addEntries(ctx, &facts, snapshot, divided)
 	return facts, a.addReservations(ctx, &facts)
 }
 
@@ -84,34 +116,68 @@ func (a *auditor) addReservations(ctx context.Context, facts *ipamaudit.Facts) e
 	reservations, err := a.backend.Reservations(ctx)
 	for _, r := range reservations {
 		if _, ok := podRefOf(r.PodRef); ok {
-			facts.Reservations = append(facts.Reservations, ipamaudit.Reservation(r))
+			facts.Reservations = append(facts.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface})
 		}
 	}
 	return err
 }
 
-func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot) ipamaudit.Facts {
-	facts := ipamaudit.Facts{Doubtful: sets.New[string]()}
+func (a *auditor) addEntries(ctx context.Context, facts *ipamaudit.Facts, snapshot *ipam.Snapshot, divided []ipam.Slice) {
 	for i := range snapshot.Problems {
 		facts.Doubtful.Insert(snapshot.Problems[i].PodRef)
 		facts.Unreadable = facts.Unreadable || snapshot.Problems[i].Offset == ""
 	}
+	ofPool := map[string]ipamaudit.Slice{}
 	for i := range snapshot.Entries {
 		e := &snapshot.Entries[i]
-		names := a.backend.ReservationNames(e)
-		if len(names) == 0 {
+		if _, known := ofPool[e.Pool]; !known {
+			ofPool[e.Pool] = a.sliceOf(ctx, e.Pool, divided)
+		}
+		entry := a.auditEntry(e)
+		entry.Slice = ofPool[e.Pool]
+		if len(entry.Reservations) == 0 {
 			facts.Doubtful.Insert(e.PodRef)
 		}
-		facts.Entries = append(facts.Entries, ipamaudit.Entry{Pool: e.Pool, IP: e.IP, PodRef: e.PodRef, Interface: e.Interface,
-			Releasing: e.Releasing != "", Reservations: names})
+		facts.Entries = append(facts.Entries, entry)
 	}
-	networks := auditNetworks{}
-	for i := range pods {
-		if pod := &pods[i]; pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			facts.Pods = append(facts.Pods, ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: a.shown(ctx, pod, networks)})
+}
+
+func (a *auditor) auditEntry(e *ipam.Entry) ipamaudit.Entry {
+	return ipamaudit.Entry{Pool: e.Pool, IP: e.IP, PodRef: e.PodRef, Interface: e.Interface, Releasing: e.Releasing != "",
+		Reservations: a.backend.ReservationNames(e)}
+}
+
+// sliceOf is the slice for which a pool was made; the zero value where it is none's. A node is known by its object, or by
+// the record of a pod that was there.
+func (a *auditor) sliceOf(ctx context.Context, pool string, divided []ipam.Slice) ipamaudit.Slice {
+	known := func(name string) bool {
+		if a.client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}) == nil {
+			return true
+		}
+		records, err := a.cachedRecords(ctx, indexRecordNode, name)
+		return err == nil && len(records) > 0
+	}
+	for _, slice := range divided {
+		if node := a.backend.NodeOf(pool, slice, known); node != "" {
+			return ipamaudit.Slice{Name: slice.Pool + " " + slice.Range, For: node, Node: slice.Node}
 		}
 	}
-	return facts
+	return ipamaudit.Slice{}
+}
+
+// starting is a pod with the divided networks that it asks for: it has an ADD before it, or a DEL.
+func (a *auditor) starting(ctx context.Context, pod *corev1.Pod, networks auditNetworks) ipamaudit.Starting {
+	starting := ipamaudit.Starting{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
+		return starting
+	}
+	attachments, _ := podnetwork.Attachments(pod.Annotations, pod.Namespace, a.options.Rules.MultusNamespace)
+	for _, attachment := range attachments {
+		if name := a.network(ctx, attachment.String(), networks).divided; name != "" && !slices.Contains(starting.Divided, name) {
+			starting.Divided = append(starting.Divided, name)
+		}
+	}
+	return starting
 }
 
 // shown are the addresses in a pod's network-status. What cannot be read of it is left out: it says nothing.
@@ -122,7 +188,8 @@ func (a *auditor) shown(ctx context.Context, pod *corev1.Pod, networks auditNetw
 		address := &addresses[i]
 		network := a.network(ctx, address.Network, networks)
 		managed := network.managed && a.backend.Covers(address.IP)
-		all = append(all, ipamaudit.Shown{IP: address.IP, Interface: address.Interface, Managed: managed, Reserved: managed && network.reserved})
+		all = append(all, ipamaudit.Shown{IP: address.IP, Interface: address.Interface, Network: address.Network,
+			Managed: managed, Reserved: managed && network.reserved})
 	}
 	return all
 }
@@ -139,7 +206,10 @@ func (a *auditor) network(ctx context.Context, name string, networks auditNetwor
 		for _, i := range ipams {
 			network.managed = network.managed || err == nil && a.backend.Manages(i)
 		}
-		network.reserved = network.managed && a.backend.Reserves(definition.Spec.Config)
+		if network.managed {
+			network.reserved = a.backend.Reserves(definition.Spec.Config)
+			network.divided = a.backend.SlicePool(definition.Spec.Config, definition.Name)
+		}
 	}
 	networks[name] = network
 	return network

@@ -25,6 +25,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -36,11 +37,63 @@ type auditedPool struct {
 	liveErr      error
 	reservations []ipam.Reservation
 	unsynced     bool
+	problems     []ipam.Problem
+	// divided are the slices; slicedBy is the object that divides the network "ns/wb".
+	divided  []ipam.Slice
+	slicedBy string
+	// writeErr is the answer to every write; wrote are those that were made.
+	writeErr error
+	wrote    []string
+}
+
+func (p *auditedPool) SlicePool(config, _ string) string {
+	if strings.Contains(config, "whereabouts") {
+		return p.slicedBy
+	}
+	return ""
+}
+func (p *auditedPool) Slices(context.Context) ([]ipam.Slice, error) { return p.divided, nil }
+func (p *auditedPool) NodeOf(pool string, slice ipam.Slice, known func(string) bool) string {
+	node := strings.TrimSuffix(strings.TrimPrefix(pool, "kube-system/"), "-"+strings.ReplaceAll(slice.Range, "/", "-"))
+	if known(node) {
+		return node
+	}
+	return ""
+}
+func (p *auditedPool) ReservationAddresses(name string) []netip.Addr {
+	return whereabouts.New(whereabouts.Options{}).ReservationAddresses(name)
+}
+func (p *auditedPool) SameReservation(x, y string) bool { return x == y }
+func (p *auditedPool) ReservationName(at ipam.Attachment) (string, error) {
+	return "kube-system/" + at.IP.String(), nil
+}
+func (p *auditedPool) CreateReservation(_ context.Context, r ipam.Reservation) error {
+	p.wrote = append(p.wrote, "create "+r.Name+" for "+r.PodRef+" "+r.Interface)
+	if p.writeErr == nil {
+		p.reservations = append(p.reservations, r)
+	}
+	return p.writeErr
+}
+func (p *auditedPool) GiveReservation(_ context.Context, r ipam.Reservation, podRef, iface string) error {
+	p.wrote = append(p.wrote, "give "+r.Name+" of "+r.PodRef+" to "+podRef+" "+iface)
+	for i := range p.reservations {
+		if p.writeErr == nil && p.reservations[i].Name == r.Name {
+			p.reservations[i].PodRef, p.reservations[i].Interface = podRef, iface
+		}
+	}
+	return p.writeErr
+}
+func (p *auditedPool) DeleteReservation(_ context.Context, r ipam.Reservation) error {
+	p.wrote = append(p.wrote, "delete "+r.Name+" of "+r.PodRef)
+	if p.writeErr == nil {
+		p.reservations = slices.DeleteFunc(p.reservations, func(other ipam.Reservation) bool { return other.Name == r.Name })
+	}
+	return p.writeErr
 }
 
 func (p *auditedPool) HasSynced() bool { return !p.unsynced }
 func (p *auditedPool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
-	return ipam.Snapshot{Entries: p.live}, p.liveErr
+	return ipam.Snapshot{Entries: p.live, Problems: p.problems}, p.liveErr
 }
 func (p *auditedPool) Reservations(context.Context) ([]ipam.Reservation, error) {
 	return p.reservations, nil
@@ -87,18 +140,24 @@ func audited(t *testing.T, pool *auditedPool, change func(*corev1.Pod)) (*audito
 			Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: config}}
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nadv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nadv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
 	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod,
-		network("wb", `{"type":"macvlan","ipam":{"type":"whereabouts"}}`)).Build()
+		network("wb", `{"type":"macvlan","ipam":{"type":"whereabouts"}}`)).
+		WithStatusSubresource(&v1alpha1.IPAllocation{}).
+		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).
+		WithIndex(&v1alpha1.IPAllocation{}, indexRecordNode, func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.NodeName} }).
+		WithIndex(&v1alpha1.IPAllocation{}, "spec.podNamespace", func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.PodNamespace} }).
+		WithIndex(&v1alpha1.IPAllocation{}, "spec.podName", func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.PodName} }).
+		Build()
 	clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	recorder := events.NewFakeRecorder(10)
-	shared := &core{client: cluster, live: cluster, backends: []ipam.Backend{pool}, recorder: recorder, clock: clock,
+	shared := &core{client: cluster, live: cluster, backends: []ipam.Backend{pool}, recorder: recorder, clock: clock, tracker: newTracker(clock),
 		options: Options{Settings: release.Settings{ReleaseDelay: auditedDelay}}}
-	return &auditor{core: shared, backend: pool, changed: make(chan struct{}, 1)}, clock, recorder
+	return newAuditor(shared, pool), clock, recorder
 }
 
 func entryOfWeb() ipam.Entry {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -47,6 +48,7 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 		return err
 	}
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
+		nameNetworks(v, record)
 		if err := c.writeRecord(ctx, v, record); err != nil {
 			return err
 		}
@@ -108,6 +110,23 @@ func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Tim
 		if address.SandboxID != held.SandboxID || address.ObservedTime.IsZero() {
 			*address = v1alpha1.AddressRecord{Backend: held.Backend, Pool: held.Pool, IP: held.IP.String(), Interface: held.Interface,
 				PodRef: held.PodRef, SandboxID: held.SandboxID, ObservedTime: now, PoolResourceVersion: held.PoolResourceVersion}
+		}
+	}
+}
+
+// nameNetworks fills in the network of each address that the pod's network-status shows by now. It comes with a write that there
+// is anyway: the status is written after the address was recorded, and the name alone is not worth a second write for every pod.
+func nameNetworks(v *view, record *v1alpha1.IPAllocation) {
+	if v.pod == nil {
+		return
+	}
+	shown, _ := podnetwork.StatusAddresses(v.pod.Annotations)
+	for i := range record.Spec.Addresses {
+		address := &record.Spec.Addresses[i]
+		for _, s := range shown {
+			if address.Network == "" && s.IP.String() == address.IP && (address.Interface == "" || address.Interface == s.Interface) {
+				address.Network = s.Network
+			}
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -139,7 +140,7 @@ func (v *view) observation(o Options) release.Observation {
 		pod = release.Known(known)
 	}
 	observation := release.Observation{
-		Evidence: o.Evidence, Live: v.live, Recorded: v.recordsAll(), Pod: pod, Last: v.recorded(),
+		Evidence: o.Evidence, Live: v.live, Recorded: v.recordsAll(o.Rules.GuardClusterNetwork), Pod: pod, Last: v.recorded(),
 		Sandboxes: v.sandboxes(), Node: v.node, NodeGoneSince: v.nodeGoneSince(), Settings: o.Settings,
 	}
 	if v.record != nil && v.record.Spec.NodeGone != nil {
@@ -187,17 +188,24 @@ func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
 }
 
 // recordsAll: the record has addresses, and each that the pod's network-status shows. Only then does a late cache, which shows
-// none of them any more, speak for every pool that the pod was in.
-func (v *view) recordsAll() bool {
+// none of them any more, speak for every pool that the pod was in. The address of the cluster's own network is in no record,
+// unless a guarded IPAM gives it: to every pod, or to one that chose another network in its place.
+func (v *view) recordsAll(guardsClusterNetwork bool) bool {
 	if v.record == nil || len(v.record.Spec.Addresses) == 0 {
 		return false
 	}
 	if v.pod == nil {
 		return true
 	}
-	for _, address := range shown(v.pod) {
+	_, chosen := v.pod.Annotations[podnetwork.DefaultNetworkAnnotation]
+	excused := !guardsClusterNetwork && !chosen
+	addresses, err := podnetwork.StatusAddresses(v.pod.Annotations)
+	if err != nil {
+		return false // what cannot be read may be one more
+	}
+	for _, address := range addresses {
 		known := func(a v1alpha1.AddressRecord) bool { return a.IP == address.IP.String() }
-		if !address.Default && !slices.ContainsFunc(v.record.Spec.Addresses, known) {
+		if !(address.Default && excused) && !slices.ContainsFunc(v.record.Spec.Addresses, known) {
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -40,9 +41,11 @@ const (
 	ReleaseModeDeny ReleaseMode = "Deny"
 )
 
-// Reservations tells for which entries of pools a reservation stands, by a live read. whereabouts.Backend does.
+// Reservations tells for which entries of pools a reservation stands, by a live read, and for which addresses, by its name
+// ("namespace/name"). whereabouts.Backend does.
 type Reservations interface {
 	ReservationHolders(ctx context.Context, r whereabouts.Reservation) ([]ipam.Key, error)
+	ReservationAddresses(name string) []netip.Addr
 }
 
 // ReleaseOptions configure the webhooks that judge removals.

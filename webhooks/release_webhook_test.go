@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -54,6 +55,11 @@ type cluster struct {
 
 func (c *cluster) ReservationHolders(context.Context, whereabouts.Reservation) ([]ipam.Key, error) {
 	return c.holders, c.holdersErr
+}
+
+// ReservationAddresses is the backend's own: it needs nothing but the name.
+func (c *cluster) ReservationAddresses(name string) []netip.Addr {
+	return whereabouts.New(whereabouts.Options{}).ReservationAddresses(name)
 }
 
 func (c *cluster) read(ctx context.Context, object any) error {
@@ -389,48 +395,6 @@ func TestAnAddThatLosesAnUnreadableOffsetPassesAndIsTold(t *testing.T) {
 	}
 	if len(told) != 1 {
 		t.Errorf("%d events, want one on the pod", len(told))
-	}
-}
-
-func TestReservations(t *testing.T) {
-	reservation := func(podRef string) runtime.RawExtension {
-		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"namespace":"kube-system","name":"10.10.0.1"},"spec":{"podref":%q}}`, podRef)}
-	}
-	holders := []ipam.Key{{Backend: "whereabouts", Pool: "kube-system/10.10.0.0-24"}}
-	for name, tc := range map[string]struct {
-		cluster *cluster
-		request admissionv1.AdmissionRequest
-		allowed bool
-	}{
-		"a deletion while a pool holds the address": {
-			cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
-		"a deletion while the pools cannot be read": {
-			cluster: &cluster{holdersErr: errors.New("timeout")}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
-		"a deletion while no pool holds it": {
-			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
-		"a deletion with an empty podref": {
-			cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("")}},
-		"an update to another podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
-			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-1")}},
-		"an update that keeps the podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
-			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-0")}, allowed: true},
-		"no old object": {request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete}},
-		"a new object of another shape": {request: admissionv1.AdmissionRequest{
-			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: runtime.RawExtension{Raw: []byte(`[]`)}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := tc.cluster
-			if c == nil {
-				c = &cluster{}
-			}
-			guard, _ := c.guard(t, ReleaseModeDeny)
-			response := (&ReservationReleaseValidator{guard}).Handle(t.Context(), admission.Request{AdmissionRequest: tc.request})
-			if tc.allowed {
-				checkAllowed(t, response)
-				return
-			}
-			checkRefused(t, response)
-		})
 	}
 }
 

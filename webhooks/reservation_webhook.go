@@ -4,13 +4,16 @@ package webhooks
 
 import (
 	"context"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 )
@@ -38,16 +41,45 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 			return nil
 		}
 	}
+	before.PodRef, _ = ipam.ReservationOwner(before.PodRef) // whoever it was for before its removal began
 	write := &releaseguard.ReservationWrite{
 		Writer: releaseguard.Writer{User: req.UserInfo.Username, Manager: req.UserInfo.Username == v.options.ManagerUser},
-		Name:   before.Namespace + "/" + before.Name, PodRef: before.PodRef,
-		Holders: v.holders(ctx, before),
+		Name:   before.Namespace + "/" + before.Name, PodRef: before.PodRef, ReconcilerShared: v.options.ReconcilerInDaemonSet,
+	}
+	if write.Writer.Manager {
+		return []finding{{Judgment: releaseguard.JudgeReservation(write)}}
+	}
+	write.Holders = v.holders(ctx, before)
+	pod := v.podOf(ctx, before.PodRef)
+	write.Pod = podFact(pod)
+	if write.Shows = pod.IsKnown() && v.shows(new(pod.Get()), write.Name); write.Shows {
+		write.Writer = v.writer(ctx, &req.UserInfo)
+		write.Node = v.node(ctx, pod.Get().Spec.NodeName)
 	}
 	found := finding{Judgment: releaseguard.JudgeReservation(write)}
-	if found.isRefusal() {
-		v.addPod(ctx, before.PodRef, &found)
+	if found.isRefusal() && pod.IsKnown() {
+		found.about = new(pod.Get())
 	}
 	return []finding{found}
+}
+
+// shows says whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may.
+func (v *ReservationReleaseValidator) shows(pod *corev1.Pod, name string) bool {
+	addresses, err := podnetwork.StatusAddresses(pod.Annotations)
+	if err != nil {
+		return true
+	}
+	reserved := v.options.Reservations.ReservationAddresses(name)
+	return slices.ContainsFunc(addresses, func(a podnetwork.StatusAddress) bool { return slices.Contains(reserved, a.IP) })
+}
+
+// podOf reads the pod of a reference, live. A reference that names none has none.
+func (v *ReservationReleaseValidator) podOf(ctx context.Context, podRef string) release.Fact[corev1.Pod] {
+	ref, _, err := whereabouts.ParsePodRef(podRef)
+	if err != nil || ref == nil {
+		return release.Absent[corev1.Pod]()
+	}
+	return readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*ref))
 }
 
 func (v *ReservationReleaseValidator) holders(ctx context.Context, r whereabouts.Reservation) release.Fact[[]string] {
@@ -60,15 +92,4 @@ func (v *ReservationReleaseValidator) holders(ctx context.Context, r whereabouts
 		holders = append(holders, key.String())
 	}
 	return release.Known(holders)
-}
-
-// addPod finds the pod for the event, where there is one.
-func (v *ReservationReleaseValidator) addPod(ctx context.Context, podRef string, f *finding) {
-	ref, _, err := whereabouts.ParsePodRef(podRef)
-	if err != nil || ref == nil {
-		return
-	}
-	if pod := readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*ref)); pod.IsKnown() {
-		f.about = new(pod.Get())
-	}
 }

@@ -180,7 +180,9 @@ type AddressRecord struct {
 	// Interface is the interface name inside the pod; empty where the IPAM did not record one.
 	// +optional
 	Interface string `json:"interface,omitempty"`
-	// Network is the "namespace/name" of the attachment, where known.
+	// Network is the attachment's network as the pod's network-status names it: "namespace/name" of a
+	// NetworkAttachmentDefinition. It is empty until a write of the record that comes after that status: an address is recorded
+	// before the status shows it, and the name alone is not worth a write.
 	// +optional
 	Network string `json:"network,omitempty"`
 	// PodRef is the reference exactly as the IPAM recorded it.
@@ -227,6 +229,11 @@ type IPAllocationStatus struct {
 	// +listMapKey=nodeUID
 	// +kubebuilder:validation:MaxItems=64
 	Answers []Answer `json:"answers,omitempty"`
+	// Repairs are the last contradictions of the IPAM's data about these addresses, oldest first, and what became of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Repairs []Repair `json:"repairs,omitempty"`
 }
 
 // AllocationState is the state of a record. An empty state means that the pod uses its addresses.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Reservation is an object beside the pools that keeps an address from being handed out by overlapping ranges.
@@ -15,6 +16,9 @@ type Reservation struct {
 	Name string
 	// PodRef and Interface are as recorded.
 	PodRef, Interface string
+	// UID and ResourceVersion are those of the object as it was read.
+	UID             types.UID
+	ResourceVersion string
 }
 
 // Auditable is a backend whose records can be compared with each other.
@@ -31,4 +35,22 @@ type Auditable interface {
 	Reserves(config string) bool
 	// Covers says whether an address lies in the range of a cached pool.
 	Covers(ip netip.Addr) bool
+	// SlicePool is the name of the object that divides the range of a network of this configuration among nodes; empty where
+	// none does, or where that cannot be told.
+	SlicePool(config, definition string) string
+	// Slices reads, live, how ranges are divided among nodes. An error means unknown.
+	Slices(ctx context.Context) ([]Slice, error)
+	// NodeOf is the node for which a pool ("namespace/name") of a slice was made, by its name; known says whether somebody is
+	// called so. Empty where the pool is not one of the slice.
+	NodeOf(pool string, slice Slice, known func(node string) bool) string
+}
+
+// Slice is the part of a divided range that a node has.
+type Slice struct {
+	// Pool is the object that lists it, as "namespace/name".
+	Pool string
+	// Range is its network; empty for an object that lists no slices.
+	Range string
+	// Node has it; empty if nobody has.
+	Node string
 }

@@ -83,6 +83,8 @@ type Query struct {
 	Record string
 	// Places ask for whatever stands there now, whosever it is.
 	Places []Place
+	// Addresses ask for whatever stands at them in any pool. A pool whose range cannot be read may have every one.
+	Addresses []netip.Addr
 }
 
 // Place is where an entry stands: one address of one pool ("namespace/name").

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -20,6 +21,8 @@ type books struct {
 	reservations map[string]*Reservation
 	// claimed are the reservations that stand for an entry or for an address that a live pod shows.
 	claimed sets.Set[string]
+	// foreign are those that were found to stand where another pod's should.
+	foreign sets.Set[string]
 }
 
 // Audit finds every contradiction, in an order that depends on nothing but the findings.
@@ -34,6 +37,8 @@ func Audit(facts Facts) []Finding {
 		}
 	}
 	findings = append(findings, b.orphaned()...)
+	findings = append(findings, b.moved()...)
+	findings = append(findings, b.unsliced()...)
 	slices.SortFunc(findings, func(x, y Finding) int {
 		return cmp.Or(cmp.Compare(x.Kind, y.Kind), x.IP.Compare(y.IP), cmp.Compare(x.PodRef, y.PodRef), cmp.Compare(x.Reservation, y.Reservation),
 			cmp.Compare(x.Pool, y.Pool))
@@ -44,7 +49,7 @@ func Audit(facts Facts) []Finding {
 func open(facts Facts) *books {
 	b := &books{
 		Facts: facts, byPod: map[string][]*Entry{}, byAddress: map[netip.Addr][]*Entry{},
-		reservations: map[string]*Reservation{}, claimed: sets.New[string](),
+		reservations: map[string]*Reservation{}, claimed: sets.New[string](), foreign: sets.New[string](),
 	}
 	for i := range facts.Reservations {
 		b.reservations[facts.Reservations[i].Name] = &facts.Reservations[i]
@@ -68,15 +73,19 @@ func (b *books) shown(pod *Pod, shown Shown) []Finding {
 		return nil
 	}
 	entry := b.entryOf(pod, shown)
-	about := Finding{PodRef: pod.Ref, UID: pod.UID, IP: shown.IP, Interface: shown.Interface}
+	about := Finding{PodRef: pod.Ref, UID: pod.UID, IP: shown.IP, Interface: shown.Interface, Network: shown.Network}
 	if entry == nil {
 		return b.entryMissing(about)
 	}
 	about.Pool = entry.Pool
-	if entry.Releasing || !shown.Reserved {
+	if entry.Releasing {
 		return nil
 	}
-	return append(b.reservationOf(entry, about), b.twice(entry, about)...)
+	findings := b.twice(entry, shown.Reserved, about)
+	if shown.Reserved {
+		findings = append(findings, b.reservationOf(entry, about)...)
+	}
+	return findings
 }
 
 // entryOf is the entry of a pod's address; one whose release has begun may be anybody's.
@@ -114,13 +123,20 @@ func (b *books) reservationOf(entry *Entry, about Finding) []Finding {
 			about.Kind, about.Reservation, about.Other = v1alpha1.ReasonReservationForeign, name, r.PodRef
 		}
 	}
+	if about.Reservation != "" {
+		b.foreign.Insert(about.Reservation)
+	}
 	return []Finding{about}
 }
 
-// twice looks for the same address of the same network in another pool, for another live pod.
-func (b *books) twice(entry *Entry, about Finding) []Finding {
+// twice looks for the same address of the same network in another pool, for another live pod. Without reservations two
+// ranges of a network may share addresses by intent, but two pools of one slice may not.
+func (b *books) twice(entry *Entry, reserved bool, about Finding) []Finding {
 	for _, other := range b.byAddress[entry.IP] {
-		if other.Pool != entry.Pool && !other.Releasing && other.PodRef != entry.PodRef && sameNetwork(entry, other) && b.isShown(other) {
+		if other.Pool == entry.Pool || other.Releasing || other.PodRef == entry.PodRef {
+			continue
+		}
+		if sameSlice := entry.Slice.Name != "" && entry.Slice.Name == other.Slice.Name; (sameSlice || reserved && sameNetwork(entry, other)) && b.isShown(other, !sameSlice) {
 			about.Kind, about.Other, about.OtherPool = v1alpha1.ReasonAddressInTwoPools, other.PodRef, other.Pool
 			return []Finding{about}
 		}
@@ -138,11 +154,11 @@ func sameNetwork(x, y *Entry) bool {
 	})
 }
 
-// isShown says whether a live pod shows the address of its entry, on a network that makes reservations.
-func (b *books) isShown(entry *Entry) bool {
+// isShown says whether a live pod shows the address of its entry, on a network that makes reservations where that matters.
+func (b *books) isShown(entry *Entry, reserved bool) bool {
 	return slices.ContainsFunc(b.Pods, func(p Pod) bool {
 		return p.Ref == entry.PodRef && slices.ContainsFunc(p.Shown, func(s Shown) bool {
-			return s.Reserved && s.IP == entry.IP && sameInterface(s.Interface, entry.Interface)
+			return (s.Reserved || !reserved) && s.IP == entry.IP && sameInterface(s.Interface, entry.Interface)
 		})
 	})
 }
@@ -160,12 +176,62 @@ func (b *books) orphaned() []Finding {
 	var findings []Finding
 	for i := range b.Reservations {
 		r := &b.Reservations[i]
-		if b.claimed.Has(r.Name) || b.Doubtful.Has(r.PodRef) || live[r.PodRef] != nil && live[r.PodRef].showsWithout(b.byPod[r.PodRef]) {
+		if b.claimed.Has(r.Name) || b.foreign.Has(r.Name) || b.Doubtful.Has(r.PodRef) || live[r.PodRef] != nil && live[r.PodRef].showsWithout(b.byPod[r.PodRef]) {
 			continue
 		}
 		findings = append(findings, Finding{Kind: v1alpha1.ReasonReservationOrphaned, PodRef: r.PodRef, Interface: r.Interface, Reservation: r.Name})
 	}
 	return findings
+}
+
+// moved are the entries in the pools of nodes that do not have the slice any more. That of an address that no live pod shows
+// has no UID: its pod may be starting, ending or gone.
+func (b *books) moved() []Finding {
+	var findings []Finding
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		if !e.Slice.Moved() || e.Releasing {
+			continue
+		}
+		about := Finding{Kind: v1alpha1.ReasonSliceMoved, PodRef: e.PodRef, IP: e.IP, Interface: e.Interface, Pool: e.Pool,
+			Slice: e.Slice.Name, Node: e.Slice.For, Owner: e.Slice.Node}
+		for j := range b.Pods {
+			p := &b.Pods[j]
+			shows := func(s Shown) bool { return s.IP == e.IP && sameInterface(s.Interface, e.Interface) }
+			if at := slices.IndexFunc(p.Shown, shows); p.Ref == e.PodRef && at >= 0 {
+				about.UID, about.Network = p.UID, p.Shown[at].Network
+			}
+		}
+		findings = append(findings, about)
+	}
+	return findings
+}
+
+// unsliced are the pods whose node has no slice of their network.
+func (b *books) unsliced() []Finding {
+	if b.Slices == nil {
+		return nil
+	}
+	var findings []Finding
+	for i := range b.Starting {
+		pod := &b.Starting[i]
+		for _, name := range pod.Divided {
+			if !b.hasSlice(name, pod.Node) {
+				findings = append(findings, Finding{Kind: v1alpha1.ReasonPodWithoutSlice, PodRef: pod.Ref, UID: pod.UID, Slice: name, Node: pod.Node})
+			}
+		}
+	}
+	return findings
+}
+
+// hasSlice: any namespace's object of that name will do, since nobody can tell which one the node's IPAM reads.
+func (b *books) hasSlice(name, node string) bool {
+	for pool, nodes := range b.Slices {
+		if _, own, _ := strings.Cut(pool, "/"); own == name && nodes.Has(node) {
+			return true
+		}
+	}
+	return false
 }
 
 // showsWithout says whether a pod shows an address that is in none of its entries.

@@ -36,6 +36,20 @@ func entry(prefix string, ip netip.Addr, pod string) Entry {
 	return e
 }
 
+// unreserved is the pod on networks that make no reservations.
+func unreserved(p Pod) Pod {
+	for i := range p.Shown {
+		p.Shown[i].Reserved = false
+	}
+	return p
+}
+
+// inSlice is the entry in the pool of a node, whose slice some node has now.
+func inSlice(e Entry, node, owner string) Entry {
+	e.Slice = Slice{Name: "ks/blue 10.0.0.0/24", For: node, Node: owner}
+	return e
+}
+
 func reservation(name, pod string) Reservation {
 	return Reservation{Name: "ks/" + name, PodRef: "ns/" + pod, Interface: "net1"}
 }
@@ -107,10 +121,7 @@ func TestAudit(t *testing.T) {
 		},
 		"a reservation of another pod is not the entry's": {
 			facts: Facts{Pods: []Pod{pod("web", one)}, Entries: []Entry{entry("", one, "web")}, Reservations: []Reservation{reservation("10.0.0.1", "db")}},
-			want: []Finding{
-				finding(v1alpha1.ReasonReservationForeign, "web", func(f *Finding) { f.Reservation, f.Other = "ks/10.0.0.1", "ns/db" }),
-				{Kind: v1alpha1.ReasonReservationOrphaned, PodRef: "ns/db", Interface: "net1", Reservation: "ks/10.0.0.1"},
-			},
+			want:  []Finding{finding(v1alpha1.ReasonReservationForeign, "web", func(f *Finding) { f.Reservation, f.Other = "ks/10.0.0.1", "ns/db" })},
 		},
 		"a reservation of another interface of the pod is not the entry's": {
 			facts: Facts{Pods: []Pod{pod("web", one)}, Entries: []Entry{entry("", one, "web")},
@@ -149,6 +160,46 @@ func TestAudit(t *testing.T) {
 		"two pods with one address of two networks": {
 			facts: Facts{Pods: []Pod{pod("web", one), pod("db", one)}, Entries: []Entry{entry("blue-", one, "web"), entry("red-", one, "db")},
 				Reservations: []Reservation{reservation("blue-10.0.0.1", "web"), reservation("red-10.0.0.1", "db")}},
+		},
+		"two pools of one slice have one address, reserved or not": {
+			facts: Facts{Pods: []Pod{unreserved(pod("web", one)), unreserved(pod("db", one))}, Entries: []Entry{
+				inSlice(entry("node-a-", one, "web"), "node-a", "node-b"), inSlice(entry("node-b-", one, "db"), "node-b", "node-b")}},
+			want: []Finding{
+				finding(v1alpha1.ReasonAddressInTwoPools, "db", func(f *Finding) {
+					f.Pool, f.Other, f.OtherPool = "ks/node-b-10.0.0.0-24", "ns/web", "ks/node-a-10.0.0.0-24"
+				}),
+				finding(v1alpha1.ReasonAddressInTwoPools, "web", func(f *Finding) {
+					f.Pool, f.Other, f.OtherPool = "ks/node-a-10.0.0.0-24", "ns/db", "ks/node-b-10.0.0.0-24"
+				}),
+				finding(v1alpha1.ReasonSliceMoved, "web", func(f *Finding) {
+					f.Pool, f.Slice, f.Node, f.Owner = "ks/node-a-10.0.0.0-24", "ks/blue 10.0.0.0/24", "node-a", "node-b"
+				}),
+			},
+		},
+		"two pools of two ranges without reservations may share an address": {
+			facts: Facts{Pods: []Pod{unreserved(pod("web", one)), unreserved(pod("db", one))},
+				Entries: []Entry{entry("", one, "web"), with(entry("", one, "db"), func(e *Entry) { e.Pool = "ks/10.0.0.0-25" })}},
+		},
+		"an entry of a slice that nobody has any more, whose pod is not there": {
+			facts: Facts{Entries: []Entry{inSlice(entry("node-a-", one, "gone"), "node-a", "")}},
+			want: []Finding{{Kind: v1alpha1.ReasonSliceMoved, PodRef: "ns/gone", IP: one, Interface: "net1", Pool: "ks/node-a-10.0.0.0-24",
+				Slice: "ks/blue 10.0.0.0/24", Node: "node-a"}},
+		},
+		"an entry of a slice that its node has, and one whose release has begun": {
+			facts: Facts{Entries: []Entry{inSlice(entry("node-a-", one, "gone"), "node-a", "node-a"),
+				with(inSlice(entry("node-a-", two, "x"), "node-a", "node-b"), func(e *Entry) { e.Releasing = true })}},
+		},
+		"a pod on a node that has no slice of its network, and one on a node that has": {
+			facts: Facts{Slices: map[string]sets.Set[string]{"ks/blue": sets.New("node-a"), "ks/red": sets.New("node-b")},
+				Starting: []Starting{{Ref: "ns/web", UID: "web-uid", Node: "node-b", Divided: []string{"blue", "red"}}, {Ref: "ns/db", Node: "node-a", Divided: []string{"blue"}}}},
+			want: []Finding{{Kind: v1alpha1.ReasonPodWithoutSlice, PodRef: "ns/web", UID: "web-uid", Slice: "blue", Node: "node-b"}},
+		},
+		"a network that should be divided and is not": {
+			facts: Facts{Slices: map[string]sets.Set[string]{}, Starting: []Starting{{Ref: "ns/web", UID: "web-uid", Node: "node-b", Divided: []string{"blue"}}}},
+			want:  []Finding{{Kind: v1alpha1.ReasonPodWithoutSlice, PodRef: "ns/web", UID: "web-uid", Slice: "blue", Node: "node-b"}},
+		},
+		"slices of which nobody can tell": {
+			facts: Facts{Starting: []Starting{{Ref: "ns/web", UID: "web-uid", Node: "node-b", Divided: []string{"blue"}}}},
 		},
 		"an entry in a second pool of a pod that does not show it is a race that is being lost": {
 			facts: Facts{Pods: []Pod{pod("web", one), pod("db")},
@@ -194,11 +245,17 @@ func TestMessagesNameWhatWasFoundAndWhatToDo(t *testing.T) {
 	for _, kind := range Kinds {
 		f := finding(kind, "web", func(f *Finding) {
 			f.Other, f.OtherPool, f.Reservation = "ns/db", "ks/10.0.0.0-25", "ks/10.0.0.1"
+			f.Slice, f.Node, f.Owner = "ks/blue", "node-a", "node-b"
 		})
 		want := []string{"ns/web", "expected"}
-		if kind == v1alpha1.ReasonReservationOrphaned {
+		switch kind {
+		case v1alpha1.ReasonReservationOrphaned:
 			want = append(want, f.Reservation, "delete it")
-		} else {
+		case v1alpha1.ReasonPodWithoutSlice:
+			want = append(want, "web-uid", f.Slice, f.Node, "See the IPAM's")
+		case v1alpha1.ReasonSliceMoved:
+			want = append(want, "web-uid", "10.0.0.1", f.Pool, f.Slice, f.Node, f.Owner, "eplace")
+		default:
 			want = append(want, "web-uid", "10.0.0.1", f.Pool, "eplace")
 		}
 		for _, text := range want {

@@ -10,6 +10,8 @@
 //	ReservationForeign   so, and the reservation of the address names another pod
 //	ReservationOrphaned  a reservation stands for no entry, and its pod does not show the address
 //	AddressInTwoPools    two live pods show one address of one network, each from its own pool
+//	SliceMoved           an entry stands in the pool of a node whose slice another node has by now, or nobody
+//	PodWithoutSlice      a pod's node has no slice of its network, so neither ADD nor DEL works
 //
 // Absence is concluded only from pools that could be read: Facts.Unreadable and Facts.Doubtful hold it back.
 package ipamaudit

@@ -21,6 +21,11 @@ type Facts struct {
 	Unreadable bool
 	// Doubtful are the pods with an entry that could not be read, or whose reservation has a name that cannot be told.
 	Doubtful sets.Set[string]
+	// Slices are, by the name of the object that divides a range ("namespace/name"), the nodes that have a part of it. Nil
+	// where nobody can tell, or no range is divided.
+	Slices map[string]sets.Set[string]
+	// Starting are pods that have an ADD or a DEL of a divided network before them.
+	Starting []Starting
 }
 
 // Pod is a live pod.
@@ -30,10 +35,21 @@ type Pod struct {
 	Shown []Shown
 }
 
+// Starting is a pod on a node whose networks are divided among nodes: it needs a slice there to start, and to end.
+type Starting struct {
+	Ref  string
+	UID  types.UID
+	Node string
+	// Divided are the names of the objects that list the slices of its networks. In which namespace they are is not known.
+	Divided []string
+}
+
 // Shown is one address in a pod's network-status.
 type Shown struct {
 	IP        netip.Addr
 	Interface string
+	// Network is as the status names it.
+	Network string
 	// Managed says that the network's IPAM is the one whose pools were read, and that one of these covers the address.
 	Managed bool
 	// Reserved says that this network makes a reservation of each address.
@@ -52,7 +68,20 @@ type Entry struct {
 	// Reservations are the names, as in Reservation.Name, that the address's reservation may have, at least one: the first is
 	// that of a network without a name, the others those of each network that the pool's name can mean.
 	Reservations []string
+	// Slice says which slice's pool the entry is in; the zero value for an entry of a range that is not divided.
+	Slice Slice
 }
+
+// Slice is the part of a divided range for which an entry's pool was made.
+type Slice struct {
+	// Name tells it from all others: the object that lists it, and its range. Empty where the pool is no slice's.
+	Name string
+	// For is the node in the pool's name; Node has the slice now, empty if nobody has.
+	For, Node string
+}
+
+// Moved says that another node than the pool's has the slice now, or nobody.
+func (s Slice) Moved() bool { return s.Name != "" && s.For != s.Node }
 
 // Reservation keeps an address from being handed out by overlapping ranges.
 type Reservation struct {

@@ -14,16 +14,17 @@ import (
 // Kinds are all kinds of findings.
 var Kinds = []v1alpha1.Reason{
 	v1alpha1.ReasonEntryMissing, v1alpha1.ReasonReservationMissing, v1alpha1.ReasonReservationForeign,
-	v1alpha1.ReasonReservationOrphaned, v1alpha1.ReasonAddressInTwoPools,
+	v1alpha1.ReasonReservationOrphaned, v1alpha1.ReasonAddressInTwoPools, v1alpha1.ReasonSliceMoved, v1alpha1.ReasonPodWithoutSlice,
 }
 
 // Finding is one contradiction.
 type Finding struct {
 	Kind v1alpha1.Reason
-	// PodRef is the pod's, or the one in an orphaned reservation; UID is empty there.
+	// PodRef is the pod's, or the one in an orphaned reservation, or in an entry of a slice that moved; UID is empty in the
+	// first, and in the second where no live pod shows the address.
 	PodRef string
 	UID    types.UID
-	// IP is invalid for an orphaned reservation, whose name has it.
+	// IP is invalid for an orphaned reservation, whose name has it, and for a pod without a slice.
 	IP        netip.Addr
 	Interface string
 	// Pool is the pool with the address's entry; empty where there is none.
@@ -32,16 +33,50 @@ type Finding struct {
 	Other, OtherPool string
 	// Reservation is "namespace/name"; empty where none was found.
 	Reservation string
+	// Network is that of the address as network-status names it; empty where the finding is not about such an address.
+	Network string
+	// Slice is the divided range's object, Node the node for which the pool was made or on which the pod is, and Owner the node
+	// that has the slice now.
+	Slice, Node, Owner string
 }
 
 // IsSame says whether both findings are about one contradiction, whoever else has come into it.
 func (f Finding) IsSame(other Finding) bool {
 	return f.Kind == other.Kind && f.PodRef == other.PodRef && f.UID == other.UID && f.IP == other.IP && f.Interface == other.Interface &&
-		(f.Kind != v1alpha1.ReasonReservationOrphaned || f.Reservation == other.Reservation)
+		(f.Kind != v1alpha1.ReasonReservationOrphaned || f.Reservation == other.Reservation) &&
+		(f.Slice == "" || f.Slice == other.Slice && f.Pool == other.Pool)
 }
 
 // Message says what was found, what was expected, and what to do.
 func (f Finding) Message() string {
+	switch f.Kind {
+	case v1alpha1.ReasonSliceMoved, v1alpha1.ReasonPodWithoutSlice:
+		return f.sliceMessage()
+	default:
+		return f.addressMessage()
+	}
+}
+
+func (f Finding) sliceMessage() string {
+	if f.Kind == v1alpha1.ReasonPodWithoutSlice {
+		return fmt.Sprintf("pod %s (UID %s) is on node %s, which has no slice in NodeSlicePool %s; expected one, without which the IPAM can neither give "+
+			"the pod an address nor take one back. See the IPAM's node-slice controller, and whether the range has a slice for every node.",
+			f.PodRef, f.UID, f.Node, f.Slice)
+	}
+	owner := "node " + f.Owner + " has"
+	if f.Owner == "" {
+		owner = "nobody has"
+	}
+	user := "of " + f.PodRef
+	if f.UID != "" {
+		user = fmt.Sprintf("that pod %s (UID %s) uses", f.PodRef, f.UID)
+	}
+	return fmt.Sprintf("pool %s of node %s has an entry of %s %s, but %s the slice %s now; expected the slice to stay while entries of it "+
+		"remain, since its new node hands the same addresses out again. Replace the pod if it lives; the entry of one that is gone is released as always.",
+		f.Pool, f.Node, f.IP, user, owner, f.Slice)
+}
+
+func (f Finding) addressMessage() string {
 	subject := fmt.Sprintf("pod %s (UID %s) uses %s on %s", f.PodRef, f.UID, f.IP, f.Interface)
 	switch f.Kind {
 	case v1alpha1.ReasonEntryMissing:

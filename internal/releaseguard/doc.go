@@ -31,6 +31,10 @@
 // of the pool first, so that its own DEL finds none there. What does find one is the loser of a race for an address that
 // deletes the winner's reservation by name, a reconciler that has the name wrong, or a DEL whose write of the pool failed.
 //
+// Nor may it go while its pod shows the address in its network-status and is not kubelet-finished, but for the CNI DEL of the
+// pod's own node: whereabouts answers an ADD whose entry it could not write with the address all the same, and then the
+// reservation is all that keeps others from it.
+//
 // Whereabouts answers a refused ADD with an address that no pool has recorded. Its ADD never takes an entry away, but for
 // offsets that it cannot read back. That is row 4.
 //

@@ -362,29 +362,3 @@ func TestARefusalOfARivalNamesTheOtherHolder(t *testing.T) {
 		t.Errorf("the message says the same thing twice: %s", message)
 	}
 }
-
-func TestJudgeReservation(t *testing.T) {
-	holder := []string{"10.10.0.1 in whereabouts pool " + testPool}
-	for name, tc := range map[string]struct {
-		write  ReservationWrite
-		want   Outcome
-		reason v1alpha1.Reason
-	}{
-		"the manager": {ReservationWrite{Writer: Writer{Manager: true}, Holders: release.Known(holder)}, Allow, v1alpha1.ReasonManagerRelease},
-		"a pool holds the address": {
-			ReservationWrite{Holders: release.Known(holder)}, Refuse, v1alpha1.ReasonPoolHolds},
-		"bug 6: the loser of a race on the winner's own node": {
-			ReservationWrite{Writer: Writer{DaemonSetPod: onNode(nodeA)}, Holders: release.Known(holder)}, Refuse, v1alpha1.ReasonPoolHolds},
-		"no pool holds it":         {ReservationWrite{Holders: release.Absent[[]string]()}, Allow, v1alpha1.ReasonNotHeld},
-		"an empty list of holders": {ReservationWrite{Holders: release.Known([]string{})}, Allow, v1alpha1.ReasonNotHeld},
-		"pools that cannot be read": {
-			ReservationWrite{Holders: release.Unknown[[]string]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
-		"pools that were not read": {ReservationWrite{}, Refuse, v1alpha1.ReasonObservationFailed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := JudgeReservation(&tc.write); got.Outcome != tc.want || got.Reason != tc.reason {
-				t.Errorf("got outcome %d, reason %s, want %d, %s", got.Outcome, got.Reason, tc.want, tc.reason)
-			}
-		})
-	}
-}

@@ -20,6 +20,10 @@ const (
 	// whereabouts' own reconciler.
 	DefaultReleaseMode = ReleaseModeWarn
 
+	// DefaultAuditMode is Repair: it only writes reservations, and what it takes away is proven to be nobody's
+	// (docs/decisions/0042).
+	DefaultAuditMode = AuditModeRepair
+
 	DefaultReleaseDelay     = 180 * time.Second
 	DefaultGracePeriodSlack = 30 * time.Second
 	// DefaultSandboxCreationMax covers the kubelet's four minutes for a sandbox, and the runtimes that park a half-made
@@ -46,6 +50,7 @@ func SetDefaults(c *ManagerConfiguration) {
 	setStampingDefaults(&c.Stamping)
 	setWhereaboutsDefaults(&c.Whereabouts)
 	setUnsafeReleasesDefaults(&c.UnsafeReleases)
+	c.Audit.Mode = orDefault(c.Audit.Mode, DefaultAuditMode)
 	setNodeResourcesDefaults(&c.NodeResources)
 	setDelaysDefaults(&c.Delays)
 	setServerDefaults(&c.Server)

@@ -21,6 +21,8 @@ type ManagerConfiguration struct {
 	Whereabouts Whereabouts `json:"whereabouts,omitempty"`
 	// UnsafeReleases says what admission does with a removal of an address that may be in use.
 	UnsafeReleases UnsafeReleases `json:"unsafeReleases,omitempty"`
+	// Audit says what is done where the IPAM's records contradict each other or what live pods show.
+	Audit Audit `json:"audit,omitempty"`
 	// NodeResources configures the guard of node-scoped resources.
 	NodeResources NodeResources `json:"nodeResources,omitempty"`
 	// Delays are the times that the decision table knows.
@@ -84,6 +86,22 @@ type UnsafeReleases struct {
 	CNIUsers []string `json:"cniUsers,omitempty"`
 }
 
+// AuditMode is what is done about a contradiction in the IPAM's records.
+type AuditMode string
+
+// The modes of the audit.
+const (
+	AuditModeRepair AuditMode = "Repair"
+	AuditModeReport AuditMode = "Report"
+)
+
+// Audit says what is done where the IPAM's records contradict each other or what live pods show.
+type Audit struct {
+	// Mode is Repair (put right what can be, and report everything) or Report (write nothing but events, metrics and records).
+	// Only reservations are ever written. Default: Repair.
+	Mode AuditMode `json:"mode,omitempty"`
+}
+
 // NodeResources configures the guard of node-scoped resources. What is guarded is said by NodeResourcePolicies.
 type NodeResources struct {
 	// Enabled turns it on. Default: true. It costs nothing until there is a NodeResourcePolicy.
@@ -97,7 +115,8 @@ type NodeResources struct {
 
 // Delays are the times that the decision table knows.
 type Delays struct {
-	// ReleaseDelay is how long a candidate that finished before its deletion is observed before its release. Default: 3m.
+	// ReleaseDelay is how long a candidate that finished before its deletion is observed before its release, and a contradiction
+	// in the IPAM's records before it is reported and repaired. Default: 3m.
 	ReleaseDelay *metav1.Duration `json:"releaseDelay,omitempty"`
 	// GracePeriodSlack is added to a pod's own grace period before anything is suspected. Default: 30s.
 	GracePeriodSlack *metav1.Duration `json:"gracePeriodSlack,omitempty"`

@@ -30,6 +30,7 @@ func Validate(c *ManagerConfiguration) field.ErrorList {
 	errs = append(errs, validateStamping(&c.Stamping, field.NewPath("stamping"))...)
 	errs = append(errs, validateWhereabouts(&c.Whereabouts, field.NewPath("whereabouts"))...)
 	errs = append(errs, validateUnsafeReleases(&c.UnsafeReleases, field.NewPath("unsafeReleases"))...)
+	errs = append(errs, validateAudit(&c.Audit, field.NewPath("audit"))...)
 	errs = append(errs, validateNodeResources(&c.NodeResources, field.NewPath("nodeResources"))...)
 	errs = append(errs, validateDelays(&c.Delays, field.NewPath("delays"))...)
 	errs = append(errs, validateServer(&c.Server, field.NewPath("server"))...)
@@ -92,6 +93,13 @@ func validateUnsafeReleases(u *UnsafeReleases, path *field.Path) field.ErrorList
 	}
 	errs = append(errs, validateEach(u.DaemonSets, path.Child("daemonSets"), isNamespacedName)...)
 	return append(errs, validateEach(u.CNIUsers, path.Child("cniUsers"), isUserName)...)
+}
+
+func validateAudit(a *Audit, path *field.Path) field.ErrorList {
+	if a.Mode != AuditModeRepair && a.Mode != AuditModeReport {
+		return field.ErrorList{field.NotSupported(path.Child("mode"), a.Mode, []AuditMode{AuditModeRepair, AuditModeReport})}
+	}
+	return nil
 }
 
 func validateNodeResources(n *NodeResources, path *field.Path) field.ErrorList {

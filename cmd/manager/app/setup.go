@@ -84,6 +84,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 		},
 		Rules:         rules(c, o),
+		Repair:        c.Audit.Mode == configv1alpha1.AuditModeRepair,
 		Concurrency:   int(*c.Controller.Concurrency),
 		SweepInterval: c.Controller.SweepInterval.Duration,
 		LastRetry:     o.LastRetry,

@@ -3,9 +3,11 @@
 package whereabouts
 
 import (
+	"net/netip"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
@@ -100,11 +102,35 @@ func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snaps
 	for _, place := range q.places {
 		visit(x.at(place))
 	}
-	for name := range q.pools() {
+	for _, place := range x.placesOf(q.addresses) {
+		visit(x.at(place))
+	}
+	for name := range x.named(q) {
 		if pool, known := x.pools[name]; known && pool.problem != nil && wanted(pool) {
 			into.Problems = append(into.Problems, *pool.problem)
 		}
 	}
+}
+
+// placesOf are the places that some addresses have in the pools.
+func (x *index) placesOf(addresses []netip.Addr) []ipam.Place {
+	var places []ipam.Place
+	for _, ip := range addresses {
+		for name, pool := range x.pools {
+			if pool.rangeErr == nil && pool.network.Contains(ip) {
+				places = append(places, ipam.Place{Pool: name, IP: ip})
+			}
+		}
+	}
+	return places
+}
+
+// named are the pools of which a query wants to know whether they can be read at all: every one, where it asks for addresses.
+func (x *index) named(q query) sets.Set[string] {
+	if len(q.addresses) > 0 {
+		return sets.KeySet(x.pools)
+	}
+	return q.pools()
 }
 
 // at is the allocation that stands at a place, if any does.

@@ -4,6 +4,7 @@ package whereabouts
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -13,19 +14,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// query asks for the allocations of a podref, of any of the sandboxes, of a record's tombstone, or at some places. Empty
-// fields ask for nothing.
+// query asks for the allocations of a podref, of any of the sandboxes, of a record's tombstone, at some places, or at some
+// addresses of any pool. Empty fields ask for nothing.
 type query struct {
 	podRef     string
 	sandboxIDs []string
 	record     string
 	places     []ipam.Place
+	addresses  []netip.Addr
 }
 
 // queryOf is the port's query in this package's terms.
 func queryOf(q ipam.Query) query {
 	own := newQuery(q.Pod, q.SandboxIDs, q.Record)
-	own.places = q.Places
+	own.places, own.addresses = q.Places, q.Addresses
 	return own
 }
 
@@ -41,7 +43,7 @@ func (q query) matches(pool string, a allocation) bool {
 	return q.podRef != "" && a.podRef == q.podRef ||
 		q.record != "" && a.record == q.record ||
 		slices.Contains(q.sandboxIDs, a.sandboxID) ||
-		a.address.IsValid() && slices.Contains(q.places, ipam.Place{Pool: pool, IP: a.address})
+		a.address.IsValid() && (slices.Contains(q.places, ipam.Place{Pool: pool, IP: a.address}) || slices.Contains(q.addresses, a.address))
 }
 
 // pools are those of the places. In one whose range cannot be read nobody can tell what stands there: its problem is the
@@ -59,7 +61,7 @@ func (q query) filterPool(pool *wb.IPPool, into *ipam.Snapshot) {
 	name := poolName(pool.Namespace, pool.Name)
 	into.PoolVersions[name] = pool.ResourceVersion
 	network, problem, err := decodePool(pool)
-	if problem != nil && q.pools().Has(name) {
+	if problem != nil && (len(q.addresses) > 0 || q.pools().Has(name)) {
 		into.Problems = append(into.Problems, *problem)
 	}
 	for offset, raw := range pool.Spec.Allocations {

@@ -19,9 +19,10 @@ import (
 // served there are none. The reader needs whereabouts' types in its scheme (AddToScheme).
 func ReadAll(ctx context.Context, reader client.Reader) (ipam.Snapshot, error) {
 	x := newIndex()
-	list := &wb.IPPoolList{}
-	for more := true; more; more = list.Continue != "" {
-		err := reader.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue))
+	page := ""
+	for more := true; more; more = page != "" {
+		list := &wb.IPPoolList{} // a new one for each page: the decoder keeps what its input does not name
+		err := reader.List(ctx, list, client.Limit(pageSize), client.Continue(page))
 		if meta.IsNoMatchError(err) {
 			return ipam.Snapshot{}, nil
 		}
@@ -31,6 +32,7 @@ func ReadAll(ctx context.Context, reader client.Reader) (ipam.Snapshot, error) {
 		for i := range list.Items {
 			x.apply(&list.Items[i], time.Time{})
 		}
+		page = list.Continue
 	}
 	return x.all(), nil
 }

@@ -118,20 +118,30 @@ func (p *poolWriter) listReservations(ctx context.Context, n naming, items []*it
 		}
 		byPodRef[i.PodRef] = append(byPodRef[i.PodRef], i)
 	}
-	list := &wb.OverlappingRangeIPReservationList{}
-	for more := true; more; more = list.Continue != "" {
-		err := p.reader.List(ctx, list, client.InNamespace(p.key.Namespace), client.Limit(pageSize), client.Continue(list.Continue))
-		if err != nil {
-			return fmt.Errorf("listing the reservations of namespace %s: %w", p.key.Namespace, err)
-		}
-		for at := range list.Items {
-			r := newReservation(&list.Items[at])
-			for _, i := range slices.Concat(byPodRef[r.podRef], adopted) {
-				if n.owns(r, i.Key, i.adopted) {
-					i.reservations = append(i.reservations, r)
-				}
+	return eachReservation(ctx, p.reader, p.key.Namespace, func(object *wb.OverlappingRangeIPReservation) {
+		r := newReservation(object)
+		for _, i := range slices.Concat(byPodRef[r.podRef], adopted) {
+			if n.owns(r, i.Key, i.adopted) {
+				i.reservations = append(i.reservations, r)
 			}
 		}
+	})
+}
+
+// eachReservation pages through the reservations of a namespace. Each page has a list of its own: the last one names no next,
+// and the decoder leaves in a list what its input does not name.
+func eachReservation(ctx context.Context, reader client.Reader, namespace string, visit func(*wb.OverlappingRangeIPReservation)) error {
+	page := ""
+	for {
+		list := &wb.OverlappingRangeIPReservationList{}
+		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(page)); err != nil {
+			return fmt.Errorf("listing the reservations of namespace %s: %w", namespace, err)
+		}
+		for i := range list.Items {
+			visit(&list.Items[i])
+		}
+		if page = list.Continue; page == "" {
+			return nil
+		}
 	}
-	return nil
 }

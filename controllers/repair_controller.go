@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+const (
+	// repairsPerSecond and repairsAtOnce limit the writes of repairs: whoever broke many reservations at once broke a cluster,
+	// and its API server has more to do.
+	repairsPerSecond, repairsAtOnce = 2, 10
+)
+
+// outcome is what became of a finding, as it was last said.
+type outcome struct {
+	result  v1alpha1.RepairResult
+	reason  v1alpha1.Reason
+	message string
+}
+
+// written are the reasons of events about writes.
+var written = map[ipamrepair.Action]v1alpha1.Reason{
+	ipamrepair.Create: v1alpha1.ReasonReservationCreated, ipamrepair.Give: v1alpha1.ReasonReservationGiven,
+	ipamrepair.Mark: v1alpha1.ReasonReservationMarked, ipamrepair.Restore: v1alpha1.ReasonReservationRestored,
+	ipamrepair.Delete: v1alpha1.ReasonReservationDeleted,
+}
+
+// repair decides about findings that were confirmed just now, does what was decided, and says so where it is news.
+func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
+	if len(standing) == 0 {
+		return nil
+	}
+	reads := a.readRepairs(ctx, standing)
+	var failures []error
+	for _, k := range standing {
+		k.soon = false
+		facts, object := a.repairFacts(ctx, k.Finding, reads)
+		decision := ipamrepair.Decide(facts)
+		result, err := a.act(ctx, k, decision, object)
+		failures = append(failures, err, a.conclude(ctx, k, result))
+	}
+	return errors.Join(failures...)
+}
+
+// act does what was decided. A reservation that changed in between is no failure: the next audit looks again.
+func (a *auditor) act(ctx context.Context, k *knownFinding, d ipamrepair.Decision, r ipam.Reservation) (outcome, error) {
+	switch {
+	case d.Action == ipamrepair.Settled:
+		return k.outcome, nil
+	case d.Action == ipamrepair.Hold:
+		return outcome{result: v1alpha1.RepairHeld, reason: v1alpha1.ReasonRepairHeld, message: d.Message}, nil
+	case written[d.Action] == "":
+		return outcome{result: v1alpha1.RepairReported, reason: k.Kind, message: d.Message}, nil
+	case !a.options.Repair:
+		return outcome{result: v1alpha1.RepairReported, reason: k.Kind, message: "nothing is written, because audit.mode is Report; in mode Repair: " + d.Message}, nil
+	}
+	if err := a.writes.Wait(ctx); err != nil {
+		return k.outcome, err
+	}
+	k.soon = true
+	err := a.write(ctx, d, r)
+	if errors.Is(err, ipam.ErrChanged) {
+		log.FromContext(ctx).Info("A reservation changed before its repair; the next audit looks again", "found", err.Error())
+		return k.outcome, nil
+	}
+	if err != nil {
+		return outcome{result: v1alpha1.RepairFailed, reason: v1alpha1.ReasonRepairFailed, message: err.Error()},
+			fmt.Errorf("repairing %s: %w", k.Kind, err)
+	}
+	return outcome{result: v1alpha1.RepairRepaired, reason: written[d.Action], message: d.Message}, nil
+}
+
+func (a *auditor) write(ctx context.Context, d ipamrepair.Decision, r ipam.Reservation) error {
+	switch d.Action {
+	case ipamrepair.Create:
+		return a.backend.CreateReservation(ctx, ipam.Reservation{Name: d.Name, PodRef: d.PodRef, Interface: d.Interface})
+	case ipamrepair.Give, ipamrepair.Restore:
+		return a.backend.GiveReservation(ctx, r, d.PodRef, d.Interface)
+	case ipamrepair.Mark:
+		return a.backend.GiveReservation(ctx, r, ipam.ReservationTombstone(r.PodRef), r.Interface)
+	case ipamrepair.Delete:
+		return a.backend.DeleteReservation(ctx, r)
+	default:
+		return fmt.Errorf("no write for action %d", d.Action)
+	}
+}
+
+// conclude says what became of a finding: event, metric, log, and a line in the records of the address. What was only
+// reported has had its event.
+func (a *auditor) conclude(ctx context.Context, k *knownFinding, o outcome) error {
+	if o == k.outcome {
+		return nil
+	}
+	metrics.Repairs.WithLabelValues(string(k.Kind), string(o.result)).Inc()
+	log.FromContext(ctx).Info("A contradiction in the IPAM's records", "backend", a.backend.Name(), "kind", k.Kind, "result", o.result, "message", o.message)
+	if o.result != v1alpha1.RepairReported {
+		kind := corev1.EventTypeWarning
+		if o.result == v1alpha1.RepairRepaired {
+			kind = corev1.EventTypeNormal
+		}
+		a.recorder.Eventf(a.about(k.Finding), nil, kind, string(o.reason), "Repair", "%s", shortened(o.message))
+	}
+	if err := a.recordRepair(ctx, k.Finding, o); err != nil {
+		return err // said again next time
+	}
+	k.outcome = o
+	return nil
+}
+
+// shortened keeps a text below the 1 KiB of an event's note and of a line in a record.
+func shortened(text string) string {
+	const limit = 1000
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
+}

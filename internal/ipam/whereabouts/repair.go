@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+var _ ipam.Repairable = (*Backend)(nil)
+
+// +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=overlappingrangeipreservations,verbs=create;patch
+
+// CreateReservation makes a reservation with what whereabouts itself writes (UpdateOverlappingRangeAllocation,
+// pkg/storage/kubernetes/ipam.go): podref and interface, no container ID. One that is there is left alone.
+func (b *Backend) CreateReservation(ctx context.Context, r ipam.Reservation) error {
+	object := reservationObject(r.Name)
+	object.Spec = wb.OverlappingRangeIPReservationSpec{PodRef: r.PodRef, IfName: r.Interface}
+	err := b.writer.Create(ctx, object, client.FieldOwner(fieldManager))
+	if apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("%w: reservation %s is there by now: %w", ipam.ErrChanged, r.Name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("creating reservation %s for %s: %w", r.Name, r.PodRef, err)
+	}
+	return nil
+}
+
+// GiveReservation changes podref and interface of a reservation in one write, so that there is no moment without it.
+func (b *Backend) GiveReservation(ctx context.Context, r ipam.Reservation, podRef, iface string) error {
+	operations := []operation{
+		{"test", "/metadata/uid", r.UID},
+		{"test", "/metadata/resourceVersion", r.ResourceVersion},
+		{"test", "/spec/podref", r.PodRef},
+		{"replace", "/spec/podref", podRef},
+	}
+	if iface != r.Interface {
+		operations = append(operations, operation{"add", "/spec/ifname", iface})
+	}
+	data, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	err = b.writer.Patch(ctx, reservationObject(r.Name), client.RawPatch(types.JSONPatchType, data), client.FieldOwner(fieldManager))
+	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) || isGone(err) {
+		return fmt.Errorf("%w: reservation %s: %w", ipam.ErrChanged, r.Name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("giving reservation %s of %s to %s: %w", r.Name, r.PodRef, podRef, err)
+	}
+	return nil
+}
+
+// DeleteReservation removes a reservation by UID and resourceVersion.
+func (b *Backend) DeleteReservation(ctx context.Context, r ipam.Reservation) error {
+	err := b.writer.Delete(ctx, reservationObject(r.Name), client.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion})
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("%w: reservation %s: %w", ipam.ErrChanged, r.Name, err)
+	}
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("deleting reservation %s of %s: %w", r.Name, r.PodRef, err)
+	}
+	return nil
+}
+
+func reservationObject(name string) *wb.OverlappingRangeIPReservation {
+	namespace, name, _ := strings.Cut(name, "/")
+	return &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// Slices lists the slices of every NodeSlicePool, live; one without slices too, with an empty range.
+func (b *Backend) Slices(ctx context.Context) ([]ipam.Slice, error) {
+	pools, err := b.SlicePools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []ipam.Slice
+	for _, pool := range pools {
+		all = append(all, ipam.Slice{Pool: pool.String()})
+		for _, slice := range pool.Slices {
+			all = append(all, ipam.Slice{Pool: pool.String(), Range: slice.Range, Node: slice.Node})
+		}
+	}
+	return all, nil
+}
+
+// NodeOf reads the node in the name of an IPPool, [network-]node-range. The network is the NodeSlicePool's name or left out; what then
+// stands before the range is a network of another kind unless it is known as a node.
+func (b *Backend) NodeOf(pool string, slice ipam.Slice, known func(string) bool) string {
+	in, network, _ := strings.Cut(slice.Pool, "/")
+	namespace, name, _ := strings.Cut(pool, "/")
+	n := newNaming(name, slice.Range)
+	if slice.Range == "" || namespace != in || !n.known || n.prefix == "" {
+		return ""
+	}
+	node, named := strings.CutPrefix(n.prefix, network+"-")
+	if named && node != "" && (known(node) || !known(n.prefix)) {
+		return node
+	}
+	if known(n.prefix) {
+		return n.prefix
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+)
+
+// showing is a running pod with an address in its network-status.
+func showing(ip string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0", UID: "uid-0", Annotations: map[string]string{
+			podnetwork.StatusAnnotation: fmt.Sprintf(`[{"name":"default/wb","interface":"net1","ips":[%q]}]`, ip)}},
+		Spec:   corev1.PodSpec{NodeName: "node-a"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+}
+
+func readyNode() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+}
+
+func TestReservations(t *testing.T) {
+	reservation := func(podRef string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"namespace":"kube-system","name":"10.10.0.1"},"spec":{"podref":%q}}`, podRef)}
+	}
+	holders := []ipam.Key{{Backend: "whereabouts", Pool: "kube-system/10.10.0.0-24"}}
+	for name, tc := range map[string]struct {
+		cluster *cluster
+		request admissionv1.AdmissionRequest
+		allowed bool
+	}{
+		"a deletion while a pool holds the address": {
+			cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion while the pools cannot be read": {
+			cluster: &cluster{holdersErr: errors.New("timeout")}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion while no pool holds it": {
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
+		"a deletion with an empty podref": {
+			cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("")}},
+		"an update to another podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-1")}},
+		"an update that keeps the podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-0")}, allowed: true},
+		"a deletion while its live pod shows the address": {cluster: &cluster{objects: []client.Object{showing("10.10.0.1")}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion while its live pod shows another address": {cluster: &cluster{objects: []client.Object{showing("10.10.0.2")}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
+		"a deletion while its live pod shows what cannot be read": {cluster: &cluster{objects: []client.Object{showing("10.10.0.")}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion by an identity that runs CNI DEL": {cluster: &cluster{objects: []client.Object{showing("10.10.0.1"), readyNode()}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0"), UserInfo: authenticationv1.UserInfo{Username: "cni"}}, allowed: true},
+		"a deletion while its pod cannot be read": {
+			cluster: &cluster{fail: map[reflect.Type]error{reflect.TypeFor[*corev1.Pod](): errors.New("timeout")}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion of one that is being removed, while its live pod shows the address": {cluster: &cluster{objects: []client.Object{showing("10.10.0.1")}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("holdfast-releasing/default.web-0")}},
+		"the manager's own deletion, which needs no read": {cluster: &cluster{holdersErr: errors.New("timeout"), fail: map[reflect.Type]error{reflect.TypeFor[*corev1.Pod](): errors.New("timeout")}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0"), UserInfo: authenticationv1.UserInfo{Username: managerUser}}, allowed: true},
+		"no old object": {request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete}},
+		"a new object of another shape": {request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: runtime.RawExtension{Raw: []byte(`[]`)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := tc.cluster
+			if c == nil {
+				c = &cluster{}
+			}
+			guard, _ := c.guard(t, ReleaseModeDeny)
+			response := (&ReservationReleaseValidator{guard}).Handle(t.Context(), admission.Request{AdmissionRequest: tc.request})
+			if tc.allowed {
+				checkAllowed(t, response)
+				return
+			}
+			checkRefused(t, response)
+		})
+	}
+}
