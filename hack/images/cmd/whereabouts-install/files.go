@@ -38,8 +38,8 @@ type credentials struct{ token, authority string }
 func (i installation) validate() error {
 	var missing []error
 	for what, value := range map[string]string{
-		"the node's name (NODENAME)":                                       i.nodeName,
-		"the namespace of the pools (WHEREABOUTS_NAMESPACE)":               i.namespace,
+		"the node's name (NODENAME)":                                      i.nodeName,
+		"the namespace of the pools (WHEREABOUTS_NAMESPACE)":              i.namespace,
 		"the API server (KUBERNETES_SERVICE_HOST and _PORT, or --server)": i.server,
 	} {
 		if value == "" {
