@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -106,10 +105,7 @@ func (c *core) observePodLive(ctx context.Context, v *view, name types.Namespace
 	if !lostLabel {
 		return nil
 	}
-	if err := c.finalizers.Relabel(ctx, v.target()); err != nil {
-		// The sweep tries again; what is to be decided about the pod must not wait for it.
-		log.FromContext(ctx).Error(err, "A guarded pod without its label stays out of the caches for now")
-	}
+	v.unlabeled = c.finalizers.Relabel(ctx, v.target()) // what is to be decided about the pod does not wait for it
 	return nil
 }
 

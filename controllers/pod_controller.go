@@ -80,7 +80,11 @@ func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (aga
 	if decision.Readdress {
 		return true, result, r.readdress(ctx, seen)
 	}
-	return r.act(ctx, seen, decision)
+	again, result, err = r.act(ctx, seen, decision)
+	if err == nil && !again && seen.unlabeled != nil {
+		err = fmt.Errorf("a guarded pod without its label stays out of the caches: %w", seen.unlabeled)
+	}
+	return again, result, err
 }
 
 // act carries a decision out.
@@ -153,6 +157,7 @@ func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision rele
 	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
 	r.forget(seen.uid)
 	r.settled.add(seen.uid)
+	seen.unlabeled = nil
 	return nil
 }
 

@@ -30,7 +30,8 @@ func setupSlices(mgr manager.Manager, shared *core, _ *router) error {
 			continue
 		}
 		reconciler := &SliceReconciler{core: shared, slices: slices, told: map[types.UID]string{}}
-		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[sliceRequest]{Reconciler: reconciler})
+		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[sliceRequest]{Reconciler: reconciler,
+			RateLimiter: retries[sliceRequest](shared.options)})
 		if err != nil {
 			return fmt.Errorf("setting up the controller of node slices: %w", err)
 		}

@@ -35,6 +35,8 @@ type view struct {
 	node     release.Fact[release.Node]
 	// fateUnread is why signs of life of a gone node could not be looked for; empty if they were.
 	fateUnread string
+	// unlabeled is why a pod that lost our label did not get it back; nil if it has it. Without it no event of the pod reaches us.
+	unlabeled error
 	// stale: the cache is older than the record, so only a live read can answer.
 	stale bool
 }

@@ -11,7 +11,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -77,7 +76,7 @@ func setupKeeper(_ context.Context, mgr manager.Manager, o Options) error {
 		rejections: map[types.UID]keeperRejection{},
 	}
 	c, err := controller.New("node-resource-keeper", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](keeperFirstRetry, keeperLastRetry)})
+		RateLimiter: retries[reconcile.Request](o, keeperFirstRetry, keeperLastRetry)})
 	if err != nil {
 		return fmt.Errorf("setting up the keeper of the webhooks: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -43,8 +44,19 @@ type Options struct {
 	NodeGoneDelay time.Duration
 	// HoldGoneNodes never takes the absence of a Node object for proof. A Node of another UID under the name is one.
 	HoldGoneNodes bool
+	// LastRetry is the longest time to the next try after a failure. Default: 1 minute for the keeper of the webhooks, 5 minutes
+	// for a sweep.
+	LastRetry time.Duration
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
+}
+
+// retries is a queue's back-off between these bounds, or below the configured one.
+func retries[T comparable](o Options, first, last time.Duration) workqueue.TypedRateLimiter[T] {
+	if o.LastRetry > 0 {
+		first, last = min(first, o.LastRetry), o.LastRetry
+	}
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, last)
 }
 
 // Setup registers the controllers with the manager. Call it once, before the manager starts.

@@ -112,7 +112,7 @@ func setupSweeper(_ context.Context, mgr manager.Manager, o Options) error {
 	c, err := controller.NewTyped("node-sweeper", mgr, controller.TypedOptions[sweepRequest]{
 		Reconciler:              s,
 		MaxConcurrentReconciles: sweeperWorkers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[sweepRequest](sweeperBackoff, sweeperMaxBackoff),
+		RateLimiter:             retries[sweepRequest](o, sweeperBackoff, sweeperMaxBackoff),
 		LogConstructor:          sweepLogger(mgr.GetLogger()),
 	})
 	if err != nil {
