@@ -74,6 +74,16 @@ func (c *Cluster) State() (*state.Cluster, error) {
 // locked lets one command at a time change the cluster, and gives it the state
 // that the one before left.
 func (c *Cluster) locked(do func() error) error {
+	return c.alone(func() error {
+		if err := c.reload(); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// alone lets one command at a time do something, whatever the state says.
+func (c *Cluster) alone(do func() error) error {
 	path := string(c.Folder) + ".lock"
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -90,9 +100,6 @@ func (c *Cluster) locked(do func() error) error {
 	}
 	if err != nil {
 		return fmt.Errorf("lock of the cluster: %w", err)
-	}
-	if err := c.reload(); err != nil {
-		return err
 	}
 	return do()
 }
@@ -125,15 +132,23 @@ func (c *Cluster) node(name string) (plan.Node, *state.Node, error) {
 	return plan.Node{}, nil, fmt.Errorf("%s is in the state but in no plan: it was written by another version of this program", name)
 }
 
-// step says what is done, and how long it took.
-func (c *Cluster) step(what string, do func() error) error {
-	fmt.Fprintf(c.Log, "==> %s\n", what)
-	began := time.Now()
-	if err := do(); err != nil {
-		fmt.Fprintf(c.Log, "==> %s: FAILED after %.1f s\n", what, time.Since(began).Seconds())
-		return fmt.Errorf("%s: %w", what, err)
+// step is a part of what a command does.
+type step struct {
+	what string
+	do   func(context.Context) error
+}
+
+// all does one after the other, says what it does, and how long each took.
+func (c *Cluster) all(ctx context.Context, steps []step) error {
+	for _, s := range steps {
+		fmt.Fprintf(c.Log, "==> %s\n", s.what)
+		began := time.Now()
+		if err := s.do(ctx); err != nil {
+			fmt.Fprintf(c.Log, "==> %s: FAILED after %.1f s\n", s.what, time.Since(began).Seconds())
+			return fmt.Errorf("%s: %w", s.what, err)
+		}
+		fmt.Fprintf(c.Log, "==> %s: %.1f s\n", s.what, time.Since(began).Seconds())
 	}
-	fmt.Fprintf(c.Log, "==> %s: %.1f s\n", what, time.Since(began).Seconds())
 	return nil
 }
 

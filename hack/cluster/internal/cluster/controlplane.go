@@ -29,10 +29,15 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	for _, component := range config.ControlPlane() {
+		// One that runs may still be on its way, where an earlier up was interrupted.
 		if p, _ := state.Find(c.state.ControlPlane, component); machine.Alive(p) {
+			if err := c.awaitComponent(ctx, p); err != nil {
+				return err
+			}
 			continue
 		}
-		if err := c.step("starting "+component, func() error { return c.startComponent(ctx, component) }); err != nil {
+		start := func(ctx context.Context) error { return c.startComponent(ctx, component) }
+		if err := c.all(ctx, []step{{"starting " + component, start}}); err != nil {
 			return err
 		}
 	}

@@ -24,26 +24,17 @@ func (c *Cluster) Down(ctx context.Context, keepLogs bool) error {
 	if err := c.checkOwner(); err != nil {
 		return err
 	}
-	return c.locked(func() error {
-		for _, s := range []struct {
-			what string
-			do   func(context.Context) error
-		}{
-			{"killing the nodes and the control plane", c.killAll},
-			{"removing the links", c.removeLinks},
+	return c.alone(func() error {
+		bounded, cancel := context.WithTimeoutCause(ctx, 2*endTimeout, fmt.Errorf("gave up after %s", 2*endTimeout))
+		defer cancel()
+		err := c.all(bounded, []step{
+			{"killing the nodes and the control plane", func(ctx context.Context) error { return c.cgroups.Kill(ctx, plan.CgroupRoot) }},
+			{"removing the links", func(context.Context) error { return c.removeLinks() }},
 			{"removing the cgroups", func(ctx context.Context) error { return c.cgroups.Remove(ctx, plan.CgroupRoot) }},
 			{"removing the files", func(context.Context) error { return c.removeFiles(keepLogs) }},
-		} {
-			bounded, cancel := context.WithTimeoutCause(ctx, endTimeout, fmt.Errorf("gave up after %s", endTimeout))
-			err := c.step(s.what, func() error { return s.do(bounded) })
-			cancel()
-			if err != nil {
-				left, _ := c.Leftovers()
-				return errors.Join(err, leftError(left))
-			}
-		}
-		left, err := c.Leftovers()
-		if err := errors.Join(err, leftError(left)); err != nil {
+		})
+		left, err2 := c.Leftovers()
+		if err := errors.Join(err, err2, leftError(left)); err != nil {
 			return err
 		}
 		fmt.Fprintln(c.Log, "nothing is left: no process, namespace, mount, link, cgroup or file of the cluster")
@@ -63,12 +54,7 @@ func (c *Cluster) checkOwner() error {
 	return nil
 }
 
-func (c *Cluster) killAll(ctx context.Context) error {
-	// Frozen processes die too, but on cgroup v1 they are only stopped.
-	return c.cgroups.Kill(ctx, plan.CgroupRoot)
-}
-
-func (c *Cluster) removeLinks(context.Context) error {
+func (c *Cluster) removeLinks() error {
 	links, err := machine.Links(plan.Prefix)
 	if err != nil {
 		return err

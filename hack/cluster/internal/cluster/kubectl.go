@@ -76,12 +76,12 @@ func (c *Cluster) applyManifests(ctx context.Context, manifests []string) error 
 		if _, err := os.Stat(filepath.Join(path, "kustomization.yaml")); err == nil {
 			flag = "-k"
 		}
-		err := c.step("applying "+path, func() error {
+		err := c.all(ctx, []step{{"applying " + path, func(ctx context.Context) error {
 			if _, err := c.kubectl(ctx, nil, apply(flag, path)...); err != nil {
 				return err
 			}
 			return c.awaitWorkloads(ctx)
-		})
+		}}})
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,14 @@ func (c *Cluster) startNode(ctx context.Context, n plan.Node) error {
 		}
 	}
 	for _, service := range config.Services() {
-		if p, _ := state.Find(c.stateOf(n).Processes, service); machine.Alive(p) {
+		p, _ := state.Find(c.stateOf(n).Processes, service)
+		switch alive := machine.Alive(p); {
+		case alive && service == config.Containerd: // an earlier up may have been interrupted
+			if err := c.awaitContainerd(ctx, n, p); err != nil {
+				return err
+			}
+			continue
+		case alive:
 			continue
 		}
 		if err := c.startService(ctx, n, service); err != nil {

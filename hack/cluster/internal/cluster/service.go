@@ -20,8 +20,8 @@ import (
 // nft and others of the host's.
 const nodePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// startService starts a service of a node whose namespaces there are. After
-// containerd it waits until that answers, and imports the images that are new.
+// startService starts a service of a node whose namespaces there are. It waits
+// for containerd, which kubelet needs.
 func (c *Cluster) startService(ctx context.Context, n plan.Node, service string) error {
 	command, err := config.ServiceCommand(service, n, c.options())
 	if err != nil {
@@ -49,7 +49,12 @@ func (c *Cluster) startService(ctx context.Context, n plan.Node, service string)
 	if err != nil || service != config.Containerd {
 		return err
 	}
-	err = awaitProcess(ctx, startTimeout, p, func(ctx context.Context) error {
+	return c.awaitContainerd(ctx, n, p)
+}
+
+// awaitContainerd waits until it answers, and gives it the images that are new.
+func (c *Cluster) awaitContainerd(ctx context.Context, n plan.Node, p state.Process) error {
+	err := awaitProcess(ctx, startTimeout, p, func(ctx context.Context) error {
 		_, err := c.inNode(ctx, n, "ctr", "version")
 		return err
 	})

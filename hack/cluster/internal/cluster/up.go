@@ -39,32 +39,34 @@ type UpOptions struct {
 }
 
 // Up brings a cluster up, or what is missing of it. A cluster that is up keeps
-// its flags and gets nodes and images that are new.
+// its flags and gets nodes and images that are new. A node that was killed stays
+// so.
 func (c *Cluster) Up(ctx context.Context, o UpOptions) error {
 	return c.locked(func() error {
 		if err := c.prepare(o); err != nil {
 			return err
 		}
-		for _, s := range []struct {
-			what string
-			do   func(context.Context) error
-		}{
-			{"making certificates", func(context.Context) error { return c.makeCertificates() }},
-			{"making the bridges", func(context.Context) error { return c.makeBridges() }},
-			{"starting the control plane", c.startControlPlane},
-			{"starting the nodes", func(ctx context.Context) error { return c.eachNode(ctx, c.startNodeTimed) }},
-			{"importing the images", func(ctx context.Context) error { return c.eachNode(ctx, c.importImages) }},
-			{"applying Multus' role and the CustomResourceDefinitions", func(ctx context.Context) error { return c.applyBasics(ctx, o.CRDs) }},
-			{"waiting for the nodes to be Ready", func(ctx context.Context) error { return c.eachNode(ctx, c.awaitReady) }},
-			{"applying the manifests", func(ctx context.Context) error { return c.applyManifests(ctx, o.Manifests) }},
-			{"installing Holdfast", func(ctx context.Context) error { return c.installHoldfast(ctx, o) }},
-		} {
-			if err := c.step(s.what, func() error { return s.do(ctx) }); err != nil {
-				return err
-			}
+		if err := c.all(ctx, c.upSteps(o)); err != nil {
+			return err
 		}
 		return c.update(func(s *state.Cluster) { s.Phase = state.Up })
 	})
+}
+
+func (c *Cluster) upSteps(o UpOptions) []step {
+	steps := []step{
+		{"making certificates", func(context.Context) error { return c.makeCertificates() }},
+		{"making the bridges", func(context.Context) error { return c.makeBridges() }},
+		{"starting the control plane", c.startControlPlane},
+		{"starting the nodes and importing their images", func(ctx context.Context) error { return c.eachNode(ctx, c.startNodeTimed) }},
+		{"applying Multus' role and the CustomResourceDefinitions", func(ctx context.Context) error { return c.applyBasics(ctx, o.CRDs) }},
+		{"waiting for the nodes to be Ready", func(ctx context.Context) error { return c.eachNode(ctx, c.awaitReady) }},
+		{"applying the manifests", func(ctx context.Context) error { return c.applyManifests(ctx, o.Manifests) }},
+	}
+	if o.Holdfast != "" {
+		steps = append(steps, step{"installing Holdfast", func(ctx context.Context) error { return c.installHoldfast(ctx, o) }})
+	}
+	return steps
 }
 
 // prepare checks what can be checked before anything is made, and writes down
