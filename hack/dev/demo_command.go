@@ -3,11 +3,16 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/go-logr/logr"
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/logging"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
@@ -16,16 +21,25 @@ import (
 
 func newDemoCommand() *cobra.Command {
 	var root, dir string
+	var list bool
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Show what Holdfast is for: failures with the guard off, then on",
-		Long: `Demo plays four failures of pod addresses on a cluster of its own, each first with the
-guard off and then on. It prints a table of duplicates and leaks, and writes report.json and
-report.html, which shows for each address which sandbox held it when.
+		Use:   "demo [SCENARIO...]",
+		Short: "Show what Holdfast is for: failures with the guard off and on",
+		Long: `Demo plays failures of pod addresses on two clusters of its own, side by side, of which one
+has the guard. It prints a table of duplicates and leaks, and writes report.json and
+report.html, which shows for each address which sandbox held it when. Without arguments it
+plays all of them; --list shows their names.
 
 It fails unless every failure does harm with the guard off, and none does with it on.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		Example: `  holdfast-dev demo
+  holdfast-dev demo slice-handed-on pool-full-after-reboot`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if list {
+				fmt.Fprint(cmd.OutOrStdout(), demo.List())
+				return nil
+			}
 			if root == "" {
 				if root, err = cluster.FindRoot(); err != nil {
 					return err
@@ -34,19 +48,40 @@ It fails unless every failure does harm with the guard off, and none does with i
 			if dir == "" {
 				dir = filepath.Join(root, "bin", "demo")
 			}
-			// Progress is told by the demo itself.
+			// Progress is told by the demo itself; what libraries say goes to a file.
 			log.SetLogger(logr.Discard())
 			logging.SetLogStderr(false)
+			logs, err := logToFile(dir)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, logs.Close()) }()
 			progress := cmd.ErrOrStderr()
 			return demo.Run(cmd.Context(), demo.Options{
-				Start:     demo.StartIn(root, filepath.Join(dir, "cluster"), progress),
+				Scenarios: args,
+				Start:     demo.StartIn(root, filepath.Join(dir, "clusters")),
 				OutputDir: dir,
 				Table:     cmd.OutOrStdout(),
 				Progress:  progress,
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&list, "list", false, "list the scenarios and end")
 	cmd.Flags().StringVar(&root, "root", "", "`folder` of the repository; default: the one that the working directory is in")
 	cmd.Flags().StringVar(&dir, "dir", "", "`folder` for the reports, and for the cluster's logs; default: bin/demo of the repository")
 	return cmd
+}
+
+// logToFile sends what Kubernetes' libraries log, whereabouts' node-slice controller among them, to a file.
+func logToFile(dir string) (io.Closer, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	file, err := os.Create(filepath.Join(dir, "demo.log"))
+	if err != nil {
+		return nil, err
+	}
+	klog.LogToStderr(false)
+	klog.SetOutput(file)
+	return file, nil
 }

@@ -3,13 +3,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/logging"
@@ -17,10 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/supervisor"
 	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin"
-	standinclient "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
 )
 
 func newStandInCommand() *cobra.Command {
@@ -62,91 +56,6 @@ A control socket breaks the machines and tells what truly happened on them; see
 	flags.DurationVar(&o.DelTimeout, "cni-del-timeout", 0, "limit of one CNI DEL; default that of whereabouts, 1m")
 	require(cmd, "node", "socket")
 	return cmd
-}
-
-type nodeAction func(*standinclient.Client, context.Context, string) error
-
-// nodeActions are what can be done to a stand-in node, by name.
-var nodeActions = map[string]nodeAction{
-	"freeze":    (*standinclient.Client).Freeze,
-	"thaw":      (*standinclient.Client).Thaw,
-	"power-off": (*standinclient.Client).PowerOff,
-	"reboot":    (*standinclient.Client).Reboot,
-	"replace":   (*standinclient.Client).Replace,
-	"cut-cni":   (*standinclient.Client).CutCNI,
-	"mend-cni":  (*standinclient.Client).MendCNI,
-}
-
-func newNodeCommand() *cobra.Command {
-	f := &clusterFlags{}
-	var socket string
-	var deleteNode bool
-	cmd := &cobra.Command{
-		Use:   "node ACTION NODE",
-		Short: "Break or mend a stand-in node",
-		Long: `Node does something to a stand-in node:
-
-  freeze     its kubelet hangs: no heartbeat, no reaction; the sandboxes live on
-  thaw       its kubelet goes on
-  power-off  the machine dies with all its sandboxes: no CNI DEL, no report
-  reboot     the same machine starts again, with another boot ID: its sandboxes
-             are dead, and what its runtime and CNI had on disk is still there
-  replace    the machine dies, and another one starts under its name, with
-             nothing on its disk: pods that are bound to the name run again in
-             new sandboxes, under the same pod UIDs. Its kubelet takes over the
-             Node object that it finds; --delete-node deletes that one before
-  cut-cni    its CNI plugins find the API server's connection refused
-  mend-cni   they reach it again`,
-		Example: `  holdfast-dev node freeze node-a
-  holdfast-dev node replace node-a --delete-node`,
-		Args:      cobra.ExactArgs(2),
-		ValidArgs: slices.Sorted(maps.Keys(nodeActions)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			action, err := findAction(args[0], deleteNode)
-			if err != nil {
-				return err
-			}
-			path, err := findSocket(f, socket)
-			if err != nil {
-				return err
-			}
-			return action(standinclient.New(path), cmd.Context(), args[1])
-		},
-	}
-	f.add(cmd.Flags())
-	cmd.Flags().BoolVar(&deleteNode, "delete-node", false, "with replace: delete the Node object before the new machine starts")
-	cmd.Flags().StringVar(&socket, "socket", "", "`path` of the control socket; default: that of the development cluster")
-	return cmd
-}
-
-func findAction(name string, deleteNode bool) (nodeAction, error) {
-	action, known := nodeActions[name]
-	switch {
-	case !known:
-		return nil, fmt.Errorf("no action %q, there are: %s", name, strings.Join(slices.Sorted(maps.Keys(nodeActions)), ", "))
-	case deleteNode && name != "replace":
-		return nil, fmt.Errorf("--delete-node goes with replace, not with %s", name)
-	case deleteNode:
-		return (*standinclient.Client).ReplaceAnew, nil
-	}
-	return action, nil
-}
-
-func findSocket(f *clusterFlags, socket string) (string, error) {
-	if socket != "" {
-		return socket, nil
-	}
-	if err := f.complete(); err != nil {
-		return "", err
-	}
-	state, err := supervisor.ReadState(f.dir)
-	if err != nil {
-		return "", err
-	}
-	if state == nil || state.Socket == "" {
-		return "", fmt.Errorf("no development cluster is up in %s: run make dev-up, or name a --socket", f.dir)
-	}
-	return state.Socket, nil
 }
 
 func newReconcilerCommand() *cobra.Command {

@@ -70,9 +70,9 @@ func printNodes(ctx context.Context, table io.Writer, socket string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(table, "\nNODE\tREADY\tFROZEN\tPOWERED OFF\tAPI CUT")
+	fmt.Fprintln(table, "\nNODE\tREADY\tFROZEN\tCUT OFF\tPOWERED OFF\tCNI CUT")
 	for _, n := range nodes {
-		fmt.Fprintf(table, "%s\t%t\t%t\t%t\t%t\n", n.Name, n.Ready, n.Frozen, n.PoweredOff, n.APICut)
+		fmt.Fprintf(table, "%s\t%t\t%t\t%t\t%t\t%t\n", n.Name, n.Ready, n.Frozen, n.CutOff, n.PoweredOff, n.APICut)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func printNextSteps(out io.Writer, root string, state *supervisor.State) {
   kubectl delete pod -n holdfast-sample five-0   # held until its address is given back
 
   %[4]s node freeze node-a   # then force-delete a pod there, and look again
-  %[4]s node replace node-b --delete-node   # another machine under the name
+  %[4]s node --help          # what else can happen to a node
   %[4]s status
 
 Logs are in %[5]s. "make dev-down" stops everything.

@@ -13,6 +13,7 @@ const (
 	podTimeout    = 60 * time.Second // a pod starts or ends
 	nodeTimeout   = 60 * time.Second // a silent node is found out
 	settleTimeout = 60 * time.Second // entries go, or count as leaked
+	gcTimeout     = 3 * time.Minute  // PodGC looks every 20 s, and waits 40 s for a Node to come back
 	dumpTimeout   = 10 * time.Second // the reads that explain a failure
 
 	pollInterval = 200 * time.Millisecond

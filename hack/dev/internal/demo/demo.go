@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo shows Holdfast's reason to exist: four failures of pod addresses on a real control plane, each first with
-// the guard off and then with it on. Three are about the real whereabouts allocator, one about a cluster network whose
+// Package demo shows Holdfast's reason to exist: failures of pod addresses on a real control plane, each with the guard
+// off and with it on. All but one are about the real whereabouts allocator, one is about a cluster network whose
 // addresses come from an object that has the node's name, with stand-ins for both of its sides.
 //
-// The runs of one guard state play at the same time, each in a namespace, a pool and two stand-in nodes of its own.
-// Only whereabouts' reconciler looks at all of the cluster: the runs that must not meet it begin when it is through.
+// There are two clusters, side by side, of which one has the guard. In each of them all scenarios play at the same time,
+// each in a namespace, a range and two stand-in nodes of its own. Only whereabouts' reconciler looks at all of a
+// cluster: the runs that need it take turns, and those that must not meet it begin when it is through.
 package demo
 
 import (
@@ -13,9 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,18 +27,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/report"
 	standin "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
 )
 
 // Cluster is what the demo needs of a development cluster.
 type Cluster interface {
-	// Config is the administrator's configuration.
+	// Config is the administrator's configuration, Kubeconfig the path of a file with it.
 	Config() *rest.Config
+	Kubeconfig() string
 	// StandIn is the control socket of the stand-in nodes.
 	StandIn() *standin.Client
 	// InstallGuard brings up the guard with refusals of unsafe releases, and returns when it is ready.
@@ -59,8 +60,11 @@ type NodeResourceGuard interface {
 
 // Options of the demo.
 type Options struct {
-	// Start brings up a cluster with these stand-in nodes, all Ready but those that need a CNS, and without the guard.
-	Start func(ctx context.Context, nodes, cnsNodes []string) (Cluster, error)
+	// Scenarios are the names of those that are to be played; none is all.
+	Scenarios []string
+	// Start brings up a cluster of this name with these stand-in nodes, all Ready but those that need a CNS, and without
+	// the guard.
+	Start func(ctx context.Context, name string, nodes, cnsNodes []string) (Cluster, error)
 	// OutputDir gets report.json and report.html.
 	OutputDir string
 	// Table gets the table of results, Progress everything that happens meanwhile.
@@ -73,27 +77,74 @@ const (
 	htmlName = "report.html"
 )
 
-// scenarios in the order of the report. The first one is the one that runs whereabouts' reconciler.
+// scenarios in the order of the report.
 func scenarios() []scenario {
-	return []scenario{pendingPod(), frozenNode(), lostDEL(), replacedNode()}
+	return []scenario{
+		pendingPod(), frozenNode(), lostDEL(), replacedNode(),
+		namedReservation(), secondRange(), evictedPod(), goneNode(),
+		rebootedNode(), outlivedNode(), handedOnSlice(), completedJob(),
+	}
+}
+
+// List shows the names and titles of all scenarios, in the order of the report.
+func List() string {
+	var b strings.Builder
+	for _, s := range scenarios() {
+		fmt.Fprintf(&b, "%-38s %s\n", s.name, s.title)
+	}
+	return b.String()
+}
+
+// placed is a scenario with its place among all of them, which gives it its nodes and addresses.
+type placed struct {
+	scenario
+	index int
+}
+
+// choose returns the scenarios of these names, in the order of the report; all where there are none.
+func choose(names []string) ([]placed, error) {
+	var chosen []placed
+	unknown := slices.Clone(names)
+	for i, s := range scenarios() {
+		if len(names) == 0 || slices.Contains(names, s.name) {
+			chosen = append(chosen, placed{s, i})
+			unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == s.name })
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("no scenario %q; there are:\n%s", unknown[0], List())
+	}
+	return chosen, nil
 }
 
 // setting tells what was real in the demo.
 var setting = []string{
-	"Real: etcd, kube-apiserver, kube-controller-manager and kube-scheduler v1.37.1; the allocator and the reconciler of whereabouts v0.9.4.",
+	"Two clusters side by side, one with the guard. Real: etcd, kube-apiserver, kube-controller-manager and kube-scheduler v1.37.1; the allocator, the " +
+		"reconciler and the node-slice controller of whereabouts v0.9.4.",
 	"Stand-ins: the nodes. A program plays kubelet, runtime and CNI for the pods that are bound to them; no packet flows.",
-	"Stand-ins too, in the last scenario: both sides of Azure's NodeNetworkConfig. DNC, the network controller, gives each node a prefix of the overlay; " +
+	"Stand-ins too, in node-replaced-under-its-name: both sides of Azure's NodeNetworkConfig. DNC, the network controller, gives each node a prefix of the overlay; " +
 		"CNS, on the node, hands out its addresses. A leak there is a prefix that DNC's books keep for a Node that is gone.",
-	"Made to happen: the API server puts off the garbage collector's deletions of NodeNetworkConfigs for some seconds, by an admission policy, as one that is " +
-		"overloaded would.",
-	"Shorter than usual: a silent node is found NotReady after 5 seconds, and whereabouts gives up a CNI DEL after 3 seconds instead of a minute.",
+	"Made to happen, by admission policies: the API server puts off the garbage collector's deletions of NodeNetworkConfigs for some seconds, as one that is " +
+		"overloaded would; and it refuses whereabouts' writes of one pool during one CNI ADD, as a missing right or somebody's webhook does.",
+	"The node-slice controller sees only the two nodes of its scenario.",
+	"Shorter than usual: a silent node is found NotReady after 5 seconds, whereabouts gives up a CNI DEL after 3 seconds instead of a minute, and the guard gives " +
+		"the addresses of a pod that ended by itself back after 2 seconds instead of three minutes. PodGC has its usual pace, and so has the word of a deleted Node: five minutes.",
 }
 
-// Run plays every scenario and writes the table and both reports. The error says which scenario did not come out as
+// demo is one run of everything.
+type demo struct {
+	Options
+	scenarios []placed
+	scheme    *runtime.Scheme
+	started   time.Time
+	mutex     sync.Mutex // of Progress
+}
+
+// Run plays the scenarios and writes the table and both reports. The error says which scenario did not come out as
 // it has to, or what went wrong; nothing that was started runs when it returns.
-func Run(ctx context.Context, o Options) (err error) {
-	d := &demo{Options: o, started: time.Now(), scheme: runtime.NewScheme()}
-	if err := d.addSchemes(); err != nil {
+func Run(ctx context.Context, o Options) error {
+	d, err := newDemo(o)
+	if err != nil {
 		return err
 	}
 	// A report of an earlier demo must not be taken for one of this.
@@ -102,107 +153,49 @@ func Run(ctx context.Context, o Options) (err error) {
 			return fmt.Errorf("demo: %w", err)
 		}
 	}
-	d.say("starting the control plane and the stand-in nodes")
-	if d.cluster, err = o.Start(ctx, d.nodes(), d.cnsNodes()); err != nil {
-		return fmt.Errorf("demo: starting the cluster: %w", err)
-	}
-	defer func() {
-		d.say("stopping everything that was started")
-		err = errors.Join(err, d.cluster.Stop())
-	}()
-	if d.client, err = client.New(d.cluster.Config(), client.Options{Scheme: d.scheme}); err != nil {
-		return fmt.Errorf("demo: client: %w", err)
-	}
-	return d.play(ctx)
-}
-
-// demo is one run of everything.
-type demo struct {
-	Options
-	scheme   *runtime.Scheme
-	cluster  Cluster
-	client   client.Client
-	observer *observer.Observer
-
-	started time.Time
-	mutex   sync.Mutex // of Progress
-}
-
-func (d *demo) addSchemes() error {
-	return errors.Join(clientgoscheme.AddToScheme(d.scheme), nadv1.AddToScheme(d.scheme),
-		whereaboutsv1alpha1.AddToScheme(d.scheme), holdfastv1alpha1.AddToScheme(d.scheme))
-}
-
-// say shows progress.
-func (d *demo) say(format string, args ...any) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	fmt.Fprintf(d.Progress, "[%5.1fs] %s\n", time.Since(d.started).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// play runs both phases with an observer over all of it, and reports.
-func (d *demo) play(ctx context.Context) error {
-	reader, err := client.New(d.cluster.Config(), client.Options{Scheme: d.scheme})
-	if err != nil {
-		return fmt.Errorf("demo: the observer's client: %w", err)
-	}
-	d.observer = observer.Start(d.cluster.StandIn(), reader)
-	defer d.observer.Stop()
-
 	result := report.Report{Setting: setting}
-	for _, s := range scenarios() {
+	for _, s := range d.scenarios {
 		result.Scenarios = append(result.Scenarios, report.Scenario{Name: s.name, Title: s.title, Harm: s.harm, Guard: s.guard})
 	}
-	errOff := d.phase(ctx, false, result.Scenarios)
-	var errOn error
-	if ctx.Err() == nil {
-		errOn = d.guarded(ctx, result.Scenarios)
-	}
+	playErr := d.playSides(ctx, result.Scenarios)
 	if ctx.Err() != nil {
-		return fmt.Errorf("demo: %w", context.Cause(ctx))
+		return errors.Join(fmt.Errorf("demo: %w", context.Cause(ctx)), playErr)
 	}
 	if err := d.write(result); err != nil {
-		return err
+		return errors.Join(err, playErr)
 	}
 	fmt.Fprint(d.Table, result.Table())
-	if err := errors.Join(errOff, errOn, result.Verdict()); err != nil {
+	if err := errors.Join(playErr, result.Verdict()); err != nil {
 		return fmt.Errorf("the demo did not come out as it has to:\n%w", err)
 	}
 	return nil
 }
 
-// guarded clears what the first phase left, installs the guard and plays the second one.
-func (d *demo) guarded(ctx context.Context, results []report.Scenario) error {
-	if err := d.clear(ctx); err != nil {
-		return fmt.Errorf("clearing up after the runs without the guard: %w", err)
+func newDemo(o Options) (*demo, error) {
+	d := &demo{Options: o, started: time.Now(), scheme: runtime.NewScheme()}
+	var err error
+	if d.scenarios, err = choose(o.Scenarios); err != nil {
+		return nil, err
 	}
-	d.say("installing the guard")
-	if err := d.cluster.InstallGuard(ctx); err != nil {
-		return fmt.Errorf("installing the guard: %w", err)
-	}
-	return d.phase(ctx, true, results)
+	return d, errors.Join(clientgoscheme.AddToScheme(d.scheme), nadv1.AddToScheme(d.scheme),
+		whereaboutsv1alpha1.AddToScheme(d.scheme), holdfastv1alpha1.AddToScheme(d.scheme))
 }
 
-// phase plays all scenarios in one state of the guard and puts what came of them into results.
-func (d *demo) phase(ctx context.Context, guard bool, results []report.Scenario) error {
-	reconciled := make(chan struct{})
-	release := sync.OnceFunc(func() { close(reconciled) })
+// playSides plays everything without the guard and with it, at the same time, and puts what came of it into results. A
+// side that cannot play ends the other one.
+func (d *demo) playSides(ctx context.Context, results []report.Scenario) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var group sync.WaitGroup
-	errs := make([]error, len(results))
-	for i, scenario := range scenarios() {
-		stage := d.stage(i, scenario, guard)
-		stage.reconciled = release
+	errs := make([]error, 2)
+	for i, guard := range []bool{false, true} {
 		group.Go(func() {
-			defer release()
-			if i > 0 {
-				<-reconciled
-			}
-			run, err := stage.run(ctx)
-			errs[i] = err
-			if guard {
-				results[i].On = run
-			} else {
-				results[i].Off = run
+			s := &side{demo: d, guard: guard}
+			if err := s.run(ctx, results); err != nil {
+				errs[i] = err
+				if !s.played {
+					cancel(fmt.Errorf("the side with the guard %s ended: %w", s.state(), err))
+				}
 			}
 		})
 	}
@@ -210,56 +203,11 @@ func (d *demo) phase(ctx context.Context, guard bool, results []report.Scenario)
 	return errors.Join(errs...)
 }
 
-// stage is the place of one run.
-func (d *demo) stage(index int, scenario scenario, guard bool) *stage {
-	s := &stage{
-		scenario: scenario, guard: guard, cluster: d.client, machines: d.cluster.StandIn(),
-		observer: d.observer, reconcile: d.cluster.Reconcile, say: d.say,
-		config: d.cluster.Config(), guards: d.cluster, pool: scenario.pool(index, guard),
-	}
-	s.namespace = fmt.Sprintf("%s-guard-%s", scenario.name, s.state())
-	s.first, s.second = nodeName(index, guard, 1), nodeName(index, guard, 2)
-	return s
-}
-
-// pool is a range of two addresses, or of two nodes' prefixes; another one for each run.
-func (s scenario) pool(index int, guard bool) netip.Prefix {
-	third := byte(2 * index)
-	if guard {
-		third++
-	}
-	bits := 30
-	if s.overlay {
-		bits = nodePrefixBits - 1
-	}
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 80, third, 0}), bits)
-}
-
-func nodeName(index int, guard bool, number int) string {
-	letter := 'a' + rune(2*index)
-	if guard {
-		letter++
-	}
-	return fmt.Sprintf("node-%c%d", letter, number)
-}
-
-// nodes are those of all runs: a machine that a run has powered off is of no use to the next one.
-func (d *demo) nodes() []string { return nodesOf(func(scenario) bool { return true }) }
-
-// cnsNodes are those of nodes that need a CNS.
-func (d *demo) cnsNodes() []string { return nodesOf(func(s scenario) bool { return s.overlay }) }
-
-func nodesOf(wanted func(scenario) bool) []string {
-	var names []string
-	for i, scenario := range scenarios() {
-		if !wanted(scenario) {
-			continue
-		}
-		for _, guard := range []bool{false, true} {
-			names = append(names, nodeName(i, guard, 1), nodeName(i, guard, 2))
-		}
-	}
-	return names
+// say shows progress.
+func (d *demo) say(format string, args ...any) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	fmt.Fprintf(d.Progress, "[%5.1fs] %s\n", time.Since(d.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
 func (d *demo) write(result report.Report) error {

@@ -15,6 +15,7 @@ import (
 type deadCluster struct{}
 
 func (*deadCluster) Config() *rest.Config               { return &rest.Config{} }
+func (*deadCluster) Kubeconfig() string                 { return "" }
 func (*deadCluster) StandIn() *standin.Client           { return nil }
 func (*deadCluster) InstallGuard(context.Context) error { return nil }
 func (*deadCluster) Reconcile(context.Context) error    { return nil }

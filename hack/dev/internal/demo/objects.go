@@ -3,9 +3,11 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"time"
 
@@ -26,19 +28,30 @@ const (
 	graceSeconds int64 = 1
 )
 
-// setUp makes the namespace and its network.
+// network is a whereabouts network of a run: the name and, where that is not the run's, the namespace of its
+// NetworkAttachmentDefinition, and the keys of its IPAM's configuration.
+type network struct {
+	name      string
+	ipam      map[string]any
+	namespace string
+}
+
+// setUp makes the namespace and its networks.
 func (s *stage) setUp(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
 	if err := s.cluster.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
-	if !s.scenario.overlay {
-		network, err := network(s.namespace, s.pool)
-		if err != nil {
+	networks := []network{{name: networkName, ipam: map[string]any{"range": s.pool.String()}}}
+	switch {
+	case s.scenario.overlay:
+		networks = nil
+	case s.scenario.networks != nil:
+		networks = s.scenario.networks(s)
+	}
+	for _, n := range networks {
+		if err := s.createNetwork(ctx, n); err != nil {
 			return err
-		}
-		if err := s.cluster.Create(ctx, network); err != nil {
-			return fmt.Errorf("creating the network: %w", err)
 		}
 	}
 	return s.await(ctx, "the namespace's default ServiceAccount", podTimeout, func(ctx context.Context) (bool, string, error) {
@@ -47,19 +60,31 @@ func (s *stage) setUp(ctx context.Context) error {
 	})
 }
 
-// network is a NetworkAttachmentDefinition as whereabouts' users write it.
-func network(namespace string, pool netip.Prefix) (*nadv1.NetworkAttachmentDefinition, error) {
+// createNetwork makes a NetworkAttachmentDefinition as whereabouts' users write it.
+func (s *stage) createNetwork(ctx context.Context, n network) error {
+	ipam := map[string]any{"type": "whereabouts"}
+	maps.Copy(ipam, n.ipam)
 	config, err := json.Marshal(map[string]any{
-		"cniVersion": "0.3.1", "name": networkName, "type": "macvlan", "master": "eth1", "mode": "bridge",
-		"ipam": map[string]any{"type": "whereabouts", "range": pool.String()},
+		"cniVersion": "0.3.1", "name": n.name, "type": "macvlan", "master": "eth1", "mode": "bridge", "ipam": ipam,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("configuration of the network: %w", err)
+		return fmt.Errorf("configuration of network %s: %w", n.name, err)
 	}
-	return &nadv1.NetworkAttachmentDefinition{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: networkName},
+	definition := &nadv1.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(n.namespace, s.namespace), Name: n.name},
 		Spec:       nadv1.NetworkAttachmentDefinitionSpec{Config: string(config)},
-	}, nil
+	}
+	if err := s.cluster.Create(ctx, definition); err != nil {
+		return fmt.Errorf("creating network %s: %w", n.name, err)
+	}
+	return nil
+}
+
+// part is one of the equal parts, of this length, into which the run's range falls.
+func (s *stage) part(number, bits int) netip.Prefix {
+	address := s.pool.Masked().Addr().As4()
+	address[3] += byte(number << (32 - bits))
+	return netip.PrefixFrom(netip.AddrFrom4(address), bits)
 }
 
 // podSpec is one container that runs until it is told to end.
@@ -87,20 +112,26 @@ func onNodes(nodes ...string) corev1.NodeSelectorTerm {
 
 func onNetwork(annotations map[string]string) map[string]string {
 	all := map[string]string{nadv1.NetworkAttachmentAnnot: networkName}
-	for key, value := range annotations {
-		all[key] = value
-	}
+	maps.Copy(all, annotations)
 	return all
 }
 
-// createPod makes a pod on the scenario's network, for one node.
-func (s *stage) createPod(ctx context.Context, name, node string, annotations map[string]string) (*corev1.Pod, error) {
+// on is the annotation of a pod that is not on networkName.
+func on(network string) map[string]string {
+	return map[string]string{nadv1.NetworkAttachmentAnnot: network}
+}
+
+// createPod makes a pod on the scenario's network, unless an annotation says otherwise, for one node.
+func (s *stage) createPod(ctx context.Context, name, node string, annotations map[string]string, change ...func(*corev1.PodSpec)) (*corev1.Pod, error) {
 	if !s.scenario.overlay {
 		annotations = onNetwork(annotations)
 	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name, Annotations: annotations},
 		Spec:       podSpec(node),
+	}
+	for _, c := range change {
+		c(&pod.Spec)
 	}
 	if err := s.cluster.Create(ctx, pod); err != nil {
 		return nil, fmt.Errorf("creating pod %s: %w", name, err)

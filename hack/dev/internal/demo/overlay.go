@@ -15,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -237,16 +236,6 @@ func (s *stage) apply(ctx context.Context, o *unstructured.Unstructured) error {
 		return fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
 	return nil
-}
-
-// clearOverlay removes CNS and what DNC made.
-func (d *demo) clearOverlay(ctx context.Context) error {
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: azureNamespace, Name: cnsAccount}}
-	err := d.client.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the DaemonSet of CNS: %w", err)
-	}
-	return dnc.Remove(ctx, d.client)
 }
 
 // decode reads the objects of a YAML stream.

@@ -32,7 +32,7 @@ func TestAPrefixThatIsKeptForADeadNodeIsALeak(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			synctest.Test(t, func(t *testing.T) {
-				s.pool = replacedNode().pool(0, true)
+				s.pool = placed{scenario: replacedNode()}.pool(true)
 				c := fake.NewClientBuilder().WithScheme(s.cluster.Scheme()).WithObjects(node("uid-1")).WithStatusSubresource(acn.Object()).Build()
 				s.cluster = c
 				controller, err := dnc.New(dnc.Options{Client: c, Range: s.pool, Bits: nodePrefixBits})
@@ -62,22 +62,23 @@ func TestAPrefixThatIsKeptForADeadNodeIsALeak(t *testing.T) {
 }
 
 func TestOnlyTheOverlaysNodesNeedACNS(t *testing.T) {
-	d := &demo{cluster: &deadCluster{}}
+	side := newSide(t, true)
 	var want []string
-	for i, scenario := range scenarios() {
-		for _, guard := range []bool{false, true} {
-			if s := d.stage(i, scenario, guard); scenario.overlay {
-				want = append(want, s.first, s.second)
-			}
+	for _, p := range side.scenarios {
+		if s := side.stage(p); p.overlay {
+			want = append(want, s.first, s.second)
 		}
 	}
-	if got := d.cnsNodes(); len(got) == 0 || !slices.Equal(got, want) {
+	if got := side.cnsNodes(); len(got) == 0 || !slices.Equal(got, want) {
 		t.Errorf("cnsNodes() = %q, want %q", got, want)
 	}
 }
 
 func TestTheManifestsCanBeRead(t *testing.T) {
-	for name, manifest := range map[string][]byte{"azure.yaml": azureManifest, "slow-garbage-collector.yaml": slowCollectorManifest} {
+	for name, manifest := range map[string][]byte{
+		"azure.yaml": azureManifest, "slow-garbage-collector.yaml": slowCollectorManifest,
+		"refused-pool-writes.yaml": refusedWritesManifest,
+	} {
 		if objects, err := decode(manifest); err != nil || len(objects) == 0 {
 			t.Errorf("%s: %d objects, error %v", name, len(objects), err)
 		}

@@ -112,12 +112,7 @@ func (s *stage) powerOffAndFence(ctx context.Context) error {
 		return err
 	}
 	s.tell("%s is powered off: its sandboxes die, no CNI DEL", s.first)
-	err := s.await(ctx, "node "+s.first+" to be found NotReady", nodeTimeout, func(ctx context.Context) (bool, string, error) {
-		node := &corev1.Node{}
-		err := s.cluster.Get(ctx, client.ObjectKey{Name: s.first}, node)
-		return err == nil && !isReady(node), "it counts as Ready", err
-	})
-	if err != nil {
+	if err := s.awaitNotReady(ctx, s.first); err != nil {
 		return err
 	}
 	taint := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
@@ -126,28 +121,4 @@ func (s *stage) powerOffAndFence(ctx context.Context) error {
 	}
 	s.tell("%s is NotReady and gets tainted out-of-service", s.first)
 	return nil
-}
-
-// patchNode changes a Node as an administrator does. The patch carries the resourceVersion, since it replaces the list
-// of taints, and is tried again after a conflict.
-func (s *stage) patchNode(ctx context.Context, name string, change func(*corev1.Node)) error {
-	return s.await(ctx, "the change of node "+name, nodeTimeout, func(ctx context.Context) (bool, string, error) {
-		node := &corev1.Node{}
-		if err := s.cluster.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-			return false, "", err
-		}
-		before := node.DeepCopy()
-		change(node)
-		err := s.cluster.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		return err == nil, "", err
-	})
-}
-
-func isReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

@@ -26,11 +26,15 @@ func pendingPod() scenario {
 			"next pod gets the same address (whereabouts #162).",
 		guard: "missing information never releases. Admission refuses the removal, since the entry's pod exists and no kubelet " +
 			"has finished it, whoever asks; the next pod gets another address.",
-		play: playPendingPod,
+		play:       playPendingPod,
+		reconciles: 2,
 	}
 }
 
 func playPendingPod(ctx context.Context, s *stage) error {
+	if err := s.turn.await(ctx); err != nil {
+		return err
+	}
 	early, err := s.createPod(ctx, "early", s.first, slowNetwork(slowAttachment))
 	if err != nil {
 		return err
@@ -40,9 +44,7 @@ func playPendingPod(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.tell("pod early on %s has %s and is still Pending", s.first, sandbox.Addresses[0].IP)
-	err = s.tellReconcile(s.reconcile(ctx))
-	s.reconciled()
-	if err != nil {
+	if err := s.tellReconcile(s.reconcileInTurn(ctx), isRefusal); err != nil {
 		return err
 	}
 	if err := s.stillPending(ctx, "early"); err != nil {
@@ -63,13 +65,16 @@ func playPendingPod(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// tellReconcile tells what came of the reconciler's run. A refusal by admission is a result, other errors are passed on.
-func (s *stage) tellReconcile(err error) error {
+// tellReconcile tells what came of the reconciler's run. With the guard it has to be a refusal, without it there is no
+// error.
+func (s *stage) tellReconcile(err error, refused func(error) bool) error {
 	switch {
+	case err == nil && s.guard:
+		return fmt.Errorf("whereabouts' reconciler was not refused anything, so the run shows nothing\n%s", s.dump(context.Background()))
 	case err == nil:
 		s.tell("whereabouts' reconciler has run")
 		return nil
-	case s.guard && isRefusal(err):
+	case s.guard && refused(err):
 		s.tell("whereabouts' reconciler wants to free it, and admission refuses that")
 		s.say("the refusal: %v", err)
 		return nil

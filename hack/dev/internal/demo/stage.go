@@ -25,6 +25,14 @@ type scenario struct {
 	// overlay says that it is about the cluster's own pod network: its nodes get
 	// their addresses from a CNS, and pool is what DNC splits among them.
 	overlay bool
+	// bits is the length of the run's range; zero is one with two addresses.
+	bits int
+	// networks are made before it plays; nil is one of the whole range.
+	networks func(*stage) []network
+	// reconciles is its turn among those that run whereabouts' reconciler; zero is none.
+	reconciles int
+	// early says that it begins while the reconciler still runs, which it must stand.
+	early bool
 }
 
 // stage is where one run of a scenario plays: a namespace, a network and two nodes of its own.
@@ -36,16 +44,17 @@ type stage struct {
 	// first and second are the names of the nodes.
 	first, second string
 
-	cluster  client.Client
-	config   *rest.Config // the administrator's
-	machines *standin.Client
-	guards   NodeResourceGuard
-	observer *observer.Observer
-	// reconcile runs whereabouts' reconciler once, over the whole cluster.
+	cluster    client.Client
+	config     *rest.Config // the administrator's
+	kubeconfig string       // path of a file with config
+	dir        string       // for files of the run
+	machines   *standin.Client
+	guards     NodeResourceGuard
+	observer   *observer.Observer
+	// reconcile runs whereabouts' reconciler once, over the whole cluster; turn says when.
 	reconcile func(context.Context) error
-	// reconciled lets the runs go on that must not meet the reconciler.
-	reconciled func()
-	say        func(format string, args ...any)
+	turn      turn
+	say       func(format string, args ...any)
 
 	started time.Time
 	mutex   sync.Mutex

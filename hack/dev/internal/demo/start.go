@@ -6,10 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
@@ -25,14 +26,17 @@ const (
 	// delTimeout is whereabouts' limit of a CNI DEL, which a DEL without the API server always takes. It is a minute in
 	// whereabouts itself.
 	delTimeout = 3 * time.Second
+	// releaseDelay is how long the guard has to see a pod that ended by itself. It is three minutes as installed.
+	releaseDelay = 2 * time.Second
 
 	reconcilerTimeout = 30 * time.Second // a pod of the reconciler's Deployment runs
 )
 
-// StartIn returns the function that starts the demo's cluster, from the repository at root, with its logs and state in
-// dir, which is emptied. The stand-in nodes are a child process of this program.
-func StartIn(root, dir string, log io.Writer) func(context.Context, []string, []string) (Cluster, error) {
-	return func(ctx context.Context, nodes, cnsNodes []string) (Cluster, error) {
+// StartIn returns the function that starts a cluster of the demo, from the repository at root, with its logs and state in
+// a folder of its name in dir, which is emptied. The stand-in nodes are a child process of this program.
+func StartIn(root, dir string) func(context.Context, string, []string, []string) (Cluster, error) {
+	return func(ctx context.Context, name string, nodes, cnsNodes []string) (Cluster, error) {
+		dir := filepath.Join(dir, name)
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("emptying the cluster's folder: %w", err)
 		}
@@ -43,7 +47,6 @@ func StartIn(root, dir string, log io.Writer) func(context.Context, []string, []
 		started, err := cluster.Start(ctx, cluster.Options{
 			Root: root, Dir: dir, Nodes: nodes, CNSNodes: cnsNodes, Program: program, NodeMonitorGracePeriod: monitorGrace,
 			StandIn: standin.Options{DelTimeout: delTimeout},
-			Log:     log,
 		})
 		if err != nil {
 			return nil, err
@@ -57,7 +60,12 @@ type development struct{ *cluster.Cluster }
 
 // InstallGuard installs the guard so that unsafe releases are refused; installed by default they get a warning.
 func (d *development) InstallGuard(ctx context.Context) error {
-	return d.Cluster.InstallGuard(ctx, cluster.GuardOptions{Mode: configv1alpha1.ReleaseModeDeny})
+	return d.Cluster.InstallGuard(ctx, cluster.GuardOptions{
+		Mode: configv1alpha1.ReleaseModeDeny,
+		Configure: func(c *configv1alpha1.ManagerConfiguration) {
+			c.Delays.ReleaseDelay = &metav1.Duration{Duration: releaseDelay}
+		},
+	})
 }
 
 // Reconcile runs whereabouts' reconciler once. Its pod may just be on its way from a node that was tainted

@@ -10,7 +10,6 @@ package dnc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -18,9 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/acn"
@@ -214,21 +211,4 @@ func internalIP(node *corev1.Node) string {
 		}
 	}
 	return ""
-}
-
-// Remove deletes what DNC made, and lets it go without a clean-up.
-func Remove(ctx context.Context, c client.Client) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(acn.Kind.GroupVersion().WithKind(acn.Kind.Kind + "List"))
-	if err := c.List(ctx, list, client.InNamespace(acn.Namespace)); err != nil {
-		return fmt.Errorf("listing NodeNetworkConfigs: %w", err)
-	}
-	var errs []error
-	for _, config := range list.Items {
-		err := c.Delete(ctx, &config, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		errs = append(errs, client.IgnoreNotFound(err))
-		err = c.Patch(ctx, &config, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-		errs = append(errs, client.IgnoreNotFound(err))
-	}
-	return errors.Join(errs...)
 }

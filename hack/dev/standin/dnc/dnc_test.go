@@ -228,17 +228,6 @@ func TestTheLongestUnusedPrefixIsTheNext(t *testing.T) {
 	b.expect("the next node", "b", "uid-5[10.0.0.0/28]")
 }
 
-func TestRemoveLeavesNothing(t *testing.T) {
-	b := newBench(t)
-	b.node("a")
-	b.dnc.Join("a")
-	b.pass()
-	if err := Remove(t.Context(), b.client); err != nil {
-		t.Fatal(err)
-	}
-	b.expect("after its removal", "a", "")
-}
-
 func TestSplit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		network string

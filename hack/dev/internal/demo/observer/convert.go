@@ -96,7 +96,7 @@ func sandboxes(list []api.Sandbox, events []api.Event) ([]history.Sandbox, error
 func nodeStates(machines []api.Node, objects []corev1.Node) map[string]history.NodeState {
 	acts := map[string]bool{}
 	for _, m := range machines {
-		acts[m.Name] = !m.Frozen && !m.PoweredOff
+		acts[m.Name] = !m.Frozen && !m.CutOff && !m.PoweredOff
 	}
 	states := map[string]history.NodeState{}
 	for _, n := range objects {

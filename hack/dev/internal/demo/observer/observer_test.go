@@ -48,12 +48,16 @@ func TestNodeStates(t *testing.T) {
 			[]api.Node{{Name: "n"}}, []corev1.Node{node("n", corev1.ConditionTrue)},
 			map[string]history.NodeState{"n": history.NodeLive},
 		},
-		"cut off for CNI, Ready and acting is live": {
+		"with its CNI cut, Ready and acting is live": {
 			[]api.Node{{Name: "n", APICut: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
 			map[string]history.NodeState{"n": history.NodeLive},
 		},
 		"frozen but not yet found out is silent": {
 			[]api.Node{{Name: "n", Frozen: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
+			map[string]history.NodeState{"n": history.NodeSilent},
+		},
+		"cut off but not yet found out is silent": {
+			[]api.Node{{Name: "n", CutOff: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
 			map[string]history.NodeState{"n": history.NodeSilent},
 		},
 		"powered off but not yet found out is silent": {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// cutOff takes a node's network away.
+func (s *stage) cutOff(ctx context.Context, name string) error {
+	if err := s.machines.CutOff(ctx, name); err != nil {
+		return err
+	}
+	s.tell("%s is cut off from the API server; what runs there lives on", name)
+	return nil
+}
+
+// getNode reads a Node, live.
+func (s *stage) getNode(ctx context.Context, name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	if err := s.cluster.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return nil, fmt.Errorf("reading node %s: %w", name, err)
+	}
+	return node, nil
+}
+
+// deleteNode takes the part of whoever deletes Nodes.
+func (s *stage) deleteNode(ctx context.Context, name string) error {
+	node, err := s.getNode(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err := s.cluster.Delete(ctx, node, client.Preconditions{UID: &node.UID}); err != nil {
+		return fmt.Errorf("deleting node %s: %w", name, err)
+	}
+	return nil
+}
+
+// awaitNotReady waits until the node's silence is found out.
+func (s *stage) awaitNotReady(ctx context.Context, name string) error {
+	return s.await(ctx, "node "+name+" to be found NotReady", nodeTimeout, func(ctx context.Context) (bool, string, error) {
+		node, err := s.getNode(ctx, name)
+		return err == nil && !isReady(node), "it counts as Ready", err
+	})
+}
+
+// awaitReady waits for a Node of that name, other than the one of UID not, to be Ready, and returns it.
+func (s *stage) awaitReady(ctx context.Context, name string, not types.UID) (*corev1.Node, error) {
+	var node *corev1.Node
+	err := s.await(ctx, "node "+name+" to be Ready", nodeTimeout, func(ctx context.Context) (bool, string, error) {
+		var err error
+		if node, err = s.getNode(ctx, name); err != nil {
+			return false, "", err
+		}
+		return node.UID != not && isReady(node), fmt.Sprintf("Node UID %s, Ready %t", node.UID, isReady(node)), nil
+	})
+	return node, err
+}
+
+// patchNode changes a Node as an administrator does. The patch carries the resourceVersion, since it replaces the list
+// of taints, and is tried again after a conflict.
+func (s *stage) patchNode(ctx context.Context, name string, change func(*corev1.Node)) error {
+	return s.await(ctx, "the change of node "+name, nodeTimeout, func(ctx context.Context) (bool, string, error) {
+		node := &corev1.Node{}
+		if err := s.cluster.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return false, "", err
+		}
+		before := node.DeepCopy()
+		change(node)
+		err := s.cluster.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return err == nil, "", err
+	})
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
