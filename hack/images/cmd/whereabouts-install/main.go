@@ -107,20 +107,21 @@ func run(ctx context.Context, args []string) error {
 	if s.once {
 		return nil
 	}
-	return s.follow(ctx, current)
-}
-
-// follow writes the kubeconfig again whenever the credentials change, until ctx
-// ends. What it cannot read or write it tries again: the old token is good for
-// a while.
-func (s settings) follow(ctx context.Context, current credentials) error {
 	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
+	s.follow(ctx, ticker.C, current)
+	return nil
+}
+
+// follow looks at the credentials at every tick, until ctx ends, and writes the
+// kubeconfig again when they changed. What it cannot read or write it tries
+// again at the next tick: the old token is good for a while.
+func (s settings) follow(ctx context.Context, ticks <-chan time.Time, current credentials) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
+			return
+		case <-ticks:
 		}
 		next, err := s.readCredentials()
 		if err != nil {

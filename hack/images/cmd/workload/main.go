@@ -5,7 +5,7 @@
 //	workload           run until SIGTERM, then exit with 0
 //	workload complete  exit with 0 at once, as a Job's pod that is done
 //	workload fail      exit with 1 at once
-//	workload deaf      run and ignore SIGTERM, so that only SIGKILL ends it
+//	workload deaf      run and ignore SIGTERM, so that the kubelet has to kill it
 package main
 
 import (
@@ -38,13 +38,14 @@ func run(args []string) int {
 		return 1
 	case mode == "deaf":
 		signal.Ignore(syscall.SIGTERM)
-		signal.Notify(ended, os.Interrupt)
+		signal.Notify(ended, os.Interrupt) // for a person at a terminal
 	case mode == "":
 		signal.Notify(ended, os.Interrupt, syscall.SIGTERM)
 	default:
 		fmt.Fprintf(os.Stderr, "workload: %q is no command\n%s\n", mode, usage)
 		return 2
 	}
+	fmt.Println("running")
 	<-ended
 	return 0
 }

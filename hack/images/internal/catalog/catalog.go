@@ -150,6 +150,9 @@ func (i Image) Reference(registry, tag string) (name.Tag, error) {
 	}
 	full := strings.TrimSuffix(registry, "/") + "/" + i.Name + ":" + tag
 	reference, err := name.NewTag(full, name.StrictValidation)
+	if err == nil && strings.Contains(registry, "//") {
+		err = errors.New("a registry is a host and folders, without a scheme")
+	}
 	if err != nil {
 		return name.Tag{}, fmt.Errorf("an image cannot be named %q: %w; set REGISTRY and TAG so that it can", full, err)
 	}
