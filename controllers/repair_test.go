@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
+)
+
+// audits runs n audits, each the release delay after the one before.
+func audits(t *testing.T, a *auditor, n int) (errs []error) {
+	t.Helper()
+	clock := a.clock.(interface{ SetTime(time.Time) })
+	for range n {
+		if err := a.audit(t.Context()); err != nil {
+			errs = append(errs, err)
+		}
+		clock.SetTime(a.clock.Now().Add(auditedDelay))
+	}
+	return errs
+}
+
+// repairing is an auditor that repairs, over a running pod that shows 10.0.0.1, and the record of it.
+func repairing(t *testing.T, pool *auditedPool, change func(*corev1.Pod), more ...client.Object) (*auditor, func() []string) {
+	t.Helper()
+	a, _, recorder := audited(t, pool, change)
+	a.options.Repair = true
+	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "web-uid"}, Spec: v1alpha1.IPAllocationSpec{PodNamespace: "ns", PodName: "web"}}
+	for _, object := range append(more, record) {
+		if err := a.client.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a, func() []string { return drained(recorder) }
+}
+
+// elsewhere has the pod show another address.
+func elsewhere(pod *corev1.Pod) {
+	pod.Annotations[nadv1.NetworkStatusAnnot] = strings.ReplaceAll(auditedStatus, "10.0.0.1", "10.0.0.7")
+}
+
+func reserved(podRef string) []ipam.Reservation {
+	return []ipam.Reservation{{Name: "kube-system/10.0.0.1", PodRef: podRef, Interface: "net1", UID: "r", ResourceVersion: "1"}}
+}
+
+// otherPod shows an address too, and is not guarded.
+func otherPod(name, ip string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), Annotations: map[string]string{
+			nadv1.NetworkStatusAnnot: fmt.Sprintf(`[{"name":"ns/wb","interface":"net1","ips":[%q]}]`, ip)}},
+		Status: corev1.PodStatus{Phase: corev1.PodPending}, // so that no finding is about it
+	}
+}
+
+func TestRepair(t *testing.T) {
+	entry := func(p *auditedPool) { p.set(true, entryOfWeb()) }
+	inOrder := func(p *auditedPool) { // an entry and a reservation for the address that the pod shows elsewhere
+		e := entryOfWeb()
+		e.IP = e.IP.Next().Next().Next().Next().Next().Next()
+		p.set(true, e)
+		p.reservations = []ipam.Reservation{{Name: "kube-system/10.0.0.7", PodRef: "ns/web", Interface: "net1"}}
+	}
+	for name, test := range map[string]struct {
+		prepare []func(*auditedPool)
+		pod     func(*corev1.Pod)
+		objects []client.Object
+		want    []string
+		events  []string
+		lines   []string
+		err     bool
+	}{
+		"an entry without a reservation gets one": {
+			prepare: []func(*auditedPool){entry},
+			want:    []string{"create kube-system/10.0.0.1 for ns/web net1"},
+			events:  []string{"ReservationMissing", "ReservationCreated"}, lines: []string{"ReservationMissing Repaired"},
+		},
+		"a reservation of a pod that is gone is given to the pod": {
+			prepare: []func(*auditedPool){entry, func(p *auditedPool) { p.reservations = reserved("ns/gone") }},
+			want:    []string{"give kube-system/10.0.0.1 of ns/gone to ns/web net1"},
+			events:  []string{"ReservationForeign", "ReservationGiven"}, lines: []string{"ReservationForeign Repaired"},
+		},
+		"a reservation of a pod that lives stays": {
+			prepare: []func(*auditedPool){entry, func(p *auditedPool) { p.reservations = reserved("ns/db") }},
+			objects: []client.Object{otherPod("db", "10.0.0.9")},
+			events:  []string{"ReservationForeign", "RepairHeld"}, lines: []string{"ReservationForeign Held"},
+		},
+		"a reservation for nothing is marked first, and goes then": {
+			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/gone")...) }}, pod: elsewhere,
+			want:   []string{"give kube-system/10.0.0.1 of ns/gone to holdfast-releasing/ns.gone net1", "delete kube-system/10.0.0.1 of holdfast-releasing/ns.gone"},
+			events: []string{"ReservationOrphaned", "ReservationMarked", "ReservationDeleted"},
+		},
+		"a reservation for nothing, whose address a pod shows that nobody guards": {
+			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/gone")...) }}, pod: elsewhere,
+			objects: []client.Object{otherPod("db", "10.0.0.1")},
+			events:  []string{"ReservationOrphaned", "RepairHeld"},
+		},
+		"a reservation for nothing, whose address a record has": {
+			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/gone")...) }}, pod: elsewhere,
+			objects: []client.Object{&v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "gone-uid"},
+				Spec: v1alpha1.IPAllocationSpec{PodNamespace: "ns", PodName: "gone", Addresses: []v1alpha1.AddressRecord{{Pool: "kube-system/p", IP: "10.0.0.1"}}}}},
+			events: []string{"ReservationOrphaned", "RepairHeld"},
+		},
+		"a reservation for nothing, whose pod lives": {
+			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/db")...) }}, pod: elsewhere,
+			objects: []client.Object{otherPod("db", "10.0.0.9")},
+			events:  []string{"ReservationOrphaned", "RepairHeld"},
+		},
+		"an address that no pool has is reserved, and reported": {
+			prepare: []func(*auditedPool){func(*auditedPool) {}},
+			want:    []string{"create kube-system/10.0.0.1 for ns/web net1"},
+			events:  []string{"EntryMissing", "ReservationCreated"}, lines: []string{"EntryMissing Repaired", "EntryMissing Reported"},
+		},
+		"an address that no pool has, and that is reserved": {
+			prepare: []func(*auditedPool){func(p *auditedPool) { p.reservations = reserved("ns/web") }},
+			events:  []string{"EntryMissing"}, lines: []string{"EntryMissing Reported"},
+		},
+		"a reservation that changed in between is no failure": {
+			prepare: []func(*auditedPool){entry, func(p *auditedPool) { p.writeErr = ipam.ErrChanged }},
+			want:    slices.Repeat([]string{"create kube-system/10.0.0.1 for ns/web net1"}, 4),
+			events:  []string{"ReservationMissing"},
+		},
+		"a write that fails is told once, and tried again": {
+			prepare: []func(*auditedPool){entry, func(p *auditedPool) { p.writeErr = errors.New("no") }},
+			want:    slices.Repeat([]string{"create kube-system/10.0.0.1 for ns/web net1"}, 4), err: true,
+			events: []string{"ReservationMissing", "RepairFailed"}, lines: []string{"ReservationMissing Failed"},
+		},
+		"pools of which one cannot be read": {
+			prepare: []func(*auditedPool){entry, func(p *auditedPool) {
+				p.problems = []ipam.Problem{{Pool: "kube-system/p", PodRef: "ns/other", Offset: "x"}}
+			}},
+			events: []string{"ReservationMissing", "RepairHeld"}, lines: []string{"ReservationMissing Held"},
+		},
+		"an entry in the pool of a node whose slice moved is reported": {
+			prepare: []func(*auditedPool){func(p *auditedPool) {
+				e := entryOfWeb()
+				e.Pool = "kube-system/node-a-10.0.0.0-26"
+				p.set(true, e)
+				p.reservations = reserved("ns/web")
+				p.divided = []ipam.Slice{{Pool: "kube-system/wb", Range: "10.0.0.0/26", Node: "node-b"}}
+			}},
+			objects: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}},
+			events:  []string{"SliceMoved"}, lines: []string{"SliceMoved Reported"},
+		},
+		"a pod on a node without a slice is reported": {
+			prepare: []func(*auditedPool){entry, func(p *auditedPool) {
+				p.reservations, p.slicedBy = reserved("ns/web"), "wb"
+				p.divided = []ipam.Slice{{Pool: "kube-system/wb"}, {Pool: "kube-system/wb", Range: "10.0.0.0/26", Node: "node-b"}}
+			}},
+			pod: func(pod *corev1.Pod) {
+				pod.Spec.NodeName = "node-a"
+				pod.Annotations[nadv1.NetworkAttachmentAnnot] = "wb"
+			},
+			events: []string{"PodWithoutSlice"}, lines: []string{"PodWithoutSlice Reported"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := &auditedPool{}
+			for _, prepare := range test.prepare {
+				prepare(pool)
+			}
+			a, events := repairing(t, pool, test.pod, test.objects...)
+			if errs := audits(t, a, 5); (len(errs) > 0) != test.err {
+				t.Errorf("errors: %v", errs)
+			}
+			if diff := cmp.Diff(test.want, pool.wrote); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.events, reasonsOf(events())); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.lines, linesOf(t, a)); diff != "" {
+				t.Errorf("lines of the record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// reasonsOf are the second words of events.
+func reasonsOf(events []string) (reasons []string) {
+	for _, e := range events {
+		reasons = append(reasons, strings.Fields(e)[1])
+	}
+	return reasons
+}
+
+func linesOf(t *testing.T, a *auditor) (lines []string) {
+	t.Helper()
+	var record v1alpha1.IPAllocation
+	if err := a.live.Get(t.Context(), types.NamespacedName{Name: "web-uid"}, &record); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range record.Status.Repairs {
+		lines = append(lines, line.Kind+" "+string(line.Result))
+	}
+	return lines
+}
+
+func TestModeReportWritesNothing(t *testing.T) {
+	pool := &auditedPool{}
+	pool.set(true, entryOfWeb())
+	a, events := repairing(t, pool, nil)
+	a.options.Repair = false
+	if errs := audits(t, a, 4); len(errs) > 0 {
+		t.Error(errs)
+	}
+	if got := reasonsOf(events()); len(pool.wrote) > 0 || !slices.Equal(got, []string{"ReservationMissing"}) {
+		t.Errorf("wrote %v, told %v", pool.wrote, got)
+	}
+	if got := linesOf(t, a); !slices.Equal(got, []string{"ReservationMissing Reported"}) {
+		t.Errorf("the record says %v", got)
+	}
+}
+
+// Facts that could not be read hold, whatever else they say.
+func TestRepairHoldsWhatCannotBeRead(t *testing.T) {
+	pool := &auditedPool{}
+	pool.set(true, entryOfWeb())
+	a, _ := repairing(t, pool, nil)
+	pool.reservations = reserved("ns/gone")
+	a.live = unreadable{Reader: a.live, fail: func(o client.ObjectList) bool { _, pods := o.(*metav1.PartialObjectMetadataList); return pods }}
+	audits(t, a, 4)
+	if len(pool.wrote) > 0 {
+		t.Errorf("wrote %v while the pods could not be listed", pool.wrote)
+	}
+	a.live = unreadable{Reader: a.live.(unreadable).Reader, fail: func(o client.ObjectList) bool { _, records := o.(*v1alpha1.IPAllocationList); return records }}
+	audits(t, a, 4)
+	if len(pool.wrote) > 0 {
+		t.Errorf("wrote %v while the records could not be listed", pool.wrote)
+	}
+	a.live = a.live.(unreadable).Reader
+	audits(t, a, 2)
+	if len(pool.wrote) != 1 {
+		t.Errorf("wrote %v once everything could be read", pool.wrote)
+	}
+}
+
+// unreadable fails some lists.
+type unreadable struct {
+	client.Reader
+	fail func(client.ObjectList) bool
+}
+
+func (u unreadable) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if u.fail(list) {
+		return errors.New("no")
+	}
+	return u.Reader.List(ctx, list, options...)
+}
+
+func TestARecordRemembersTheNewestRepairs(t *testing.T) {
+	a, _ := repairing(t, &auditedPool{}, nil)
+	finding := ipamaudit.Finding{Kind: v1alpha1.ReasonReservationMissing, PodRef: "ns/web", UID: "web-uid", IP: entryOfWeb().IP}
+	for i := range 3 * v1alpha1.MaxRepairs {
+		o := outcome{result: v1alpha1.RepairHeld, message: fmt.Sprint("message ", i)}
+		for range 2 { // a second time is no news
+			if err := a.recordRepair(t.Context(), finding, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var record v1alpha1.IPAllocation
+	if err := a.live.Get(t.Context(), types.NamespacedName{Name: "web-uid"}, &record); err != nil {
+		t.Fatal(err)
+	}
+	repairs := record.Status.Repairs
+	if len(repairs) != v1alpha1.MaxRepairs || !strings.HasSuffix(repairs[len(repairs)-1].Message, fmt.Sprint("message ", 3*v1alpha1.MaxRepairs-1)) {
+		t.Errorf("%d lines, the last is %v", len(repairs), repairs[len(repairs)-1])
+	}
+}
