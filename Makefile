@@ -100,7 +100,7 @@ verify: ## Regenerate, check everything, demand a clean tree
 ##@ Test
 
 .PHONY: test
-test: kube build ## Run all tests with the race detector
+test: kube build ## Run all tests with the race detector, and the suites again with failing calls
 	@$(GOTEST) all
 
 .PHONY: unit
@@ -112,7 +112,7 @@ integration: kube build ## Run the suites on a real control plane
 	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/integration/...
 
 .PHONY: faulty
-faulty: kube build ## Run the lifecycle suite with a quarter of the manager's calls failing
+faulty: kube build ## Run the suites again with a quarter of the manager's calls failing
 	@$(GOTEST) faulty
 
 .PHONY: e2e

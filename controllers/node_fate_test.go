@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -38,8 +39,44 @@ type fate struct {
 	pool  *onePool
 	clock *clocktesting.FakePassiveClock
 	truth client.WithWatch
-	// failReads makes every live read of that kind fail.
+	// failReads makes every live read of that kind fail, each time in other words.
 	failReads string
+	// failWrites makes every write of that name fail; writes has the names of those that did not.
+	failWrites string
+	writes     []string
+}
+
+// write is called for each write of the reconciler.
+func (f *fate) write(name string) error {
+	if name == f.failWrites {
+		return errors.New("the API server refuses it")
+	}
+	f.writes = append(f.writes, name)
+	return nil
+}
+
+// recordingClient names and counts the writes of pods and records.
+func (f *fate) recordingClient() client.Client {
+	kind := func(o client.Object) string { return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*")) }
+	return interceptor.NewClient(f.truth, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := f.write("delete " + kind(o)); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := f.write("patch " + kind(o)); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, patch, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := f.write("patch " + kind(o) + "/" + sub); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+		}})
 }
 
 func nodeObject(name, uid, machine string) *corev1.Node {
@@ -90,7 +127,7 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		}
 	}
 	f := &fate{T: t, pool: &onePool{entries: heldByOld()}, clock: clocktesting.NewFakePassiveClock(lateNow)}
-	f.truth = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	f.truth = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
 		WithStatusSubresource(&v1alpha1.IPAllocation{}).
 		WithIndex(&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }).
 		WithIndex(&corev1.Pod{}, indexPodNode, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
@@ -98,8 +135,10 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).Build()
 	live := interceptor.NewClient(f.truth, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-			if _, isLease := into.(*coordinationv1.Lease); isLease && f.failReads == "leases" {
-				return errors.New("the API server is away")
+			_, isLease := into.(*coordinationv1.Lease)
+			_, isPod := into.(*corev1.Pod)
+			if (isLease && f.failReads == "leases") || (isPod && f.failReads == "pods") {
+				return fmt.Errorf("the API server is away at %s", f.clock.Now())
 			}
 			return c.Get(ctx, key, into, opts...)
 		},
@@ -111,7 +150,8 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		}})
 	o := Options{Backends: []ipam.Backend{f.pool}, Evidence: release.EvidenceKubelet, Settings: release.Settings{
 		ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: nodeGoneDelay}}
-	shared := &core{client: f.truth, live: live, finalizers: finalizer.Client{Writer: f.truth, Reader: live}, backends: o.Backends,
+	writer := f.recordingClient()
+	shared := &core{client: writer, live: live, finalizers: finalizer.Client{Writer: writer, Reader: live}, backends: o.Backends,
 		tracker: newTracker(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
 		sightings: &sightings{live: live, clock: f.clock}}
 	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods()}

@@ -33,6 +33,8 @@ import (
 type onePool struct {
 	entries  []ipam.Entry
 	released []ipam.Request
+	// onLive is called before each live read.
+	onLive func()
 }
 
 func (p *onePool) Name() string                                 { return "whereabouts" }
@@ -43,6 +45,9 @@ func (p *onePool) Subscribe(func(ipam.Event))                   {}
 func (p *onePool) HasSynced() bool                              { return true }
 func (p *onePool) Find(ipam.Query) ipam.Snapshot                { return p.All() }
 func (p *onePool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
+	if p.onLive != nil {
+		p.onLive()
+	}
 	s := p.All()
 	for i := range s.Entries {
 		s.Entries[i].SeenSince, s.Entries[i].AddObserved = time.Time{}, false
@@ -80,6 +85,7 @@ func finishedNamesake() *corev1.Pod {
 	pod.DeletionTimestamp = &metav1.Time{Time: lateNow.Add(-time.Minute)}
 	pod.Status.Phase = corev1.PodSucceeded
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: &metav1.Time{Time: lateNow},
+		Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
 		FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
 	return pod
 }

@@ -7,9 +7,9 @@
 //
 // unit is every package that starts no control plane, in every module that has
 // tests; suites is the rest, two packages at a time, because each suite starts a
-// control plane of its own. faulty runs some suites with failing calls. all is
-// unit and suites. PACKAGE narrows the suites. It runs at the top of the
-// repository.
+// control plane of its own. faulty is the second pass: the suites whose managers
+// can be given failing calls. all is unit, suites and faulty. PACKAGE narrows the
+// suites of both passes. It runs at the top of the repository.
 package main
 
 import (
@@ -28,12 +28,27 @@ import (
 // start a control plane.
 var suiteRoots = []string{"internal/testing/controlplane", "test"}
 
-// suitesAtOnce: each suite has a control plane of its own, and waits for it most of the time.
-const suitesAtOnce = "-p=2"
+// suitesAtOnce: each suite has a control plane of its own, and waits for it most
+// of the time; in the second pass, for what is tried again.
+const (
+	suitesAtOnce       = "-p=2"
+	faultySuitesAtOnce = "-p=3"
+)
 
-// faultySuites can run a second time, by processes whose calls to the API server
-// fail a quarter of the time.
-var faultySuites = []string{"test/integration/lifecycle"}
+// faultySuites run a second time, with managers whose calls to the API server fail
+// a quarter of the time (internal/testing/secondpass). The others have none in
+// their process: bootstrap has no manager alive, nodewait and uninstall run
+// commands, and test/e2e runs the installation.
+var faultySuites = []string{
+	"test/integration/lifecycle",
+	"test/integration/nodepolicy",
+	"test/integration/noderesources",
+	"test/integration/nodesweep",
+	"test/integration/release_admission",
+	"test/integration/slices",
+	"test/integration/stamping",
+	"test/integration/whereabouts",
+}
 
 // faultyEnv asks them to; the same seed makes the same calls fail.
 var faultyEnv = []string{"FAULT_RATE=0.25", "FAULT_SEED=1"}
@@ -55,7 +70,7 @@ func main() {
 		os.Exit(2)
 	}
 	fmt.Println(total)
-	if total.failed > 0 {
+	if total.sum().failed > 0 {
 		os.Exit(1)
 	}
 }
@@ -69,52 +84,57 @@ type group struct {
 	packages []string
 }
 
-func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
+func runAll(w io.Writer, assets, what string, narrow []string) (passes, error) {
 	groups, err := selectGroups(what, narrow)
 	if err != nil {
-		return tally{}, err
+		return passes{}, err
 	}
 	assets, err = filepath.Abs(assets)
 	if err != nil {
-		return tally{}, err
+		return passes{}, err
 	}
 	env := append(os.Environ(), "CGO_ENABLED=1", "KUBEBUILDER_ASSETS="+assets)
 
-	var total tally
+	var total passes
 	for _, g := range groups {
 		counted, err := g.run(w, env)
 		if err != nil {
-			return tally{}, err
+			return passes{}, err
 		}
-		total = total.plus(counted)
+		if len(g.env) > 0 {
+			total.second = total.second.plus(counted)
+		} else {
+			total.first = total.first.plus(counted)
+		}
 	}
-	if total == (tally{}) {
-		return tally{}, fmt.Errorf("no test ran for %q %v: expected at least one", what, narrow)
+	if total == (passes{}) {
+		return passes{}, fmt.Errorf("no test ran for %q %v: expected at least one", what, narrow)
 	}
 	return total, nil
 }
 
 func selectGroups(what string, narrow []string) ([]group, error) {
-	switch what {
-	case "unit":
-		return unitGroups()
-	case "suites":
-		return suiteGroups(narrow)
-	case "faulty":
-		return faultyGroups()
-	case "all":
-		unit, err := unitGroups()
+	kinds := map[string][]func([]string) ([]group, error){
+		"unit":   {unitGroups},
+		"suites": {suiteGroups},
+		"faulty": {faultyGroups},
+		"all":    {unitGroups, suiteGroups, faultyGroups},
+	}
+	if kinds[what] == nil {
+		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, faulty or all", what)
+	}
+	var groups []group
+	for _, kind := range kinds[what] {
+		more, err := kind(narrow)
 		if err != nil {
 			return nil, err
 		}
-		suites, err := suiteGroups(narrow)
-		return append(unit, suites...), err
-	default:
-		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, faulty or all", what)
+		groups = append(groups, more...)
 	}
+	return groups, nil
 }
 
-func unitGroups() ([]group, error) {
+func unitGroups([]string) ([]group, error) {
 	var groups []group
 	for _, dir := range append([]string{"."}, extraModules...) {
 		packages, err := testPackages(dir, "./...", false)
@@ -148,8 +168,8 @@ func suiteGroups(patterns []string) ([]group, error) {
 }
 
 // faultyGroups are the suites that have a second pass.
-func faultyGroups() ([]group, error) {
-	suites, err := suiteGroups(nil)
+func faultyGroups(patterns []string) ([]group, error) {
+	suites, err := suiteGroups(patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +184,8 @@ func faultyGroups() ([]group, error) {
 
 // faulty is the second pass of a group.
 func (g group) faulty() group {
-	again := group{dir: g.dir, env: faultyEnv, flags: g.flags}
+	again := group{dir: g.dir, env: faultyEnv, flags: slices.Clone(g.flags)}
+	again.flags[slices.Index(again.flags, suitesAtOnce)] = faultySuitesAtOnce
 	for _, path := range g.packages {
 		if slices.ContainsFunc(faultySuites, func(suite string) bool { return strings.HasSuffix(path, "/"+suite) }) {
 			again.packages = append(again.packages, path)

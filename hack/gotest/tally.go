@@ -34,6 +34,22 @@ func (t tally) String() string {
 	return line
 }
 
+// passes are the tally of the first pass, which is everything, and that of the
+// second one, the suites with failing calls.
+type passes struct{ first, second tally }
+
+func (p passes) sum() tally { return p.first.plus(p.second) }
+
+func (p passes) String() string {
+	switch {
+	case p.second == (tally{}):
+		return p.first.String()
+	case p.first == (tally{}):
+		return "with failing calls: " + p.second.String()
+	}
+	return fmt.Sprintf("first pass: %s; with failing calls: %s; both: %s", p.first, p.second, p.sum())
+}
+
 // event is a line of go test -json; see `go doc test2json`.
 type event struct {
 	Action      string
@@ -55,10 +71,15 @@ var specs = regexp.MustCompile(`-- (\d+) Passed \| (\d+) Failed \| (\d+) Pending
 // on purpose (test/integration/lifecycle); Ginkgo counts them as skipped.
 var exempt = regexp.MustCompile(`^(\d+) specs exempt from `)
 
+// points is how a suite says how many crash points it has run, and where they are
+// listed (test/integration/lifecycle).
+var points = regexp.MustCompile(`^\d+ crash points `)
+
 // result is what is known of one package so far.
 type result struct {
 	tests  map[string]tally
 	exempt map[string]int
+	points []string
 	output map[string]*strings.Builder
 }
 
@@ -80,7 +101,7 @@ func count(r io.Reader, w io.Writer) (tally, error) {
 			continue
 		}
 		if packages[e.Package] == nil {
-			packages[e.Package] = &result{map[string]tally{}, map[string]int{}, map[string]*strings.Builder{}}
+			packages[e.Package] = &result{tests: map[string]tally{}, exempt: map[string]int{}, output: map[string]*strings.Builder{}}
 		}
 		current := packages[e.Package]
 		if e.Test != "" || e.Action == "output" {
@@ -100,6 +121,9 @@ func (p *result) add(e event) {
 	case "output":
 		line := colors.ReplaceAllString(e.Output, "")
 		buffer(p.output, e.Test).WriteString(line)
+		if points.MatchString(line) {
+			p.points = append(p.points, line)
+		}
 		if m := exempt.FindStringSubmatch(line); m != nil {
 			p.exempt[e.Test] = atoi(m[1])
 		}
@@ -151,6 +175,9 @@ func (p *result) finish(e event, w io.Writer, build *strings.Builder) tally {
 		}
 	}
 	fmt.Fprintf(w, "%s %s: %s in %.1f s\n", word, e.Package, t, e.Elapsed)
+	for _, line := range p.points {
+		fmt.Fprint(w, "     ", line)
+	}
 	return t
 }
 

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -52,6 +55,16 @@ func TestCount(t *testing.T) {
 			},
 			want:  "7 passed, 0 failed, 1 skipped, 3 exempt",
 			shown: "ok   p: 7 passed, 0 failed, 1 skipped, 3 exempt in 9.0 s",
+		},
+		"the count of crash points is repeated": {
+			events: []string{
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"9 crash points in 2 scenarios: bin/crash-points.txt\n"}`,
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 7 Passed | 0 Failed | 0 Pending | 0 Skipped\n"}`,
+				`{"Action":"pass","Package":"p","Test":"TestSuite"}`,
+				`{"Action":"pass","Package":"p","Elapsed":9}`,
+			},
+			want:  "7 passed, 0 failed",
+			shown: "     9 crash points in 2 scenarios: bin/crash-points.txt\n",
 		},
 		"a suite that fails outside its specs is a failure": {
 			events: []string{
@@ -125,6 +138,43 @@ func TestCount(t *testing.T) {
 func TestCountRefusesWhatIsNoEvent(t *testing.T) {
 	if got, err := count(strings.NewReader("ok  p 1s"), &strings.Builder{}); err == nil {
 		t.Errorf("counted %v from plain text, want an error", got)
+	}
+}
+
+func TestPassesAreToldApart(t *testing.T) {
+	first, second := tally{passed: 5}, tally{passed: 2, failed: 1, exempt: 3}
+	cases := map[string]struct {
+		passes passes
+		want   string
+	}{
+		"the first alone":  {passes{first: first}, "5 passed, 0 failed"},
+		"the second alone": {passes{second: second}, "with failing calls: 2 passed, 1 failed, 3 exempt"},
+		"both": {passes{first, second},
+			"first pass: 5 passed, 0 failed; with failing calls: 2 passed, 1 failed, 3 exempt; both: 7 passed, 1 failed, 3 exempt"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.passes.String(); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheSecondPassIsOfSuitesThatAreThere(t *testing.T) {
+	for _, suite := range faultySuites {
+		if _, err := os.Stat(filepath.Join("../..", suite, "suite_test.go")); err != nil {
+			t.Errorf("suite %s of the second pass: %v", suite, err)
+		}
+	}
+}
+
+func TestTheSecondPassKeepsFlagsAndChangesTheEnvironment(t *testing.T) {
+	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
+	got := g.faulty()
+	want := group{dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", faultySuitesAtOnce}, packages: []string{"m/test/integration/slices"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +21,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -52,19 +55,15 @@ func startManager(ctx context.Context, o options) *runningManager {
 	GinkgoHelper()
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
-	failing := failingCalls()
-	if failing != nil {
-		identity.Wrap(failing.Wrap)
-	}
+	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
 	if o.transport != nil {
 		identity.Wrap(o.transport)
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := configuration(o)
-	mgr, err := app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr})
-	for restarts := 0; err != nil && failing != nil && restarts < mostRestarts; restarts++ {
-		mgr, err = app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr})
-	}
+	mgr, err := secondpass.Start(func() (manager.Manager, error) {
+		return app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry()})
+	})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() {
@@ -180,4 +179,27 @@ func newWrites() *writes { return &writes{} }
 // key names an object.
 func key(namespace, name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: namespace, Name: name}
+}
+
+// diesAfter kills a manager right after the first write of a kind: every later call fails.
+type diesAfter struct {
+	// write is what the write's method and path match.
+	write *regexp.Regexp
+	// died is called at that moment.
+	died func()
+	dead atomic.Bool
+}
+
+func (d *diesAfter) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if d.dead.Load() {
+			return nil, errCrashed
+		}
+		response, err := next.RoundTrip(request)
+		if err == nil && response.StatusCode < http.StatusMultipleChoices && d.write.MatchString(request.Method+" "+request.URL.Path) {
+			d.dead.Store(true)
+			d.died()
+		}
+		return response, err
+	})
 }

@@ -15,6 +15,7 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 // nodeGoneDelay is long enough for a sign of life to be shown within it.
@@ -133,7 +134,7 @@ var _ = Describe("The fate of a node", func() {
 		w.deleteNode(ctx, w.node)
 		forceDelete(ctx, pod)
 		Eventually(func() bool {
-			return saysWhy(ctx, pod, v1alpha1.ReasonNodeGone)() || (faultRate > 0 && isGone(ctx, pod))
+			return saysWhy(ctx, pod, v1alpha1.ReasonNodeGone)() || (secondpass.On() && isGone(ctx, pod))
 		}).Should(BeTrue())
 		Eventually(exists(ctx, pod)).Should(BeFalse())
 		Eventually(func(g Gomega) {
@@ -143,17 +144,16 @@ var _ = Describe("The fate of a node", func() {
 		}).Should(Succeed())
 	})
 
-	It("I2: lets a pod go whose end PodGC wrote, once a kubelet that began after its deletion is there (row 16)",
-		withoutFaults("it reads what the pod waits for and a failed write of that is tried again only after the wait"), func(ctx context.Context) {
-			startManager(ctx, options{})
-			pod := w.create(ctx, "starting")
-			w.deleteNode(ctx, w.node)
-			writePhase(ctx, pod, corev1.PodFailed, "", "kube-controller-manager")
-			forceDelete(ctx, pod)
-			Eventually(condition(ctx, pod)).Should(Equal(string(v1alpha1.ReasonNodeGone)))
-			w.createLaterNode(ctx, pod, "machine-"+w.namespace)
-			Eventually(exists(ctx, pod)).Should(BeFalse())
-		})
+	It("I2: lets a pod go whose end PodGC wrote, once a kubelet that began after its deletion is there (row 16)", func(ctx context.Context) {
+		startManager(ctx, options{})
+		pod := w.create(ctx, "starting")
+		w.deleteNode(ctx, w.node)
+		writePhase(ctx, pod, corev1.PodFailed, "", "kube-controller-manager")
+		forceDelete(ctx, pod)
+		Eventually(condition(ctx, pod)).Should(Equal(string(v1alpha1.ReasonNodeGone)))
+		w.createLaterNode(ctx, pod, "machine-"+w.namespace)
+		Eventually(exists(ctx, pod)).Should(BeFalse())
+	})
 })
 
 func (w *world) deleteNode(ctx context.Context, name string) {

@@ -208,6 +208,20 @@ func sharedScenarios() []scenario {
 				return err == nil && state == v1alpha1.StateOrphaned && len(s.w.entries(ctx)) == 1
 			}
 		}},
+		{name: "an orphan that somebody takes away", play: func(ctx context.Context, s *stage) func() bool {
+			ghost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.w.namespace, Name: "ghost", UID: types.UID("ghost-" + s.w.namespace)}}
+			s.w.add(ctx, ghost, 1, sandboxOf(ghost, 1))
+			name := v1alpha1.OrphanPrefix + sandboxOf(ghost, 1)
+			s.await(ctx, "the orphan's record", func() bool {
+				there, err := recorded(ctx, name)()
+				return err == nil && there
+			})
+			s.w.del(ctx, 1)
+			return func() bool {
+				there, err := recorded(ctx, name)()
+				return err == nil && !there
+			}
+		}},
 	}
 }
 

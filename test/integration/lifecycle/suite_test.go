@@ -30,6 +30,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -54,14 +55,15 @@ var (
 
 func TestLifecycle(t *testing.T) {
 	RegisterFailHandler(Fail)
-	suite, reporter := GinkgoConfiguration()
-	name, suite := passOf(suite)
+	name, suite, reporter := secondpass.Configuration("Lifecycle")
 	RunSpecs(t, name, suite, reporter)
 }
 
+var _ = secondpass.Report()
+
 var _ = BeforeSuite(func(ctx context.Context) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(patience())
+	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	SetDefaultConsistentlyDuration(settled)
 	SetDefaultConsistentlyPollingInterval(pollInterval)

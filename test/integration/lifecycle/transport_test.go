@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/faults"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 // through makes a client, and a cache of ConfigMaps, of a namespace through a wrapper.
@@ -57,7 +58,7 @@ func configMap(namespace, name, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"value": value}}
 }
 
-var _ = Describe("The faults of internal/testing/faults", withoutFaults("no manager takes part"), func() {
+var _ = Describe("The faults of internal/testing/faults", secondpass.Exempt("no manager takes part"), func() {
 	var namespace string
 
 	BeforeEach(func(ctx context.Context) { namespace = newWorld(ctx).namespace })
@@ -93,7 +94,7 @@ var _ = Describe("The faults of internal/testing/faults", withoutFaults("no mana
 	)
 
 	It("disturb a cache's watches, and let it end with the truth", func(ctx context.Context) {
-		disturbed := faults.NewWatchFaults(faults.WatchOptions{Seed: faultSeed, MaxDelay: 100 * time.Millisecond, Merge: 0.5, Drop: 0.2, Replay: 0.4, Cut: 0.2})
+		disturbed := faults.NewWatchFaults(faults.WatchOptions{Seed: secondpass.Seed(), MaxDelay: 100 * time.Millisecond, Merge: 0.5, Drop: 0.2, Replay: 0.4, Cut: 0.2})
 		_, cached := through(ctx, namespace, disturbed.Wrap)
 		Expect(cached.WaitForCacheSync(ctx)).To(BeTrue())
 		rounds := 0

@@ -45,6 +45,7 @@ func newWorld(ctx context.Context) *world {
 	w.createNode(ctx, w.node, "machine-"+name)
 	w.createPool(ctx)
 	DeferCleanup(w.clear)
+	DeferCleanup(describeFailure)
 	return w
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -60,12 +61,15 @@ var (
 
 func TestNodePolicy(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Node resource policies")
+	name, suite, reporter := secondpass.Configuration("Node resource policies")
+	RunSpecs(t, name, suite, reporter)
 }
+
+var _ = secondpass.Report()
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(soon)
+	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	SetDefaultConsistentlyDuration(settled)
 	SetDefaultConsistentlyPollingInterval(pollInterval)

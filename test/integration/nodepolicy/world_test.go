@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 // leaseDuration is short, so that a lost Lease is soon another's.
@@ -62,6 +63,7 @@ func startManager(ctx context.Context, s setting) (stop func()) {
 	GinkgoHelper()
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, managerAccount, nil)
 	Expect(err).NotTo(HaveOccurred())
+	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
 	if s.transport != nil {
 		identity.Wrap(s.transport)
 	}
@@ -78,7 +80,8 @@ func startManager(ctx context.Context, s setting) (stop func()) {
 		options.LeaderElectionReleaseOnCancel = true
 		options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = new(leaseDuration), new(leaseDuration*2/3), new(leaseDuration/10)
 	}
-	mgr, err := manager.New(identity, options)
+	s.options.LastRetry = secondpass.LastRetry()
+	mgr, err := secondpass.Start(func() (manager.Manager, error) { return manager.New(identity, options) })
 	Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	Expect(noderesource.Setup(running, mgr, s.options)).To(Succeed())

@@ -33,6 +33,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/controllers"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
@@ -83,10 +84,13 @@ func startGuard(ctx context.Context) {
 		{APIGroups: []string{"holdfast.dev"}, Resources: []string{"noderesourcepolicies"}, Verbs: readOnly},
 	}, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: guardUser})
 	identity.Wrap(func(next http.RoundTripper) http.RoundTripper { return &nodeReads{next} })
-	mgr, err := manager.New(identity, manager.Options{
-		Scheme: scheme, Logger: GinkgoLogr, WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:    cache.Options{ByObject: controllers.CacheByObject()},
-		NewCache: newFreezer,
+	secondpass.Wrap(identity, secondpass.LiveReads)
+	mgr, err := secondpass.Start(func() (manager.Manager, error) {
+		return manager.New(identity, manager.Options{
+			Scheme: scheme, Logger: GinkgoLogr, WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"},
+			Cache:    cache.Options{ByObject: controllers.CacheByObject()},
+			NewCache: newFreezer,
+		})
 	})
 	Expect(err).NotTo(HaveOccurred())
 

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -60,11 +61,14 @@ var (
 func TestNodeResources(t *testing.T) {
 	RegisterFailHandler(Fail)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "Node-scoped resources")
+	name, suite, reporter := secondpass.Configuration("Node-scoped resources")
+	RunSpecs(t, name, suite, reporter)
 }
 
+var _ = secondpass.Report()
+
 var _ = BeforeSuite(func(ctx context.Context) {
-	SetDefaultEventuallyTimeout(soon)
+	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {

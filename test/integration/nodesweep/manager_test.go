@@ -27,6 +27,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -56,6 +57,7 @@ func startSweeper(ctx context.Context, change func(*noderesource.Options), answe
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, managerAccount, nil)
 	Expect(err).NotTo(HaveOccurred())
 	identity.QPS = -1
+	secondpass.Wrap(identity, secondpass.LiveReads)
 	identity.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			if intercept := s.intercept.Load(); intercept != nil {
@@ -69,18 +71,20 @@ func startSweeper(ctx context.Context, change func(*noderesource.Options), answe
 	options := noderesource.Options{
 		Target:        nodepolicy.Target{URL: "https://127.0.0.1:1"}, // where nobody listens
 		SweepInterval: never, DeletesPerSecond: 10, NodeGoneDelay: nodeGoneDelay, Clock: s.clock,
+		LastRetry: secondpass.LastRetry(),
 	}
 	if change != nil {
 		change(&options)
 	}
-	mgr, err := manager.New(identity, manager.Options{
+	o := manager.Options{
 		Scheme:                 scheme,
 		Logger:                 GinkgoLogr,
 		Cache:                  cache.Options{ByObject: noderesource.CacheByObject(), DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0",
 		Controller:             ctrlconfig.Controller{SkipNameValidation: new(true)},
-	})
+	}
+	mgr, err := secondpass.Start(func() (manager.Manager, error) { return manager.New(identity, o) })
 	Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	Expect(noderesource.Setup(running, mgr, options)).To(Succeed())

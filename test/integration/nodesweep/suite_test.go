@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -59,11 +60,14 @@ var (
 func TestNodeSweep(t *testing.T) {
 	RegisterFailHandler(Fail)
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	RunSpecs(t, "Sweep of node-scoped resources")
+	name, suite, reporter := secondpass.Configuration("Sweep of node-scoped resources")
+	RunSpecs(t, name, suite, reporter)
 }
 
+var _ = secondpass.Report()
+
 var _ = BeforeSuite(func(ctx context.Context) {
-	SetDefaultEventuallyTimeout(soon)
+	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	SetDefaultConsistentlyDuration(settled)
 	SetDefaultConsistentlyPollingInterval(pollInterval)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
@@ -103,8 +104,11 @@ func startGuard(ctx context.Context) {
 	}
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, managerAccount, nil)
 	Expect(err).NotTo(HaveOccurred())
-	mgr, err := manager.New(identity, manager.Options{
-		Scheme: scheme, Logger: GinkgoLogr, WebhookServer: guard, Metrics: metricsserver.Options{BindAddress: "0"},
+	secondpass.Wrap(identity, secondpass.LiveLists)
+	mgr, err := secondpass.Start(func() (manager.Manager, error) {
+		return manager.New(identity, manager.Options{
+			Scheme: scheme, Logger: GinkgoLogr, WebhookServer: guard, Metrics: metricsserver.Options{BindAddress: "0"},
+		})
 	})
 	Expect(err).NotTo(HaveOccurred())
 

@@ -32,6 +32,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -55,11 +56,14 @@ var (
 
 func TestReleaseAdmission(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Release admission")
+	name, suite, reporter := secondpass.Configuration("Release admission")
+	RunSpecs(t, name, suite, reporter)
 }
 
+var _ = secondpass.Report()
+
 var _ = BeforeSuite(func(ctx context.Context) {
-	SetDefaultEventuallyTimeout(soon)
+	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, wbv1alpha1.AddToScheme} {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/faults"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -56,8 +58,11 @@ func startGuard(ctx context.Context) *guard {
 		return faults.None
 	}}
 	identity.Wrap(failing.Wrap)
+	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mgr, err := app.New(running, identity, configuration(port), app.Options{Log: GinkgoLogr})
+	mgr, err := secondpass.Start(func() (manager.Manager, error) {
+		return app.New(running, identity, configuration(port), app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry()})
+	})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() {

@@ -27,6 +27,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -52,12 +53,15 @@ var (
 
 func TestSlices(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Node slices")
+	name, suite, reporter := secondpass.Configuration("Node slices")
+	RunSpecs(t, name, suite, reporter)
 }
+
+var _ = secondpass.Report()
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(soon)
+	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, wbv1alpha1.AddToScheme, nadv1.AddToScheme} {

@@ -32,6 +32,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -70,11 +71,14 @@ var (
 
 func TestStamping(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Stamping")
+	name, suite, reporter := secondpass.Configuration("Stamping")
+	RunSpecs(t, name, suite, reporter)
 }
 
+var _ = secondpass.Report()
+
 var _ = BeforeSuite(func(ctx context.Context) {
-	SetDefaultEventuallyTimeout(configured)
+	SetDefaultEventuallyTimeout(secondpass.Patience(configured))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
 	Expect(errors.Join(clientgoscheme.AddToScheme(scheme), nadv1.AddToScheme(scheme))).To(Succeed())

@@ -24,6 +24,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
@@ -48,12 +49,16 @@ type managerReplica struct {
 // start runs a replica with the port and certificates of hooks.
 func (r *managerReplica) start(rules protection.Rules) {
 	GinkgoHelper()
-	mgr, err := manager.New(plane.Config(), manager.Options{
-		Scheme:  scheme,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		WebhookServer: &countingServer{replica: r, Server: webhook.NewServer(webhook.Options{
-			Host: hooks.LocalServingHost, Port: hooks.LocalServingPort, CertDir: hooks.LocalServingCertDir,
-		})},
+	config := plane.Config()
+	secondpass.Wrap(config, secondpass.LiveReads)
+	mgr, err := secondpass.Start(func() (manager.Manager, error) {
+		return manager.New(config, manager.Options{
+			Scheme:  scheme,
+			Metrics: metricsserver.Options{BindAddress: "0"},
+			WebhookServer: &countingServer{replica: r, Server: webhook.NewServer(webhook.Options{
+				Host: hooks.LocalServingHost, Port: hooks.LocalServingPort, CertDir: hooks.LocalServingCertDir,
+			})},
+		})
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(webhooks.SetupPodWebhook(mgr, webhooks.PodOptions{

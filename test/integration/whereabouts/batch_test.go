@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-var _ = Describe("A batch", func() {
+var _ = Describe("A batch", askedDirectly, func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 

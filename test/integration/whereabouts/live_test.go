@@ -28,7 +28,7 @@ func keysOf(s ipam.Snapshot) []ipam.Key {
 	return keys
 }
 
-var _ = Describe("A live read", func() {
+var _ = Describe("A live read", askedDirectly, func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 

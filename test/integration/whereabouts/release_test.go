@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-var _ = Describe("Compare-and-release (I7)", func() {
+var _ = Describe("Compare-and-release (I7)", askedDirectly, func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 

@@ -15,7 +15,7 @@ import (
 
 // A release makes three writes; a release of an entry that somebody else removed makes a fourth one first, which the API
 // server refuses.
-var _ = Describe("A process that dies between any two writes of a release", func() {
+var _ = Describe("A process that dies between any two writes of a release", askedDirectly, func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 

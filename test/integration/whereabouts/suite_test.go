@@ -22,6 +22,7 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -46,12 +47,15 @@ var (
 
 func TestWhereabouts(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "whereabouts backend")
+	name, suite, reporter := secondpass.Configuration("whereabouts backend")
+	RunSpecs(t, name, suite, reporter)
 }
+
+var _ = secondpass.Report()
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	logf.SetLogger(GinkgoLogr)
-	SetDefaultEventuallyTimeout(soon)
+	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	SetDefaultConsistentlyDuration(settled)
 	SetDefaultConsistentlyPollingInterval(pollInterval)

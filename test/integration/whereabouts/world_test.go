@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -39,6 +40,9 @@ func newWorld(ctx context.Context) *world {
 	Expect(admin.Create(ctx, namespace)).To(Succeed())
 	return &world{namespace: namespace.Name}
 }
+
+// askedDirectly exempts specs from the second pass.
+var askedDirectly = secondpass.Exempt("the spec is the caller of the backend, and a failed call is its answer; who repeats it is the controller")
 
 // running is a backend in a manager of its own.
 type running struct {
@@ -60,8 +64,12 @@ func (w *world) start(ctx context.Context, n *network) *running {
 // launch is start without the wait.
 func (w *world) launch(ctx context.Context, n *network) *running {
 	GinkgoHelper()
-	mgr, err := manager.New(n.config(), manager.Options{
-		Scheme: runtime.NewScheme(), Logger: GinkgoLogr, Metrics: metricsserver.Options{BindAddress: "0"},
+	config := n.config()
+	secondpass.Wrap(config)
+	mgr, err := secondpass.Start(func() (manager.Manager, error) {
+		return manager.New(config, manager.Options{
+			Scheme: runtime.NewScheme(), Logger: GinkgoLogr, Metrics: metricsserver.Options{BindAddress: "0"},
+		})
 	})
 	Expect(err).NotTo(HaveOccurred())
 	r := &running{network: n, Backend: whereabouts.New(whereabouts.Options{

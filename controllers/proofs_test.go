@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+const (
+	takesFinalizerOff = "patch v1.pod"
+	deletesRecord     = "delete v1alpha1.ipallocation"
+	explainsOnPod     = "patch v1.pod/status"
+	explainsOnRecord  = "patch v1alpha1.ipallocation/status"
+)
+
+// goneForLong is a record of the old pod whose node has been gone for longer than the delay.
+func goneForLong() *v1alpha1.IPAllocation {
+	record := recordOfOld(oldMachine())
+	record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-1"}, Since: metav1.NewTime(lateNow.Add(-time.Hour)),
+		ConfirmedTime: metav1.NewTime(lateNow.Add(-time.Second))}
+	return record
+}
+
+// TestWhatCarriesTheProofGoesLast: whoever dies between the two writes, or fails at the second one, leaves it to the next.
+func TestWhatCarriesTheProofGoesLast(t *testing.T) {
+	node := nodeObject("node", "node-1", "m1")
+	cases := map[string]struct {
+		objects []client.Object
+		want    []string
+	}{
+		"a pod that its kubelet ended proves its own end": {
+			[]client.Object{finishedNamesake(), recordOfOld(oldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
+		"of a pod on a node that is gone, the record has the proof": {
+			[]client.Object{deletedPod(), goneForLong()}, []string{takesFinalizerOff, deletesRecord}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, tc.objects...)
+			f.pool.entries = nil
+			f.failWrites = tc.want[0]
+			if err := f.after(0); err == nil {
+				t.Error("a write failed, and nobody is to try again")
+			}
+			if len(f.writes) > 0 {
+				t.Errorf("%v came before %s", f.writes, tc.want[0])
+			}
+			f.failWrites = ""
+			if err := f.after(time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, f.writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestI3ALivePassGivesNothingToAPodThatWentMeanwhile: its pod was read before its entries; in between it went, and its successor
+// of the same name got the same address.
+func TestI3ALivePassGivesNothingToAPodThatWentMeanwhile(t *testing.T) {
+	f := newFate(t, finishedNamesake(), nodeObject("node", "node-1", "m1"))
+	f.pool.entries = heldByOld()
+	f.pool.onLive = func() {
+		f.pool.onLive = nil
+		var gone corev1.Pod
+		if err := f.truth.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &gone); err != nil {
+			t.Fatal(err)
+		}
+		gone.Finalizers = nil
+		if err := f.truth.Update(t.Context(), &gone); err != nil {
+			t.Fatal(err)
+		}
+		f.apply(namesake("new", "10.0.0.5"))
+		f.pool.entries[0].SandboxID = "new-sandbox"
+	}
+	for _, later := range []time.Duration{0, time.Second, time.Hour} {
+		_ = f.after(later) // the first one may ask for another try
+	}
+	var records v1alpha1.IPAllocationList
+	if err := f.truth.List(t.Context(), &records); err != nil || len(records.Items) > 0 {
+		t.Errorf("a dead pod was given its successor's sandbox: %v, %v", records.Items, err)
+	}
+	if len(f.pool.released) > 0 {
+		t.Errorf("a running pod's address was released: %v", f.pool.released)
+	}
+}
+
+// TestI5APodThatCannotBeReadIsNotGone: its record stays, though no pool holds anything for it.
+func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
+	f := newFate(t, recordOfOld(oldMachine()), nodeObject("node", "node-1", "m1"))
+	f.pool.entries = nil
+	f.failReads = "pods"
+	if err := f.after(0); err == nil {
+		t.Error("the pod could not be read, and nobody is to try again")
+	}
+	if len(f.writes) > 0 {
+		t.Errorf("written on an unread pod: %v", f.writes)
+	}
+	f.failReads = ""
+	if err := f.after(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{deletesRecord}, f.writes); diff != "" {
+		t.Errorf("once the pod is known to be gone, writes (-want +got):\n%s", diff)
+	}
+}
+
+// TestAFailedReadIsNewsOnceItLasts: and then once, in whatever words it fails.
+func TestAFailedReadIsNewsOnceItLasts(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour)))
+	f.failReads = "leases"
+	for _, later := range []time.Duration{0, unreadWord / 2, unreadWord, 2 * unreadWord, 3 * unreadWord} {
+		if err := f.after(later); err == nil {
+			t.Fatalf("after %s: the Lease could not be read, and nobody is to try again", later)
+		}
+		want := []string{explainsOnPod, explainsOnRecord}
+		if later < unreadWord {
+			want = nil
+		}
+		if diff := cmp.Diff(want, f.writes); diff != "" {
+			t.Fatalf("after %s, writes (-want +got):\n%s", later, diff)
+		}
+	}
+}
+
+// TestAWordThatCouldNotBeWrittenIsTriedAgain long before the wait is over, and never later than the wait.
+func TestAWordThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
+	cases := map[string]struct {
+		lastRetry time.Duration
+		wantErr   bool
+	}{
+		"by the queue's back-off where that is shorter than the wait":  {time.Second, true},
+		"after a moment where the back-off could outlast what is left": {time.Hour, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour)))
+			f.r.options.LastRetry = tc.lastRetry
+			f.failWrites = explainsOnPod
+			result, err := f.r.Reconcile(t.Context(), "old")
+			if (err != nil) != tc.wantErr {
+				t.Errorf("error %v, expected one: %t", err, tc.wantErr)
+			}
+			if err == nil && result.RequeueAfter != explainAgain {
+				t.Errorf("tried again after %s, expected %s", result.RequeueAfter, explainAgain)
+			}
+		})
+	}
+}
+
+// TestAPodWithoutItsLabelIsLookedAtAgain: no event of it would wake us.
+func TestAPodWithoutItsLabelIsLookedAtAgain(t *testing.T) {
+	pod := namesake("old", "10.0.0.5")
+	delete(pod.Labels, v1alpha1.GuardedLabel)
+	f := newFate(t, pod, recordOfOld(oldMachine()), nodeObject("node", "node-1", "m1"))
+	f.failWrites = takesFinalizerOff // which is the name of any patch of the pod
+	if _, _, err := f.r.pass(t.Context(), "old", true); err == nil {
+		t.Error("the label could not be put back, and nobody is to try again")
+	}
+	f.failWrites = ""
+	if _, _, err := f.r.pass(t.Context(), "old", true); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestI6ACacheOfRecordsThatIsBehindShowsNoRivals: what it has to show is the UID's own record, as it was read past it.
+func TestI6ACacheOfRecordsThatIsBehindShowsNoRivals(t *testing.T) {
+	cases := map[string]struct {
+		cached, read string
+		want         bool
+	}{
+		"the cache has none":      {"", "7", true},
+		"the cache has an older":  {"6", "7", true},
+		"the cache has the same":  {"7", "7", false},
+		"the cache has a younger": {"10", "7", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			record := recordOfOld(oldMachine())
+			var objects []client.Object
+			if tc.cached != "" {
+				cached := record.DeepCopy()
+				cached.ResourceVersion = tc.cached
+				objects = append(objects, cached)
+			}
+			record.ResourceVersion = tc.read
+			f := newFate(t, objects...)
+			late, err := f.r.recordsLate(t.Context(), &view{uid: "old", record: record})
+			if err != nil || late != tc.want {
+				t.Errorf("late: %t, %v; expected %t", late, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestAFailedSweepIsTriedAgainSoon(t *testing.T) {
+	pauses := newSweepPauses(time.Hour)
+	last := time.Duration(0)
+	for try := range 20 {
+		pause := pauses.next(true)
+		if try == 0 && pause > 2*firstSweepRetry {
+			t.Errorf("the first pause is %s", pause)
+		}
+		if pause < last/2 || pause > 2*lastSweepRetry {
+			t.Errorf("pause %s after %s", pause, last)
+		}
+		last = pause
+	}
+	if pause := pauses.next(false); pause < time.Hour {
+		t.Errorf("after a sweep that went well, the pause is %s", pause)
+	}
+	if pause := pauses.next(true); pause > 2*firstSweepRetry {
+		t.Errorf("the back-off begins with %s the second time", pause)
+	}
+	if pause := newSweepPauses(time.Millisecond).next(true); pause > time.Millisecond {
+		t.Errorf("the pause after a failure is %s, longer than the interval", pause)
+	}
+}
+
+// pagedNodes answers a list page by page, as a client does that decodes into what it is given.
+type pagedNodes struct {
+	client.Reader
+	pages map[string]string
+}
+
+func (p pagedNodes) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	return json.NewDecoder(strings.NewReader(p.pages[o.Continue])).Decode(into)
+}
+
+// TestI3APageLeavesNothingToTheNext: a Node that has not reported its machine has not that of the Node before it in the list.
+func TestI3APageLeavesNothingToTheNext(t *testing.T) {
+	nodes := pagedNodes{pages: map[string]string{
+		"":     `{"metadata":{"continue":"next"},"items":[{"metadata":{"name":"a"},"status":{"nodeInfo":{"machineID":"m1","systemUUID":"m1-system","bootID":"m1-boot"}}}]}`,
+		"next": `{"metadata":{"continue":""},"items":[{"metadata":{"name":"b"}}]}`,
+	}}
+	seen := &sightings{live: nodes, clock: clocktesting.NewFakePassiveClock(lateNow)}
+	machines, err := seen.machines(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, found := machines.find(*oldMachine()); !found || name != "a" {
+		t.Errorf("machine m1 is node %q, expected a", name)
+	}
+}
