@@ -24,7 +24,7 @@ const (
 	Confirm
 	// Release: the entries of Sandboxes go back to their pools; then everything is read again.
 	Release
-	// Unprotect: our finalizer comes off, by UID, and then the record goes.
+	// Unprotect: our finalizer comes off, by UID, and the record goes.
 	Unprotect
 )
 
