@@ -58,7 +58,7 @@ func (u *uninstallation) removeNamespace(ctx context.Context) error {
 		return err
 	}
 	if len(own) == 0 {
-		u.say("Namespace %s, if there is one, stays: only one with the label %s=%s is removed", u.Namespace, partOfLabel, partOf)
+		u.say("there is no Namespace %s with the label %s=%s; one without it stays", u.Namespace, partOfLabel, partOf)
 	}
 	return u.remove(ctx, own)
 }

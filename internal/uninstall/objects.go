@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -130,7 +131,11 @@ func (u *uninstallation) remove(ctx context.Context, objects []metav1.PartialObj
 			u.say("%s is being deleted", nameOf(object))
 			continue
 		}
-		err := u.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		target := &unstructured.Unstructured{}
+		target.SetGroupVersionKind(object.GroupVersionKind())
+		target.SetNamespace(object.Namespace)
+		target.SetName(object.Name)
+		err := u.Client.Delete(ctx, target, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		switch {
 		case err == nil:
 			u.say("%s deleted", nameOf(object))

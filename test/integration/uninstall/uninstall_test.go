@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/uninstall"
+)
+
+var _ = Describe("An uninstallation", func() {
+	var (
+		apps string
+		out  *said
+	)
+	BeforeEach(func(ctx context.Context) {
+		apps, out = newNamespace(ctx), &said{}
+		install(ctx)
+		DeferCleanup(cleanUp, apps)
+	})
+
+	It("takes the finalizer off every pod, whatever its labels, and leaves nothing", func(ctx context.Context) {
+		held := hold(ctx, apps, 3)
+		living := guarded(apps, "living")
+		Expect(admin.Create(ctx, living)).To(Succeed())
+		unlabelled := guarded(apps, "unlabelled")
+		unlabelled.Labels = nil
+		Expect(admin.Create(ctx, unlabelled)).To(Succeed())
+		ending := guarded(apps, "ending") // its node's kubelet has still to end it
+		Expect(admin.Create(ctx, ending)).To(Succeed())
+		Expect(admin.Delete(ctx, ending)).To(Succeed())
+
+		uninstalled(ctx, options(out))
+
+		for _, pod := range held {
+			_, err := read(ctx, pod)
+			Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		}
+		for _, pod := range []*corev1.Pod{living, unlabelled, ending} {
+			live, err := read(ctx, pod)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(live.UID).To(Equal(pod.UID))
+			Expect(live.Finalizers).To(BeEmpty())
+			Expect(live.Labels).NotTo(HaveKey(v1alpha1.GuardedLabel))
+		}
+		Expect(out.String()).To(And(ContainSubstring("6 with the finalizer (4 of them being deleted)"), ContainSubstring("proven: 2 reads of all pods in a row")))
+	}, SpecTimeout(specTimeout))
+
+	It("leaves the finalizers and labels of others", func(ctx context.Context) {
+		pod := guarded(apps, "backed-up")
+		pod.Finalizers = []string{foreign, v1alpha1.Finalizer, "example.com/other"}
+		Expect(admin.Create(ctx, pod)).To(Succeed())
+		Expect(admin.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
+
+		uninstalled(ctx, options(out))
+
+		live, err := read(ctx, pod)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(live.Finalizers).To(ConsistOf(foreign, "example.com/other"))
+		Expect(live.Labels).To(Equal(map[string]string{"app": "web"}))
+	}, SpecTimeout(specTimeout))
+
+	It("has stopped the manager and removed every webhook and stamper before it touches the first pod", func(ctx context.Context) {
+		hold(ctx, apps, 2)
+		looked := false
+		out.at("Taking the finalizer off every pod", func() {
+			looked = true
+			Expect(podsOf(ctx, own)).To(BeEmpty())
+			Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeZero()))
+			Expect(webhooksAndStampers(ctx)).To(BeEmpty())
+			Expect(heldPods(ctx)).To(HaveLen(2))
+			// What judges and what records is still there: it is removed only once the proof is made.
+			Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-guarded-label"}, &admissionregistrationv1.ValidatingAdmissionPolicy{})).To(Succeed())
+			Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed())
+		})
+		uninstalled(ctx, options(out))
+		Expect(looked).To(BeTrue())
+	}, SpecTimeout(specTimeout))
+
+	It("notices that what stamps is applied again between the two clean reads", func(ctx context.Context) {
+		hold(ctx, apps, 1)
+		var late *corev1.Pod
+		out.at("0 with the finalizer", func() {
+			Expect(late).To(BeNil())
+			for _, object := range render(components...) {
+				if strings.HasPrefix(object.GetKind(), "MutatingAdmissionPolicy") {
+					Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, fieldManager)).To(Succeed())
+				}
+			}
+			Eventually(ctx, func(g Gomega) {
+				late = withNetworks(apps, "late")
+				g.Expect(admin.Create(ctx, late, client.DryRunAll)).To(Succeed())
+				g.Expect(late.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+			}).Should(Succeed())
+			late = withNetworks(apps, "late")
+			Expect(admin.Create(ctx, late)).To(Succeed())
+			Expect(late.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+		})
+		uninstalled(ctx, options(out))
+
+		live, err := read(ctx, late)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(live.Finalizers).To(BeEmpty())
+		Expect(out.String()).To(ContainSubstring("what stamps pods has come back"))
+		Expect(strings.Count(out.String(), "0 with the finalizer")).To(BeNumerically(">=", 3), "a clean read before it counts for nothing")
+	}, SpecTimeout(specTimeout))
+
+	It("stops a manager that somebody scales up again", func(ctx context.Context) {
+		out.at("0 with the finalizer", func() {
+			Expect(admin.Patch(ctx, deploymentOf(ctx), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":1}}`)))).To(Succeed())
+			awaitManagerPods(ctx, 1)
+		})
+		uninstalled(ctx, options(out))
+		Expect(strings.Count(out.String(), "scaled from")).To(Equal(2))
+		Expect(strings.Count(out.String(), "0 with the finalizer")).To(Equal(3))
+	}, SpecTimeout(specTimeout))
+
+	It("removes a webhook that calls the manager under a name of somebody's own", func(ctx context.Context) {
+		copied := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-stamp"}, copied)).To(Succeed())
+		mine := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Webhooks: copied.Webhooks}
+		Expect(admin.Create(ctx, mine)).To(Succeed())
+		others := copied.DeepCopy()
+		others.ObjectMeta = metav1.ObjectMeta{Name: "others"}
+		others.Webhooks[0].ClientConfig.Service.Namespace = "elsewhere"
+		Expect(admin.Create(ctx, others)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, others)).To(Succeed()) })
+
+		Expect(uninstall.Run(ctx, options(out))).To(Succeed())
+		Expect(webhooksAndStampers(ctx)).To(ConsistOf("others"))
+	}, SpecTimeout(specTimeout))
+
+	It("lets a namespace end that waited for held pods", func(ctx context.Context) {
+		hold(ctx, apps, 5)
+		deleteNamespace(ctx, apps)
+		namespace := &corev1.Namespace{}
+		Expect(admin.Get(ctx, client.ObjectKey{Name: apps}, namespace)).To(Succeed())
+		Expect(namespace.Status.Phase).To(Equal(corev1.NamespaceTerminating))
+
+		uninstalled(ctx, options(out))
+		Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKey{Name: apps}, namespace) }).
+			Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+	}, SpecTimeout(specTimeout))
+
+	It("frees a thousand held pods", func(ctx context.Context) {
+		hold(ctx, apps, 1000)
+		uninstalled(ctx, options(out))
+		Expect(podsOf(ctx, apps)).To(BeEmpty())
+		Expect(out.String()).To(ContainSubstring("1000 freed, 0 through pods/status, 0 gone by themselves, 0 failed"))
+	}, SpecTimeout(specTimeout))
+
+	It("goes through pods/status where somebody's admission breaks every update of a pod", func(ctx context.Context) {
+		pods := hold(ctx, apps, 2)
+		breakPodUpdates(ctx, apps, "pods")
+		uninstalled(ctx, options(out))
+		for _, pod := range pods {
+			_, err := read(ctx, pod)
+			Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		}
+		Expect(out.String()).To(ContainSubstring("0 freed, 2 through pods/status"))
+	}, SpecTimeout(specTimeout))
+
+	It("goes on trying what fails, proves nothing meanwhile, and says so at the end of its time", func(ctx context.Context) {
+		hold(ctx, apps, 2)
+		mend := breakPodUpdates(ctx, apps, "pods", "pods/status")
+		o := options(out)
+		o.Timeout = shortStop
+		var timeout *uninstall.TimeoutError
+		Expect(errors.As(uninstall.Run(ctx, o), &timeout)).To(BeTrue())
+		Expect(timeout).To(And(HaveField("Proven", BeFalse()), HaveField("Step", "taking the finalizer off every pod")))
+		Expect(out.String()).To(And(ContainSubstring("2 failed"), ContainSubstring("broken on purpose"), Not(ContainSubstring("proven: "))))
+		Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed(), "nothing behind the sweep was touched")
+
+		mend()
+		uninstalled(ctx, options(out))
+	}, SpecTimeout(specTimeout))
+
+	It("takes the rights of a manager whose pods do not stop, and their objects", func(ctx context.Context) {
+		for _, pod := range awaitManagerPods(ctx, 2) {
+			bind(ctx, &pod)
+		}
+		hold(ctx, apps, 1)
+		out.at("Taking the finalizer off every pod", func() {
+			Expect(podsOf(ctx, own)).To(HaveLen(2))
+			var bindings rbacv1.ClusterRoleBindingList
+			Expect(admin.List(ctx, &bindings)).To(Succeed())
+			Expect(slices.ContainsFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool { return b.RoleRef.Name == "holdfast-manager" })).To(BeFalse())
+			Expect(heldPods(ctx)).To(HaveLen(1))
+		})
+		o := options(out)
+		o.StopTimeout = shortStop
+		uninstalled(ctx, o)
+	}, SpecTimeout(specTimeout))
+
+	It("lists the entries with no living pod behind them, and releases none", func(ctx context.Context) {
+		pool := newPool(apps)
+		Expect(admin.Create(ctx, pool)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, pool)).To(Succeed()) })
+		Expect(admin.Create(ctx, guarded(apps, "living"))).To(Succeed())
+		successor := guarded(apps, "replaced")
+		Expect(admin.Create(ctx, successor)).To(Succeed())
+		hold(ctx, apps, 1)
+		record(ctx, "11111111-1111-1111-1111-111111111111", apps, "replaced", "192.0.2.3", "sandbox-of-an-earlier-one")
+		record(ctx, v1alpha1.OrphanPrefix+"sandbox-x", apps, "living", "192.0.2.4", "sandbox-x")
+		o := options(out)
+		o.HeldFile = GinkgoT().TempDir() + "/held"
+		uninstalled(ctx, o)
+
+		list := readFile(o.HeldFile)
+		Expect(out.String()).To(ContainSubstring(list))
+		lines := strings.Split(strings.TrimSpace(list), "\n")
+		Expect(lines).To(HaveExactElements(
+			MatchRegexp(`^BACKEND +POOL +ADDRESS +PODREF +SANDBOX +WHY$`),
+			MatchRegexp(`^whereabouts +kube-system/`+apps+` +192\.0\.2\.1 +`+apps+`/held-0 +sandbox-held +no such pod$`),
+			MatchRegexp(`192\.0\.2\.3 +`+apps+`/replaced +sandbox-of-an-earlier-one +of an earlier pod with that name$`),
+			MatchRegexp(`192\.0\.2\.4 +`+apps+`/living +sandbox-x +its owner is unknown$`),
+			MatchRegexp(`192\.0\.2\.5 +holdfast-releasing/record +sandbox-r +its release had begun$`),
+		))
+		after := &wbv1alpha1.IPPool{}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pool), after)).To(Succeed())
+		Expect(after.Spec).To(Equal(pool.Spec))
+		By("not writing over a list")
+		Expect(uninstall.Run(ctx, o)).To(MatchError(ContainSubstring("name another file")))
+	}, SpecTimeout(specTimeout))
+
+	It("keeps definitions, records and policies for a later installation where asked to", func(ctx context.Context) {
+		record(ctx, "11111111-1111-1111-1111-111111111111", apps, "gone", "192.0.2.3", "sandbox")
+		o := options(out)
+		o.KeepCRDs = true
+		Expect(uninstall.Run(ctx, o)).To(Succeed())
+		Expect(leftovers(ctx)).To(And(ContainElements("IPAllocation /11111111-1111-1111-1111-111111111111", "NodeResourcePolicy /ciliumnodes",
+			"CustomResourceDefinition /ipallocations.holdfast.dev", "CustomResourceDefinition /noderesourcepolicies.holdfast.dev"),
+			HaveEach(MatchRegexp("^(IPAllocation|NodeResourcePolicy|CustomResourceDefinition|APIService) "))))
+	}, SpecTimeout(specTimeout))
+
+	It("changes nothing in a dry run, and says what it would do", func(ctx context.Context) {
+		hold(ctx, apps, 2)
+		before := leftovers(ctx)
+		o := options(out)
+		o.DryRun = true
+		Expect(uninstall.Run(ctx, o)).To(Succeed())
+		Expect(leftovers(ctx)).To(ContainElements(before))
+		Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+		Expect(out.String()).To(And(ContainSubstring("2 with the finalizer"), ContainSubstring("MutatingWebhookConfiguration holdfast-stamp would be deleted"),
+			ContainSubstring("CustomResourceDefinition ipallocations.holdfast.dev would be deleted"), ContainSubstring("Namespace holdfast-system would be deleted"),
+			ContainSubstring("nothing is proven")))
+	}, SpecTimeout(specTimeout))
+
+	It("refuses, before it changes anything, where nodes' agents wait for a policy", func(ctx context.Context) {
+		waiter := &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: apps, Name: "agent"},
+			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec: corev1.PodSpec{
+					NodeSelector:   map[string]string{"on": "no-node"},
+					InitContainers: []corev1.Container{{Name: "wait", Image: "example.com/m", Args: []string{"wait-node-resource", "--policy=ciliumnodes"}}},
+					Containers:     []corev1.Container{{Name: "main", Image: "example.com/main"}},
+				},
+			}},
+		}
+		Expect(admin.Create(ctx, waiter)).To(Succeed())
+		var refused *uninstall.WaitersError
+		Expect(errors.As(uninstall.Run(ctx, options(out)), &refused)).To(BeTrue())
+		Expect(refused.DaemonSets).To(ConsistOf(apps + "/agent"))
+		Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+		Expect(admin.Delete(ctx, waiter)).To(Succeed())
+		uninstalled(ctx, options(out))
+	}, SpecTimeout(specTimeout))
+
+	It("keeps what only looks like ours", func(ctx context.Context) {
+		lookalike := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-team"}}
+		labelled := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"app.kubernetes.io/part-of": "holdfast"}}}
+		for _, role := range []*rbacv1.ClusterRole{lookalike, labelled} {
+			Expect(admin.Create(ctx, role)).To(Succeed())
+			DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, role)).To(Succeed()) })
+		}
+		Expect(uninstall.Run(ctx, options(out))).To(Succeed())
+		Expect(leftovers(ctx)).To(ConsistOf("ClusterRole /holdfast-team", "ClusterRole /team"))
+	}, SpecTimeout(specTimeout))
+
+	It("waits its interval between the two clean reads", func(ctx context.Context) {
+		o := options(out)
+		o.PassInterval = 2 * time.Second
+		var first, proven time.Time
+		out.at("0 with the finalizer", func() { first = time.Now() })
+		out.at("proven: ", func() { proven = time.Now() })
+		Expect(uninstall.Run(ctx, o)).To(Succeed())
+		Expect(proven).To(BeTemporally(">=", first.Add(o.PassInterval)))
+	}, SpecTimeout(specTimeout))
+})
+
+// webhooksAndStampers are the names of everything that the API server mutates by, or calls.
+func webhooksAndStampers(ctx context.Context) []string {
+	GinkgoHelper()
+	var names []string
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind + "List"))
+		Expect(admin.List(ctx, list)).To(Succeed())
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
+}

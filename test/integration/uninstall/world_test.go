@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+const (
+	own          = "holdfast-system"
+	fieldManager = client.FieldOwner("administrator")
+	// silent is a node whose kubelet does nothing.
+	silent = "silent"
+	// foreign is somebody else's finalizer.
+	foreign = "example.com/backup"
+
+	networksAnnotation = "k8s.v1.cni.cncf.io/networks"
+)
+
+// components that can be together with config/default on this control plane, which has no ServiceMonitors. Those that the API
+// server would need a live manager for are chosen by the specs.
+var components = []string{"admission-policy-stamping"}
+
+func createNode(ctx context.Context) {
+	GinkgoHelper()
+	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: silent}})).To(Succeed())
+}
+
+// install applies the installation with components and the presets for node-scoped resources.
+func install(ctx context.Context, with ...string) {
+	GinkgoHelper()
+	objects := render(append(slices.Clone(components), with...)...)
+	foundation := func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Namespace" || o.GetKind() == "CustomResourceDefinition"
+	}
+	for _, first := range []bool{true, false} {
+		for _, object := range objects {
+			if foundation(object) == first && object.GroupVersionKind().Group != "monitoring.coreos.com" {
+				// A definition that is new is served after a moment.
+				Eventually(ctx, func() error {
+					return admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.ForceOwnership, fieldManager)
+				}).Should(Succeed(), "%s %s", object.GetKind(), object.GetName())
+			}
+		}
+	}
+	awaitManagerPods(ctx, 2)
+}
+
+func awaitManagerPods(ctx context.Context, n int) []corev1.Pod {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(admin.List(ctx, &pods, client.InNamespace(own))).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(n))
+	}).Should(Succeed())
+	return pods.Items
+}
+
+// render builds config/default and the presets with components.
+func render(with ...string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	folder, err := filepath.EvalSymlinks(GinkgoT().TempDir())
+	Expect(err).NotTo(HaveOccurred())
+	paths := make([]string, 0, len(with))
+	for _, component := range with {
+		paths = append(paths, relative(folder, "config/components/"+component))
+	}
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "components": paths,
+		"resources": []string{relative(folder, "config/default"), relative(folder, "config/samples/node-resources"), relative(folder, "config/samples/node-resources/wait-role.yaml")},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.WriteFile(filepath.Join(folder, "kustomization.yaml"), content, 0o600)).To(Succeed())
+	rendered := run("go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", "--load-restrictor=LoadRestrictionsNone", folder)
+
+	var objects []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(rendered), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		Expect(err).NotTo(HaveOccurred())
+		objects = append(objects, object)
+	}
+}
+
+// relative is the way from a folder to a path of the repository: kustomize takes no absolute one.
+func relative(from, path string) string {
+	GinkgoHelper()
+	absolute, err := filepath.Abs(filepath.Join(repository, path))
+	Expect(err).NotTo(HaveOccurred())
+	absolute, err = filepath.EvalSymlinks(absolute)
+	Expect(err).NotTo(HaveOccurred())
+	way, err := filepath.Rel(from, absolute)
+	Expect(err).NotTo(HaveOccurred())
+	return way
+}
+
+var namespacesMade int
+
+// newNamespace makes a namespace of workloads for one spec.
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	namespacesMade++
+	name := fmt.Sprintf("apps-%d", namespacesMade)
+	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	return name
+}
+
+// guarded is a pod on the silent node as the webhook has stamped it.
+func guarded(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Finalizers: []string{v1alpha1.Finalizer},
+			Labels:     map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue, "app": "web"},
+		},
+		Spec: corev1.PodSpec{NodeName: silent, Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
+	}
+}
+
+// hold makes guarded pods that are force-deleted: only our finalizer keeps them.
+func hold(ctx context.Context, namespace string, n int) []*corev1.Pod {
+	GinkgoHelper()
+	pods := make([]*corev1.Pod, n)
+	group, together := errgroup.WithContext(ctx)
+	group.SetLimit(20)
+	for i := range pods {
+		group.Go(func() error {
+			pods[i] = guarded(namespace, fmt.Sprintf("held-%d", i))
+			if err := admin.Create(together, pods[i]); err != nil {
+				return err
+			}
+			return admin.Delete(together, pods[i], client.GracePeriodSeconds(0))
+		})
+	}
+	Expect(group.Wait()).To(Succeed())
+	return pods
+}
+
+// heldPods are the pods with our finalizer, in all namespaces, whatever their labels.
+func heldPods(ctx context.Context) []string {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(admin.List(ctx, &pods)).To(Succeed())
+	var held []string
+	for i := range pods.Items {
+		if slices.Contains(pods.Items[i].Finalizers, v1alpha1.Finalizer) {
+			held = append(held, pods.Items[i].Namespace+"/"+pods.Items[i].Name)
+		}
+	}
+	return held
+}
+
+func read(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	live := &corev1.Pod{}
+	return live, admin.Get(ctx, client.ObjectKeyFromObject(pod), live)
+}
+
+func deploymentOf(ctx context.Context) *appsv1.Deployment {
+	GinkgoHelper()
+	deployment := &appsv1.Deployment{}
+	Expect(admin.Get(ctx, client.ObjectKey{Namespace: own, Name: "holdfast-manager"}, deployment)).To(Succeed())
+	return deployment
+}
+
+func podsOf(ctx context.Context, namespace string) []corev1.Pod {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(admin.List(ctx, &pods, client.InNamespace(namespace))).To(Succeed())
+	return pods.Items
+}
+
+func deleteNamespace(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))).To(Succeed())
+}
+
+// withNetworks is a pod that has to be stamped.
+func withNetworks(namespace, name string) *corev1.Pod {
+	pod := guarded(namespace, name)
+	pod.Finalizers, pod.Labels = nil, nil
+	pod.Annotations = map[string]string{networksAnnotation: "storage"}
+	return pod
+}
+
+// breakPodUpdates makes every update of pods' resources in a namespace fail, until the returned function, or the spec's end.
+func breakPodUpdates(ctx context.Context, namespace string, resources ...string) (mend func()) {
+	GinkgoHelper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "broken"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources},
+				}}},
+			},
+			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "broken on purpose"}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "broken"},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "broken",
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
+	}
+	Expect(admin.Create(ctx, policy)).To(Succeed())
+	Expect(admin.Create(ctx, binding)).To(Succeed())
+	probe := guarded(namespace, "probe")
+	probe.Finalizers, probe.Labels = nil, nil
+	Expect(admin.Create(ctx, probe)).To(Succeed())
+	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
+	refused := func() error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) }
+	Eventually(ctx, refused).Should(MatchError(ContainSubstring("broken on purpose")))
+	mend = sync.OnceFunc(func() {
+		Expect(admin.Delete(ctx, binding)).To(Succeed())
+		Expect(admin.Delete(ctx, policy)).To(Succeed())
+		Eventually(ctx, refused).Should(Succeed())
+	})
+	DeferCleanup(func(cleaning context.Context) { ctx = cleaning; mend() })
+	return mend
+}
+
+// newPool has an entry of a held pod, one of a living, one of an earlier pod of the same name, one of nobody, and a tombstone.
+func newPool(namespace string) *wbv1alpha1.IPPool {
+	entry := func(podRef, sandbox string) wbv1alpha1.IPAllocation {
+		return wbv1alpha1.IPAllocation{PodRef: podRef, ContainerID: sandbox, IfName: "net1"}
+	}
+	return &wbv1alpha1.IPPool{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: namespace},
+		Spec: wbv1alpha1.IPPoolSpec{Range: "192.0.2.0/28", Allocations: map[string]wbv1alpha1.IPAllocation{
+			"1": entry(namespace+"/held-0", "sandbox-held"),
+			"2": entry(namespace+"/living", "sandbox-living"),
+			"3": entry(namespace+"/replaced", "sandbox-of-an-earlier-one"),
+			"4": entry(namespace+"/living", "sandbox-x"),
+			"5": entry(v1alpha1.TombstonePrefix+"/record", "sandbox-r"),
+		}},
+	}
+}
+
+// record makes the record of one address.
+func record(ctx context.Context, name, namespace, pod, ip, sandbox string) {
+	GinkgoHelper()
+	now := metav1.Now()
+	Expect(admin.Create(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPAllocationSpec{
+		PodNamespace: namespace, PodName: pod,
+		Sandboxes: []v1alpha1.SandboxRecord{{ID: sandbox, ObservedTime: now, Attribution: v1alpha1.AttributionNetworkStatus}},
+		Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/" + namespace, IP: ip, PodRef: namespace + "/" + pod,
+			SandboxID: sandbox, ObservedTime: now, PoolResourceVersion: "1"}},
+	}})).To(Succeed())
+}
+
+func readFile(path string) string {
+	GinkgoHelper()
+	content, err := os.ReadFile(path)
+	Expect(err).NotTo(HaveOccurred())
+	return string(content)
+}
