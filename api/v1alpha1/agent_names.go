@@ -4,7 +4,7 @@ package v1alpha1
 
 const (
 	// AgentLeasePrefix starts the name of the Lease on which a node's agent acknowledges marks that ask all nodes:
-	// "holdfast-agent-<node name>", in the namespace of the installation.
+	// "holdfast-agent-<node name>", in the namespace of the agents (holdfast-agent).
 	AgentLeasePrefix = "holdfast-agent-"
 
 	// AcknowledgedVersionAnnotation on that Lease is a resourceVersion of IPAllocations. The agent has compared every mark to

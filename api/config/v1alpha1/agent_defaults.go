@@ -17,7 +17,7 @@ const (
 	DefaultBootIDFile     = "/proc/sys/kernel/random/boot_id"
 	DefaultSystemUUIDFile = "/sys/class/dmi/id/product_uuid"
 
-	DefaultLeaseNamespace = "holdfast-system"
+	DefaultLeaseNamespace = "holdfast-agent"
 )
 
 // SetAgentDefaults fills in what the file leaves open.

@@ -23,7 +23,8 @@ type AgentConfiguration struct {
 	Machine AgentMachine `json:"machine,omitempty"`
 	// Server configures what the process serves.
 	Server AgentServer `json:"server,omitempty"`
-	// LeaseNamespace holds the Leases on which agents acknowledge marks that ask all nodes. Default: holdfast-system.
+	// LeaseNamespace holds the Leases on which agents acknowledge marks that ask all nodes; a namespace of their own, so that no
+	// node can write the Lease of the manager. Default: holdfast-agent.
 	LeaseNamespace string `json:"leaseNamespace,omitempty"`
 }
 

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	criapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	criclient "k8s.io/cri-client/pkg"
+	"k8s.io/klog/v2"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
+)
+
+const (
+	pauseImage = "holdfast.dev/pause:test"
+	// podSubnet is for the sandboxes' point-to-point links, which end with them.
+	podSubnet = "10.253.117.0/24"
+	criTime   = 30 * time.Second
+)
+
+// containerd is a real one with everything of its own.
+type containerd struct {
+	dir, socket string
+	process     *process.Process
+	cri         criapi.RuntimeService
+	config      string
+}
+
+func newContainerd(dir string) *containerd {
+	return &containerd{dir: dir, socket: filepath.Join(dir, "containerd.sock"), config: filepath.Join(dir, "config.toml")}
+}
+
+// start starts it, with what an earlier start left, and waits until the CRI is served.
+func (c *containerd) start(ctx context.Context) {
+	GinkgoHelper()
+	c.configure()
+	var err error
+	c.process, err = process.Start(process.Options{Name: "containerd", Path: "containerd", Args: []string{"--config", c.config},
+		LogFile: filepath.Join(c.dir, "containerd.log")})
+	Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	Expect(c.process.WaitReady(ctx, func(ctx context.Context) error {
+		if err := c.connect(ctx); err != nil {
+			return err
+		}
+		status, err := c.cri.Status(ctx, false)
+		if err != nil {
+			return err
+		}
+		for _, condition := range status.Status.Conditions {
+			if !condition.Status {
+				return fmt.Errorf("%s: %s", condition.Type, condition.Message)
+			}
+		}
+		return nil
+	})).To(Succeed())
+}
+
+func (c *containerd) connect(ctx context.Context) error {
+	if c.cri != nil {
+		return nil
+	}
+	service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + c.socket).WithConnectionTimeout(criTime).
+		Build(klog.NewContext(ctx, logr.Discard()))
+	c.cri = service
+	return err
+}
+
+// stop ends it as an upgrade does: the sandboxes live on.
+func (c *containerd) stop() {
+	GinkgoHelper()
+	Expect(c.process.Stop(0)).To(Succeed())
+}
+
+// configure writes its configuration: no plugin of the machine's own containerd, no network of its own.
+func (c *containerd) configure() {
+	GinkgoHelper()
+	plugins := filepath.Join(c.dir, "cni")
+	Expect(os.MkdirAll(plugins, 0o755)).To(Succeed())
+	write(c.config, fmt.Sprintf(`version = 2
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+
+[grpc]
+  address = %q
+
+[ttrpc]
+  address = %q
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  restrict_oom_score_adj = true
+
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = %q
+`, filepath.Join(c.dir, "root"), filepath.Join(c.dir, "state"), c.socket, c.socket+".ttrpc", pauseImage, plugins))
+	network, err := json.Marshal(map[string]any{"cniVersion": "0.4.0", "name": "holdfast-node", "plugins": []any{map[string]any{
+		"type": "ptp",
+		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(c.dir, "addresses"), "ranges": []any{[]any{map[string]any{"subnet": podSubnet}}}},
+	}}})
+	Expect(err).NotTo(HaveOccurred())
+	write(filepath.Join(plugins, "10-ptp.conflist"), string(network))
+}
+
+func write(path, content string) {
+	GinkgoHelper()
+	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+}
+
+// pod is what the kubelet tells the runtime of a pod.
+type pod struct {
+	uid             types.UID
+	namespace, name string
+}
+
+func newPod() pod {
+	uid := uuid.NewUUID()
+	return pod{uid: uid, namespace: "default", name: "web-" + string(uid)[:8]}
+}
+
+func (c *containerd) sandboxConfig(p pod, attempt uint32) *runtimeapi.PodSandboxConfig {
+	return &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.name, Namespace: p.namespace, Uid: string(p.uid), Attempt: attempt},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}}},
+	}
+}
+
+// runSandbox makes a sandbox as the kubelet does.
+func (c *containerd) runSandbox(ctx context.Context, p pod) string {
+	GinkgoHelper()
+	id, err := c.cri.RunPodSandbox(ctx, c.sandboxConfig(p, 0), "")
+	Expect(err).NotTo(HaveOccurred())
+	return id
+}
+
+// runContainer runs a process in a sandbox, and gives the container's ID.
+func (c *containerd) runContainer(ctx context.Context, sandbox string, p pod) string {
+	GinkgoHelper()
+	id, err := c.cri.CreateContainer(ctx, sandbox, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "work"},
+		Image: &runtimeapi.ImageSpec{Image: pauseImage}, Linux: &runtimeapi.LinuxContainerConfig{}}, c.sandboxConfig(p, 0))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(c.cri.StartContainer(ctx, id)).To(Succeed())
+	return id
+}
+
+// killProcess kills the process that keeps the sandbox, and waits until containerd has seen it.
+func (c *containerd) killProcess(ctx context.Context, id string) {
+	GinkgoHelper()
+	status, err := c.cri.PodSandboxStatus(ctx, id, true)
+	Expect(err).NotTo(HaveOccurred())
+	var info struct {
+		PID int `json:"pid"`
+	}
+	Expect(json.Unmarshal([]byte(status.Info["info"]), &info)).To(Succeed())
+	Expect(info.PID).To(BeNumerically(">", 1))
+	Expect(syscall.Kill(info.PID, syscall.SIGKILL)).To(Succeed())
+	Eventually(ctx, func() (runtimeapi.PodSandboxState, error) {
+		status, err := c.cri.PodSandboxStatus(ctx, id, false)
+		return status.GetStatus().GetState(), err
+	}).Should(Equal(runtimeapi.PodSandboxState_SANDBOX_NOTREADY))
+}
+
+func (c *containerd) remove(ctx context.Context, id string) {
+	GinkgoHelper()
+	Expect(c.cri.StopPodSandbox(ctx, id)).To(Succeed())
+	Expect(c.cri.RemovePodSandbox(ctx, id)).To(Succeed())
+}
+
+// tearDown leaves nothing: sandboxes first, with their shims, network namespaces and links, then the runtime, then its mounts.
+func (c *containerd) tearDown(ctx context.Context) {
+	GinkgoHelper()
+	if c.process.Exited() {
+		c.start(ctx)
+	}
+	sandboxes, err := c.cri.ListPodSandbox(ctx, nil)
+	Expect(err).NotTo(HaveOccurred())
+	for _, s := range sandboxes {
+		c.remove(ctx, s.Id)
+	}
+	c.stop()
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(mounts)) {
+		if at := strings.Fields(line)[1]; strings.HasPrefix(at, c.dir+"/") {
+			Expect(syscall.Unmount(at, syscall.MNT_DETACH)).To(Succeed(), at)
+		}
+	}
+	Expect(shims(c.socket)).To(BeEmpty(), "processes of containerd that are left")
+}
+
+// shims are the processes that containerd left for its sandboxes.
+func shims(socket string) []string {
+	GinkgoHelper()
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	Expect(err).NotTo(HaveOccurred())
+	var left []string
+	for _, path := range found {
+		if command, err := os.ReadFile(path); err == nil && strings.Contains(string(command), socket) && !strings.HasPrefix(path, fmt.Sprintf("/proc/%d/", os.Getpid())) {
+			left = append(left, path)
+		}
+	}
+	return left
+}
+
+// cleanUp removes a sandbox after the spec, if the spec did not.
+func (c *containerd) cleanUp(id string) {
+	DeferCleanup(func(ctx context.Context) {
+		if c.process.Exited() {
+			c.start(ctx)
+		}
+		left, err := c.cri.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{Id: id})
+		Expect(err).NotTo(HaveOccurred())
+		for _, s := range left {
+			c.remove(ctx, s.Id)
+		}
+	}, NodeTimeout(soon))
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	apitest "k8s.io/cri-api/pkg/apis/testing"
+	"k8s.io/cri-client/pkg/fake"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// fakeRuntime answers the CRI at a socket as a spec says.
+type fakeRuntime struct {
+	*fake.RemoteRuntime
+	socket string
+}
+
+// newFakeRuntime calls itself by a name that this suite's agents know, or not.
+func newFakeRuntime(name string) *fakeRuntime {
+	GinkgoHelper()
+	before := apitest.FakeRuntimeName
+	apitest.FakeRuntimeName = name
+	f := &fakeRuntime{RemoteRuntime: fake.NewFakeRemoteRuntime(), socket: filepath.Join(GinkgoT().TempDir(), "runtime.sock")}
+	Expect(f.Start("unix://" + f.socket)).To(Succeed())
+	DeferCleanup(func() {
+		f.Stop()
+		apitest.FakeRuntimeName = before
+	})
+	return f
+}
+
+// have sets what the runtime lists.
+func (f *fakeRuntime) have(sandboxes ...*apitest.FakePodSandbox) {
+	f.RuntimeService.SetFakeSandboxes(sandboxes)
+}
+
+func listed(id string, p pod, state runtimeapi.PodSandboxState) *apitest.FakePodSandbox {
+	s := &apitest.FakePodSandbox{}
+	s.Id, s.State = id, state
+	s.Metadata = &runtimeapi.PodSandboxMetadata{Name: p.name, Namespace: p.namespace, Uid: string(p.uid)}
+	return s
+}
+
+const (
+	isReady  = runtimeapi.PodSandboxState_SANDBOX_READY
+	notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+)
+
+var _ = Describe("A runtime that is at fault", func() {
+	var f *fakeRuntime
+	var w *world
+	var own *apitest.FakePodSandbox
+	var p pod
+	var record *v1alpha1.IPAllocation
+	const id = "5a1db0x"
+
+	// silent: the mark gets no answer, for that reason, in condition, event and metric.
+	silent := func(ctx context.Context, reason v1alpha1.Reason, epoch int64) {
+		GinkgoHelper()
+		markOf(ctx, record, id, w.node.UID, epoch)
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(reason)}))
+		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(reason)))
+		Expect(w.metric(ctx, `holdfast_agent_silences{reason="`+string(reason)+`"}`)).To(Equal(1.0))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, epoch)).Should(Equal(said{}))
+	}
+
+	start := func(ctx context.Context, name string) {
+		GinkgoHelper()
+		f = newFakeRuntime(name)
+		w = newWorld(ctx, f.socket, long)
+		own = listed("0wn", w.own(), isReady)
+		p = newPod()
+		record = w.record(ctx, string(p.uid), id, w.node.Name)
+		f.have(own, listed(id, p, isReady))
+		w.startAgent(ctx)
+		w.ready(ctx)
+	}
+
+	It("gives no answer while its list fails, and one afterwards", func(ctx context.Context) {
+		start(ctx, "cri-o")
+		for range 10_000 { // more than the spec has time for
+			f.RuntimeService.InjectError("ListPodSandbox", errors.New("the store is locked"))
+		}
+		silent(ctx, v1alpha1.ReasonListFailed, 1)
+		f.RuntimeService.Lock()
+		f.RuntimeService.Errors = map[string][]error{}
+		f.RuntimeService.Unlock()
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
+	}, SpecTimeout(specTimeout))
+
+	It("gives no answer while it is not ready: it may not know yet what it has", func(ctx context.Context) {
+		start(ctx, "cri-o")
+		f.RuntimeService.Lock()
+		f.RuntimeService.FakeStatus.Conditions[0].Status = false
+		f.RuntimeService.Unlock()
+		f.have(own)
+		silent(ctx, v1alpha1.ReasonListFailed, 1)
+	}, SpecTimeout(specTimeout))
+
+	It("that lists nothing, not even the agent's own sandbox, is not believed", func(ctx context.Context) {
+		start(ctx, "cri-o")
+		f.have()
+		silent(ctx, v1alpha1.ReasonListFailed, 1)
+	}, SpecTimeout(specTimeout))
+
+	It("gives no answer with two ready sandboxes of one UID", func(ctx context.Context) {
+		start(ctx, "cri-o")
+		f.have(own, listed(id, p, isReady), listed("an0ther", p, isReady))
+		silent(ctx, v1alpha1.ReasonUIDConflict, 1)
+		By("one of them not ready any more")
+		f.have(own, listed(id, p, isReady), listed("an0ther", p, notReady))
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("reason", v1alpha1.ReasonSandboxReady))
+	}, SpecTimeout(specTimeout))
+
+	It("gives no answer with one UID under two names", func(ctx context.Context) {
+		start(ctx, "cri-o")
+		alias := pod{uid: p.uid, namespace: p.namespace, name: "another"}
+		f.have(own, listed(id, p, notReady), listed("an0ther", alias, notReady))
+		silent(ctx, v1alpha1.ReasonUIDConflict, 1)
+	}, SpecTimeout(specTimeout))
+
+	It("CRI-O: runs DEL, then stops, then removes; only absence is gone", func(ctx context.Context) {
+		start(ctx, "cri-o")
+		f.have(own, listed(id, p, notReady))
+		markOf(ctx, record, id, w.node.UID, 1)
+		held := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(held))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(held))
+		f.have(own)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
+	}, SpecTimeout(specTimeout))
+
+	It("that calls itself containerd and tells nothing of a network namespace is not believed to have closed it", func(ctx context.Context) {
+		start(ctx, "containerd")
+		f.have(own, listed(id, p, notReady))
+		markOf(ctx, record, id, w.node.UID, 1)
+		unknown := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonNetworkNamespaceUnknown, p.uid}
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(unknown))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(unknown))
+	}, SpecTimeout(specTimeout))
+})

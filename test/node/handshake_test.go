@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+var _ = Describe("A sandbox of a real containerd", func() {
+	var w *world
+	var p pod
+	var id string
+	var record *v1alpha1.IPAllocation
+
+	ask := func(ctx context.Context, epoch int64) func() (said, error) {
+		markOf(ctx, record, id, w.node.UID, epoch)
+		return answer(ctx, record, id, w.node.UID, epoch)
+	}
+	held := func(reason v1alpha1.Reason) said { return said{v1alpha1.VerdictDoNotRelease, reason, p.uid} }
+	ready := func(reason v1alpha1.Reason) said { return said{v1alpha1.VerdictReadyForRelease, reason, p.uid} }
+
+	BeforeEach(func(ctx context.Context) {
+		w = newWorld(ctx, engine.socket, long)
+		engine.cleanUp(engine.runSandbox(ctx, w.own()))
+		p = newPod()
+		id = engine.runSandbox(ctx, p)
+		engine.cleanUp(id)
+		record = w.record(ctx, string(p.uid), id, w.node.Name)
+		w.startAgent(ctx)
+		w.ready(ctx)
+	}, NodeTimeout(specTimeout))
+
+	It("is not released while it lives, nor with its process killed, but once it is stopped", func(ctx context.Context) {
+		By("alive")
+		Eventually(ctx, ask(ctx, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+
+		By("its process killed: containerd says NOTREADY, and its address is still up in its network namespace")
+		engine.killProcess(ctx, id)
+		Eventually(ctx, ask(ctx, 2)).Should(Equal(held(v1alpha1.ReasonNetworkNamespaceOpen)))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(Equal(held(v1alpha1.ReasonNetworkNamespaceOpen)))
+
+		By("stopped: its network namespace is closed, and the same mark is answered anew")
+		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
+
+		By("removed: ReadyForRelease is final, and another epoch gets it too")
+		Expect(engine.cri.RemovePodSandbox(ctx, id)).To(Succeed())
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
+		Eventually(ctx, ask(ctx, 3)).Should(Equal(ready(v1alpha1.ReasonSandboxAbsent)))
+	}, SpecTimeout(specTimeout))
+
+	It("is held while a container of it runs, its own process dead", func(ctx context.Context) {
+		engine.runContainer(ctx, id, p)
+		engine.killProcess(ctx, id)
+		Eventually(ctx, ask(ctx, 1)).Should(Equal(held(v1alpha1.ReasonContainerNotExited)))
+		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
+	}, SpecTimeout(specTimeout))
+
+	It("gets no answer while containerd is stopped, and everybody sees why", func(ctx context.Context) {
+		engine.stop()
+		got := ask(ctx, 1)
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonRuntimeUnreachable)}))
+		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonRuntimeUnreachable)))
+		Expect(w.metric(ctx, `holdfast_agent_silences{reason="RuntimeUnreachable"}`)).To(Equal(1.0))
+		Consistently(ctx, got).Should(Equal(said{}))
+
+		By("started again: the sandbox lived on, and no moment said that it was gone")
+		engine.start(ctx)
+		Eventually(ctx, got).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
+		Expect(w.metric(ctx, `holdfast_agent_silences{reason="RuntimeUnreachable"}`)).To(Equal(0.0))
+		Expect(w.metric(ctx, `holdfast_agent_answers_total{reason="SandboxAbsent",verdict="ReadyForRelease"}`)).To(Equal(-1.0))
+	}, SpecTimeout(specTimeout))
+
+	It("that was removed while containerd restarted is gone, and one that lives is not", func(ctx context.Context) {
+		Eventually(ctx, ask(ctx, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+		engine.stop()
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonRuntimeUnreachable)}))
+		engine.start(ctx)
+		Eventually(ctx, answered(ctx, record)).Should(HaveExactElements("True", string(v1alpha1.ReasonAnswered)))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+		engine.remove(ctx, id)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("verdict", v1alpha1.VerdictReadyForRelease))
+	}, SpecTimeout(specTimeout))
+
+	It("that an earlier agent saw is known to the next one by the answer in the record", func(ctx context.Context) {
+		Eventually(ctx, ask(ctx, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+		w.stopAgent()
+		engine.remove(ctx, id)
+		w.startAgent(ctx)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(ready(v1alpha1.ReasonSandboxAbsent)))
+	}, SpecTimeout(specTimeout))
+
+	It("that no agent ever saw is held until it was absent for sandboxCreationMax", func(ctx context.Context) {
+		w.stopAgent()
+		engine.remove(ctx, id)
+		w.startAgent(ctx)
+		unseen := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, ""}
+		Eventually(ctx, ask(ctx, 1)).Should(Equal(unseen))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(unseen))
+
+		By("an agent whose sandboxCreationMax is over soon")
+		w.stopAgent()
+		w.config.Delays.SandboxCreationMax.Duration = settled
+		w.startAgent(ctx)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, ""}))
+	}, SpecTimeout(specTimeout))
+})

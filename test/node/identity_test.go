@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	apitest "k8s.io/cri-api/pkg/apis/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+var _ = Describe("For whom the agent speaks", func() {
+	var f *fakeRuntime
+	var w *world
+	var own *apitest.FakePodSandbox
+	var p pod
+	var record *v1alpha1.IPAllocation
+	const id = "5a1db0x"
+
+	BeforeEach(func(ctx context.Context) {
+		f = newFakeRuntime("cri-o")
+		w = newWorld(ctx, f.socket, long)
+		own = listed("0wn", w.own(), isReady)
+		p = newPod()
+		record = w.record(ctx, string(p.uid), id, w.node.Name)
+		f.have(own, listed(id, p, isReady))
+	}, NodeTimeout(specTimeout))
+
+	It("not for a Node that another machine reports on: neither alive nor gone is its to say", func(ctx context.Context) {
+		w.report(ctx, string(uuid.NewUUID()))
+		w.startAgent(ctx)
+		markOf(ctx, record, id, w.node.UID, 1)
+		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonNotThisMachine)))
+		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="NotThisMachine"}`) }).Should(Equal(1.0))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{}))
+	}, SpecTimeout(specTimeout))
+
+	It("not for its Node once another machine has the name", func(ctx context.Context) {
+		w.startAgent(ctx)
+		markOf(ctx, record, id, w.node.UID, 1)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("reason", v1alpha1.ReasonSandboxReady))
+		w.report(ctx, string(uuid.NewUUID()))
+		f.have(own)
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("verdict", v1alpha1.VerdictDoNotRelease))
+		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonNotThisMachine)))
+	}, SpecTimeout(specTimeout))
+
+	It("not for a mark that asks another Node UID, until the controller has addressed it anew", func(ctx context.Context) {
+		w.startAgent(ctx)
+		w.ready(ctx)
+		earlier := uuid.NewUUID()
+		markOf(ctx, record, id, earlier, 1)
+		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="NotThisMachine"}`) }).Should(Equal(1.0))
+		Consistently(ctx, answer(ctx, record, id, earlier, 1)).Should(Equal(said{}))
+		Expect(answer(ctx, record, id, w.node.UID, 1)()).To(Equal(said{}))
+		markOf(ctx, record, id, w.node.UID, 2)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(HaveField("reason", v1alpha1.ReasonSandboxReady))
+	}, SpecTimeout(specTimeout))
+
+	It("not for a Node that was registered anew, until its token is of the new one", func(ctx context.Context) {
+		w.startAgent(ctx)
+		w.ready(ctx)
+		boot := w.node.Status.NodeInfo.BootID
+		Expect(admin.Delete(ctx, w.node)).To(Succeed())
+		w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node.Name}}
+		Expect(admin.Create(ctx, w.node)).To(Succeed())
+		w.report(ctx, boot)
+		markOf(ctx, record, id, w.node.UID, 1)
+		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonNotThisMachine)))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{}))
+		By("a token that the API server issues now")
+		w.stopAgent()
+		w.startAgent(ctx)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("reason", v1alpha1.ReasonSandboxReady))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A mark that asks all nodes", func() {
+	var f *fakeRuntime
+	var w *world
+	var own *apitest.FakePodSandbox
+	var p pod
+
+	acknowledged := func(ctx context.Context) func() (uint64, error) {
+		return func() (uint64, error) {
+			var lease coordinationv1.Lease
+			err := admin.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: v1alpha1.AgentLeaseName(w.node.Name)}, &lease)
+			if client.IgnoreNotFound(err) != nil || err != nil {
+				return 0, client.IgnoreNotFound(err)
+			}
+			if types.UID(lease.Annotations[v1alpha1.AcknowledgedNodeUIDAnnotation]) != w.node.UID {
+				return 0, nil
+			}
+			return number(lease.Annotations[v1alpha1.AcknowledgedVersionAnnotation]), nil
+		}
+	}
+
+	start := func(ctx context.Context) {
+		GinkgoHelper()
+		f = newFakeRuntime("cri-o")
+		w = newWorld(ctx, f.socket, settled)
+		own = listed("0wn", w.own(), isReady)
+		p = newPod()
+		f.have(own, listed("m1ne", p, isReady))
+		w.startAgent(ctx)
+		w.ready(ctx)
+	}
+
+	It("is claimed by the node that has the sandbox, with the pod UID, before it acknowledges", func(ctx context.Context) {
+		start(ctx)
+		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"m1ne", "m1ne", "")
+		version := markOf(ctx, orphan, "m1ne", "", 1)
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
+		Expect(answer(ctx, orphan, "m1ne", w.node.UID, 1)()).To(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+
+		By("addressed to the node that claimed it, after the sandbox went")
+		f.have(own)
+		markOf(ctx, orphan, "m1ne", w.node.UID, 2)
+		Eventually(ctx, answer(ctx, orphan, "m1ne", w.node.UID, 2)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
+	}, SpecTimeout(specTimeout))
+
+	It("is acknowledged in silence by a node that never had it, after sandboxCreationMax, and quietly from then on", func(ctx context.Context) {
+		start(ctx)
+		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"f0reign", "f0reign", "")
+		version := markOf(ctx, orphan, "f0reign", "", 1)
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
+		Expect(answer(ctx, orphan, "f0reign", w.node.UID, 1)()).To(Equal(said{}))
+		first, err := acknowledged(ctx)()
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(ctx, acknowledged(ctx)).Should(Equal(first))
+
+		By("a newer mark")
+		version = markOf(ctx, orphan, "f0reign", "", 2)
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
+	}, SpecTimeout(specTimeout))
+
+	It("is not acknowledged while the runtime gives no list", func(ctx context.Context) {
+		start(ctx)
+		f.have()
+		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"f0reign", "f0reign", "")
+		version := markOf(ctx, orphan, "f0reign", "", 1)
+		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonListFailed)))
+		Consistently(ctx, acknowledged(ctx), 2*settled).Should(BeNumerically("<", number(version)))
+		f.have(own)
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
+	}, SpecTimeout(specTimeout))
+})
