@@ -95,7 +95,7 @@ func (c *Cluster) writeNodeFiles(n plan.Node) error {
 	}{
 		{&id.Kubelet, pki.Subject{Name: "system:node:" + n.Name, Groups: []string{"system:nodes"}}},
 		{&id.KubeProxy, pki.Subject{Name: "system:kube-proxy"}},
-		{&id.CNIUsers, pki.Subject{Name: multusUser}},
+		{&id.Multus, pki.Subject{Name: multusUser}},
 	} {
 		if *user.kubeconfig, err = kubeconfigOf(authority, user.subject); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/machine"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
@@ -108,9 +109,5 @@ func leftError(left []string) error {
 	if len(left) == 0 {
 		return nil
 	}
-	err := errors.New("something of the cluster is left:")
-	for _, l := range left {
-		err = fmt.Errorf("%w\n  %s", err, l)
-	}
-	return err
+	return fmt.Errorf("this of the cluster is left:\n  %s", strings.Join(left, "\n  "))
 }

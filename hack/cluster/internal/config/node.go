@@ -64,8 +64,8 @@ func ServiceCommand(service string, n plan.Node, o Options) ([]string, error) {
 
 // Identity is what a node's certificates prove.
 type Identity struct {
-	Authority                    []byte
-	Kubelet, KubeProxy, CNIUsers []byte // kubeconfigs
+	Authority                  []byte
+	Kubelet, KubeProxy, Multus []byte // kubeconfigs
 }
 
 // NodeFiles are the files of a fresh node, by their paths in it.
@@ -89,7 +89,7 @@ func NodeFiles(n plan.Node, id Identity) (map[string][]byte, error) {
 		kubeProxyConfig:     proxy,
 		kubeProxyKubeconfig: id.KubeProxy,
 		clientCA:            id.Authority,
-		MultusKubeconfig:    id.CNIUsers,
+		MultusKubeconfig:    id.Multus,
 
 		CNIConfDirectory + "/00-multus.conflist": network,
 	}, nil

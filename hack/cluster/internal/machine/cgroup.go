@@ -256,11 +256,8 @@ func (c *Cgroups) Left(group string) []string {
 // meanwhile is none.
 func walkGroups(dir string, visit func(dir string) error) error {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
-		return err
-	}
 	if err != nil {
-		return nil
+		return unlessGone(err)
 	}
 	for _, entry := range entries {
 		if !entry.IsDir() {
@@ -270,8 +267,14 @@ func walkGroups(dir string, visit func(dir string) error) error {
 			return err
 		}
 	}
-	if err := visit(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
-		return err
+	return unlessGone(visit(dir))
+}
+
+// unlessGone is the error unless it says that there is no such group: a file of a
+// group that is removed while it is read answers ENODEV.
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return nil
 	}
-	return nil
+	return err
 }

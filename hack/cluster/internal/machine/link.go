@@ -20,7 +20,7 @@ import (
 func MakeBridge(name, alias string, address netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		snooping := false // a segment that forgets who listens loses neighbour discovery
+		snooping := false // a segment that forgets who listens loses IPv6 neighbor discovery
 		bridge := &netlink.Bridge{LinkAttrs: attributes(name), MulticastSnooping: &snooping}
 		if err = netlink.LinkAdd(bridge); err == nil {
 			link, err = netlink.LinkByName(name)
