@@ -37,6 +37,11 @@ func parse(manifest []byte) ([]*unstructured.Unstructured, error) {
 }
 
 func (c *Cluster) applyFiles(ctx context.Context, files ...string) error {
+	return c.applyChanged(ctx, func(*unstructured.Unstructured) error { return nil }, files...)
+}
+
+// applyChanged applies manifests, each object as change leaves it.
+func (c *Cluster) applyChanged(ctx context.Context, change func(*unstructured.Unstructured) error, files ...string) error {
 	for _, file := range files {
 		manifest, err := os.ReadFile(file)
 		if err != nil {
@@ -45,6 +50,11 @@ func (c *Cluster) applyFiles(ctx context.Context, files ...string) error {
 		objects, err := parse(manifest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
+		}
+		for _, object := range objects {
+			if err := change(object); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
 		}
 		if err := c.apply(ctx, objects...); err != nil {
 			return fmt.Errorf("%s: %w", file, err)

@@ -57,6 +57,32 @@ func TestParseSkipsEmptyDocumentsAndRefusesWhatIsNoYAML(t *testing.T) {
 	}
 }
 
+func TestADeploymentStaysAwayFromNodesThatWaitForTheirCNS(t *testing.T) {
+	expressions := func(kind string, nodes ...string) []any {
+		t.Helper()
+		o := &unstructured.Unstructured{Object: map[string]any{"kind": kind}}
+		if err := awayFrom(o, nodes); err != nil {
+			t.Fatal(err)
+		}
+		terms, _, err := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "affinity", "nodeAffinity",
+			"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+		if err != nil || len(terms) == 0 {
+			return nil
+		}
+		return terms[0].(map[string]any)["matchExpressions"].([]any)
+	}
+	want := []any{map[string]any{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": []any{"node-d1", "node-d2"}}}
+	if diff := cmp.Diff(want, expressions("Deployment", "node-d1", "node-d2")); diff != "" {
+		t.Errorf("a Deployment's node affinity (-want +got):\n%s", diff)
+	}
+	if got := expressions("Deployment"); got != nil {
+		t.Errorf("without such nodes: %v", got)
+	}
+	if got := expressions("DaemonSet", "node-d1"); got != nil {
+		t.Errorf("a DaemonSet: %v", got)
+	}
+}
+
 func TestFindRoot(t *testing.T) {
 	dir := t.TempDir()
 	inside := filepath.Join(dir, "a", "b")

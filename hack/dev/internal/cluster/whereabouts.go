@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin"
 )
@@ -39,7 +41,27 @@ func (c *Cluster) installWhereabouts(ctx context.Context) error {
 		return err
 	}
 	manifests := filepath.Join(c.modules[whereaboutsModule], "doc", "crds")
-	return c.applyFiles(ctx, filepath.Join(manifests, "daemonset-install.yaml"), filepath.Join(manifests, "reconciler-deployment.yaml"))
+	away := func(o *unstructured.Unstructured) error { return awayFrom(o, c.options.CNSNodes) }
+	return c.applyChanged(ctx, away, filepath.Join(manifests, "daemonset-install.yaml"), filepath.Join(manifests, "reconciler-deployment.yaml"))
+}
+
+// awayFrom keeps a Deployment's pods from these nodes. A node that waits for its CNS can be taken for a usable one in the
+// moment of its registration, and a pod that is bound to it then waits for as long.
+func awayFrom(o *unstructured.Unstructured, nodes []string) error {
+	if o.GetKind() != "Deployment" || len(nodes) == 0 {
+		return nil
+	}
+	affinity, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: nodes},
+			},
+		}}},
+	})
+	if err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(o.Object, affinity, "spec", "template", "spec", "affinity", "nodeAffinity")
 }
 
 // awaitWhereabouts waits until a pod of the DaemonSet runs on every node, and
