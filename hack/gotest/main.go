@@ -3,13 +3,14 @@
 // Command gotest runs the project's tests under the race detector and closes
 // with one line that counts them.
 //
-//	go run ./hack/gotest [-assets DIR] unit|suites|faulty|all [PACKAGE...]
+//	go run ./hack/gotest [-assets DIR] unit|suites|faulty|all|machine [PACKAGE...]
 //
 // unit is every package that starts no control plane, in every module that has
-// tests; suites is the rest, two packages at a time, because each suite starts a
+// tests; suites is the rest, a few packages at a time, because each suite starts a
 // control plane of its own. faulty is the second pass: the suites whose managers
 // can be given failing calls. all is unit, suites and faulty. PACKAGE narrows the
-// suites of both passes. It runs at the top of the repository.
+// suites of both passes. machine is the packages named that need root and a whole
+// machine; nothing else runs these. It runs at the top of the repository.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -28,12 +30,30 @@ import (
 // start a control plane.
 var suiteRoots = []string{"internal/testing/controlplane", "test"}
 
-// suitesAtOnce: each suite has a control plane of its own, and waits for it most
-// of the time; in the second pass, for what is tried again.
+// machineRoots are the folders whose packages need root and a whole machine:
+// they start container runtimes, or break the nodes of a cluster.
+var machineRoots = []string{"test/node", "test/e2e/cluster"}
+
+// kind is what a package needs to be tested.
+type kind int
+
 const (
-	suitesAtOnce       = "-p=2"
-	faultySuitesAtOnce = "-p=3"
+	unit kind = iota
+	suite
+	machine
 )
+
+// suitesAtOnce is how many suites run at a time. Each has a control plane of its
+// own and waits for it most of the time, and in the second pass for what is tried
+// again, which is why there may be more of them than processors.
+func suitesAtOnce(secondPass bool) string {
+	const least, most = 2, 4
+	suites := min(max(runtime.NumCPU(), least), most)
+	if secondPass {
+		suites++
+	}
+	return fmt.Sprintf("-p=%d", suites)
+}
 
 // faultySuites run a second time, with managers whose calls to the API server fail
 // a quarter of the time (internal/testing/secondpass). The others have none in
@@ -115,13 +135,14 @@ func runAll(w io.Writer, assets, what string, narrow []string) (passes, error) {
 
 func selectGroups(what string, narrow []string) ([]group, error) {
 	kinds := map[string][]func([]string) ([]group, error){
-		"unit":   {unitGroups},
-		"suites": {suiteGroups},
-		"faulty": {faultyGroups},
-		"all":    {unitGroups, suiteGroups, faultyGroups},
+		"unit":    {unitGroups},
+		"suites":  {suiteGroups},
+		"faulty":  {faultyGroups},
+		"all":     {unitGroups, suiteGroups, faultyGroups},
+		"machine": {machineGroups},
 	}
 	if kinds[what] == nil {
-		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, faulty or all", what)
+		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, faulty, all or machine", what)
 	}
 	var groups []group
 	for _, kind := range kinds[what] {
@@ -137,7 +158,7 @@ func selectGroups(what string, narrow []string) ([]group, error) {
 func unitGroups([]string) ([]group, error) {
 	var groups []group
 	for _, dir := range append([]string{"."}, extraModules...) {
-		packages, err := testPackages(dir, "./...", false)
+		packages, err := testPackages(dir, "./...", unit)
 		if err != nil {
 			return nil, err
 		}
@@ -154,9 +175,9 @@ func suiteGroups(patterns []string) ([]group, error) {
 	}
 	var groups []group
 	for _, dir := range dirs {
-		g := group{dir: dir, flags: []string{"-timeout=30m", suitesAtOnce, "-count=1"}}
+		g := group{dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(false), "-count=1"}}
 		for _, pattern := range patterns {
-			packages, err := testPackages(dir, pattern, true)
+			packages, err := testPackages(dir, pattern, suite)
 			if err != nil {
 				return nil, err
 			}
@@ -165,6 +186,19 @@ func suiteGroups(patterns []string) ([]group, error) {
 		groups = append(groups, g)
 	}
 	return groups, nil
+}
+
+// machineGroups are packages that are only run when they are named, one at a time.
+func machineGroups(patterns []string) ([]group, error) {
+	g := group{dir: ".", flags: []string{"-timeout=90m", "-count=1", "-p=1"}}
+	for _, pattern := range patterns {
+		packages, err := testPackages(g.dir, pattern, machine)
+		if err != nil {
+			return nil, err
+		}
+		g.packages = append(g.packages, packages...)
+	}
+	return []group{g}, nil
 }
 
 // faultyGroups are the suites that have a second pass.
@@ -185,7 +219,7 @@ func faultyGroups(patterns []string) ([]group, error) {
 // faulty is the second pass of a group.
 func (g group) faulty() group {
 	again := group{dir: g.dir, env: faultyEnv, flags: slices.Clone(g.flags)}
-	again.flags[slices.Index(again.flags, suitesAtOnce)] = faultySuitesAtOnce
+	again.flags[slices.Index(again.flags, suitesAtOnce(false))] = suitesAtOnce(true)
 	for _, path := range g.packages {
 		if slices.ContainsFunc(faultySuites, func(suite string) bool { return strings.HasSuffix(path, "/"+suite) }) {
 			again.packages = append(again.packages, path)
@@ -195,8 +229,8 @@ func (g group) faulty() group {
 }
 
 // testPackages lists the packages of the module in dir that match pattern, have
-// test files, and are suites or not as asked.
-func testPackages(dir, pattern string, suites bool) ([]string, error) {
+// test files, and need what is asked for.
+func testPackages(dir, pattern string, needs kind) ([]string, error) {
 	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.Module.Path}} {{.ImportPath}}{{end}}`
 	cmd := exec.Command("go", "list", "-f", format, pattern)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -207,22 +241,27 @@ func testPackages(dir, pattern string, suites bool) ([]string, error) {
 	var packages []string
 	for line := range strings.Lines(string(out)) {
 		module, path, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if ok && isSuite(strings.TrimPrefix(path, module+"/")) == suites {
+		if ok && kindOf(strings.TrimPrefix(path, module+"/")) == needs {
 			packages = append(packages, path)
 		}
 	}
 	return packages, nil
 }
 
-// isSuite tells whether a package, by its folder from the top of its module,
-// starts a control plane.
-func isSuite(folder string) bool {
-	for _, root := range suiteRoots {
-		if folder == root || strings.HasPrefix(folder, root+"/") {
-			return true
-		}
+// kindOf tells what a package needs, by its folder from the top of its module.
+func kindOf(folder string) kind {
+	switch {
+	case below(folder, machineRoots):
+		return machine
+	case below(folder, suiteRoots):
+		return suite
+	default:
+		return unit
 	}
-	return false
+}
+
+func below(folder string, roots []string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool { return folder == root || strings.HasPrefix(folder, root+"/") })
 }
 
 // run starts go test, shows its progress on w and counts what it ran. A failing

@@ -170,27 +170,30 @@ func TestTheSecondPassIsOfSuitesThatAreThere(t *testing.T) {
 }
 
 func TestTheSecondPassKeepsFlagsAndChangesTheEnvironment(t *testing.T) {
-	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
+	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce(false)}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
 	got := g.faulty()
-	want := group{dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", faultySuitesAtOnce}, packages: []string{"m/test/integration/slices"}}
+	want := group{dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", suitesAtOnce(true)}, packages: []string{"m/test/integration/slices"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-func TestIsSuite(t *testing.T) {
-	cases := map[string]bool{
-		"test":                                  true,
-		"test/e2e":                              true,
-		"internal/testing/controlplane":         true,
-		"internal/testing/controlplane/fixture": true,
-		"internal/testing/process":              false,
-		"internal/release":                      false,
-		"testdata":                              false,
+func TestKindOf(t *testing.T) {
+	cases := map[string]kind{
+		"test":                                  suite,
+		"test/e2e":                              suite,
+		"test/e2e/observer":                     suite,
+		"test/e2e/cluster":                      machine,
+		"test/node":                             machine,
+		"internal/testing/controlplane":         suite,
+		"internal/testing/controlplane/fixture": suite,
+		"internal/testing/process":              unit,
+		"internal/release":                      unit,
+		"testdata":                              unit,
 	}
 	for folder, want := range cases {
-		if got := isSuite(folder); got != want {
-			t.Errorf("isSuite(%q) = %t, want %t", folder, got, want)
+		if got := kindOf(folder); got != want {
+			t.Errorf("kindOf(%q) = %d, want %d", folder, got, want)
 		}
 	}
 }
