@@ -47,14 +47,14 @@ func (b *Backend) live(ctx context.Context, q query) (ipam.Snapshot, error) {
 func (b *Backend) livePools(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var pools []metav1.PartialObjectMetadata
 	for _, namespace := range b.options.Namespaces {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("IPPoolList"))
-		for more := true; more; more = list.Continue != "" {
-			err := b.reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(list.Continue))
+		for page, more := "", true; more; more = page != "" {
+			list := &metav1.PartialObjectMetadataList{} // one that is decoded into again keeps what the next page does not say
+			list.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("IPPoolList"))
+			err := b.reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(page))
 			if err != nil {
 				return nil, fmt.Errorf("listing the IPPools of namespace %s: %w", namespace, err)
 			}
-			pools = append(pools, list.Items...)
+			pools, page = append(pools, list.Items...), list.Continue
 		}
 	}
 	return pools, nil
