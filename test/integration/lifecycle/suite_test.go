@@ -38,8 +38,10 @@ const (
 	soon = time.Minute
 	// podGCSoon bounds PodGC: a round every 20s after a quarantine of 40s.
 	podGCSoon = 3 * time.Minute
-	// settled is for how long a state that must not change is watched.
-	settled = 3 * time.Second
+	// settled is for how long a state that must not change is watched, and settledSoon in the second pass, which comes to the
+	// same states by other ways.
+	settled     = 3 * time.Second
+	settledSoon = time.Second
 	// pollInterval is how often a condition is looked at.
 	pollInterval = 50 * time.Millisecond
 
@@ -66,6 +68,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	SetDefaultConsistentlyDuration(settled)
+	if secondpass.On() {
+		SetDefaultConsistentlyDuration(settledSoon)
+	}
 	SetDefaultConsistentlyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, wbv1alpha1.AddToScheme, nadv1.AddToScheme} {
