@@ -5,6 +5,7 @@ package catalog
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,25 +42,7 @@ func TestTheCatalogOfTheRepository(t *testing.T) {
 
 // The command that a Deployment names must be in the image that it names.
 func TestTheManifestsRunWhatTheImagesHave(t *testing.T) {
-	images, err := Load(filepath.Join(repository, "hack/images/images.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := map[string]map[string]bool{}
-	for _, image := range images {
-		reference, err := image.Reference("", "")
-		if image.Group == Release {
-			reference, err = image.Reference("", "v1")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := reference.Context().Name()
-		commands[name] = map[string]bool{"": true}
-		for _, file := range image.Files {
-			commands[name][file.Path] = true
-		}
-	}
+	commands := imageCommands(t)
 	checked := 0
 	for _, pattern := range []string{"config/manager/deployment.yaml", "hack/cni/manifests/*.yaml", "hack/certmanager/manifests/*.yaml"} {
 		files, err := filepath.Glob(filepath.Join(repository, pattern))
@@ -70,12 +53,9 @@ func TestTheManifestsRunWhatTheImagesHave(t *testing.T) {
 			for _, container := range containers(t, file) {
 				checked++
 				name, _, _ := strings.Cut(container.Image, ":")
-				command := ""
-				if len(container.Command) > 0 {
-					command = container.Command[0]
-				}
-				if !commands[name][command] {
-					t.Errorf("%s: container %s runs %q of %s: its image has %v", file, container.Name, command, name, commands[name])
+				command := strings.Join(container.Command[:min(1, len(container.Command))], "")
+				if !slices.Contains(commands[name], command) {
+					t.Errorf("%s: container %s runs %q of %s: its image has %q", file, container.Name, command, name, commands[name])
 				}
 			}
 		}
@@ -83,6 +63,28 @@ func TestTheManifestsRunWhatTheImagesHave(t *testing.T) {
 	if checked != 7 {
 		t.Errorf("%d containers were checked: want 7", checked)
 	}
+}
+
+// imageCommands maps the name of each image to the commands that a container may name; "" is the image's own.
+func imageCommands(t *testing.T) map[string][]string {
+	t.Helper()
+	images, err := Load(filepath.Join(repository, "hack/images/images.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := map[string][]string{}
+	for _, image := range images {
+		reference, err := image.Reference("", "v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := reference.Context().Name()
+		commands[name] = []string{""}
+		for _, file := range image.Files {
+			commands[name] = append(commands[name], file.Path)
+		}
+	}
+	return commands
 }
 
 type container struct {
@@ -121,7 +123,7 @@ func TestParseRefusesMistakes(t *testing.T) {
 	const fine = "images: [{name: one, group: release, files: [{path: /one, from: one}], entrypoint: [/one]}"
 	tests := map[string]struct{ text, want string }{
 		"no image":                {"images: []", "it lists no image"},
-		"an unknown field":        {"images: [{nmae: one}]", `unknown field "nmae"`},
+		"an unknown field":        {"images: [{label: one}]", `unknown field "label"`},
 		"a name twice":            {fine + ", {name: one, group: release, files: [{path: /one, from: one}], entrypoint: [/one]}]", `a second image is named "one"`},
 		"an unknown group":        {strings.Replace(fine, "release", "other", 1) + "]", `the group is "other"`},
 		"a name with capitals":    {strings.Replace(fine, "name: one", "name: One", 1) + "]", "the name cannot be one of a repository"},
