@@ -54,11 +54,13 @@ generate: ## Write the generated Go code (deep copies)
 	  $(CONTROLLERGEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 
 .PHONY: manifests
-manifests: ## Write the generated manifests (CRDs, the manager's role)
+manifests: ## Write the generated manifests (CRDs, the roles)
 	@$(STEP) "generating CRDs" \
 	  $(CONTROLLERGEN) crd paths=./api/v1alpha1/... output:crd:artifacts:config=config/crd/bases
 	@$(STEP) "generating the manager's role" \
 	  $(CONTROLLERGEN) rbac:roleName=holdfast-manager $(RBAC_ROOTS:%=paths=./%/...) output:rbac:artifacts:config=config/rbac
+	@$(STEP) "generating the agent's role" \
+	  $(CONTROLLERGEN) rbac:roleName=holdfast-agent paths=./internal/agent/... output:rbac:artifacts:config=config/agent
 
 .PHONY: clean
 clean: ## Stop what dev-up started and remove bin/
@@ -109,15 +111,30 @@ unit: ## Run the unit tests
 
 .PHONY: integration
 integration: kube build ## Run the suites on a real control plane
-	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/integration/...
+	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/...
 
 .PHONY: faulty
 faulty: kube build ## Run the suites again with a quarter of the manager's calls failing
 	@$(GOTEST) faulty
 
+# The end-to-end suite installs this tree's manager, so it needs its image. With KUBECONFIG it runs on that cluster, where
+# it cannot break nodes and where the images of bin/images have to be loaded already; without, on that of cluster-up.
+E2E_LABELS ?= $(if $(KUBECONFIG),!nodes,core)
+
 .PHONY: e2e
-e2e: kube build ## Run the suites on the rendered installation
-	@$(GOTEST) suites ./test/e2e/...
+e2e: kube build build-cluster ## Run the end-to-end suite's core on the cluster of cluster-up, or on KUBECONFIG's
+	@$(MAKE) images TAG=dev REGISTRY=
+	@test -n "$(KUBECONFIG)" || $(STEP) "importing the manager's image" bin/holdfast-cluster import bin/images/holdfast-manager.tar
+	@E2E_LABELS='$(E2E_LABELS)' $(GOTEST) machine ./test/e2e/cluster
+
+.PHONY: e2e-full
+e2e-full: ## Run all of the end-to-end suite
+	@$(MAKE) e2e E2E_LABELS=
+
+.PHONY: test-node
+test-node: kube ## Run the agent on a real containerd (Linux, root, Debian's containerd)
+	@$(STEP) "running the agent on a real containerd" env CGO_ENABLED=1 KUBEBUILDER_ASSETS=$(CURDIR)/$(KUBE_BIN) \
+	  go test -race -count=1 -timeout=30m ./test/node
 
 ##@ See it run
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/test/e2e/observer"
+)
+
+// clusterFolder is where make cluster-up keeps its state, and clusterCommand is what breaks and mends the nodes.
+const (
+	clusterFolder  = "bin/cluster"
+	clusterCommand = "bin/holdfast-cluster"
+	kubectl        = "bin/kube/kubectl"
+)
+
+// breakNode runs `holdfast-cluster node ACTION NAME`; what it takes to mend the node is done when the spec ends.
+func breakNode(ctx context.Context, action, name string, args ...string) {
+	GinkgoHelper()
+	By(action + " " + name)
+	if mend, ok := map[string]string{"freeze": "thaw", "cut-off": "reconnect", "kill": "start"}[action]; ok {
+		DeferCleanup(func(ctx context.Context) { power(ctx, "node", mend, name) })
+	}
+	power(ctx, append([]string{"node", action, name}, args...)...)
+}
+
+// mendNode undoes a break before the spec ends; to do it twice changes nothing.
+func mendNode(ctx context.Context, action, name string) {
+	GinkgoHelper()
+	By(action + " " + name)
+	power(ctx, "node", action, name)
+}
+
+// power runs the cluster's own command.
+func power(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	return run(ctx, clusterCommand, args...)
+}
+
+// run runs a command at the top of the repository and gives what it printed.
+func run(ctx context.Context, name string, args ...string) string {
+	GinkgoHelper()
+	var stdout, stderr strings.Builder
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir, command.Stdout, command.Stderr = repository, &stdout, &stderr
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	Expect(command.Run()).To(Succeed(), "%s %s:\n%s%s", name, strings.Join(args, " "), &stdout, &stderr)
+	return stdout.String()
+}
+
+// watchedNodes reads from the cluster's state which process keeps each node's namespaces; it changes when a node restarts.
+func watchedNodes() ([]observer.Node, error) {
+	text, err := os.ReadFile(filepath.Join(repository, clusterFolder, "state.json"))
+	if err != nil {
+		return nil, err
+	}
+	var state struct {
+		Nodes []struct {
+			Name         string `json:"name"`
+			NamespacePID int    `json:"namespacePID"`
+		} `json:"nodes"`
+	}
+	if err := json.Unmarshal(text, &state); err != nil {
+		return nil, err
+	}
+	var nodes []observer.Node
+	for _, node := range state.Nodes {
+		if node.NamespacePID != 0 {
+			nodes = append(nodes, observer.Node{Name: node.Name, PID: node.NamespacePID})
+		}
+	}
+	return nodes, nil
+}
+
+// awaitReady waits until a node is Ready, or is not.
+func awaitReady(ctx context.Context, name string, ready bool) {
+	GinkgoHelper()
+	By(map[bool]string{true: "wait for node " + name + " to be Ready", false: "wait for node " + name + " to be found not Ready"}[ready])
+	Eventually(func(g Gomega) {
+		var node corev1.Node
+		g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, &node)).To(Succeed())
+		g.Expect(isReady(&node)).To(Equal(ready), "conditions of %s: %+v", name, node.Status.Conditions)
+	}).WithContext(ctx).WithTimeout(nodeSoon).Should(Succeed())
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// changeNode patches a Node as an administrator does.
+func changeNode(ctx context.Context, name string, change func(*corev1.Node)) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var node corev1.Node
+		g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, &node)).To(Succeed())
+		before := node.DeepCopy()
+		change(&node)
+		g.Expect(admin.Patch(ctx, &node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// cordon keeps new pods away from a node until the spec ends.
+func cordon(ctx context.Context, name string) {
+	GinkgoHelper()
+	By("cordon " + name)
+	changeNode(ctx, name, func(node *corev1.Node) { node.Spec.Unschedulable = true })
+	DeferCleanup(func(ctx context.Context) { uncordon(ctx, name) })
+}
+
+func uncordon(ctx context.Context, name string) {
+	GinkgoHelper()
+	changeNode(ctx, name, func(node *corev1.Node) { node.Spec.Unschedulable = false })
+}
+
+// declareOut taints a node out-of-service, as an administrator does with a machine that is off, until the spec ends.
+func declareOut(ctx context.Context, name string) {
+	GinkgoHelper()
+	By("declare " + name + " out of service")
+	taint := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+	changeNode(ctx, name, func(node *corev1.Node) { node.Spec.Taints = append(node.Spec.Taints, taint) })
+	DeferCleanup(func(ctx context.Context) {
+		changeNode(ctx, name, func(node *corev1.Node) {
+			var kept []corev1.Taint
+			for _, t := range node.Spec.Taints {
+				if t.Key != taint.Key {
+					kept = append(kept, t)
+				}
+			}
+			node.Spec.Taints = kept
+		})
+	})
+}

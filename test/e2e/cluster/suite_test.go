@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster_test breaks a real cluster and watches every address. The nodes are real kubelets and containerds with
+// Multus and whereabouts (make cluster-up), Holdfast is installed as users install it, and the judge is package observer,
+// which shares no code with the product.
+//
+// Every scenario that is a failure of the field runs first without Holdfast, where the harm has to show on this very cluster,
+// and then with it, where it must not.
+package cluster_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	whereaboutsv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// The bounds of waits. Nothing is asserted of how fast things are.
+const (
+	// soon bounds what pods and controllers do by themselves.
+	soon = 2 * time.Minute
+	// nodeSoon bounds a node's way to Ready or to NotReady.
+	nodeSoon = 3 * time.Minute
+	// reconcilerSoon bounds the wait for whereabouts' reconciler, which runs every minute, and for what follows.
+	reconcilerSoon = 3 * time.Minute
+	// deleteSoon bounds a CNI DEL without an API server, which whereabouts ends after a minute, and what follows.
+	deleteSoon = 4 * time.Minute
+	// installSoon bounds an installation and an uninstallation.
+	installSoon  = 5 * time.Minute
+	pollInterval = 250 * time.Millisecond
+	// shows is how long something that must not happen is waited for.
+	shows = 5 * time.Second
+)
+
+const repository = "../../.."
+
+var (
+	scheme = runtime.NewScheme()
+	// admin is uncached and allowed everything.
+	admin      client.Client
+	kubeconfig string
+)
+
+func init() {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, certmanagerv1.AddToScheme,
+		nadv1.AddToScheme, whereaboutsv1alpha1.AddToScheme, v1alpha1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+}
+
+func TestCluster(t *testing.T) {
+	RegisterFailHandler(Fail)
+	suite, reporter := GinkgoConfiguration()
+	if labels := os.Getenv("E2E_LABELS"); labels != "" {
+		suite.LabelFilter = labels
+	}
+	RunSpecs(t, "A real cluster", suite, reporter)
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	SetDefaultEventuallyTimeout(soon)
+	SetDefaultEventuallyPollingInterval(pollInterval)
+	SetDefaultConsistentlyDuration(shows)
+	SetDefaultConsistentlyPollingInterval(pollInterval)
+	logf.SetLogger(GinkgoLogr)
+
+	kubeconfig = os.Getenv("KUBECONFIG")
+	if kubeconfig == "" {
+		kubeconfig = filepath.Join(repository, clusterFolder, "kubeconfig")
+	}
+	var err error
+	kubeconfig, err = filepath.Abs(kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred(), "expected a kubeconfig in KUBECONFIG, or a cluster of make cluster-up")
+	config.QPS, config.Burst = 100, 200
+	admin, err = client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+})
