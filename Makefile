@@ -133,8 +133,7 @@ e2e-full: ## Run all of the end-to-end suite
 
 .PHONY: test-node
 test-node: kube ## Run the agent on a real containerd (Linux, root, Debian's containerd)
-	@$(STEP) "running the agent on a real containerd" env CGO_ENABLED=1 KUBEBUILDER_ASSETS=$(CURDIR)/$(KUBE_BIN) \
-	  go test -race -count=1 -timeout=30m ./test/node
+	@$(GOTEST) machine ./test/node/...
 
 ##@ See it run
 

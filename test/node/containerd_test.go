@@ -138,9 +138,12 @@ func newPod() pod {
 func (c *containerd) sandboxConfig(p pod, attempt uint32) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.name, Namespace: p.namespace, Uid: string(p.uid), Attempt: attempt},
-		Linux:    &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}}},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: ownProcesses}},
 	}
 }
+
+// ownProcesses is a pod's default: its containers do not end with the sandbox's process.
+var ownProcesses = &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
 
 // runSandbox makes a sandbox as the kubelet does.
 func (c *containerd) runSandbox(ctx context.Context, p pod) string {
@@ -154,7 +157,7 @@ func (c *containerd) runSandbox(ctx context.Context, p pod) string {
 func (c *containerd) runContainer(ctx context.Context, sandbox string, p pod) string {
 	GinkgoHelper()
 	id, err := c.cri.CreateContainer(ctx, sandbox, &runtimeapi.ContainerConfig{Metadata: &runtimeapi.ContainerMetadata{Name: "work"},
-		Image: &runtimeapi.ImageSpec{Image: pauseImage}, Linux: &runtimeapi.LinuxContainerConfig{}}, c.sandboxConfig(p, 0))
+		Image: &runtimeapi.ImageSpec{Image: pauseImage}, Linux: &runtimeapi.LinuxContainerConfig{SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: ownProcesses}}}, c.sandboxConfig(p, 0))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(c.cri.StartContainer(ctx, id)).To(Succeed())
 	return id

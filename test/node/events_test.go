@@ -37,7 +37,7 @@ func (w *world) reasons(ctx context.Context) func() ([]string, error) {
 		}
 		var found []string
 		for i := range events.Items {
-			if e := &events.Items[i]; e.Regarding.Kind == "Node" && e.Regarding.UID == w.node.UID {
+			if e := &events.Items[i]; e.Regarding.Kind == "Node" && e.Regarding.Name == w.node.Name {
 				found = append(found, e.Reason)
 			}
 		}

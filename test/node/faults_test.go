@@ -117,7 +117,7 @@ var _ = Describe("A runtime that is at fault", func() {
 		silent(ctx, v1alpha1.ReasonUIDConflict, 1)
 		By("one of them not ready any more")
 		f.have(own, listed(id, p, isReady), listed("an0ther", p, notReady))
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 	}, SpecTimeout(specTimeout))
 
 	It("gives no answer with one UID under two names", func(ctx context.Context) {

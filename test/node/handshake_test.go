@@ -86,7 +86,7 @@ var _ = Describe("A sandbox of a real containerd", func() {
 		Eventually(ctx, answered(ctx, record)).Should(HaveExactElements("True", string(v1alpha1.ReasonAnswered)))
 		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
 		engine.remove(ctx, id)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("verdict", v1alpha1.VerdictReadyForRelease))
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
 	}, SpecTimeout(specTimeout))
 
 	It("that an earlier agent saw is known to the next one by the answer in the record", func(ctx context.Context) {

@@ -47,10 +47,10 @@ var _ = Describe("For whom the agent speaks", func() {
 	It("not for its Node once another machine has the name", func(ctx context.Context) {
 		w.startAgent(ctx)
 		markOf(ctx, record, id, w.node.UID, 1)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 		w.report(ctx, string(uuid.NewUUID()))
 		f.have(own)
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("verdict", v1alpha1.VerdictDoNotRelease))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonNotThisMachine)))
 	}, SpecTimeout(specTimeout))
 
@@ -63,7 +63,7 @@ var _ = Describe("For whom the agent speaks", func() {
 		Consistently(ctx, answer(ctx, record, id, earlier, 1)).Should(Equal(said{}))
 		Expect(answer(ctx, record, id, w.node.UID, 1)()).To(Equal(said{}))
 		markOf(ctx, record, id, w.node.UID, 2)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(HaveField("reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 	}, SpecTimeout(specTimeout))
 
 	It("not for a Node that was registered anew, until its token is of the new one", func(ctx context.Context) {
@@ -80,7 +80,7 @@ var _ = Describe("For whom the agent speaks", func() {
 		By("a token that the API server issues now")
 		w.stopAgent()
 		w.startAgent(ctx)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 	}, SpecTimeout(specTimeout))
 })
 

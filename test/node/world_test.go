@@ -77,8 +77,9 @@ func freeAddress() string {
 // report is what the kubelet writes of its machine.
 func (w *world) report(ctx context.Context, boot string) {
 	GinkgoHelper()
+	before := w.node.DeepCopy()
 	w.node.Status.NodeInfo.BootID, w.node.Status.NodeInfo.MachineID = boot, "0123456789abcdef"
-	Expect(admin.Status().Update(ctx, w.node)).To(Succeed())
+	Expect(admin.Status().Patch(ctx, w.node, client.MergeFrom(before))).To(Succeed())
 }
 
 func (w *world) newAgentPod(ctx context.Context) *corev1.Pod {
@@ -195,9 +196,9 @@ func answer(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string
 
 // said is an answer as the specs compare it; zero is none.
 type said struct {
-	verdict v1alpha1.Verdict
-	reason  v1alpha1.Reason
-	podUID  types.UID
+	Verdict v1alpha1.Verdict
+	Reason  v1alpha1.Reason
+	PodUID  types.UID
 }
 
 // answered is the record's condition of that type: its status and reason.

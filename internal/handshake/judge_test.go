@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+var (
+	start    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	settings = Settings{SandboxCreationMax: 10 * time.Minute}
+	web      = Pod{UID: "uid-web", Namespace: "default", Name: "web-0"}
+	other    = Pod{UID: "uid-other", Namespace: "default", Name: "other"}
+)
+
+const (
+	id   = "the-sandbox"
+	node = types.UID("node-uid")
+)
+
+// outcome is a word without its text.
+type outcome struct {
+	Kind    Kind
+	Verdict v1alpha1.Verdict
+	Reason  v1alpha1.Reason
+	PodUID  types.UID
+}
+
+func hold(reason v1alpha1.Reason, pod types.UID) outcome {
+	return outcome{Answer, v1alpha1.VerdictDoNotRelease, reason, pod}
+}
+
+func gone(reason v1alpha1.Reason, pod types.UID) outcome {
+	return outcome{Answer, v1alpha1.VerdictReadyForRelease, reason, pod}
+}
+
+func quiet(reason v1alpha1.Reason) outcome { return outcome{Kind: Silence, Reason: reason} }
+
+type situation struct {
+	toAll    bool
+	record   types.UID
+	affirmed types.UID
+	recalled Recollection
+	tells    bool
+	early    bool
+	failed   v1alpha1.Reason
+	listed   []Sandbox
+}
+
+func (s situation) judge() Word {
+	q := Question{SandboxID: id, NodeUID: node, RecordUID: s.record, Affirmed: s.affirmed, Seen: start}
+	if s.toAll {
+		q.NodeUID = ""
+	}
+	look := Look{Failure: Failure{Reason: s.failed, Message: "no list"}}
+	if s.failed == "" {
+		look = Look{Listing: &Listing{Began: start, Ended: start.Add(time.Second), TellsNamespaces: s.tells, Runtime: "runtime 1", Sandboxes: s.listed}}
+	}
+	if s.early {
+		look.Listing.Began = start.Add(-time.Nanosecond)
+	}
+	return Judge(q, look, s.recalled, settings)
+}
+
+func one(state State, notExited int, network Namespace) []Sandbox {
+	return []Sandbox{{ID: id, Pod: web, State: state, NotExited: notExited, Network: network}}
+}
+
+var (
+	seen       = Recollection{Pod: web, Listed: true}
+	justAbsent = Recollection{AbsentSince: start.Add(-settings.SandboxCreationMax)}
+	longAbsent = Recollection{AbsentSince: start.Add(-settings.SandboxCreationMax - time.Nanosecond)}
+)
+
+func TestTheAgentsWord(t *testing.T) {
+	cases := map[string]struct {
+		situation
+		want outcome
+	}{
+		"gone = absent, for an ID that was seen":                                             {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
+		"gone = absent, for an ID that an earlier agent of this Node saw":                    {situation{affirmed: web.UID}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
+		"gone, on containerd: NOTREADY, no running container, the network namespace closed":  {situation{tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, gone(v1alpha1.ReasonSandboxStopped, web.UID)},
+		"NOTREADY alone is not gone":                                                         {situation{tells: true, listed: one(StateNotReady, 0, NamespaceOpen)}, hold(v1alpha1.ReasonNetworkNamespaceOpen, web.UID)},
+		"NOTREADY with the network namespace unknown is not gone":                            {situation{tells: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonNetworkNamespaceUnknown, web.UID)},
+		"NOTREADY with a container that has not exited is not gone":                          {situation{tells: true, listed: one(StateNotReady, 1, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
+		"READY is not gone, whatever else is said":                                           {situation{tells: true, listed: one(StateReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"a state that nobody knows is not gone":                                              {situation{tells: true, listed: one(0, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"on CRI-O only absence counts":                                                       {situation{listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
+		"an ID that this agent never saw is not gone by one list":                            {situation{}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
+		"an ID that this agent never saw needs absence for longer than sandboxCreationMax":   {situation{recalled: justAbsent}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
+		"an ID that this agent never saw is gone after longer than sandboxCreationMax":       {situation{recalled: longAbsent}, gone(v1alpha1.ReasonSandboxNeverListed, "")},
+		"an ID of an unseen sandbox that is listed now is not gone, however long it was not": {situation{recalled: longAbsent, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"a list from before the mark was seen answers nothing":                               {situation{recalled: seen, early: true}, outcome{Kind: Later}},
+		"RuntimeUnreachable gives no answer":                                                 {situation{recalled: seen, failed: v1alpha1.ReasonRuntimeUnreachable}, quiet(v1alpha1.ReasonRuntimeUnreachable)},
+		"ListFailed gives no answer":                                                         {situation{recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })
+	}
+}
+
+func TestUIDConflictGivesNoAnswer(t *testing.T) {
+	alias := Pod{UID: web.UID, Namespace: web.Namespace, Name: "alias"}
+	cases := map[string]struct {
+		situation
+		want outcome
+	}{
+		"two READY of one UID, one of them the sandbox": {situation{listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"two READY of the record's UID, the sandbox absent": {situation{record: web.UID, recalled: longAbsent,
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"two READY of the UID with which the sandbox was seen": {situation{recalled: seen,
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"two READY of the UID that an earlier agent affirmed": {situation{affirmed: web.UID,
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"one UID under two names": {situation{tells: true,
+			listed: []Sandbox{{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}, {ID: "b", Pod: alias, State: StateNotReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"one sandbox listed under two pods": {situation{recalled: Recollection{Pod: web, Listed: true, Clash: true}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"a mark to all is not claimed in a conflict": {situation{toAll: true,
+			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"one READY and an earlier attempt that is not: no conflict": {situation{
+			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateNotReady}}}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"a conflict of another pod concerns nobody else": {situation{record: web.UID, recalled: seen,
+			listed: []Sandbox{{ID: "a", Pod: other, State: StateReady}, {ID: "b", Pod: other, State: StateReady}}}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
+		"sandboxes without a UID are nobody's conflict": {situation{recalled: Recollection{Listed: true},
+			listed: []Sandbox{{ID: "a", State: StateReady}, {ID: "b", State: StateReady}}}, gone(v1alpha1.ReasonSandboxAbsent, "")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })
+	}
+}
+
+func TestAMarkThatAsksAllIsClaimedOrPassedOver(t *testing.T) {
+	cases := map[string]struct {
+		situation
+		want outcome
+	}{
+		"the node that has the sandbox claims it, with its pod UID": {situation{toAll: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"on CRI-O too": {situation{toAll: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
+		"the node that had it claims it too, and releases nothing":               {situation{toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
+		"a stopped one is claimed, not released":                                 {situation{toAll: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
+		"a node that never saw it says nothing yet":                              {situation{toAll: true}, outcome{Kind: Later}},
+		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, outcome{Kind: Nothing}},
+		"a failed list is no silence that counts":                                {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })
+	}
+}
+
+func compare(t *testing.T, want outcome, got Word) {
+	t.Helper()
+	if diff := cmp.Diff(want, outcome{got.Kind, got.Verdict, got.Reason, got.PodUID}); diff != "" {
+		t.Errorf("%q (-want +got)\n%s", got.Message, diff)
+	}
+	if got.Message == "" {
+		t.Error("there is no message")
+	}
+	if got.Kind == Answer && !got.Time.Equal(start) {
+		t.Errorf("the answer is dated %s, not when its list began", got.Time)
+	}
+}
+
+func TestAListIsBelievedOnlyWithTheAgentsOwnSandbox(t *testing.T) {
+	own := Pod{UID: "agent", Namespace: "holdfast-agent", Name: "agent"}
+	cases := map[string]struct {
+		own    types.UID
+		listed []Sandbox
+		want   bool
+	}{
+		"the agent's own sandbox is ready":               {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateReady}, {ID: "b", Pod: web}}, true},
+		"an empty list after a restart":                  {own.UID, nil, false},
+		"the list of another runtime":                    {own.UID, []Sandbox{{ID: "b", Pod: web, State: StateReady}}, false},
+		"the agent's own sandbox is not ready":           {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateNotReady}}, false},
+		"nobody knows which one is the agent's":          {"", []Sandbox{{ID: "a", State: StateReady}}, false},
+		"one ID twice":                                   {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateReady}, {ID: "a", Pod: own, State: StateReady}}, false},
+		"a sandbox without an ID":                        {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateReady}, {Pod: web}}, false},
+		"the agent's pod has an earlier sandbox as well": {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateNotReady}, {ID: "b", Pod: own, State: StateReady}}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			look := Check(&Listing{Runtime: "runtime 1", Sandboxes: tc.listed}, tc.own)
+			if got := look.Listing != nil; got != tc.want {
+				t.Errorf("believed: %t, %q", got, look.Failure.Message)
+			}
+			if !tc.want && look.Failure.Reason != v1alpha1.ReasonListFailed {
+				t.Errorf("reason %q", look.Failure.Reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// TestI1I5OnlyProofReleases goes through every combination of what a list can say of a sandbox and what can be remembered of it,
+// and holds the words against a statement of the proofs that is not the code's.
+func TestI1I5OnlyProofReleases(t *testing.T) {
+	count := 0
+	for _, s := range situations() {
+		count++
+		w := s.judge()
+		released := w.Kind == Answer && w.Verdict == v1alpha1.VerdictReadyForRelease
+		if released && !proven(s) {
+			t.Fatalf("released without proof: %+v", s)
+		}
+		if !released && proven(s) {
+			t.Fatalf("proven, and not released: %+v: %+v", s, w)
+		}
+		if s.toAll && released {
+			t.Fatalf("a mark that asks all was answered with a release: %+v", s)
+		}
+		if w.Kind == Nothing && !(s.toAll && neverSeenForLong(s)) {
+			t.Fatalf("passed over without proof: %+v", s)
+		}
+	}
+	if count < 5000 {
+		t.Fatalf("only %d situations", count)
+	}
+}
+
+// proven is the design's sentence, in its own words.
+func proven(s situation) bool {
+	if s.toAll || s.failed != "" || s.early || conflicted(s) {
+		return false
+	}
+	mine := slices.IndexFunc(s.listed, func(l Sandbox) bool { return l.ID == id })
+	if mine >= 0 {
+		l := s.listed[mine]
+		return s.tells && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed
+	}
+	return s.recalled.Listed || s.affirmed != "" || neverSeenForLong(s)
+}
+
+func neverSeenForLong(s situation) bool {
+	return !s.recalled.Listed && s.affirmed == "" && !s.recalled.AbsentSince.IsZero() && start.Sub(s.recalled.AbsentSince) > settings.SandboxCreationMax
+}
+
+// conflicted: the situations contain one other sandbox at most, of the same pod UID.
+func conflicted(s situation) bool {
+	if s.recalled.Clash {
+		return true
+	}
+	related := s.record == web.UID || s.affirmed == web.UID || s.recalled.Pod.UID == web.UID || slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID == id })
+	var of []Sandbox
+	for _, l := range s.listed {
+		if l.Pod.UID == web.UID {
+			of = append(of, l)
+		}
+	}
+	return related && len(of) == 2 && (of[0].Pod.Name != of[1].Pod.Name || (of[0].State != StateNotReady && of[1].State != StateNotReady))
+}
+
+// situations is the cross product.
+func situations() []situation {
+	lists := [][]Sandbox{nil}
+	for _, state := range []State{0, StateReady, StateNotReady} {
+		for _, network := range []Namespace{0, NamespaceOpen, NamespaceClosed} {
+			lists = append(lists, one(state, 0, network), one(state, 1, network))
+		}
+	}
+	beside := [][]Sandbox{nil, {{ID: "b", Pod: web, State: StateReady}}, {{ID: "b", Pod: web, State: StateNotReady}},
+		{{ID: "b", Pod: Pod{UID: web.UID, Namespace: "default", Name: "alias"}, State: StateNotReady}}}
+	recollections := []Recollection{{}, seen, justAbsent, longAbsent, {Pod: web, Listed: true, Clash: true}}
+	var all []situation
+	for _, flags := range []int{0, 1, 2, 3, 4, 5, 6, 7} {
+		for _, listed := range lists {
+			for _, more := range beside {
+				for _, recalled := range recollections {
+					s := situation{toAll: flags&1 != 0, tells: flags&2 != 0, listed: append(slices.Clone(listed), more...), recalled: recalled}
+					if flags&4 != 0 {
+						s.record, s.affirmed = web.UID, web.UID
+					}
+					early, failed := s, s
+					early.early = true
+					failed.failed = v1alpha1.ReasonListFailed
+					all = append(all, s, early, failed)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// TestAbsenceIsCountedByLists lets a random agent list, fail, be stopped for a while and be asked; whenever it says that a
+// sandbox was never listed, a second reckoning over the whole history has to find an unbroken row of lists that is long enough.
+func TestAbsenceIsCountedByLists(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var m Memory
+		q := Question{SandboxID: id, NodeUID: node, Seen: start.Add(time.Duration(random.Int64N(int64(5 * time.Minute))))}
+		var row []Listing
+		now := start
+		for range 200 {
+			now = now.Add(time.Duration(random.Int64N(int64(MaxGap + MaxGap/8))))
+			look := at(now.Sub(start))
+			if random.IntN(20) == 0 {
+				look, row = failure, nil
+			} else {
+				row = append(row, *look.Listing)
+			}
+			m.Expect([]Question{q})
+			m.Observe(look)
+			w := Judge(q, look, m.Recall(id), settings)
+			if w.Verdict == v1alpha1.VerdictReadyForRelease && !longRow(row, q.Seen) {
+				t.Fatalf("seed %d: absent for too short a row: %v", seed, row)
+			}
+			if w.Verdict == v1alpha1.VerdictDoNotRelease && longRow(row, q.Seen) {
+				t.Fatalf("seed %d: held after a row that is long enough: %v", seed, row)
+			}
+		}
+	}
+}
+
+// longRow looks at the lists from the last one backwards.
+func longRow(row []Listing, seen time.Time) bool {
+	if len(row) == 0 {
+		return false
+	}
+	last := row[len(row)-1]
+	first := last
+	for i := len(row) - 2; i >= 0 && !row[i].Began.Before(seen) && row[i+1].Began.Sub(row[i].Ended) <= MaxGap; i-- {
+		first = row[i]
+	}
+	return last.Began.Sub(first.Ended) > settings.SandboxCreationMax
+}
+
+// TestAnAcknowledgedVersionContainsNoOpenMark plays marks being written, seen by a watch or by a list, and settled in any order,
+// and holds what is acknowledged against the versions at which the marks were really written.
+func TestAnAcknowledgedVersionContainsNoOpenMark(t *testing.T) {
+	type truth struct {
+		version uint64
+		Pending
+	}
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		var marks []*truth
+		var version, view, last uint64
+		for step := range 200 {
+			switch random.IntN(4) {
+			case 0: // written, and not seen yet: its record may be written again before
+				version += 1 + random.Uint64N(3)
+				marks = append(marks, &truth{version: version})
+				version += random.Uint64N(3)
+			case 1: // a watch or a list catches up
+				for _, m := range marks {
+					if m.By == 0 {
+						m.After, m.By = view, m.version+random.Uint64N(version-m.version+1)
+					}
+				}
+				view = version
+			case 2: // the oldest or any other is settled
+				if len(marks) > 0 {
+					m := marks[random.IntN(len(marks))]
+					m.Settled = m.By != 0
+				}
+			case 3:
+				var pending []Pending
+				for _, m := range marks {
+					if m.By != 0 {
+						pending = append(pending, m.Pending)
+					}
+				}
+				said, due := Acknowledge(pending, view, last)
+				if !due {
+					continue
+				}
+				if said <= last || said > view {
+					t.Fatalf("seed %d, step %d: acknowledged %d after %d with a view of %d", seed, step, said, last, view)
+				}
+				for _, m := range marks {
+					if m.version <= said && !m.Settled {
+						t.Fatalf("seed %d, step %d: acknowledged %d with an open mark of version %d: %+v", seed, step, said, m.version, m)
+					}
+				}
+				last = said
+			}
+		}
+	}
+}
+
+func TestAcknowledge(t *testing.T) {
+	cases := map[string]struct {
+		marks      []Pending
+		view, last uint64
+		want       uint64
+	}{
+		"no mark: quiet": {nil, 100, 0, 0},
+		"a settled mark: up to the view, which is more than the mark":      {[]Pending{{After: 10, By: 12, Settled: true}}, 100, 0, 100},
+		"it was acknowledged: quiet":                                       {[]Pending{{After: 10, By: 12, Settled: true}}, 200, 100, 0},
+		"an open mark: nothing":                                            {[]Pending{{After: 10, By: 12}}, 100, 0, 0},
+		"an open mark that is younger than a settled one: up to before it": {[]Pending{{After: 10, By: 12, Settled: true}, {After: 20, By: 22}}, 100, 0, 20},
+		"both came by one list, one is open: nothing":                      {[]Pending{{After: 10, By: 12, Settled: true}, {After: 10, By: 40}}, 100, 0, 0},
+		"from the first list, its record written since: nothing":           {[]Pending{{By: 60}, {By: 12, Settled: true}}, 100, 0, 0},
+		"what was acknowledged need not be settled again":                  {[]Pending{{By: 12}, {After: 100, By: 110, Settled: true}}, 120, 50, 120},
+		"the view is older than what an earlier agent acknowledged: quiet": {[]Pending{{After: 10, By: 12, Settled: true}}, 100, 100, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, due := Acknowledge(tc.marks, tc.view, tc.last)
+			if got != tc.want || due != (tc.want > 0) {
+				t.Errorf("got %s", fmt.Sprint(got, due))
+			}
+		})
+	}
+}
