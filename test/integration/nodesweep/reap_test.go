@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const dncFinalizer = "finalizers.acn.azure.com/dnc-operations"
@@ -200,34 +201,35 @@ var _ = Describe("Reaping", func() {
 		Expect(counted).To(BeFalse())
 	}, SpecTimeout(specTimeout))
 
-	It("deletes no faster than the limit, for all policies together", func(ctx context.Context) {
-		node := createNode(ctx, named("node"))
-		var objects []client.Object
-		for _, name := range []string{"a", "b"} {
-			object := nodecrds.NodeNetworkConfig(node.Name, deadUID)
-			object.SetNamespace(map[string]string{"a": "default", "b": managerNamespace}[name])
-			objects = append(objects, create(ctx, object))
-		}
-		objects = append(objects, create(ctx, nodecrds.CiliumNode(node.Name, deadUID)))
-		p, q := create(ctx, policy(nodecrds.NodeNetworkConfigs, deleting)), create(ctx, policy(nodecrds.CiliumNodes, deleting))
-		// The bucket fills by the manager's clock, which stands still: it holds one deletion.
-		s := startSweeper(ctx, func(o *noderesource.Options) { o.SweepInterval, o.DeletesPerSecond = often, 1 })
-		left := func() (n int) {
-			for _, object := range objects {
-				if isGone, err := gone(ctx, object)(); err != nil || !isGone {
-					n++
-				}
+	It("deletes no faster than the limit, for all policies together",
+		secondpass.Exempt("a deletion that fails uses up the limit and the clock that fills it stands still"), func(ctx context.Context) {
+			node := createNode(ctx, named("node"))
+			var objects []client.Object
+			for _, name := range []string{"a", "b"} {
+				object := nodecrds.NodeNetworkConfig(node.Name, deadUID)
+				object.SetNamespace(map[string]string{"a": "default", "b": managerNamespace}[name])
+				objects = append(objects, create(ctx, object))
 			}
-			return n
-		}
-		for want := 2; want >= 0; want-- {
-			Eventually(left).Should(Equal(want))
-			awaitSweeps(p.Name, 2)
-			awaitSweeps(q.Name, 2)
-			Expect(left()).To(Equal(want))
-			s.pass(time.Second)
-		}
-	}, SpecTimeout(specTimeout))
+			objects = append(objects, create(ctx, nodecrds.CiliumNode(node.Name, deadUID)))
+			p, q := create(ctx, policy(nodecrds.NodeNetworkConfigs, deleting)), create(ctx, policy(nodecrds.CiliumNodes, deleting))
+			// The bucket fills by the manager's clock, which stands still: it holds one deletion.
+			s := startSweeper(ctx, func(o *noderesource.Options) { o.SweepInterval, o.DeletesPerSecond = often, 1 })
+			left := func() (n int) {
+				for _, object := range objects {
+					if isGone, err := gone(ctx, object)(); err != nil || !isGone {
+						n++
+					}
+				}
+				return n
+			}
+			for want := 2; want >= 0; want-- {
+				Eventually(left).Should(Equal(want))
+				awaitSweeps(p.Name, 2)
+				awaitSweeps(q.Name, 2)
+				Expect(left()).To(Equal(want))
+				s.pass(time.Second)
+			}
+		}, SpecTimeout(specTimeout))
 
 	It("goes on with the next object when one cannot be deleted, and reports before it deletes", func(ctx context.Context) {
 		first, second := createNode(ctx, named("a")), createNode(ctx, named("b"))

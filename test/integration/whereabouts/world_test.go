@@ -42,7 +42,7 @@ func newWorld(ctx context.Context) *world {
 }
 
 // askedDirectly exempts specs from the second pass.
-var askedDirectly = secondpass.Exempt("the spec is the caller of the backend, and a failed call is its answer; who repeats it is the controller")
+var askedDirectly = secondpass.Exempt("the spec asks the backend itself and a failed call is its answer; who repeats it is the controller")
 
 // running is a backend in a manager of its own.
 type running struct {
