@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 type (
@@ -54,7 +55,7 @@ func (w *warned) all() []string {
 
 // A NodeSlicePool of four slices: those of a and b are in use, that of c is not, the last is nobody's. The nodes exist only
 // by name, so nothing else moves their slices but the manager, which clears c's; here c's is taken in the same moment.
-var _ = Describe("A write of a NodeSlicePool", Ordered, func() {
+var _ = Describe("A write of a NodeSlicePool", secondpass.Exempt("each spec looks at one answer of the webhook which keeps what it cannot read"), Ordered, func() {
 	var n *network
 	var writer client.Client
 	var warnings *warned
