@@ -1,32 +1,33 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs Holdfast with an image of one's own, and waits until it runs.
+# Installs Holdfast with images of one's own, and waits until it runs.
 #
-#   hack/images/deploy.sh IMAGE [COMPONENT...]
+#   hack/images/deploy.sh REGISTRY TAG [COMPONENT...]
 #
-# KUBECTL and KUSTOMIZE are the commands to use. COMPONENT is a folder of
-# config/components. Nothing in the work tree changes: the kustomization that
-# names the image is written to bin/deploy.
+# REGISTRY is where the images are, with their folder; COMPONENT is a folder of
+# config/components. KUBECTL and KUSTOMIZE are the commands to use. Nothing in
+# the work tree changes: what is installed is written to bin/deploy.
 set -eu
 
-default=ghcr.io/holdfast-dev/holdfast-manager
+default=ghcr.io/holdfast-dev
 kubectl=${KUBECTL:-kubectl}
 kustomize=${KUSTOMIZE:-kustomize}
 
-if [ $# -lt 1 ]; then
-	echo "usage: $0 IMAGE [COMPONENT...]" >&2
+if [ $# -lt 2 ] || [ -z "$1" ] || [ -z "$2" ]; then
+	echo "usage: $0 REGISTRY TAG [COMPONENT...]" >&2
 	exit 2
 fi
-image=$1
-shift
-case ${image##*/} in
-?*:?*) ;;
-*)
-	echo "the image is \"$image\": expected a name with a tag, like $default:v0.1.0" >&2
-	exit 2
-	;;
-esac
+registry=$1
+tag=$2
+shift 2
+
+for component in "$@"; do
+	if [ ! -f "config/components/$component/kustomization.yaml" ]; then
+		echo "no component is named \"$component\": there are $(cd config/components && echo *)" >&2
+		exit 2
+	fi
+done
 
 if ! $kubectl get crd certificates.cert-manager.io >/dev/null; then
 	echo "cert-manager was not found in this cluster (or the cluster was not reached): Holdfast needs it for the webhooks' certificate;" \
@@ -38,14 +39,11 @@ mkdir -p bin/deploy
 {
 	printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - ../../config/default\n'
 	if [ $# -gt 0 ]; then printf 'components:\n'; fi
-	for component in "$@"; do
-		if [ ! -f "config/components/$component/kustomization.yaml" ]; then
-			echo "no component is named \"$component\": there are $(cd config/components && echo *)" >&2
-			exit 2
-		fi
-		printf '  - ../../config/components/%s\n' "$component"
+	for component in "$@"; do printf '  - ../../config/components/%s\n' "$component"; done
+	printf 'images:\n'
+	for image in holdfast-manager holdfast-agent; do
+		printf '  - name: %s\n    newName: %s\n    newTag: "%s"\n' "$default/$image" "$registry/$image" "$tag"
 	done
-	printf 'images:\n  - name: %s\n    newName: %s\n    newTag: "%s"\n' "$default" "${image%:*}" "${image##*:}"
 } >bin/deploy/kustomization.yaml
 
 # In two steps, because a pipe would hide that the rendering failed.

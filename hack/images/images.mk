@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Images out of static binaries, and what users do with them. `images`, `push`
-# and `deploy` are about the released image; `cluster-images` makes those of
+# and `deploy` are about the released images; `cluster-images` makes those of
 # clusters of our own.
 #
-#   REGISTRY         registry and folder of the released image
+#   REGISTRY         registry and folder of the released images
 #   TAG              its tag, by default the version
 #   ARCHES           the architectures that are pushed, as Go names them
 #   COMPONENTS       the folders of config/components to install with it
@@ -23,18 +23,18 @@ KUBECTL         ?= kubectl
 IMAGES_BIN  := bin/images
 IMAGES       = go -C hack/images run ./
 IMAGE_FLAGS  = --root $(CURDIR) --registry "$(REGISTRY)" --tag "$(TAG)"
-IMAGE        = $(or $(REGISTRY:%/=%),ghcr.io/holdfast-dev)/holdfast-manager:$(TAG)
+IMAGE_REPO   = $(or $(REGISTRY:%/=%),ghcr.io/holdfast-dev)
 
 ##@ Install
 
 .PHONY: images
 images: ARCHES := $(NATIVE_ARCH)
-images: image-binaries ## Make the manager's image, an archive in bin/images (TAG, REGISTRY)
-	@$(STEP) "making the image $(IMAGE)" $(IMAGES) save $(IMAGE_FLAGS) --output $(CURDIR)/$(IMAGES_BIN)
+images: image-binaries ## Make the released images, as archives in bin/images (TAG, REGISTRY)
+	@$(STEP) "making $(IMAGE_REPO)/holdfast-*:$(TAG)" $(IMAGES) save $(IMAGE_FLAGS) --output $(CURDIR)/$(IMAGES_BIN)
 
 .PHONY: push
-push: push-check image-binaries ## Push the manager's image (REGISTRY, TAG, ARCHES)
-	@$(STEP) "pushing $(IMAGE)" $(IMAGES) push $(IMAGE_FLAGS) $(ARCHES:%=--arch %)
+push: push-check image-binaries ## Push the released images (REGISTRY, TAG, ARCHES)
+	@$(STEP) "pushing $(IMAGE_REPO)/holdfast-*:$(TAG)" $(IMAGES) push $(IMAGE_FLAGS) $(ARCHES:%=--arch %)
 
 .PHONY: push-check
 push-check:
@@ -42,9 +42,9 @@ push-check:
 	  { echo "REGISTRY is not set: make push REGISTRY=registry.example.com/team TAG=$(TAG)" >&2; exit 2; }
 
 .PHONY: deploy
-deploy: ## Install Holdfast with the image of REGISTRY and TAG (COMPONENTS)
-	@$(STEP) "installing $(IMAGE)" env KUBECTL="$(KUBECTL)" KUSTOMIZE="$(KUSTOMIZE)" \
-	  hack/images/deploy.sh "$(IMAGE)" $(COMPONENTS)
+deploy: ## Install Holdfast with the images of REGISTRY and TAG (COMPONENTS)
+	@$(STEP) "installing $(IMAGE_REPO)/holdfast-manager:$(TAG)" env KUBECTL="$(KUBECTL)" KUSTOMIZE="$(KUSTOMIZE)" \
+	  hack/images/deploy.sh "$(IMAGE_REPO)" "$(TAG)" $(COMPONENTS)
 
 .PHONY: undeploy
 undeploy: build ## Uninstall Holdfast, and prove that no pod is held (UNINSTALL_FLAGS)
@@ -53,8 +53,8 @@ undeploy: build ## Uninstall Holdfast, and prove that no pod is held (UNINSTALL_
 # The kernel that images run on is Linux, wherever they are built.
 .PHONY: image-binaries
 image-binaries:
-	@for arch in $(ARCHES); do $(STEP) "building the manager for linux/$$arch" env CGO_ENABLED=0 GOOS=linux GOARCH=$$arch \
-	  go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(IMAGES_BIN)/linux-$$arch/ ./cmd/manager || exit 1; done
+	@for arch in $(ARCHES); do $(STEP) "building the manager and the agent for linux/$$arch" env CGO_ENABLED=0 GOOS=linux GOARCH=$$arch \
+	  go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(IMAGES_BIN)/linux-$$arch/ ./cmd/manager ./cmd/agent || exit 1; done
 
 ##@ Cluster
 

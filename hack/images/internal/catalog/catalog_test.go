@@ -29,7 +29,7 @@ func TestTheCatalogOfTheRepository(t *testing.T) {
 		got[image.Group] = append(got[image.Group], reference.String())
 	}
 	want := map[string][]string{
-		Release: {"ghcr.io/holdfast-dev/holdfast-manager:v1"},
+		Release: {"ghcr.io/holdfast-dev/holdfast-manager:v1", "ghcr.io/holdfast-dev/holdfast-agent:v1"},
 		Cluster: {
 			"holdfast.dev/pause:dev", "holdfast.dev/workload:dev", "holdfast.dev/certmanager:dev", "holdfast.dev/whereabouts:dev",
 			"holdfast.dev/whereabouts-reconciler:dev", "holdfast.dev/whereabouts-nodeslice:dev",
@@ -44,7 +44,9 @@ func TestTheCatalogOfTheRepository(t *testing.T) {
 func TestTheManifestsRunWhatTheImagesHave(t *testing.T) {
 	commands := imageCommands(t)
 	checked := 0
-	for _, pattern := range []string{"config/manager/deployment.yaml", "hack/cni/manifests/*.yaml", "hack/certmanager/manifests/*.yaml"} {
+	for _, pattern := range []string{
+		"config/manager/deployment.yaml", "config/agent/daemon_set.yaml", "hack/cni/manifests/*.yaml", "hack/certmanager/manifests/*.yaml",
+	} {
 		files, err := filepath.Glob(filepath.Join(repository, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -60,8 +62,8 @@ func TestTheManifestsRunWhatTheImagesHave(t *testing.T) {
 			}
 		}
 	}
-	if checked != 7 {
-		t.Errorf("%d containers were checked: want 7", checked)
+	if checked != 8 {
+		t.Errorf("%d containers were checked: want 8", checked)
 	}
 }
 
