@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+)
+
+// execute runs the command line and gives what it wrote to standard output.
+func execute(args ...string) (string, error) {
+	var out bytes.Buffer
+	cmd := newCommand()
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+func TestHelp(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		want []string
+	}{
+		"the command lists its subcommands and flags": {
+			args: []string{"--help"},
+			want: []string{
+				"Without a subcommand it runs.", "agent [command]",
+				"\n  config      Print the effective configuration, or every mistake in the file\n",
+				"\n  run         Answer for this node\n",
+				"\n  version     Print the version\n",
+				"--config file", "--kubeconfig file", "--node-name name", "--zap-log-level level",
+			},
+		},
+		"run shows how it is used": {
+			args: []string{"run", "--help"},
+			want: []string{"agent run [flags]", "agent run --config /etc/holdfast/config.yaml", "$NODE_NAME"},
+		},
+		"config shows how a file is checked": {
+			args: []string{"config", "--help"},
+			want: []string{"agent config [flags]", "agent config --config config/agent/config.yaml"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := execute(tc.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("%q is not in the help:\n%s", want, got)
+				}
+			}
+		})
+	}
+}
+
+func TestEverySubcommandHasAnExample(t *testing.T) {
+	for _, cmd := range newCommand().Commands() {
+		if cmd.Example == "" || cmd.Short == "" {
+			t.Errorf("%s has no example or no short description", cmd.CommandPath())
+		}
+		if cmd.Args(cmd, []string{"x"}) == nil {
+			t.Errorf("%s ignores an argument", cmd.CommandPath())
+		}
+	}
+}
+
+func TestVersionIsPrinted(t *testing.T) {
+	got, err := execute("version")
+	if err != nil || !strings.HasPrefix(got, "holdfast agent "+version+" (go") {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestConfigPrintsWhatItCanRead(t *testing.T) {
+	effective, err := execute("config")
+	if err != nil || !strings.Contains(effective, "sandboxCreationMax: 10m0s\n") {
+		t.Fatalf("got %q, %v", effective, err)
+	}
+	path := filepath.Join(t.TempDir(), "effective.yaml")
+	if err := os.WriteFile(path, []byte(effective), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := execute("config", "--config", path)
+	if err != nil || again != effective {
+		t.Errorf("the effective configuration does not read as itself: %v\n%s", err, again)
+	}
+}
+
+func TestWhatStopsTheAgentBeforeItStarts(t *testing.T) {
+	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
+	content := "apiVersion: config.holdfast.dev/v1alpha1\nkind: AgentConfiguration\nevidence: Agent\nruntime: {timeout: soon}\n"
+	if err := os.WriteFile(wrong, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	absent := filepath.Join(t.TempDir(), "absent")
+	cases := map[string]struct {
+		args []string
+		want []string
+	}{
+		"a wrong file, with every mistake": {[]string{"run", "--config", wrong, "--node-name", "a"}, []string{wrong + " has 2 mistakes", "- evidence: ", "- runtime.timeout: "}},
+		"without run, too":                 {[]string{"--config", wrong, "--node-name", "a"}, []string{wrong + " has 2 mistakes"}},
+		"a file that is not there":         {[]string{"run", "--config", absent, "--node-name", "a"}, []string{absent}},
+		"no node":                          {[]string{"run", "--node-name", ""}, []string{"--node-name", "$NODE_NAME", "spec.nodeName"}},
+		"a kubeconfig that is not there":   {[]string{"run", "--kubeconfig", absent, "--node-name", "a"}, []string{absent}},
+		"config with a wrong file":         {[]string{"config", "--config", wrong}, []string{wrong + " has 2 mistakes"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := execute(tc.args...)
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in the error:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestMetricsAreServedToAnyoneOnLoopbackOnly(t *testing.T) {
+	cases := map[string]struct {
+		address string
+		secure  bool
+	}{
+		"every address":  {":8443", true},
+		"an address":     {"10.0.0.1:8443", true},
+		"loopback":       {"127.0.0.1:8443", false},
+		"loopback of v6": {"[::1]:8443", false},
+		"localhost":      {"localhost:8443", false},
+		"none":           {configv1alpha1.ServeNothing, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := metricsOptions(tc.address)
+			if got.SecureServing != tc.secure || (got.FilterProvider != nil) != tc.secure {
+				t.Errorf("secure: %t, filtered: %t", got.SecureServing, got.FilterProvider != nil)
+			}
+		})
+	}
+}
