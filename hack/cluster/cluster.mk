@@ -18,3 +18,7 @@ cluster-up: kube cluster-images images build-cluster ## Bring up a real cluster 
 .PHONY: cluster-down
 cluster-down: build-cluster ## Take the cluster down and prove that nothing is left
 	@$(STEP) "taking the cluster down" bin/holdfast-cluster down
+
+.PHONY: cluster-smoke
+cluster-smoke: build-cluster ## Show on the running cluster that pods, nodes and faults work
+	@$(STEP) "trying the cluster" bin/holdfast-cluster smoke

@@ -51,7 +51,7 @@ Everything runs in the background until down. What runs is in bin/cluster/state.
 	root.CompletionOptions.DisableDefaultCmd = true
 	f.add(root.PersistentFlags())
 	root.AddCommand(
-		newUpCommand(f), newDownCommand(f), newStatusCommand(f), newImportCommand(f),
+		newUpCommand(f), newDownCommand(f), newStatusCommand(f), newImportCommand(f), newSmokeCommand(f),
 		newNodeCommand(f), newServiceCommand(f, "containerd"), newServiceCommand(f, "kubelet"), newServiceCommand(f, "kube-proxy"),
 		newControlPlaneCommand(f), newExecCommand(f), newLogsCommand(f), newMachineCommand(),
 	)

@@ -165,3 +165,22 @@ func newImportCommand(f *clusterFlags) *cobra.Command {
 		},
 	}
 }
+
+func newSmokeCommand(f *clusterFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "smoke",
+		Short: "Show on the running cluster that pods, nodes and faults work",
+		Long: `Smoke starts four pods with second interfaces, compares the addresses that pods, whereabouts'
+pool and the interfaces themselves show, and then freezes, cuts off, kills, starts, reboots and
+replaces the last node, and stops its containerd; after each, all must be in order again.
+It takes some minutes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cl, err := f.open(cmd.OutOrStdout())
+			if err != nil {
+				return err
+			}
+			return cl.Smoke(cmd.Context())
+		},
+	}
+}
