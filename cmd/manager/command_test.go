@@ -33,6 +33,7 @@ func TestHelp(t *testing.T) {
 			want: []string{
 				"Without a subcommand it runs.", "manager [command]",
 				"\n  config             Print the effective configuration, or every mistake in the file\n",
+				"\n  uninstall          Take Holdfast out of a cluster, and prove that no pod is held any more\n",
 				"\n  run                Serve the webhooks and, as the leader, run the controllers\n",
 				"\n  version            Print the version\n",
 				"\n  wait-node-resource Wait until a node's object carries the UID of the live Node\n",

@@ -19,7 +19,7 @@ import (
 
 // removeRest removes what nobody needs once no pod is held.
 func (u *uninstallation) removeRest(ctx context.Context) error {
-	found, err := u.find(ctx, u.restKinds(), u.Namespace, nodeLeases)
+	found, err := u.find(ctx, u.restKinds(), metav1.NamespaceAll)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (u *uninstallation) restKinds() []schema.GroupVersionKind {
 	return slices.Concat(kinds, bindings, roles)
 }
 
-// removeNamespace removes what the namespace holds of ours, and the namespace itself if the installation made it.
+// removeNamespace removes what the manager's namespace holds of ours, and every namespace that came with the installation.
 func (u *uninstallation) removeNamespace(ctx context.Context) error {
 	found, err := u.find(ctx, contents, u.Namespace)
 	if err != nil {
@@ -50,25 +50,25 @@ func (u *uninstallation) removeNamespace(ctx context.Context) error {
 	if err := u.remove(ctx, found); err != nil {
 		return err
 	}
-	if err := u.removePods(ctx); err != nil {
+	if err := u.removePods(ctx, u.Namespace); err != nil {
 		return err
 	}
-	own, err := u.findNamespace(ctx)
+	own, err := u.findNamespaces(ctx)
 	if err != nil {
 		return err
 	}
-	if len(own) == 0 {
+	if !slices.ContainsFunc(own, func(n metav1.PartialObjectMetadata) bool { return n.Name == u.Namespace }) {
 		u.say("there is no Namespace %s with the label %s=%s; one without it stays", u.Namespace, partOfLabel, partOf)
 	}
 	return u.remove(ctx, own)
 }
 
-// removePods deletes what is left of the manager's pods without waiting for their kubelets: those of a node that is silent would
-// keep the namespace for ever, and what runs there has no account any more.
-func (u *uninstallation) removePods(ctx context.Context) error {
+// removePods deletes what is left of our pods without waiting for their kubelets: those of a node that is silent would keep the
+// namespace for ever, and what runs there has no account any more.
+func (u *uninstallation) removePods(ctx context.Context, namespace string) error {
 	var pods corev1.PodList
-	if err := u.Client.List(ctx, &pods, client.InNamespace(u.Namespace), client.MatchingLabels(managerLabels)); err != nil {
-		return fmt.Errorf("listing the manager's pods: %w", err)
+	if err := u.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(ourPods)); err != nil {
+		return fmt.Errorf("listing our pods in namespace %s: %w", namespace, err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
@@ -85,27 +85,17 @@ func (u *uninstallation) removePods(ctx context.Context) error {
 	return nil
 }
 
-// findNamespace gives the manager's namespace if it came with the installation.
-func (u *uninstallation) findNamespace(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	namespace := metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(namespaces)
-	err := u.Client.Get(ctx, client.ObjectKey{Name: u.Namespace}, &namespace)
-	if isMissing(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Namespace %s: %w", u.Namespace, err)
-	}
-	namespace.SetGroupVersionKind(namespaces)
-	if !isOurs(namespaces, &namespace) {
-		return nil, nil
-	}
-	return []metav1.PartialObjectMetadata{namespace}, nil
+// findNamespaces gives the namespaces that came with the installation: the manager's, and those of its other parts.
+func (u *uninstallation) findNamespaces(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	all, err := u.list(ctx, namespaces, metav1.NamespaceAll)
+	return slices.DeleteFunc(all, func(n metav1.PartialObjectMetadata) bool {
+		return !isOurs(namespaces, &n) || n.Name != u.Namespace && !strings.HasPrefix(n.Name, prefix)
+	}), err
 }
 
 // verify waits until nothing of an installation is left.
 func (u *uninstallation) verify(ctx context.Context) error {
-	deadline := time.Now().Add(u.GoneTimeout)
+	began, forced := time.Now(), false
 	progress := u.newProgress()
 	for {
 		left, err := u.findAll(ctx)
@@ -120,8 +110,14 @@ func (u *uninstallation) verify(ctx context.Context) error {
 		for i := range left {
 			names = append(names, nameOf(&left[i]))
 		}
-		if time.Now().After(deadline) {
+		if time.Since(began) > u.GoneTimeout {
 			return errors.New(u.leftBehind(ctx, names))
+		}
+		if !forced && time.Since(began) > u.StopTimeout {
+			forced = true
+			if err := u.removeAllPods(ctx); err != nil {
+				return err
+			}
 		}
 		progress.say("still there: %s", strings.Join(names, ", "))
 		if !rest(ctx, lookInterval) {
@@ -130,34 +126,53 @@ func (u *uninstallation) verify(ctx context.Context) error {
 	}
 }
 
+// removeAllPods deletes our pods in every namespace of ours that is on its way out.
+func (u *uninstallation) removeAllPods(ctx context.Context) error {
+	own, err := u.findNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range own {
+		errs = append(errs, u.removePods(ctx, own[i].Name))
+	}
+	return errors.Join(errs...)
+}
+
 func (u *uninstallation) findAll(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	found, err := u.findStampers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	more, err := u.find(ctx, slices.Concat(u.restKinds(), contents), u.Namespace)
+	more, err := u.find(ctx, u.restKinds(), metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}
-	leases, err := u.find(ctx, slices.Concat(bindings[1:], roles[1:]), nodeLeases)
+	inside, err := u.find(ctx, contents, u.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	own, err := u.findNamespace(ctx)
-	return slices.Concat(found, more, leases, own), err
+	own, err := u.findNamespaces(ctx)
+	return slices.Concat(found, more, inside, own), err
 }
 
 // leftBehind explains what does not go; a namespace says so itself, in its conditions.
 func (u *uninstallation) leftBehind(ctx context.Context, names []string) string {
-	text := fmt.Sprintf("no pod has the finalizer, which is proven, but after %s these are still there: %s", u.GoneTimeout, strings.Join(names, ", "))
-	var namespace corev1.Namespace
-	if err := u.Client.Get(ctx, client.ObjectKey{Name: u.Namespace}, &namespace); err != nil {
-		return text
+	explained := fmt.Sprintf("no pod has the finalizer, which is proven, but after %s these are still there: %s", u.GoneTimeout, strings.Join(names, ", "))
+	var list corev1.NamespaceList
+	if err := u.Client.List(ctx, &list); err != nil {
+		return explained
 	}
-	for _, c := range namespace.Status.Conditions {
-		if c.Status == corev1.ConditionTrue {
-			text += fmt.Sprintf("; Namespace %s says %s: %s", u.Namespace, c.Type, c.Message)
+	for i := range list.Items {
+		namespace := &list.Items[i]
+		if namespace.DeletionTimestamp == nil || namespace.Labels[partOfLabel] != partOf {
+			continue
+		}
+		for _, c := range namespace.Status.Conditions {
+			if c.Status == corev1.ConditionTrue {
+				explained += fmt.Sprintf("; Namespace %s says %s: %s", namespace.Name, c.Type, c.Message)
+			}
 		}
 	}
-	return text
+	return explained
 }

@@ -19,11 +19,12 @@ const (
 	prefix = "holdfast-"
 
 	managerName = "holdfast-manager"
+	// agentName is the node agents' account and namespace.
+	agentName = "holdfast-agent"
 	// agentLeases begins the names of the node agents' Leases.
 	agentLeases = "holdfast-agent-"
 	// aggregateLabel is on the ClusterRoles with what the manager may read for a NodeResourcePolicy.
 	aggregateLabel = "rbac.holdfast.dev/aggregate-to-node-resources"
-	nodeLeases     = "kube-node-lease"
 
 	admissionGroup   = "admissionregistration.k8s.io"
 	rbacGroup        = "rbac.authorization.k8s.io"
@@ -67,6 +68,7 @@ var contents = []schema.GroupVersionKind{
 	kind("apps", "v1", "DaemonSet"),
 	kind("policy", "v1", "PodDisruptionBudget"),
 	kind("networking.k8s.io", "v1", "NetworkPolicy"),
+	kind("", "v1", "ResourceQuota"),
 	kind("", "v1", "Service"),
 	kind("coordination.k8s.io", "v1", "Lease"),
 	kind("", "v1", "ConfigMap"),
@@ -81,15 +83,17 @@ var known = map[string][]string{
 	"ValidatingWebhookConfiguration":   {"holdfast-release", "holdfast-node-resources"},
 	"ValidatingAdmissionPolicy":        {"holdfast-guarded-label"},
 	"ValidatingAdmissionPolicyBinding": {"holdfast-guarded-label"},
-	"ClusterRole": {managerName, "holdfast-node-resources", "holdfast-metrics-reader", "holdfast-viewer",
+	"Namespace":                        {agentName},
+	"ClusterRole": {managerName, agentName, "holdfast-node-resources", "holdfast-metrics-reader", "holdfast-viewer",
 		"holdfast-wait-node-resource"},
-	"ClusterRoleBinding": {managerName, "holdfast-node-resources", "holdfast-wait-node-resource"},
-	"Role":               {managerName},
-	"RoleBinding":        {managerName},
+	"ClusterRoleBinding": {managerName, agentName, "holdfast-node-resources", "holdfast-wait-node-resource"},
+	"Role":               {managerName, agentName},
+	"RoleBinding":        {managerName, agentName},
 	"ServiceAccount":     {managerName},
 	"Secret":             {"holdfast-ca", "holdfast-webhook-cert"},
 	"Lease":              {managerName},
 	"ServiceMonitor":     {managerName},
+	"NetworkPolicy":      {managerName},
 }
 
 func kind(group, version, name string) schema.GroupVersionKind {
@@ -103,7 +107,7 @@ func isOurs(gvk schema.GroupVersionKind, object *metav1.PartialObjectMetadata) b
 	switch {
 	case gvk == definitions:
 		return strings.HasSuffix(name, domain)
-	case gvk == namespaces:
+	case gvk == namespaces && name != agentName:
 		return object.Labels[partOfLabel] == partOf && name != metav1.NamespaceDefault && !strings.HasPrefix(name, "kube-")
 	case gvk.Group == admissionGroup && strings.HasSuffix(name, domain), slices.Contains(known[gvk.Kind], name):
 		return true

@@ -44,37 +44,39 @@ func (u *uninstallation) list(ctx context.Context, gvk schema.GroupVersionKind, 
 	return all, nil
 }
 
-// find gives the objects of some kinds that are part of the installation. Of namespaced kinds it looks into these namespaces.
-func (u *uninstallation) find(ctx context.Context, kinds []schema.GroupVersionKind, in ...string) ([]metav1.PartialObjectMetadata, error) {
+// find gives the objects of some kinds that are part of the installation; of namespaced kinds those in one namespace, or, with
+// "", in all.
+func (u *uninstallation) find(ctx context.Context, kinds []schema.GroupVersionKind, in string) ([]metav1.PartialObjectMetadata, error) {
 	var ours []metav1.PartialObjectMetadata
 	for _, gvk := range kinds {
-		where, err := u.scope(gvk, in)
+		namespace, served, err := u.scope(gvk, in)
 		if err != nil {
 			return nil, err
 		}
-		for _, namespace := range where {
-			all, err := u.list(ctx, gvk, namespace)
-			if err != nil {
-				return nil, err
-			}
-			ours = append(ours, slices.DeleteFunc(all, func(o metav1.PartialObjectMetadata) bool { return !isOurs(gvk, &o) })...)
+		if !served {
+			continue
 		}
+		all, err := u.list(ctx, gvk, namespace)
+		if err != nil {
+			return nil, err
+		}
+		ours = append(ours, slices.DeleteFunc(all, func(o metav1.PartialObjectMetadata) bool { return !isOurs(gvk, &o) })...)
 	}
 	return ours, nil
 }
 
-// scope is where to look for a kind: nowhere if it is not served.
-func (u *uninstallation) scope(gvk schema.GroupVersionKind, in []string) ([]string, error) {
+// scope is where to look for a kind, if it is served.
+func (u *uninstallation) scope(gvk schema.GroupVersionKind, in string) (namespace string, served bool, err error) {
 	mapping, err := u.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		return nil, nil
+		return "", false, nil
 	case err != nil:
-		return nil, fmt.Errorf("asking whether the API server has %s: %w", gvk.GroupKind(), err)
+		return "", false, fmt.Errorf("asking whether the API server has %s: %w", gvk.GroupKind(), err)
 	case mapping.Scope.Name() == meta.RESTScopeNameNamespace:
-		return in, nil
+		return in, true, nil
 	}
-	return []string{metav1.NamespaceAll}, nil
+	return metav1.NamespaceAll, true, nil
 }
 
 // findCallers gives the webhook configurations that call our Service and nobody else's, under whatever name.

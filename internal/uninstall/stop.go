@@ -23,6 +23,9 @@ const lookInterval = time.Second
 // managerLabels select the manager's pods where its Deployment is gone (config/manager/deployment.yaml).
 var managerLabels = labels.Set{"app.kubernetes.io/name": "holdfast", "app.kubernetes.io/component": "manager"}
 
+// ourPods select the pods of every part.
+var ourPods = labels.Set{"app.kubernetes.io/name": "holdfast"}
+
 // stop scales the manager to nothing and waits until its pods are gone. Where one does not go, its account loses its rights.
 func (u *uninstallation) stop(ctx context.Context) error {
 	selector, err := u.scaleDown(ctx)
@@ -41,7 +44,7 @@ func (u *uninstallation) stop(ctx context.Context) error {
 		return nil
 	}
 	u.say("these pods of the manager have not gone, so its account loses its rights: %s", strings.Join(left, ", "))
-	rights, err := u.find(ctx, bindings, u.Namespace, nodeLeases)
+	rights, err := u.find(ctx, bindings, metav1.NamespaceAll)
 	if err != nil {
 		return err
 	}
@@ -137,7 +140,7 @@ func (u *uninstallation) removeStampers(ctx context.Context) error {
 }
 
 func (u *uninstallation) findStampers(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	found, err := u.find(ctx, stampers)
+	found, err := u.find(ctx, stampers, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}

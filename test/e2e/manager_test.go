@@ -26,7 +26,9 @@ import (
 // replica is a manager in this process, under the ServiceAccount of the installation.
 type replica struct {
 	health, certDir string
-	stop            func()
+	// webhooks is the address that the API server calls.
+	webhooks string
+	stop     func()
 
 	mu  sync.Mutex
 	log []string
@@ -35,14 +37,23 @@ type replica struct {
 // startReplica starts a manager, without a serving certificate unless it is certified, and stops it after the spec.
 func startReplica(ctx context.Context, certified bool) *replica {
 	GinkgoHelper()
-	r := &replica{health: freeAddress(), certDir: GinkgoT().TempDir()}
+	r := &replica{certDir: GinkgoT().TempDir()}
 	if certified {
 		r.certify()
 	}
+	r.start(ctx)
+	return r
+}
+
+// start starts the manager with what is in certDir.
+func (r *replica) start(ctx context.Context) {
+	GinkgoHelper()
+	port := freePort()
+	r.health, r.webhooks = freeAddress(), fmt.Sprintf("127.0.0.1:%d", port)
 	identity, err := plane.ServiceAccountConfig(ctx, namespace, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
 	c := &configv1alpha1.ManagerConfiguration{Server: configv1alpha1.Server{
-		WebhookHost: "127.0.0.1", WebhookPort: new(int32(freePort())), CertDir: r.certDir,
+		WebhookHost: "127.0.0.1", WebhookPort: new(int32(port)), CertDir: r.certDir,
 		MetricsBindAddress: configv1alpha1.ServeNothing, HealthProbeBindAddress: r.health,
 	}}
 	// The manager outlives the node that starts it.
@@ -56,7 +67,6 @@ func startReplica(ctx context.Context, certified bool) *replica {
 		Eventually(ended).Should(Receive(Succeed()))
 	})
 	DeferCleanup(r.stop)
-	return r
 }
 
 func (r *replica) add(prefix, args string) {
