@@ -47,11 +47,8 @@ func (s *sweeper) Start(ctx context.Context) error {
 	pauses := newSweepPauses(s.options.SweepInterval)
 	for {
 		err := s.sweep(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
 		pause := pauses.next(err != nil)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Sweeping for finalizers without a label failed; it is tried again", "after", pause)
 		}
 		select {

@@ -91,8 +91,8 @@ func LastRetry() time.Duration {
 	return 0
 }
 
-// Report, at the top level of a suite, writes down which calls failed in a spec that failed, and in the end which specs the
-// pass leaves out and why (hack/gotest counts them).
+// Report writes down which calls failed in a spec that failed, and in the end which specs the pass leaves out and why (hack/gotest
+// counts them). It is called at the top level of a suite.
 func Report() bool {
 	return On() && ginkgo.ReportAfterEach(printFaults) && ginkgo.ReportAfterSuite("exempt specs", func(report ginkgo.Report) {
 		var exempt []string
