@@ -42,9 +42,9 @@ func (a *auditor) repairFacts(ctx context.Context, f ipamaudit.Finding, reads re
 		return facts, object
 	}
 	owner, _ := ipam.ReservationOwner(object.PodRef)
-	facts.Entries = a.entriesLive(ctx, owner, addresses)
+	facts.Entries = a.entriesLive(ctx, name, owner, addresses, reads.reservations.Get())
 	facts.Users = a.usersOf(ctx, name, addresses, reads.users)
-	facts.Records = a.recordsOf(name, addresses, reads.records)
+	facts.Records = a.recordsOf(name, addresses, reads)
 	facts.Owner = a.ownerLive(ctx, owner)
 	return facts, object
 }
@@ -122,9 +122,9 @@ func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachm
 	}
 }
 
-// entriesLive are the entries at some addresses in all pools. One that cannot be read, of the reservation's pod or of a pool as a
-// whole, leaves all unknown.
-func (a *auditor) entriesLive(ctx context.Context, owner string, addresses []netip.Addr) release.Fact[[]ipamaudit.Entry] {
+// entriesLive are the entries at some addresses in all pools, but for those of other pods that have a reservation of their own.
+// One that cannot be read, of the reservation's pod or of a pool as a whole, leaves all unknown.
+func (a *auditor) entriesLive(ctx context.Context, name, owner string, addresses []netip.Addr, reservations []ipam.Reservation) release.Fact[[]ipamaudit.Entry] {
 	query := ipam.Query{Addresses: addresses}
 	if ref, ok := podRefOf(owner); ok {
 		query.Pod = ref
@@ -138,11 +138,20 @@ func (a *auditor) entriesLive(ctx context.Context, owner string, addresses []net
 	}
 	entries := make([]ipamaudit.Entry, 0, len(snapshot.Entries))
 	for i := range snapshot.Entries {
-		if e := &snapshot.Entries[i]; slices.Contains(addresses, e.IP) {
-			entries = append(entries, a.auditEntry(e))
+		e := a.auditEntry(&snapshot.Entries[i])
+		if slices.Contains(addresses, e.IP) && (e.PodRef == owner || !reservedElsewhere(e.Reservations, name, e.PodRef, e.Interface, reservations)) {
+			entries = append(entries, e)
 		}
 	}
 	return release.Known(entries)
+}
+
+// reservedElsewhere says whether one of the names that an entry's reservation may have, but this one, is that of a reservation for the
+// very pod and interface: then this one is not the entry's.
+func reservedElsewhere(names []string, this, podRef, iface string, reservations []ipam.Reservation) bool {
+	return slices.ContainsFunc(reservations, func(r ipam.Reservation) bool {
+		return r.Name != this && slices.Contains(names, r.Name) && r.PodRef == podRef && r.Interface == iface && iface != ""
+	})
 }
 
 // usersOf are the pods that show one of the addresses and that no kubelet has finished, but for those that are shown to use it
@@ -177,20 +186,21 @@ func (a *auditor) usesElsewhere(ctx context.Context, pod *corev1.Pod, reservatio
 }
 
 // recordsOf are the records with one of the addresses in a pool that the reservation may be for.
-func (a *auditor) recordsOf(reservation string, addresses []netip.Addr, records release.Fact[[]v1alpha1.IPAllocation]) release.Fact[[]ipamrepair.Record] {
-	if records.IsUnknown() {
-		return release.Unknown[[]ipamrepair.Record](records.Why())
+func (a *auditor) recordsOf(reservation string, addresses []netip.Addr, reads repairReads) release.Fact[[]ipamrepair.Record] {
+	if reads.records.IsUnknown() {
+		return release.Unknown[[]ipamrepair.Record](reads.records.Why())
 	}
 	var found []ipamrepair.Record
-	for i := range records.Get() {
-		record := &records.Get()[i]
+	for i := range reads.records.Get() {
+		record := &reads.records.Get()[i]
 		if slices.ContainsFunc(record.Spec.Addresses, func(r v1alpha1.AddressRecord) bool {
 			ip, err := netip.ParseAddr(r.IP)
 			if err != nil || !slices.Contains(addresses, ip) {
 				return false
 			}
 			names := a.backend.ReservationNames(&ipam.Entry{Key: ipam.Key{Backend: r.Backend, Pool: r.Pool, IP: ip}})
-			return len(names) == 0 || slices.Contains(names, reservation)
+			return len(names) == 0 || slices.Contains(names, reservation) &&
+				!reservedElsewhere(names, reservation, r.PodRef, r.Interface, reads.reservations.Get())
 		}) {
 			found = append(found, ipamrepair.Record{Name: record.Name, PodRef: record.Spec.PodNamespace + "/" + record.Spec.PodName})
 		}
