@@ -31,7 +31,7 @@ func nodeGoneSoon() options {
 
 // scenarios are the ways in which the decision table, the stamps and the orphans come to a write.
 func scenarios() []scenario {
-	return slices.Concat(ordinaryScenarios(), nodeScenarios(), sharedScenarios(), stampScenarios())
+	return slices.Concat(ordinaryScenarios(), nodeScenarios(), sharedScenarios(), orphanScenarios(), stampScenarios())
 }
 
 // ordinaryScenarios end by the kubelet's word.
@@ -195,6 +195,12 @@ func sharedScenarios() []scenario {
 			finished := s.finished(ctx, second)
 			return func() bool { return finished() && isGone(ctx, first) }
 		}},
+	}
+}
+
+// orphanScenarios are about entries that are nobody's.
+func orphanScenarios() []scenario {
+	return []scenario{
 		{name: "an orphan", play: func(ctx context.Context, s *stage) func() bool {
 			ghost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.w.namespace, Name: "ghost", UID: types.UID("ghost-" + s.w.namespace)}}
 			s.w.add(ctx, ghost, 1, sandboxOf(ghost, 1))
