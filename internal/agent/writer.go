@@ -50,9 +50,10 @@ type mark struct {
 	version uint64
 }
 
-func newWriter(c client.Client, who *identity, clock clock.PassiveClock, log logr.Logger, written func()) *writer {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)
-	return &writer{client: c, identity: who, clock: clock, log: log, written: written, queue: workqueue.NewTypedRateLimitingQueue(limiter),
+func newWriter(c client.Client, who *identity, clock clock.WithTicker, log logr.Logger, written func()) *writer {
+	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
+		workqueue.TypedRateLimitingQueueConfig[string]{Clock: clock})
+	return &writer{client: c, identity: who, clock: clock, log: log, written: written, queue: queue,
 		waiting: map[string]*statement{}, wrote: map[string]mark{}}
 }
 

@@ -138,9 +138,12 @@ func newPod() pod {
 func (c *containerd) sandboxConfig(p pod, attempt uint32) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: p.name, Namespace: p.namespace, Uid: string(p.uid), Attempt: attempt},
-		Linux:    &runtimeapi.LinuxPodSandboxConfig{SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: ownProcesses}},
+		Linux:    &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/" + c.cgroup(), SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{NamespaceOptions: ownProcesses}},
 	}
 }
+
+// cgroup is the parent of every sandbox's cgroups.
+func (c *containerd) cgroup() string { return filepath.Base(filepath.Dir(c.dir)) }
 
 // ownProcesses is a pod's default: its containers do not end with the sandbox's process.
 var ownProcesses = &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CONTAINER}
@@ -206,6 +209,14 @@ func (c *containerd) tearDown(ctx context.Context) {
 		}
 	}
 	Expect(shims(c.socket)).To(BeEmpty(), "processes of containerd that are left")
+	for _, pattern := range []string{"/sys/fs/cgroup/", "/sys/fs/cgroup/*/"} { // the unified hierarchy, or one for each controller
+		groups, err := filepath.Glob(pattern + c.cgroup())
+		Expect(err).NotTo(HaveOccurred())
+		for _, group := range groups {
+			// One hierarchy may be there under two names.
+			Expect(os.Remove(group)).To(Or(Succeed(), MatchError(os.ErrNotExist)))
+		}
+	}
 }
 
 // shims are the processes that containerd left for its sandboxes.

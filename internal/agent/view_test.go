@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+func version(v int64) string { return strconv.FormatInt(v, 10) }
+
+// recordAt is a record at a version, with a mark of each epoch about one sandbox per epoch.
+func recordAt(name string, at int64, epochs ...int64) *v1alpha1.IPAllocation {
+	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: version(at)}}
+	for i, epoch := range epochs {
+		record.Spec.Marks = append(record.Spec.Marks, v1alpha1.Mark{SandboxID: "s" + strconv.Itoa(i), Epoch: epoch})
+	}
+	return record
+}
+
+// placed is where a mark stands in a view.
+type placed struct {
+	Record    string
+	Epoch     int64
+	After, By uint64
+	Seen      time.Duration
+}
+
+func TestView(t *testing.T) {
+	must := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cases := map[string]struct {
+		play    func(t *testing.T, v *view, step func())
+		want    []placed
+		version uint64
+		synced  bool
+	}{
+		"a mark of the first list may be as old as everything": {
+			play: func(t *testing.T, v *view, _ func()) { must(t, v.Replace([]any{recordAt("a", 90, 1)}, "100")) },
+			want: []placed{{"a", 1, 0, 90, 0}}, version: 100, synced: true},
+		"a mark that an event brings is younger than the view before": {
+			play: func(t *testing.T, v *view, step func()) {
+				must(t, v.Replace(nil, "100"))
+				step()
+				must(t, v.Add(recordAt("a", 110, 1)))
+				v.UpdateResourceVersion("110")
+			}, want: []placed{{"a", 1, 100, 110, time.Second}}, version: 110, synced: true},
+		"a later write of the record leaves the mark where it was": {
+			play: func(t *testing.T, v *view, step func()) {
+				must(t, v.Replace(nil, "100"))
+				must(t, v.Add(recordAt("a", 110, 1)))
+				v.UpdateResourceVersion("110")
+				step()
+				must(t, v.Update(recordAt("a", 120, 1)))
+				v.UpdateResourceVersion("120")
+			}, want: []placed{{"a", 1, 100, 110, 0}}, version: 120, synced: true},
+		"another epoch is another mark": {
+			play: func(t *testing.T, v *view, step func()) {
+				must(t, v.Replace([]any{recordAt("a", 90, 1)}, "100"))
+				step()
+				must(t, v.Update(recordAt("a", 120, 2)))
+			}, want: []placed{{"a", 2, 100, 120, time.Second}}, version: 100, synced: true},
+		"a list after a gap keeps what is known and bounds what is new by the version before the gap": {
+			play: func(t *testing.T, v *view, step func()) {
+				must(t, v.Replace([]any{recordAt("a", 90, 1)}, "100"))
+				step()
+				must(t, v.Replace([]any{recordAt("b", 150, 1), recordAt("a", 160, 1)}, "200"))
+			}, want: []placed{{"a", 1, 0, 90, 0}, {"b", 1, 100, 150, time.Second}}, version: 200, synced: true},
+		"a record that is gone asks nothing": {
+			play: func(t *testing.T, v *view, _ func()) {
+				must(t, v.Replace([]any{recordAt("a", 90, 1), recordAt("b", 91, 1)}, "100"))
+				must(t, v.Delete(recordAt("a", 110, 1)))
+			}, want: []placed{{"b", 1, 0, 91, 0}}, version: 100, synced: true},
+		"a bookmark raises the version": {
+			play: func(t *testing.T, v *view, _ func()) {
+				must(t, v.Replace(nil, "100"))
+				v.UpdateResourceVersion("500")
+			}, version: 500, synced: true},
+		"an event before the first list is no list": {
+			play: func(t *testing.T, v *view, _ func()) { must(t, v.Add(recordAt("a", 90, 1))) },
+			want: []placed{{"a", 1, 0, 90, 0}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			clock := newClock()
+			changes := 0
+			v := newView(clock, func() { changes++ })
+			tc.play(t, v, func() { clock.Step(time.Second) })
+			marks, version, synced := v.snapshot()
+			got := map[string]placed{}
+			for _, m := range marks {
+				got[m.record.Name] = placed{m.record.Name, m.mark.Epoch, m.after, m.by, m.at.Sub(start)}
+			}
+			want := map[string]placed{}
+			for _, p := range tc.want {
+				want[p.Record] = p
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if version != tc.version || synced != tc.synced || changes == 0 {
+				t.Errorf("version %d, synced %t, %d changes", version, synced, changes)
+			}
+		})
+	}
+}
+
+func TestAViewRefusesWhatItCannotRead(t *testing.T) {
+	v := newView(newClock(), func() {})
+	if v.Add(&v1alpha1.NodeResourcePolicy{}) == nil || v.Add(&v1alpha1.IPAllocation{}) == nil || v.Replace(nil, "x") == nil {
+		t.Error("it took it")
+	}
+	if v.Replace([]any{recordAt("a", 1, 1), &v1alpha1.IPAllocation{}}, "100") == nil {
+		t.Error("it took half a list")
+	}
+	if marks, at, synced := v.snapshot(); len(marks) > 0 || at > 0 || synced {
+		t.Errorf("%d marks at %d", len(marks), at)
+	}
+}
+
+func TestPace(t *testing.T) {
+	cases := map[string]struct {
+		open bool
+		news []int
+		want []time.Duration
+	}{
+		"nobody asks": {false, nil, []time.Duration{10, 10, 10}},
+		"an open question is looked at ever later": {true, nil, []time.Duration{1, 2, 4, 8, 10, 10}},
+		"news start it again":                      {true, []int{3}, []time.Duration{1, 2, 4, 1, 2}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := pace{longest: 10 * time.Second, open: tc.open}
+			for i, want := range tc.want {
+				for _, at := range tc.news {
+					if at == i {
+						p.news()
+					}
+				}
+				if got := p.next(); got != want*time.Second {
+					t.Errorf("wait %d: %s, not %s", i, got, want*time.Second)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// patience bounds what another goroutine does at once.
+const patience = 30 * time.Second
+
+// startWriter runs a writer on a clock that only the test moves.
+func startWriter(t *testing.T, api *stubAPI) (*writer, *clocktesting.FakeClock, chan struct{}) {
+	t.Helper()
+	clock := newClock()
+	done := make(chan struct{}, 100)
+	files := writeMachine(t, bootID, "machine")
+	w := newWriter(api, &identity{client: api, nodeName: nodeName, files: files, clock: clock}, clock, logr.Discard(), func() { done <- struct{}{} })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.run(ctx); close(ended) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return w, clock, done
+}
+
+// stepUntil moves the clock on until something is done.
+func stepUntil(t *testing.T, clock *clocktesting.FakeClock, done chan struct{}) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case <-done:
+			return
+		case <-deadline:
+			t.Fatal("it did not happen, however much time passed")
+		default:
+			clock.Step(writeEvery)
+			runtime.Gosched()
+		}
+	}
+}
+
+func wait(t *testing.T, done chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Fatal("it did not end")
+	}
+}
+
+// says is a statement about record "a" from a version of it.
+func says(from uint64, verdict v1alpha1.Verdict, epoch int64) *statement {
+	return &statement{name: "a", record: "uid-of-a", nodeUID: nodeUID, version: from,
+		answers: []v1alpha1.Answer{{SandboxID: "s0", NodeUID: nodeUID, Epoch: epoch, Verdict: verdict, Reason: "R", Time: metav1.NewTime(start), BootID: bootID}}}
+}
+
+func TestARecordIsWrittenAtMostOncePerSecondAndWithTheNewestWord(t *testing.T) {
+	api := newStubAPI()
+	w, clock, done := startWriter(t, api)
+	w.put(says(10, v1alpha1.VerdictDoNotRelease, 1))
+	wait(t, done)
+	w.put(says(2000, v1alpha1.VerdictDoNotRelease, 2))
+	w.put(says(2001, v1alpha1.VerdictReadyForRelease, 2))
+	if writes, _ := api.count(); writes != 1 {
+		t.Fatalf("%d writes within a second", writes)
+	}
+	stepUntil(t, clock, done)
+	writes, _ := api.count()
+	if got := api.last(t).Answers; writes != 2 || got[0].Verdict != v1alpha1.VerdictReadyForRelease || got[0].Epoch != 2 {
+		t.Errorf("%d writes, the last is %+v", writes, got)
+	}
+}
+
+func TestAStatementFromARecordOlderThanTheLastWriteIsDropped(t *testing.T) {
+	api := newStubAPI()
+	w, _, done := startWriter(t, api)
+	w.put(says(10, v1alpha1.VerdictDoNotRelease, 1))
+	wait(t, done)
+	if w.put(says(11, v1alpha1.VerdictDoNotRelease, 1)) {
+		t.Error("the watch has not brought what was written, and it is written again")
+	}
+}
+
+func TestTheSameStatementIsNoNews(t *testing.T) {
+	w := newWriter(newStubAPI(), nil, newClock(), logr.Discard(), func() {})
+	w.queue.ShutDown()
+	first := says(10, v1alpha1.VerdictDoNotRelease, 1)
+	later := says(11, v1alpha1.VerdictDoNotRelease, 1)
+	later.answers[0].Time = metav1.NewTime(start.Add(time.Minute))
+	if !w.put(first) || w.put(later) {
+		t.Error("a later list that says the same is news")
+	}
+	silent := says(11, v1alpha1.VerdictDoNotRelease, 1)
+	silent.condition = &metav1.Condition{Status: metav1.ConditionFalse, Reason: "X"}
+	if !w.put(silent) || w.put(silent) {
+		t.Error("a silence that begins is news, once")
+	}
+}
+
+func TestAFailedWriteIsTriedAgainUntilItSucceeds(t *testing.T) {
+	api := newStubAPI()
+	w, clock, done := startWriter(t, api)
+	api.failWith(apierrors.NewInternalError(errors.New("etcd is away")))
+	w.put(says(10, v1alpha1.VerdictDoNotRelease, 1))
+	for range 10 {
+		stepUntil(t, clock, api.tried)
+	}
+	api.failWith(nil)
+	stepUntil(t, clock, done)
+	if got := api.last(t).Answers; len(got) != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhatIsWritten(t *testing.T) {
+	api := newStubAPI()
+	w, _, done := startWriter(t, api)
+	s := says(10, v1alpha1.VerdictReadyForRelease, 3)
+	s.condition = &metav1.Condition{Type: v1alpha1.AnsweredCondition, Status: metav1.ConditionFalse, Reason: "X"}
+	w.put(s)
+	wait(t, done)
+	applied := api.applied[0]
+	if applied.GetUID() != "uid-of-a" || applied.GetName() != "a" || applied.GetKind() != "IPAllocation" {
+		t.Errorf("applied to %s %s, UID %q", applied.GetKind(), applied.GetName(), applied.GetUID())
+	}
+	for key := range applied.Object {
+		if key == "spec" {
+			t.Error("the spec is applied too")
+		}
+	}
+	got := api.last(t)
+	if diff := cmp.Diff(s.answers[0].Verdict, got.Answers[0].Verdict); diff != "" || len(got.Conditions) != 1 || got.State != "" {
+		t.Errorf("got %+v", got)
+	}
+	if manager := fieldManager(s); manager != "holdfast-agent-node-uid" {
+		t.Errorf("field manager %q", manager)
+	}
+}
+
+func TestNothingIsSaidForANodeThatIsNotTheAgents(t *testing.T) {
+	cases := map[string]func(*stubAPI){
+		"registered anew":                func(s *stubAPI) { s.node.UID = "new" },
+		"another machine has the name":   func(s *stubAPI) { s.node.Status.NodeInfo.BootID = "another" },
+		"the Node is gone":               func(s *stubAPI) { s.node = nil },
+		"the token is of an earlier one": func(s *stubAPI) { s.nodeUIDs = []string{"earlier"} },
+		"the token says two nodes":       func(s *stubAPI) { s.nodeUIDs = []string{string(nodeUID), "b"} },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			api := newStubAPI()
+			change(api)
+			w, _, done := startWriter(t, api)
+			w.put(says(10, v1alpha1.VerdictReadyForRelease, 1))
+			wait(t, done)
+			if writes, _ := api.count(); writes != 0 {
+				t.Errorf("%d writes", writes)
+			}
+		})
+	}
+}
+
+func TestARecordThatIsGoneOrAnotherOneEndsTheMatter(t *testing.T) {
+	resource := schema.GroupResource{Group: "holdfast.dev", Resource: "ipallocations"}
+	for name, err := range map[string]error{
+		"gone":        apierrors.NewNotFound(resource, "a"),
+		"another UID": apierrors.NewConflict(resource, "a", errors.New("precondition failed: UID")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newStubAPI()
+			w, clock, done := startWriter(t, api)
+			if _, e := w.identity.fresh(t.Context()); e != nil {
+				t.Fatal(e)
+			}
+			api.failWith(err)
+			w.put(says(10, v1alpha1.VerdictReadyForRelease, 1))
+			wait(t, done)
+			if clock.HasWaiters() && len(w.waiting) > 0 {
+				t.Error("it is tried again")
+			}
+		})
+	}
+}
+
+func TestIdentityIsReadOnceForWritesThatMeet(t *testing.T) {
+	api, clock := newStubAPI(), newClock()
+	i := &identity{client: api, nodeName: nodeName, files: writeMachine(t, bootID, "machine"), clock: clock}
+	for range 3 {
+		if me, err := i.fresh(t.Context()); err != nil || me.nodeUID != nodeUID || me.podUID != podUID || me.bootID != bootID {
+			t.Fatalf("got %+v, %v", me, err)
+		}
+	}
+	if api.reads != 1 {
+		t.Errorf("%d reads", api.reads)
+	}
+	clock.Step(speakerFresh)
+	api.node.UID = types.UID("new")
+	if me, err := i.fresh(t.Context()); err != nil || me.nodeUID != "" || me.reason != v1alpha1.ReasonNotThisMachine || me.nodeObject != "new" {
+		t.Errorf("got %+v, %v", me, err)
+	}
+	api.failWith(errors.New("away"))
+	clock.Step(speakerFresh)
+	if _, err := i.fresh(t.Context()); err == nil {
+		t.Error("what could not be read was taken for what was known")
+	}
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/sandbox"
+)
+
+// server is a runtime that answers as a test says. What it does not say is unimplemented.
+type server struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	name       string
+	notReady   bool
+	sandboxes  []*runtimeapi.PodSandbox
+	containers []*runtimeapi.Container
+	info       map[string]string // of each sandbox
+	fail       map[string]error  // of each call
+	filtered   []string
+	verbose    []string
+}
+
+func (s *server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: s.name, RuntimeVersion: "1.6.20", RuntimeApiVersion: "v1"}, s.fail["Version"]
+}
+
+func (s *server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: runtimeapi.NetworkReady, Status: true}, {Type: runtimeapi.RuntimeReady, Status: !s.notReady}}}}, s.fail["Status"]
+}
+
+func (s *server) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+	if r.Filter != nil {
+		s.filtered = append(s.filtered, "sandboxes")
+	}
+	return &runtimeapi.ListPodSandboxResponse{Items: s.sandboxes}, s.fail["ListPodSandbox"]
+}
+
+func (s *server) ListContainers(_ context.Context, r *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+	if r.Filter != nil {
+		s.filtered = append(s.filtered, "containers")
+	}
+	return &runtimeapi.ListContainersResponse{Containers: s.containers}, s.fail["ListContainers"]
+}
+
+func (s *server) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	s.verbose = append(s.verbose, r.PodSandboxId)
+	answer := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: r.PodSandboxId, CreatedAt: 1, Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Namespace: "n", Uid: "u"}}}
+	if r.Verbose {
+		answer.Info = map[string]string{infoKey: s.info[r.PodSandboxId]}
+	}
+	return answer, s.fail["PodSandboxStatus"]
+}
+
+// serve serves it at a socket until the test ends, or stop is called.
+func serve(t *testing.T, s *server, path string) (stop func()) {
+	t.Helper()
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(g, s)
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(listener) }()
+	stop = func() { g.Stop() }
+	t.Cleanup(func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return stop
+}
+
+func newRuntime(t *testing.T, endpoint string) *Runtime {
+	t.Helper()
+	r := New(Options{Endpoint: endpoint, Timeout: 5 * time.Second})
+	t.Cleanup(func() { r.Close(context.Background()) })
+	return r
+}
+
+func socket(t *testing.T) string { return filepath.Join(t.TempDir(), "cri.sock") }
+
+func listedSandbox(id string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
+	return &runtimeapi.PodSandbox{Id: id, State: state, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "uid-" + id, Namespace: "default", Name: id}}
+}
+
+const (
+	isReady  = runtimeapi.PodSandboxState_SANDBOX_READY
+	notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	closed   = `{"pid":0,"netNamespaceClosed":true}`
+	open     = `{"pid":12,"netNamespaceClosed":false}`
+)
+
+func pod(id string) handshake.Pod {
+	return handshake.Pod{UID: types.UID("uid-" + id), Namespace: "default", Name: id}
+}
+
+func TestList(t *testing.T) {
+	cases := map[string]struct {
+		server server
+		asked  []string
+		want   []handshake.Sandbox
+		tells  bool
+		// verbose are the sandboxes of which the verbose status was asked.
+		verbose []string
+	}{
+		"nothing": {server: server{name: "containerd"}, tells: true},
+		"ready and not ready, both, in one list without a filter": {
+			server: server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady), listedSandbox("b", notReady)}},
+			want:   []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateReady}, {ID: "b", Pod: pod("b"), State: handshake.StateNotReady}}},
+		"a state that is new": {
+			server: server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", 7)}}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a")}}},
+		"a sandbox without metadata": {
+			server: server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{{Id: "a"}}}, want: []handshake.Sandbox{{ID: "a", State: handshake.StateReady}}},
+		"containers count while they have not exited, in every other state": {
+			server: server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}, containers: []*runtimeapi.Container{
+				{Id: "1", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_RUNNING}, {Id: "2", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_EXITED},
+				{Id: "3", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_CREATED}, {Id: "4", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
+				{Id: "5", PodSandboxId: "z", State: runtimeapi.ContainerState_CONTAINER_RUNNING}}},
+			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, NotExited: 3}}},
+		"containerd tells of network namespaces, of what is asked about and not ready": {
+			server: server{name: "containerd", info: map[string]string{"a": closed, "b": open, "c": closed, "d": closed},
+				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady), listedSandbox("b", notReady), listedSandbox("c", notReady), listedSandbox("d", isReady)}},
+			asked: []string{"a", "b", "d", "absent"}, tells: true, verbose: []string{"a", "b"},
+			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed},
+				{ID: "b", Pod: pod("b"), State: handshake.StateNotReady, Network: handshake.NamespaceOpen},
+				{ID: "c", Pod: pod("c"), State: handshake.StateNotReady}, {ID: "d", Pod: pod("d"), State: handshake.StateReady}}},
+		"of any other runtime it is not asked, whatever it would say": {
+			server: server{name: "docker", info: map[string]string{"a": closed}, sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
+			asked:  []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
+		"a verbose status that fails leaves one sandbox unknown": {
+			server: server{name: "containerd", fail: map[string]error{"PodSandboxStatus": errors.New("no such sandbox")},
+				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
+			asked: []string{"a"}, tells: true, verbose: []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := socket(t)
+			serve(t, &tc.server, path)
+			before := time.Now()
+			got, err := newRuntime(t, path).List(t.Context(), sets.New(tc.asked...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, slices.Concat(got.Sandboxes)); diff != "" || got.TellsNamespaces != tc.tells {
+				t.Errorf("tells: %t (-want +got)\n%s", got.TellsNamespaces, diff)
+			}
+			if len(tc.server.filtered) > 0 || !slices.Equal(tc.server.verbose, tc.verbose) {
+				t.Errorf("filtered: %v, verbose: %v", tc.server.filtered, tc.server.verbose)
+			}
+			if got.Began.Before(before) || got.Ended.Before(got.Began) || got.Runtime != tc.server.name+" 1.6.20" {
+				t.Errorf("began %s, ended %s, by %s", got.Began, got.Ended, got.Runtime)
+			}
+		})
+	}
+}
+
+func TestThereIsACompleteListOrNone(t *testing.T) {
+	uninitialized := status.Error(codes.Unknown, "server is not initialized yet")
+	away := status.Error(codes.Unavailable, "shutting down")
+	cases := map[string]struct {
+		server server
+		want   v1alpha1.Reason
+	}{
+		"the runtime is not ready":                       {server{notReady: true}, v1alpha1.ReasonListFailed},
+		"containerd that has not recovered yet":          {server{fail: map[string]error{"Status": uninitialized}}, v1alpha1.ReasonListFailed},
+		"the sandboxes cannot be listed":                 {server{fail: map[string]error{"ListPodSandbox": uninitialized}}, v1alpha1.ReasonListFailed},
+		"the containers cannot be listed":                {server{fail: map[string]error{"ListContainers": uninitialized}}, v1alpha1.ReasonListFailed},
+		"it goes away before the status":                 {server{fail: map[string]error{"Status": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it goes away before the sandboxes":              {server{fail: map[string]error{"ListPodSandbox": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it goes away between sandboxes and containers":  {server{fail: map[string]error{"ListContainers": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it does not answer in time":                     {server{fail: map[string]error{"ListPodSandbox": status.Error(codes.DeadlineExceeded, "slow")}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it does not say what it is: nobody to speak to": {server{fail: map[string]error{"Version": uninitialized}}, v1alpha1.ReasonRuntimeUnreachable},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := socket(t)
+			tc.server.name = "containerd"
+			tc.server.sandboxes = []*runtimeapi.PodSandbox{listedSandbox("a", isReady)}
+			serve(t, &tc.server, path)
+			got, err := newRuntime(t, path).List(t.Context(), nil)
+			if err == nil {
+				t.Fatalf("got %+v", got)
+			}
+			if look := sandbox.FailureOf(err); look.Failure.Reason != tc.want || look.Listing != nil || !strings.Contains(look.Failure.Message, path) {
+				t.Errorf("got %+v", look.Failure)
+			}
+		})
+	}
+}
+
+func TestARuntimeThatStartsAgainIsFoundAgain(t *testing.T) {
+	path := socket(t)
+	r := newRuntime(t, path)
+	if _, err := r.List(t.Context(), nil); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
+		t.Fatalf("with nobody there: %v", err)
+	}
+	stop := serve(t, &server{name: "containerd"}, path)
+	if _, err := r.List(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if _, err := r.List(t.Context(), nil); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
+		t.Fatalf("once it stopped: %v", err)
+	}
+	serve(t, &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady)}}, path)
+	got, err := r.List(t.Context(), nil)
+	if err != nil || len(got.Sandboxes) != 1 || got.TellsNamespaces {
+		t.Errorf("the new one: %+v, %v", got, err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	file, first, second := filepath.Join(dir, "file"), filepath.Join(dir, "first"), filepath.Join(dir, "second")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{first, second} {
+		listener, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+	}
+	cases := map[string]struct {
+		told       string
+		candidates []string
+		want       string
+	}{
+		"the first socket that is there":         {"", []string{filepath.Join(dir, "absent"), file, first, second}, "unix://" + first},
+		"what is told, there or not":             {"/run/other.sock", []string{first}, "unix:///run/other.sock"},
+		"what is told in the kubelet's form":     {"unix:///run/other.sock", nil, "unix:///run/other.sock"},
+		"none is there: it says where it looked": {"", []string{file, filepath.Join(dir, "absent")}, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := find(tc.told, tc.candidates)
+			if got != tc.want || (err == nil) != (tc.want != "") {
+				t.Errorf("got %q, %v", got, err)
+			}
+			for _, candidate := range tc.candidates {
+				if err != nil && !strings.Contains(err.Error(), candidate) {
+					t.Errorf("%s is not in %v", candidate, err)
+				}
+			}
+		})
+	}
+}
+
+func TestParseNetwork(t *testing.T) {
+	cases := map[string]struct {
+		text string
+		want handshake.Namespace
+	}{
+		"closed":               {closed, handshake.NamespaceClosed},
+		"open":                 {open, handshake.NamespaceOpen},
+		"an answer without it": {`{"pid":1}`, 0},
+		"another form":         {`{"netNamespaceClosed":"true"}`, 0},
+		"no JSON":              {`closed`, 0},
+		"nothing":              {``, 0},
+		"null says nothing":    {`{"netNamespaceClosed":null}`, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := parseNetwork(tc.text); got != tc.want {
+				t.Errorf("got %d", got)
+			}
+		})
+	}
+}
