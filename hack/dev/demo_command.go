@@ -20,8 +20,7 @@ import (
 )
 
 func newDemoCommand() *cobra.Command {
-	var root, dir string
-	var list bool
+	f := &demoFlags{}
 	cmd := &cobra.Command{
 		Use:   "demo [SCENARIO...]",
 		Short: "Show what Holdfast is for: failures with the guard off and on",
@@ -35,41 +34,49 @@ It fails unless every failure does harm with the guard off, and none does with i
   holdfast-dev demo slice-handed-on pool-full-after-reboot`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if list {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.list {
 				fmt.Fprint(cmd.OutOrStdout(), demo.List())
 				return nil
 			}
-			if root == "" {
-				if root, err = cluster.FindRoot(); err != nil {
-					return err
-				}
-			}
-			if dir == "" {
-				dir = filepath.Join(root, "bin", "demo")
-			}
-			// Progress is told by the demo itself; what libraries say goes to a file.
-			log.SetLogger(logr.Discard())
-			logging.SetLogStderr(false)
-			logs, err := logToFile(dir)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, logs.Close()) }()
-			progress := cmd.ErrOrStderr()
-			return demo.Run(cmd.Context(), demo.Options{
-				Scenarios: args,
-				Start:     demo.StartIn(root, filepath.Join(dir, "clusters")),
-				OutputDir: dir,
-				Table:     cmd.OutOrStdout(),
-				Progress:  progress,
-			})
+			return f.run(cmd, args)
 		},
 	}
-	cmd.Flags().BoolVar(&list, "list", false, "list the scenarios and end")
-	cmd.Flags().StringVar(&root, "root", "", "`folder` of the repository; default: the one that the working directory is in")
-	cmd.Flags().StringVar(&dir, "dir", "", "`folder` for the reports, and for the cluster's logs; default: bin/demo of the repository")
+	cmd.Flags().BoolVar(&f.list, "list", false, "list the scenarios and end")
+	cmd.Flags().StringVar(&f.root, "root", "", "`folder` of the repository; default: the one that the working directory is in")
+	cmd.Flags().StringVar(&f.dir, "dir", "", "`folder` for the reports, and for the clusters' logs; default: bin/demo of the repository")
 	return cmd
+}
+
+type demoFlags struct {
+	root, dir string
+	list      bool
+}
+
+func (f *demoFlags) run(cmd *cobra.Command, scenarios []string) (err error) {
+	if f.root == "" {
+		if f.root, err = cluster.FindRoot(); err != nil {
+			return err
+		}
+	}
+	if f.dir == "" {
+		f.dir = filepath.Join(f.root, "bin", "demo")
+	}
+	// Progress is told by the demo itself; what libraries say goes to a file.
+	log.SetLogger(logr.Discard())
+	logging.SetLogStderr(false)
+	logs, err := logToFile(f.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, logs.Close()) }()
+	return demo.Run(cmd.Context(), demo.Options{
+		Scenarios: scenarios,
+		Start:     demo.StartIn(f.root, filepath.Join(f.dir, "clusters")),
+		OutputDir: f.dir,
+		Table:     cmd.OutOrStdout(),
+		Progress:  cmd.ErrOrStderr(),
+	})
 }
 
 // logToFile sends what Kubernetes' libraries log, whereabouts' node-slice controller among them, to a file.

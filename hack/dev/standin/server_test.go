@@ -103,23 +103,9 @@ func TestNodeActions(t *testing.T) {
 	check("cut off", api.Node{Name: "node-a", Ready: true, CutOff: true}, other)
 	do(c.Reconnect)
 	check("reconnected", api.Node{Name: "node-a", Ready: true}, other)
-	if err := c.Start(t.Context(), "node-a"); err == nil || !strings.Contains(err.Error(), "node node-a is on") {
-		t.Errorf("start of a machine that is on: error %v", err)
-	}
 	do(c.PowerOff)
 	do(c.PowerOff)
 	check("powered off", api.Node{Name: "node-a", Ready: true, PoweredOff: true}, other)
-	for name, act := range map[string]func(context.Context, string) error{
-		"freeze": c.Freeze, "thaw": c.Thaw, "cut-cni": c.CutCNI, "mend-cni": c.MendCNI,
-		"cut-off": c.CutOff, "reconnect": c.Reconnect,
-	} {
-		if err := act(t.Context(), "node-a"); err == nil || !strings.Contains(err.Error(), "powered off") {
-			t.Errorf("%s of a dead machine: error %v", name, err)
-		}
-	}
-	if err := c.Freeze(t.Context(), "node-x"); err == nil || !strings.Contains(err.Error(), `no stand-in node "node-x"`) {
-		t.Errorf("freezing an unknown node: error %v", err)
-	}
 	do(c.Start)
 	check("started", api.Node{Name: "node-a", Ready: true}, other)
 	var kinds []string
@@ -134,6 +120,27 @@ func TestNodeActions(t *testing.T) {
 		api.EventPowerOff, api.EventStart}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+func TestActionsThatTheMachineIsInTheWrongStateFor(t *testing.T) {
+	_, c := newFleet(t)
+	refused := func(what string, err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", what, err, want)
+		}
+	}
+	refused("freezing an unknown node", c.Freeze(t.Context(), "node-x"), `no stand-in node "node-x"`)
+	refused("start of a machine that is on", c.Start(t.Context(), "node-a"), "node node-a is on")
+	if err := c.PowerOff(t.Context(), "node-a"); err != nil {
+		t.Fatal(err)
+	}
+	for name, act := range map[string]func(context.Context, string) error{
+		"freeze": c.Freeze, "thaw": c.Thaw, "cut-cni": c.CutCNI, "mend-cni": c.MendCNI,
+		"cut-off": c.CutOff, "reconnect": c.Reconnect,
+	} {
+		refused(name+" of a dead machine", act(t.Context(), "node-a"), "powered off")
 	}
 }
 

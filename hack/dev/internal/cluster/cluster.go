@@ -113,10 +113,12 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	}
 	c.options.Started(Child{"kube-controller-manager", c.control.ControllerManager().PID()})
 	c.options.Started(Child{"kube-scheduler", c.control.Scheduler().PID()})
-	if c.clientset, err = kubernetes.NewForConfig(c.Config()); err != nil {
+	config := c.Config()
+	config.QPS = -1 // a wait that ends tells of what it saw last, not of its client's own limit
+	if c.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	if c.client, err = client.New(c.Config(), client.Options{}); err != nil {
+	if c.client, err = client.New(config, client.Options{}); err != nil {
 		return err
 	}
 	return c.publishKubeconfig()

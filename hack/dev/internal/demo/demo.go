@@ -35,7 +35,8 @@ import (
 
 // Cluster is what the demo needs of a development cluster.
 type Cluster interface {
-	// Config is the administrator's configuration, Kubeconfig the path of a file with it.
+	// Config is the administrator's configuration, Kubeconfig the absolute path of a file with it in a folder of the
+	// cluster's own.
 	Config() *rest.Config
 	Kubeconfig() string
 	// StandIn is the control socket of the stand-in nodes.

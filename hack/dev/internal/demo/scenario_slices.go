@@ -40,12 +40,6 @@ func handedOnSlice() scenario {
 func playHandedOnSlice(ctx context.Context, s *stage) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := s.machines.PowerOff(ctx, s.second); err != nil {
-		return err
-	}
-	if err := s.deleteNode(ctx, s.second); err != nil {
-		return err
-	}
 	if err := s.divide(ctx); err != nil {
 		return err
 	}
@@ -57,18 +51,8 @@ func playHandedOnSlice(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.tell("pod one runs on %s with %s", s.first, address)
-	if err := s.cutOff(ctx, s.first); err != nil {
+	if err := s.firstLeaves(ctx); err != nil {
 		return err
-	}
-	if err := s.deleteNode(ctx, s.first); err != nil {
-		return err
-	}
-	s.tell("somebody deletes the Node object of %s", s.first)
-	if !s.guard {
-		if err := s.awaitSlices(ctx, "", ""); err != nil {
-			return err
-		}
-		s.tell("whereabouts takes the slice of %s back", s.first)
 	}
 	if err := s.secondJoins(ctx); err != nil {
 		return err
@@ -83,8 +67,15 @@ func playHandedOnSlice(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// divide has whereabouts divide the range, half of which goes to the only node that it sees.
+// divide has whereabouts divide the range, half of which goes to the only node that is there: the second one has yet to
+// join.
 func (s *stage) divide(ctx context.Context) error {
+	if err := s.machines.PowerOff(ctx, s.second); err != nil {
+		return err
+	}
+	if err := s.deleteNode(ctx, s.second); err != nil {
+		return err
+	}
 	flatFile, err := s.startSliceController(ctx)
 	if err != nil {
 		return err
@@ -101,6 +92,25 @@ func (s *stage) divide(ctx context.Context) error {
 		return err
 	}
 	s.tell("whereabouts divides %s: slice %s belongs to %s, the other one is free", s.pool, s.part(0, 28), s.first)
+	return nil
+}
+
+// firstLeaves cuts the first node off and deletes its Node object, at which whereabouts takes its slice back.
+func (s *stage) firstLeaves(ctx context.Context) error {
+	if err := s.cutOff(ctx, s.first); err != nil {
+		return err
+	}
+	if err := s.deleteNode(ctx, s.first); err != nil {
+		return err
+	}
+	s.tell("somebody deletes the Node object of %s", s.first)
+	if s.guard {
+		return nil // what whereabouts writes comes to no change
+	}
+	if err := s.awaitSlices(ctx, "", ""); err != nil {
+		return err
+	}
+	s.tell("whereabouts takes the slice of %s back", s.first)
 	return nil
 }
 

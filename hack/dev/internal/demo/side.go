@@ -106,7 +106,6 @@ func (s *side) stage(p placed) *stage {
 		scenario: p.scenario, guard: s.guard, cluster: s.client, machines: s.cluster.StandIn(),
 		observer: s.observer, reconcile: s.cluster.Reconcile, say: s.say,
 		config: s.cluster.Config(), kubeconfig: s.cluster.Kubeconfig(), guards: s.cluster, pool: p.pool(s.guard),
-		dir: s.OutputDir,
 	}
 	stage.namespace = fmt.Sprintf("%s-guard-%s", p.name, s.state())
 	stage.first, stage.second = p.node(1), p.node(2)

@@ -68,10 +68,7 @@ func (s *stage) startSliceController(ctx context.Context) (flatFile string, err 
 }
 
 func (s *stage) writeFlatFile() (string, error) {
-	path, err := filepath.Abs(filepath.Join(s.dir, s.namespace+".conf"))
-	if err != nil {
-		return "", fmt.Errorf("whereabouts' configuration file: %w", err)
-	}
+	path := filepath.Join(filepath.Dir(s.kubeconfig), s.namespace+".conf")
 	content, err := json.Marshal(map[string]any{"datastore": "kubernetes", "kubernetes": map[string]string{"kubeconfig": s.kubeconfig}})
 	if err == nil {
 		err = os.WriteFile(path, content, 0o644)

@@ -46,8 +46,7 @@ type stage struct {
 
 	cluster    client.Client
 	config     *rest.Config // the administrator's
-	kubeconfig string       // path of a file with config
-	dir        string       // for files of the run
+	kubeconfig string       // absolute path of a file with config, in the cluster's folder
 	machines   *standin.Client
 	guards     NodeResourceGuard
 	observer   *observer.Observer

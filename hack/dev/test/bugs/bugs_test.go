@@ -107,22 +107,52 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			w.expectNothingLeft(ctx)
 		})
 
-		It("bug 2: the pod stays until the range that DEL forgot is released, with the guard", func(ctx context.Context) {
+		It("bug 1: the reservation that the reconciler took while the guard was down is made again, with the guard", func(ctx context.Context) {
+			pod := w.named(ctx)
+			before := w.reservations(ctx, Default)
+			w.withoutManager(ctx, func() { Expect(theCluster.Reconcile(ctx)).To(Succeed()) })
+			Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(w.reservations(ctx, g)).To(Equal(before)) }).Should(Succeed())
+			awaitReport(ctx, v1alpha1.ReasonReservationCreated, HaveField("InvolvedObject.UID", pod.UID))
+			_, addresses := w.run(ctx, "next", far, "other")
+			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
+			w.expectNoDuplicate(ctx)
+		})
+
+		It("bug 2: the pod stays until the range that DEL forgot is released, and its reservation goes, with the guard", func(ctx context.Context) {
 			pod := w.twoRanges(ctx)
 			w.end(ctx, pod)
 			Expect(w.entries(ctx, Default)).To(BeEmpty(), "the pod is gone only after its address was released")
-			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{at(w.first, 1): "web"}), "nothing ties it to an entry")
 			awaitReport(ctx, v1alpha1.ReasonReservationOrphaned, HaveField("InvolvedObject.Name", at(w.first, 1)))
-			Expect(theCluster.Reconcile(ctx)).To(Succeed())
 			w.expectNothingLeft(ctx)
+			awaitReport(ctx, v1alpha1.ReasonReservationDeleted, HaveField("InvolvedObject.Name", at(w.first, 1)))
 		})
 
-		It("bug 3: the address without an entry is reported, with the guard", func(ctx context.Context) {
+		It("bug 3: the address without an entry is reported, and its reservation keeps the next pod from it, with the guard", func(ctx context.Context) {
 			pod := w.unrecorded(ctx)
 			awaitReport(ctx, v1alpha1.ReasonEntryMissing, And(HaveField("InvolvedObject.UID", pod.UID), HaveField("Message", ContainSubstring(at(w.first, 1)))))
 			awaitStanding(ctx, v1alpha1.ReasonEntryMissing, 1)
+			Expect(theCluster.Reconcile(ctx)).To(MatchError(ContainSubstring(at(w.first, 1))), "the reconciler is refused the reservation")
+			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{at(w.first, 1): "web"}))
+			next, addresses := w.run(ctx, "next", far, "wb")
+			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
+			w.expectNoDuplicate(ctx)
 			w.end(ctx, pod)
 			awaitStanding(ctx, v1alpha1.ReasonEntryMissing, 0)
+			w.end(ctx, next)
+			w.expectNothingLeft(ctx)
+		})
+
+		It("bug 3: the reservation that the reconciler took while the guard was down is made again, with the guard", func(ctx context.Context) {
+			pod := w.unrecorded(ctx)
+			w.withoutManager(ctx, func() {
+				Expect(theCluster.Reconcile(ctx)).To(Succeed())
+				Expect(w.reservations(ctx, Default)).To(BeEmpty())
+			})
+			awaitReport(ctx, v1alpha1.ReasonReservationCreated, HaveField("InvolvedObject.UID", pod.UID))
+			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{at(w.first, 1): "web"}))
+			_, addresses := w.run(ctx, "next", far, "wb")
+			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
+			w.expectNoDuplicate(ctx)
 		})
 
 		It("bug 4: the name is not free while the old pod lives on, with the guard", func(ctx context.Context) {
@@ -160,22 +190,45 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			w.expectNothingLeft(ctx)
 		})
 
-		It("bug 7: the entry without a reservation is reported, with the guard", func(ctx context.Context) {
+		It("bug 6: what the loser took while the guard was down is told on both, and the winner's again when the loser is over, with the guard", func(ctx context.Context) {
+			var winner, loser *corev1.Pod
+			w.withoutManager(ctx, func() { winner, loser, _ = w.race(ctx) })
+			Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("winner", "loser"), "the harm was done")
+			for _, pod := range []*corev1.Pod{winner, loser} {
+				awaitReport(ctx, v1alpha1.ReasonAddressInTwoPools, HaveField("InvolvedObject.UID", pod.UID))
+			}
+			awaitReport(ctx, v1alpha1.ReasonReservationForeign, HaveField("InvolvedObject.UID", winner.UID))
+			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{w.namespace + "-" + at(w.first, 1): "loser"}))
+			w.end(ctx, loser)
+			Eventually(ctx, func(g Gomega, ctx context.Context) {
+				g.Expect(w.reservations(ctx, g)).To(Equal(map[string]string{w.namespace + "-" + at(w.first, 1): "winner"}))
+			}).Should(Succeed())
+			w.end(ctx, winner)
+			w.expectNothingLeft(ctx)
+		})
+
+		It("bug 7: the entry without a reservation gets one, and the next pod another address, with the guard", func(ctx context.Context) {
 			pod := w.unreserved(ctx)
 			awaitReport(ctx, v1alpha1.ReasonReservationMissing, And(HaveField("InvolvedObject.UID", pod.UID), HaveField("Message", ContainSubstring(at(w.second, 1)))))
-			awaitStanding(ctx, v1alpha1.ReasonReservationMissing, 1)
-			w.end(ctx, pod)
+			Eventually(ctx, func(g Gomega, ctx context.Context) {
+				g.Expect(w.reservations(ctx, g)).To(Equal(map[string]string{at(w.first, 1): "web", at(w.second, 1): "web"}))
+			}).Should(Succeed())
 			awaitStanding(ctx, v1alpha1.ReasonReservationMissing, 0)
+			next, addresses := w.run(ctx, "next", far, "wide")
+			Expect(addresses).To(Equal([]string{at(w.second, 2)}))
+			w.expectNoDuplicate(ctx)
+			w.end(ctx, pod)
+			w.end(ctx, next)
 			w.expectNothingLeft(ctx)
 		})
 
 		// The guard refuses the reconciler what the bug needs, so that it must have been away.
 		It("bug 8: the pod stays until the range that DEL forgot is released, with the guard", func(ctx context.Context) {
 			pod := w.twoNamedRanges(ctx)
-			Expect(theCluster.Manager().Stop(0)).To(Succeed())
-			Expect(theCluster.Reconcile(ctx)).To(Succeed())
-			Expect(w.reservations(ctx, Default)).To(BeEmpty())
-			Expect(theCluster.StartManager(ctx)).To(Succeed())
+			w.withoutManager(ctx, func() {
+				Expect(theCluster.Reconcile(ctx)).To(Succeed())
+				Expect(w.reservations(ctx, Default)).To(BeEmpty())
+			})
 			w.end(ctx, pod)
 			Expect(w.entries(ctx, Default)).To(BeEmpty(), "the pod is gone only after its address was released")
 		})
@@ -184,9 +237,12 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			pod := w.unsliced(ctx)
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})).To(Succeed(), "it was deleted by force")
 			Expect(w.entries(ctx, Default)).To(HaveLen(1))
+			awaitReport(ctx, v1alpha1.ReasonPodWithoutSlice, And(HaveField("InvolvedObject.UID", pod.UID), HaveField("Message", ContainSubstring(near))))
+			awaitStanding(ctx, v1alpha1.ReasonPodWithoutSlice, 1)
 			w.sliceAnew(ctx, pod)
 			w.awaitGone(ctx, pod)
 			w.expectNothingLeft(ctx)
+			awaitStanding(ctx, v1alpha1.ReasonPodWithoutSlice, 0)
 		})
 	})
 })

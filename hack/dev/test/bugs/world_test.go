@@ -237,6 +237,14 @@ func happened(ctx context.Context, g Gomega, pod *corev1.Pod, kind string) (n in
 	return n
 }
 
+// withoutManager does something while the manager is down: its webhooks let everything pass then.
+func (w *world) withoutManager(ctx context.Context, something func()) {
+	GinkgoHelper()
+	Expect(theCluster.Manager().Stop(0)).To(Succeed())
+	something()
+	Expect(theCluster.StartManager(ctx)).To(Succeed())
+}
+
 // expectNothingLeft waits until no pool, reservation or record knows of the story's pods.
 func (w *world) expectNothingLeft(ctx context.Context) {
 	GinkgoHelper()

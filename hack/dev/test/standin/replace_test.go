@@ -66,6 +66,36 @@ var _ = Describe("a machine that starts again", Ordered, func() {
 		Expect(sandboxes[1].Attempt).To(BeZero(), "the new machine knows nothing of the old one's sandbox")
 		Expect(delsOf(ctx, sandboxes[0].ID)).To(BeEmpty())
 	})
+
+	It("takes down what pods that are gone had on it when it is started again", func(ctx context.Context) {
+		before := getNode(ctx)
+		old := sandboxesOf(ctx, pod.UID)[0]
+		machines := theCluster.StandIn()
+		Expect(machines.PowerOff(ctx, replaceable)).To(Succeed())
+		Expect(clientset.CoreV1().Pods(n.namespace).Delete(ctx, "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64)})).To(Succeed())
+		awaitGone(ctx, n, "one")
+		Expect(n.entries(ctx)).To(HaveKey(n.namespace + "/one"))
+
+		Expect(machines.Start(ctx, replaceable)).To(Succeed())
+		awaitOtherBoot(ctx, before.Status.NodeInfo.BootID)
+		Eventually(ctx, n.entries).Should(BeEmpty())
+		Expect(delsOf(ctx, old.ID)).NotTo(BeEmpty())
+	})
+
+	It("stands beside the old machine where nobody could power that off: one pod has two sandboxes, with one address", func(ctx context.Context) {
+		before := getNode(ctx)
+		Expect(theCluster.StandIn().ReplaceUnreachable(ctx, replaceable)).To(Succeed())
+		after := awaitOtherBoot(ctx, before.Status.NodeInfo.BootID)
+		Expect(after.UID).NotTo(Equal(before.UID))
+		Eventually(ctx, func(g Gomega, ctx context.Context) {
+			own := sandboxesOf(ctx, pod.UID)
+			last := own[len(own)-1]
+			g.Expect(own[0].Alive).To(BeTrue())
+			g.Expect(last.ID).NotTo(Equal(own[0].ID))
+			g.Expect(last).To(And(HaveField("Alive", true), HaveField("State", api.StateReady)))
+			g.Expect(last.Addresses[1].IP).To(Equal(own[0].Addresses[1].IP))
+		}).Should(Succeed())
+	})
 })
 
 func getNode(ctx context.Context) *corev1.Node {

@@ -45,7 +45,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	klog.LogToStderr(false)
 	var err error
 	theCluster, err = cluster.Start(ctx, cluster.Options{
-		Dir: GinkgoT().TempDir(), Nodes: []string{"node-a", "node-b", "node-c", replaceable}, Log: GinkgoWriter,
+		Dir: GinkgoT().TempDir(), Nodes: []string{"node-a", "node-b", "node-c", replaceable, partitioned}, Log: GinkgoWriter,
 		StandIn: standin.Options{Heartbeat: time.Second, Retry: 500 * time.Millisecond, DelTimeout: 2 * time.Second},
 	})
 	Expect(err).NotTo(HaveOccurred())

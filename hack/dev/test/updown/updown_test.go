@@ -57,6 +57,29 @@ var _ = Describe("a development cluster in the background", func() {
 		Expect(run(ctx, up...)).To(ContainSubstring("is up already"))
 		Expect(state(dir)).To(Equal(first))
 
+		By("breaking and mending a node")
+		node := func(args ...string) string { return run(ctx, append([]string{"node", "--dir", dir}, args...)...) }
+		Expect(node("cut-off", "node-a")).To(ContainSubstring("undo it with reconnect"))
+		Expect(run(ctx, "status", "--dir", dir)).To(MatchRegexp(`node-a +\w+ +false +true +false`))
+		Expect(node("reconnect", "node-a")).To(ContainSubstring("its network is back"))
+		Expect(node("kill", "node-b")).To(ContainSubstring("it is off"))
+		Expect(run(ctx, "status", "--dir", dir)).To(MatchRegexp(`node-b +\w+ +false +false +true`))
+		Expect(node("start", "node-b")).To(ContainSubstring("it boots"))
+		Expect(node("replace", "node-b", "--delete-node")).To(ContainSubstring("another machine starts"))
+		for _, c := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"start", "node-a"}, "node node-a is on"},
+			{[]string{"freeze", "node-x"}, `no stand-in node "node-x"`},
+			{[]string{"replace", "node-a", "--old-lives"}, "goes with --delete-node"},
+			{[]string{"smash", "node-a"}, "unknown command"},
+		} {
+			output, err := exec.CommandContext(ctx, program, append([]string{"node", "--dir", dir}, c.args...)...).CombinedOutput()
+			Expect(err).To(HaveOccurred(), "%q: %s", c.args, output)
+			Expect(string(output)).To(ContainSubstring(c.want))
+		}
+
 		By("stopping it")
 		Expect(run(ctx, "down", "--dir", dir)).To(ContainSubstring("is down"))
 		expectGone(dir, first)
