@@ -58,7 +58,7 @@ func (c *Cluster) importImages(ctx context.Context, n plan.Node) error {
 
 func (c *Cluster) importImage(ctx context.Context, n plan.Node, archive string) error {
 	command := []string{"ctr", "--address", c.Folder.Node(n.Name).ContainerdSocket(), "--namespace", "k8s.io",
-		"images", "import", "--digests", archive}
+		"images", "import", "--no-unpack", archive}
 	if _, err := c.run(ctx, command...); err != nil {
 		return fmt.Errorf("importing %s into %s: %w", filepath.Base(archive), n.Name, err)
 	}
