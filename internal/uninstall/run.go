@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -61,10 +62,14 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+// beforeDeadline is how the client's rate limiter refuses a request that it could not let through in time
+// (golang.org/x/time/rate); there is no error value to compare with.
+const beforeDeadline = "would exceed context deadline"
+
 // ended tells the end of the context from a failure.
 func (u *uninstallation) ended(ctx context.Context, err error) error {
 	switch {
-	case errors.Is(context.Cause(ctx), errTimedOut):
+	case errors.Is(context.Cause(ctx), errTimedOut), u.Timeout > 0 && strings.Contains(err.Error(), beforeDeadline):
 		return &TimeoutError{After: u.Timeout, Step: u.step, Proven: u.proven}
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s: %w", u.step, ErrStopped)

@@ -33,9 +33,9 @@ const (
 // pass is what one read of all pods found, and what became of it.
 type pass struct {
 	read, deleting int
-	// held carry the finalizer; labelled only the label.
-	held, labelled []finalizer.Pod
-	living         map[string]types.UID
+	// held carry the finalizer; labeled only the label.
+	held, labeled []finalizer.Pod
+	living        map[string]types.UID
 
 	mu       sync.Mutex
 	ways     map[finalizer.Way]int
@@ -142,15 +142,15 @@ func (p *pass) add(object *metav1.PartialObjectMetadata) {
 	if object.DeletionTimestamp == nil {
 		p.living[object.Namespace+"/"+object.Name] = object.UID
 	}
-	_, labelled := object.Labels[v1alpha1.GuardedLabel]
+	_, labeled := object.Labels[v1alpha1.GuardedLabel]
 	switch {
 	case slices.Contains(object.Finalizers, v1alpha1.Finalizer):
 		p.held = append(p.held, pod)
 		if object.DeletionTimestamp != nil {
 			p.deleting++
 		}
-	case labelled:
-		p.labelled = append(p.labelled, pod)
+	case labeled:
+		p.labeled = append(p.labeled, pod)
 	}
 }
 
@@ -161,7 +161,7 @@ func (u *uninstallation) free(ctx context.Context, p *pass) {
 	}
 	remover := finalizer.Client{Writer: u.Client, Reader: u.Client}
 	progress := u.newProgress()
-	todo := append(slices.Clone(p.held), p.labelled...)
+	todo := append(slices.Clone(p.held), p.labeled...)
 	done := 0
 	var group errgroup.Group
 	group.SetLimit(workers)
@@ -188,9 +188,9 @@ func (u *uninstallation) free(ctx context.Context, p *pass) {
 
 func (u *uninstallation) report(number int, p *pass) {
 	what := fmt.Sprintf("pass %d: %s read, %d with the finalizer (%d of them being deleted), %d with the label only",
-		number, count(p.read, "pod", "pods"), len(p.held), p.deleting, len(p.labelled))
+		number, count(p.read, "pod", "pods"), len(p.held), p.deleting, len(p.labeled))
 	switch {
-	case u.DryRun, len(p.held)+len(p.labelled) == 0:
+	case u.DryRun, len(p.held)+len(p.labeled) == 0:
 		u.say("%s", what)
 	default:
 		u.say("%s; %d freed, %d through pods/status, %d gone by themselves, %d failed", what,

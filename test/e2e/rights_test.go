@@ -80,8 +80,8 @@ var _ = Describe("The manager's account", Ordered, func() {
 		Entry("delete a node-scoped object, unless asked to by delete-stale", "delete", "ciliumnodes", "cilium.io", "", "node-a"),
 	)
 
-	It("has no rule with a wildcard, in the namespace of none but itself and the nodes' Leases", func() {
-		for _, m := range installation {
+	It("has no rule with a wildcard, nor has an agent's, and no Role where it has no business", func() {
+		for _, m := range append(slices.Clone(installation), render("config/agent")...) {
 			object, err := decode(m)
 			Expect(err).NotTo(HaveOccurred())
 			for _, rule := range rulesOf(object) {
@@ -90,19 +90,19 @@ var _ = Describe("The manager's account", Ordered, func() {
 				}
 			}
 			if role, is := object.(*rbacv1.Role); is {
-				Expect(role.Namespace).To(BeElementOf(namespace, "kube-node-lease"))
+				Expect(role.Namespace).To(BeElementOf(namespace, "kube-node-lease", "holdfast-agent", "default"))
 			}
 		}
 	})
 
-	It("is described, rule by rule, in docs/security.md", func() {
+	It("is described, rule by rule, in docs/security.md, as is an agent's", func() {
 		content, err := os.ReadFile(filepath.Join(repository, "docs/security.md"))
 		Expect(err).NotTo(HaveOccurred())
 		var missing []string
-		for _, m := range installation {
+		for _, m := range append(slices.Clone(installation), render("config/agent")...) {
 			object, err := decode(m)
 			Expect(err).NotTo(HaveOccurred())
-			if m.object.GetName() != "holdfast-manager" {
+			if name := m.object.GetName(); name != "holdfast-manager" && name != "holdfast-agent" {
 				continue
 			}
 			for _, rule := range rulesOf(object) {

@@ -29,7 +29,7 @@ var _ = Describe("An uninstallation under a live manager", func() {
 		apps := newNamespace(ctx)
 		install(ctx)
 		DeferCleanup(cleanUp, apps)
-		pod := awaitManagerPods(ctx, 2)[0]
+		pod := awaitPods(ctx, own, 2)[0]
 		bind(ctx, &pod)
 		stopped := runManager(ctx, &pod)
 

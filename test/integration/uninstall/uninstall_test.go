@@ -39,9 +39,9 @@ var _ = Describe("An uninstallation", func() {
 		held := hold(ctx, apps, 3)
 		living := guarded(apps, "living")
 		Expect(admin.Create(ctx, living)).To(Succeed())
-		unlabelled := guarded(apps, "unlabelled")
-		unlabelled.Labels = nil
-		Expect(admin.Create(ctx, unlabelled)).To(Succeed())
+		unlabeled := guarded(apps, "unlabeled")
+		unlabeled.Labels = nil
+		Expect(admin.Create(ctx, unlabeled)).To(Succeed())
 		ending := guarded(apps, "ending") // its node's kubelet has still to end it
 		Expect(admin.Create(ctx, ending)).To(Succeed())
 		Expect(admin.Delete(ctx, ending)).To(Succeed())
@@ -52,7 +52,7 @@ var _ = Describe("An uninstallation", func() {
 			_, err := read(ctx, pod)
 			Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 		}
-		for _, pod := range []*corev1.Pod{living, unlabelled, ending} {
+		for _, pod := range []*corev1.Pod{living, unlabeled, ending} {
 			live, err := read(ctx, pod)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(live.UID).To(Equal(pod.UID))
@@ -124,7 +124,7 @@ var _ = Describe("An uninstallation", func() {
 	It("stops a manager that somebody scales up again", func(ctx context.Context) {
 		out.at("0 with the finalizer", func() {
 			Expect(admin.Patch(ctx, deploymentOf(ctx), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":1}}`)))).To(Succeed())
-			awaitManagerPods(ctx, 1)
+			awaitPods(ctx, own, 1)
 		})
 		uninstalled(ctx, options(out))
 		Expect(strings.Count(out.String(), "scaled from")).To(Equal(2))
@@ -191,8 +191,8 @@ var _ = Describe("An uninstallation", func() {
 		uninstalled(ctx, options(out))
 	}, SpecTimeout(specTimeout))
 
-	It("takes the rights of a manager whose pods do not stop, and their objects", func(ctx context.Context) {
-		for _, pod := range awaitManagerPods(ctx, 2) {
+	It("takes the rights of a manager whose pods do not stop, and removes these pods and those of silent agents", func(ctx context.Context) {
+		for _, pod := range append(awaitPods(ctx, own, 2), awaitPods(ctx, agents, 1)...) {
 			bind(ctx, &pod)
 		}
 		hold(ctx, apps, 1)
@@ -285,8 +285,8 @@ var _ = Describe("An uninstallation", func() {
 
 	It("keeps what only looks like ours", func(ctx context.Context) {
 		lookalike := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-team"}}
-		labelled := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"app.kubernetes.io/part-of": "holdfast"}}}
-		for _, role := range []*rbacv1.ClusterRole{lookalike, labelled} {
+		labeled := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"app.kubernetes.io/part-of": "holdfast"}}}
+		for _, role := range []*rbacv1.ClusterRole{lookalike, labeled} {
 			Expect(admin.Create(ctx, role)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, role)).To(Succeed()) })
 		}

@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	own          = "holdfast-system"
+	own, agents  = "holdfast-system", "holdfast-agent"
 	fieldManager = client.FieldOwner("administrator")
 	// silent is a node whose kubelet does nothing.
 	silent = "silent"
@@ -43,11 +43,11 @@ const (
 
 // components that can be together with config/default on this control plane, which has no ServiceMonitors. Those that the API
 // server would need a live manager for are chosen by the specs.
-var components = []string{"admission-policy-stamping"}
+var components = []string{"admission-policy-stamping", "network-policies"}
 
 func createNode(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: silent}})).To(Succeed())
+	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: silent, Labels: map[string]string{corev1.LabelOSStable: "linux"}}})).To(Succeed())
 }
 
 // install applies the installation with components and the presets for node-scoped resources.
@@ -67,17 +67,15 @@ func install(ctx context.Context, with ...string) {
 			}
 		}
 	}
-	awaitManagerPods(ctx, 2)
+	awaitPods(ctx, own, 2)
 }
 
-func awaitManagerPods(ctx context.Context, n int) []corev1.Pod {
+// awaitPods waits until a namespace has so many pods.
+func awaitPods(ctx context.Context, namespace string, n int) []corev1.Pod {
 	GinkgoHelper()
-	var pods corev1.PodList
-	Eventually(ctx, func(g Gomega) {
-		g.Expect(admin.List(ctx, &pods, client.InNamespace(own))).To(Succeed())
-		g.Expect(pods.Items).To(HaveLen(n))
-	}).Should(Succeed())
-	return pods.Items
+	var pods []corev1.Pod
+	Eventually(ctx, func() []corev1.Pod { pods = podsOf(ctx, namespace); return pods }).Should(HaveLen(n))
+	return pods
 }
 
 // render builds config/default and the presets with components.
@@ -91,7 +89,8 @@ func render(with ...string) []*unstructured.Unstructured {
 	}
 	content, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "components": paths,
-		"resources": []string{relative(folder, "config/default"), relative(folder, "config/samples/node-resources"), relative(folder, "config/samples/node-resources/wait-role.yaml")},
+		"resources": []string{relative(folder, "config/default"), relative(folder, "config/agent"),
+			relative(folder, "config/samples/node-resources"), relative(folder, "config/samples/node-resources/wait-role.yaml")},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(filepath.Join(folder, "kustomization.yaml"), content, 0o600)).To(Succeed())
