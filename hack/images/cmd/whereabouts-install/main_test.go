@@ -191,6 +191,13 @@ func TestItFollowsTheToken(t *testing.T) {
 	if got := n.kubeconfigToken(t); got != "third" {
 		t.Errorf("after the token came back the kubeconfig has %q: want the third", got)
 	}
+	if err := s.writeKubeconfig(credentials{token: "somebody else's", authority: "theirs"}); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if got := n.kubeconfigToken(t); got != "somebody else's" {
+		t.Errorf("long after a change the kubeconfig was written again, with %q", got)
+	}
 	cancel()
 	<-ended
 }
