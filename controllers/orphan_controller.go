@@ -121,8 +121,10 @@ func (r *OrphanReconciler) adopt(ctx context.Context, id sandboxID, found unowne
 	if left := found.since.Add(r.options.Settings.ReleaseDelay).Sub(r.clock.Now()); left > 0 {
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
-	if owned, err := r.ownedLive(ctx, found.entries); err != nil || owned {
-		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, err
+	if owned, err := r.ownedLive(ctx, found.entries); err != nil {
+		return reconcile.Result{}, err
+	} else if owned {
+		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
 	}
 	r.known.set(id, len(found.entries))
 	return reconcile.Result{}, r.create(ctx, string(id), found.entries)

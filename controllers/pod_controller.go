@@ -94,8 +94,10 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 		return true, result, nil
 	case release.Release:
 		// Who else has the address is looked up in the cache of records, which therefore must not be behind.
-		if late, err := r.recordsLate(ctx, seen); late || err != nil {
-			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, err
+		if late, err := r.recordsLate(ctx, seen); err != nil {
+			return false, result, err
+		} else if late {
+			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
 		}
 		settled, err := r.release(ctx, seen, decision)
 		return !settled && err == nil, result, err
