@@ -37,6 +37,9 @@ const (
 	never = time.Hour
 
 	nodeGoneDelay = 5 * time.Minute
+
+	// plentyOfDeletes is a limit that deletions that fail do not use up: the clock that fills it stands still.
+	plentyOfDeletes = 10_000
 )
 
 // sweeper is a manager with the controllers of node-scoped resources alone.
@@ -72,6 +75,9 @@ func startSweeper(ctx context.Context, change func(*noderesource.Options), answe
 		Target:        nodepolicy.Target{URL: "https://127.0.0.1:1"}, // where nobody listens
 		SweepInterval: never, DeletesPerSecond: 10, NodeGoneDelay: nodeGoneDelay, Clock: s.clock,
 		LastRetry: secondpass.LastRetry(),
+	}
+	if secondpass.On() {
+		options.DeletesPerSecond = plentyOfDeletes
 	}
 	if change != nil {
 		change(&options)

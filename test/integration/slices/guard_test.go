@@ -58,7 +58,7 @@ func startGuard(ctx context.Context) *guard {
 		return faults.None
 	}}
 	identity.Wrap(failing.Wrap)
-	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
+	secondpass.Wrap(identity, secondpass.Leases(managerNamespace), secondpass.LiveReads)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	mgr, err := secondpass.Start(func() (manager.Manager, error) {
 		return app.New(running, identity, configuration(port), app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry()})
