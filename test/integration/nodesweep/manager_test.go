@@ -27,6 +27,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/testing/faults"
 	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
@@ -60,7 +61,7 @@ func startSweeper(ctx context.Context, change func(*noderesource.Options), answe
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, managerAccount, nil)
 	Expect(err).NotTo(HaveOccurred())
 	identity.QPS = -1
-	secondpass.Wrap(identity, secondpass.LiveReads)
+	secondpass.Wrap(identity, secondpass.LiveReads, isDeletion)
 	identity.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			if intercept := s.intercept.Load(); intercept != nil {
@@ -107,6 +108,9 @@ func startSweeper(ctx context.Context, change func(*noderesource.Options), answe
 	DeferCleanup(s.Stop)
 	return s
 }
+
+// isDeletion: one whose answer was lost is somebody else's, as far as the sweeper can tell, and specs wait until theirs is told of.
+func isDeletion(c faults.Call) bool { return c.Verb == "delete" }
 
 func sweepsOften(o *noderesource.Options) { o.SweepInterval = often }
 
