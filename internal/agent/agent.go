@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -69,6 +70,8 @@ type Agent struct {
 	pace     pace
 	health   health
 	poked    chan struct{}
+	// open: there are questions without a final answer.
+	open atomic.Bool
 }
 
 // New makes an agent that is ready to be started.
@@ -102,6 +105,9 @@ func (a *Agent) Start(ctx context.Context) error {
 		running.Go(func() { reflector.RunWithContext(ctx) })
 	}
 	running.Go(func() { a.writer.run(ctx) })
+	if hinter, ok := a.options.Lister.(sandbox.Hinter); ok {
+		running.Go(func() { hinter.Hint(ctx, a.hint) })
+	}
 	a.loop(ctx)
 	return nil
 }
@@ -136,6 +142,13 @@ func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
 		return false
 	case <-timer.C():
 		return true
+	}
+}
+
+// hint asks for a round soon, if there is a question that the runtime's event may answer. The round lists as always.
+func (a *Agent) hint() {
+	if a.open.Load() {
+		a.poke()
 	}
 }
 

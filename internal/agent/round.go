@@ -117,6 +117,7 @@ func (a *Agent) look(ctx context.Context, words []word, me self) handshake.Look 
 	metrics.AgentSandboxes.Set(float64(a.memory.Len()))
 	metrics.AgentQuestions.Set(float64(len(questions)))
 	a.pace.open = len(questions) > 0
+	a.open.Store(a.pace.open)
 	return look
 }
 

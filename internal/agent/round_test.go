@@ -389,3 +389,20 @@ func TestProbes(t *testing.T) {
 		t.Error("alive with no round")
 	}
 }
+
+func TestAHintShortensAWaitAndMakesNone(t *testing.T) {
+	b := newBench(t)
+	b.round(t.Context())
+	<-b.poked
+	b.hint()
+	if len(b.poked) != 0 {
+		t.Error("an event of the runtime makes a round while nobody asks")
+	}
+	b.list(t, marked("web", 90, nodeUID, 1))
+	b.round(t.Context())
+	<-b.poked
+	b.hint()
+	if len(b.poked) != 1 {
+		t.Error("an event of the runtime is no hint while a question is open")
+	}
+}

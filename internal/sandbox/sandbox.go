@@ -23,6 +23,13 @@ type Lister interface {
 	List(ctx context.Context, asked sets.Set[string]) (*handshake.Listing, error)
 }
 
+// Hinter is a Lister whose runtime can tell that something changed.
+type Hinter interface {
+	// Hint calls changed after events of the runtime, as long as ctx lasts. It may miss any, and call for nothing: a hint says that
+	// a look may be worth it, never what there is to see.
+	Hint(ctx context.Context, changed func())
+}
+
 // Error is why there is no list.
 type Error struct {
 	// Reason is v1alpha1.ReasonRuntimeUnreachable or v1alpha1.ReasonListFailed.

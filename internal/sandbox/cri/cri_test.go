@@ -37,10 +37,13 @@ type server struct {
 	fail       map[string]error  // of each call
 	filtered   []string
 	verbose    []string
+	version    string
+	events     int           // of each reader
+	readers    chan struct{} // gets one for each
 }
 
 func (s *server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: s.name, RuntimeVersion: "1.6.20", RuntimeApiVersion: "v1"}, s.fail["Version"]
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: s.name, RuntimeVersion: orDefault(s.version), RuntimeApiVersion: "v1"}, s.fail["Version"]
 }
 
 func (s *server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
@@ -69,6 +72,24 @@ func (s *server) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxSta
 		answer.Info = map[string]string{infoKey: s.info[r.PodSandboxId]}
 	}
 	return answer, s.fail["PodSandboxStatus"]
+}
+
+func orDefault(version string) string {
+	if version == "" {
+		return "1.6.20"
+	}
+	return version
+}
+
+func (s *server) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runtimeapi.RuntimeService_GetContainerEventsServer) error {
+	s.readers <- struct{}{}
+	for range s.events {
+		if err := stream.Send(&runtimeapi.ContainerEventResponse{ContainerId: "a"}); err != nil {
+			return err
+		}
+	}
+	<-stream.Context().Done()
+	return nil
 }
 
 // serve serves it at a socket until the test ends, or stop is called.
@@ -287,6 +308,45 @@ func TestParseNetwork(t *testing.T) {
 			if got := parseNetwork(tc.text); got != tc.want {
 				t.Errorf("got %d", got)
 			}
+		})
+	}
+}
+
+func TestHints(t *testing.T) {
+	cases := map[string]struct {
+		name, version string
+		read          bool
+	}{
+		"CRI-O sends every reader its own":                             {"cri-o", "1.36.0", true},
+		"containerd since 2.0 does":                                    {"containerd", "v2.1.4", true},
+		"containerd 1.7 does not: the kubelet would miss what we read": {"containerd", "1.7.27", false},
+		"containerd with a v":                                          {"containerd", "v1.7.27", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := socket(t)
+			s := &server{name: tc.name, version: tc.version, events: 3, readers: make(chan struct{}, 10)}
+			serve(t, s, path)
+			r := newRuntime(t, path)
+			service, _, err := r.connect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := givesEachReaderItsOwn(t.Context(), service); got != tc.read {
+				t.Fatalf("read: %t", got)
+			}
+			if !tc.read {
+				return
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			hints, ended := make(chan struct{}, 10), make(chan struct{})
+			go func() { r.Hint(ctx, func() { hints <- struct{}{} }); close(ended) }()
+			<-s.readers
+			for range s.events {
+				<-hints
+			}
+			cancel()
+			<-ended
 		})
 	}
 }
