@@ -201,3 +201,28 @@ func TestAllStopsAtTheFirstFailure(t *testing.T) {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}
 }
+
+func TestUpGoesOnOnlyWithTheSameCluster(t *testing.T) {
+	running := func() *Cluster {
+		return &Cluster{Log: discard{}, state: &state.Cluster{
+			KubeDirectory: "/kube", CNIDirectory: "/cni", Arguments: map[string]map[string]string{"etcd": {"a": "b"}},
+		}}
+	}
+	for what, test := range map[string]struct {
+		wanted UpOptions
+		want   string // of the error; empty for none
+	}{
+		"the same":              {UpOptions{Kube: "/kube", CNI: "/cni", Arguments: map[string]map[string]string{"etcd": {"a": "b"}}}, ""},
+		"nothing said of flags": {UpOptions{Kube: "/kube", CNI: "/cni"}, ""},
+		"another Kubernetes":    {UpOptions{Kube: "/kube-1.36", CNI: "/cni"}, "take it down"},
+		"another Multus":        {UpOptions{Kube: "/kube", CNI: "/cni-2"}, "take it down"},
+		"other flags":           {UpOptions{Kube: "/kube", CNI: "/cni", Arguments: map[string]map[string]string{"etcd": {"a": "c"}}}, "take it down"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			err := running().continues(test.wanted)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}

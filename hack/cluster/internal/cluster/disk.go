@@ -44,6 +44,10 @@ var sysctls = map[string]string{
 
 const bootIDSysctl = "kernel/random/boot_id"
 
+// firmwareUUID is where a kubelet looks for the system UUID first. Hosts without
+// DMI do not have it; there the machine ID is the system UUID.
+const firmwareUUID = "/sys/class/dmi/id/product_uuid"
+
 // makeDisk gives a node a fresh disk and another machine ID. It is there as a
 // whole or not at all.
 func (c *Cluster) makeDisk(n plan.Node) error {
@@ -78,6 +82,9 @@ func (c *Cluster) makeDisk(n plan.Node) error {
 	}
 	id, err := randomID()
 	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(folder.SystemUUID(), []byte(hyphened(id)+"\n"), 0o444); err != nil {
 		return err
 	}
 	return os.WriteFile(folder.MachineID(), []byte(id+"\n"), 0o444)
@@ -156,8 +163,7 @@ func (c *Cluster) newBootID(n plan.Node) error {
 	if err != nil {
 		return err
 	}
-	dashed := strings.Join([]string{id[:8], id[8:12], id[12:16], id[16:20], id[20:]}, "-")
-	return writeFile(c.Folder.Node(n.Name).BootID(), []byte(dashed+"\n"))
+	return writeFile(c.Folder.Node(n.Name).BootID(), []byte(hyphened(id)+"\n"))
 }
 
 // randomID is a version 4 UUID without its hyphens.
@@ -168,6 +174,10 @@ func randomID() (string, error) {
 	}
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	return hex.EncodeToString(id[:]), nil
+}
+
+func hyphened(id string) string {
+	return strings.Join([]string{id[:8], id[8:12], id[12:16], id[16:20], id[20:]}, "-")
 }
 
 // readID reads a machine or boot ID.

@@ -12,10 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/machine"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/state"
 )
 
 //go:embed manifests/multus.yaml
@@ -69,7 +71,7 @@ func (c *Cluster) installHoldfast(ctx context.Context, o UpOptions) error {
 }
 
 // applyManifests applies files, folders and kustomizations, and waits for the
-// workloads of each before the next.
+// workloads of each before the next, unless a node is killed.
 func (c *Cluster) applyManifests(ctx context.Context, manifests []string) error {
 	for _, path := range manifests {
 		flag := "-f"
@@ -79,6 +81,9 @@ func (c *Cluster) applyManifests(ctx context.Context, manifests []string) error 
 		err := c.all(ctx, []step{{"applying " + path, func(ctx context.Context) error {
 			if _, err := c.kubectl(ctx, nil, apply(flag, path)...); err != nil {
 				return err
+			}
+			if slices.ContainsFunc(c.state.Nodes, func(n *state.Node) bool { return n.State == state.Killed }) {
+				return nil // what belongs there cannot run
 			}
 			return c.awaitWorkloads(ctx)
 		}}})

@@ -130,6 +130,9 @@ func (c *Cluster) machineOf(n plan.Node) machine.Machine {
 		},
 		Sysctls: map[string]string{"ipv4/ip_forward": "1"},
 	}
+	if _, err := os.Stat(firmwareUUID); err == nil {
+		m.Binds = append(m.Binds, machine.Bind{Source: folder.SystemUUID(), Target: firmwareUUID})
+	}
 	for name := range sysctls {
 		m.Binds = append(m.Binds, machine.Bind{Source: filepath.Join(folder.Kernel(), name), Target: "/proc/sys/" + name})
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
@@ -87,8 +88,8 @@ func (c *Cluster) prepare(o UpOptions) error {
 			Bridges:   state.Bridges{Control: plan.ControlBridge, Data: plan.DataBridge},
 			Arguments: o.Arguments, ControlPlane: []state.Process{},
 		}
-	} else {
-		fmt.Fprintf(c.Log, "a cluster of %d nodes is there already (%s): starting what is missing\n", len(c.state.Nodes), c.state.Phase)
+	} else if err := c.continues(o); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(string(c.Folder), 0o755); err != nil {
 		return err
@@ -101,6 +102,24 @@ func (c *Cluster) prepare(o UpOptions) error {
 			}
 		}
 	})
+}
+
+// continues checks that what is wanted is what there is, or more of it.
+func (c *Cluster) continues(o UpOptions) error {
+	fmt.Fprintf(c.Log, "a cluster of %d nodes is there already (%s): starting what is missing\n", len(c.state.Nodes), c.state.Phase)
+	if c.state.KubeDirectory != o.Kube || c.state.CNIDirectory != o.CNI {
+		return fmt.Errorf("the cluster that is there runs %s and %s, not %s and %s: take it down first",
+			c.state.KubeDirectory, c.state.CNIDirectory, o.Kube, o.CNI)
+	}
+	if len(o.Arguments) > 0 && !reflect.DeepEqual(c.state.Arguments, o.Arguments) {
+		return fmt.Errorf("the cluster that is there was started with the flags %v, not with %v: take it down first", c.state.Arguments, o.Arguments)
+	}
+	for _, n := range c.state.Nodes {
+		if n.State == state.Killed {
+			fmt.Fprintf(c.Log, "%s was killed and is left so: holdfast-cluster node start %s\n", n.Name, n.Name)
+		}
+	}
+	return nil
 }
 
 // tools are the programs of the host that are run, by their Debian packages.

@@ -186,6 +186,9 @@ func (f NodeFolder) BootID() string { return filepath.Join(f.Kernel(), "kernel/r
 // MachineID is the node's /etc/machine-id.
 func (f NodeFolder) MachineID() string { return filepath.Join(f.Etc(), "machine-id") }
 
+// SystemUUID is bound over what the host's firmware says of itself.
+func (f NodeFolder) SystemUUID() string { return filepath.Join(f.Disk(), "system-uuid") }
+
 // ContainerdSocket is reached from the host.
 func (f NodeFolder) ContainerdSocket() string {
 	return filepath.Join(f.Run(), "containerd", "containerd.sock")

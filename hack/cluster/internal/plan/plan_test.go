@@ -121,7 +121,7 @@ func TestFolders(t *testing.T) {
 	node := folder.Node("node-a")
 	disk := node.Disk() + "/"
 	for what, path := range map[string]string{
-		"files of /etc": node.Etc(), "machine ID": node.MachineID(), "/var": node.Var(), "/opt": node.Opt(), "overlay": node.EtcWork(),
+		"files of /etc": node.Etc(), "machine ID": node.MachineID(), "/var": node.Var(), "/opt": node.Opt(), "overlay": node.EtcWork(), "system UUID": node.SystemUUID(),
 	} {
 		if !strings.HasPrefix(path, disk) {
 			t.Errorf("%s in %s: not below %s, so a replaced node would keep it", what, path, disk)
