@@ -38,6 +38,10 @@ type Options struct {
 	// Manager is Holdfast's manager binary, which runs where an init container of
 	// the CNS has it as its command. Default: none, and the container fails.
 	Manager string
+	// Programs are whereabouts' plugin programs, by the nodes that execute one in
+	// place of the allocator of v0.9.4: a machine may have an older version. Default:
+	// none.
+	Programs map[string]string
 	// Socket is the path of the control socket. Required.
 	Socket string
 	// StateDir gets whereabouts' configuration files. Default: a folder next to

@@ -34,8 +34,9 @@ type Options struct {
 	// NodeMonitorGracePeriod is how long a node may be silent before it is found
 	// NotReady. Default: 6s, so that nobody has to wait.
 	NodeMonitorGracePeriod time.Duration
-	// StandIn holds the times of the stand-in nodes; names, paths and
-	// configuration in it are ignored.
+	// StandIn holds the times of the stand-in nodes, and whereabouts' programs for
+	// those that run in this process; names, paths and configuration in it are
+	// ignored.
 	StandIn standin.Options
 	// Log gets a line for each step. Default: none.
 	Log io.Writer

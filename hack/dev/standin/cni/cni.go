@@ -48,6 +48,9 @@ type Options struct {
 	PodCIDR netip.Prefix
 	// CNS, where it is not nil, gives the addresses of the pod network.
 	CNS *CNS
+	// Program is whereabouts' plugin program, which is executed in place of the
+	// allocator of v0.9.4. Empty is none.
+	Program string
 	// AddTimeout and DelTimeout bound one call of whereabouts.
 	AddTimeout, DelTimeout time.Duration
 }

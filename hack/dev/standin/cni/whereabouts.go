@@ -40,6 +40,12 @@ type call struct {
 	pod           *corev1.Pod
 }
 
+// arguments are what a kubelet's runtime hands over as CNI_ARGS.
+func (c call) arguments() string {
+	return fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_INFRA_CONTAINER_ID=%s;K8S_POD_UID=%s",
+		c.pod.Namespace, c.pod.Name, c.sandboxID, c.pod.UID)
+}
+
 // whereabouts is the plugin's program on one machine: the same steps as
 // cmd/whereabouts.go of v0.9.4 around the real allocator.
 type whereabouts struct {
@@ -49,6 +55,7 @@ type whereabouts struct {
 	// stand-in hands over clients.
 	kubeconfig string
 	client     atomic.Pointer[wbkubernetes.Client]
+	identity   atomic.Pointer[rest.Config]
 }
 
 // newWhereabouts writes the configuration files that the plugin finds in its
@@ -88,6 +95,7 @@ func (w *whereabouts) install(identity *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("client of whereabouts: %w", err)
 	}
+	w.identity.Store(identity)
 	w.client.Store(wbkubernetes.NewKubernetesClient(pools, clientset))
 	return nil
 }
@@ -97,6 +105,9 @@ func (w *whereabouts) add(ctx context.Context, c call) ([]string, error) {
 	ipam, err := w.ipam(ctx, c)
 	if err != nil {
 		return nil, err
+	}
+	if w.options.Program != "" {
+		return w.addByProgram(ctx, c, ipam)
 	}
 	newIPs, err := manage(ctx, w.options.AddTimeout, types.Allocate, ipam)
 	if err != nil {
@@ -119,6 +130,9 @@ func (w *whereabouts) del(ctx context.Context, c call) (dropped, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if w.options.Program != "" {
+		return w.delByProgram(ctx, c, ipam)
+	}
 	_, dropped = manage(ctx, w.options.DelTimeout, types.Deallocate, ipam)
 	return dropped, nil
 }
@@ -133,9 +147,7 @@ func (w *whereabouts) ipam(ctx context.Context, c call) (*wbkubernetes.Kubernete
 	if err != nil {
 		return nil, err
 	}
-	arguments := fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_INFRA_CONTAINER_ID=%s;K8S_POD_UID=%s",
-		c.pod.Namespace, c.pod.Name, c.sandboxID, c.pod.UID)
-	conf, err := config.LoadIPAMConfiguration(own, arguments)
+	conf, err := config.LoadIPAMConfiguration(own, c.arguments())
 	if err != nil {
 		return nil, err
 	}

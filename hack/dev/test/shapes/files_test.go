@@ -47,7 +47,7 @@ func writeFiles() {
 			"range":"10.112.0.0/24","range_start":"10.112.0.16","range_end":"10.112.0.31"}`,
 		filepath.Join("standin", clusterwide, cni.MultusFile): `{"clusterNetwork":"kube-system/base"}`,
 	}
-	for _, node := range []string{ordinary, cutOff, stuck, dead, clusterwide} {
+	for _, node := range everyNode {
 		files[filepath.Join("standin", node, cni.ConfigurationFolder, "10-on-disk.conf")] =
 			`{"cniVersion":"0.3.1","name":"on-disk","type":"macvlan","ipam":{"type":"whereabouts","range":"10.113.0.0/24"}}`
 	}

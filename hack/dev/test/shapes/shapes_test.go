@@ -5,6 +5,7 @@ package shapes_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -44,7 +45,9 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 			if s.orphanedNetworks {
 				s.undefine(ctx)
 			}
-			all[s.id][ordinary].delete(ctx)
+			for _, node := range s.passing() {
+				all[s.id][node].delete(ctx)
+			}
 		})
 	}
 
@@ -60,7 +63,7 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 		}
 		for _, narrow := range all["narrow"] {
 			for node, wide := range all["wide"] {
-				if node != ordinary { // that one is gone, and its address may be another pod's
+				if !slices.Contains(narrow.shape.passing(), node) { // those are gone, and their addresses may be other pods'
 					Expect(narrow.addresses).NotTo(ContainElement(HaveField("IP", wide.addresses[0].IP)), "whereabouts keeps overlapping ranges apart")
 				}
 			}
@@ -69,14 +72,16 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 
 	for _, s := range shapes {
 		It(s.name+": gives everything back by CNI DEL in the ordinary case", func(ctx context.Context) {
-			p := all[s.id][ordinary]
-			p.awaitNothingLeft(ctx)
-			if s.quirky {
-				return
+			for _, node := range s.passing() {
+				p := all[s.id][node]
+				p.awaitNothingLeft(ctx)
+				if s.quirky {
+					continue
+				}
+				passed, failed := p.dels(ctx, Default)
+				Expect(failed).To(BeZero(), node)
+				Expect(passed).To(Equal(len(s.holds)), node)
 			}
-			passed, failed := p.dels(ctx, Default)
-			Expect(failed).To(BeZero())
-			Expect(passed).To(Equal(len(s.holds)))
 		})
 	}
 
@@ -87,7 +92,9 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("all of these: loses its DEL on one node, and its power on another", func(ctx context.Context) {
-		Expect(theCluster.StandIn().CutCNI(ctx, cutOff)).To(Succeed())
+		for _, node := range []string{cutOff, oldCutOff} {
+			Expect(theCluster.StandIn().CutCNI(ctx, node)).To(Succeed())
+		}
 		Expect(theCluster.StandIn().PowerOff(ctx, dead)).To(Succeed())
 		declareDead(ctx, dead)
 		for _, s := range shapes {
@@ -95,7 +102,7 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 				s.takeLeases(ctx, stuck)
 			}
 			for node, p := range all[s.id] {
-				if node != ordinary {
+				if !slices.Contains(s.passing(), node) {
 					p.delete(ctx)
 				}
 			}
@@ -104,11 +111,13 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 
 	for _, s := range shapes {
 		It(s.name+": leaks nothing when CNI DEL is lost", func(ctx context.Context) {
-			p := all[s.id][s.losing()]
-			p.awaitNothingLeft(ctx)
-			passed, failed := p.dels(ctx, Default)
-			Expect(passed).To(BeZero())
-			Expect(failed).To(Equal(len(s.holds)))
+			for _, node := range s.losing() {
+				p := all[s.id][node]
+				p.awaitNothingLeft(ctx)
+				passed, failed := p.dels(ctx, Default)
+				Expect(passed).To(BeZero(), node)
+				Expect(failed).To(Equal(len(s.holds)), node)
+			}
 		})
 		It(s.name+": leaks nothing when its node dies and is declared out of service", func(ctx context.Context) {
 			p := all[s.id][dead]
@@ -119,14 +128,15 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 	}
 
 	It("all of these: the guard has released each address once, by proof", func(ctx context.Context) {
-		lost := 0
+		lost, died := 0, 0
 		for _, s := range shapes {
-			lost += len(s.holds)
+			lost += len(s.holds) * len(s.losing())
+			died += len(s.holds)
 		}
 		now := readLedger(ctx)
 		Expect(now.since(before, releases, string(v1alpha1.ReasonKubeletFinished))).To(BeEquivalentTo(lost), "%v", now)
-		Expect(now.since(before, releases, string(v1alpha1.ReasonNodeOutOfService))).To(BeEquivalentTo(lost), "%v", now)
-		Expect(now.since(before, releases)).To(BeEquivalentTo(2*lost), "%v", now)
+		Expect(now.since(before, releases, string(v1alpha1.ReasonNodeOutOfService))).To(BeEquivalentTo(died), "%v", now)
+		Expect(now.since(before, releases)).To(BeEquivalentTo(lost+died), "%v", now)
 	})
 
 	// whereabouts' plugin dies where it cannot learn its slice, so the sandbox stays, and the kubelet asks again.
@@ -154,7 +164,9 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 	})
 
 	AfterAll(func(ctx context.Context) {
-		Expect(theCluster.StandIn().MendCNI(ctx, cutOff)).To(Succeed())
+		for _, node := range []string{cutOff, oldCutOff} {
+			Expect(theCluster.StandIn().MendCNI(ctx, node)).To(Succeed())
+		}
 	})
 })
 
@@ -168,20 +180,28 @@ func (s *shape) sliced() bool {
 	return false
 }
 
-// nodes are those on which the shape has a pod.
+// nodes are those on which the shape has a pod. whereabouts v0.8.0 has no node slices.
 func (s *shape) nodes() []string {
 	if s.sliced() {
 		return []string{ordinary, cutOff, stuck, dead}
 	}
-	return []string{ordinary, cutOff, dead}
+	return []string{ordinary, cutOff, dead, old, oldCutOff}
 }
 
-// losing is the node on which DELs get lost.
-func (s *shape) losing() string {
+// passing are those of its nodes on which every DEL passes.
+func (s *shape) passing() []string {
 	if s.sliced() {
-		return stuck
+		return []string{ordinary}
 	}
-	return cutOff
+	return []string{ordinary, old}
+}
+
+// losing are those of its nodes on which DELs get lost.
+func (s *shape) losing() []string {
+	if s.sliced() {
+		return []string{stuck}
+	}
+	return []string{cutOff, oldCutOff}
 }
 
 // takeLeases takes the Leases of a node's slices, for longer than any DEL waits.

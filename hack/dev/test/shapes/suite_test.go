@@ -3,12 +3,13 @@
 // Package shapes_test takes every shape that a whereabouts network can have through its life on a guarded cluster:
 // whereabouts' real allocator and node-slice controller, Holdfast's manager as built and installed, in mode Deny. Whatever
 // the shape, each address is recorded and comes back: by CNI DEL in the ordinary case, by the guard where DEL was lost or
-// the node died.
+// the node died. The shapes that whereabouts v0.8.0 knows are also those of pods on nodes that still have its plugin.
 package shapes_test
 
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ const (
 	startTimeout = 8 * time.Minute
 
 	// delTimeout is how long a CNI DEL tries that is cut off. A minute in the plugin.
-	delTimeout = 8 * time.Second
+	delTimeout = 12 * time.Second
 
 	// webhookSeconds replaces the second that the installed webhooks have: past it a removal passes, as it should on a
 	// cluster and must not in a test, whose machine may be slower than that.
@@ -60,9 +61,14 @@ const (
 	stuck = "node-c"
 	// dead: the power is cut, and the node declared out of service.
 	dead = "node-d"
+	// old and oldCutOff: as ordinary and cutOff, and the plugin is whereabouts v0.8.0's own program, as in the midst of an
+	// upgrade.
+	old, oldCutOff = "node-f", "node-g"
 	// clusterwide: Multus takes the pods' default interface from whereabouts there.
 	clusterwide = "node-e"
 )
+
+var everyNode = []string{ordinary, cutOff, stuck, dead, old, oldCutOff, clusterwide}
 
 var (
 	theCluster *cluster.Cluster
@@ -89,10 +95,12 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(filepath.Join(root, "bin", "manager")).To(BeAnExistingFile(), "there is no manager to run: run make build")
 
 	directory = GinkgoT().TempDir()
+	program := buildOld(ctx, root)
 	theCluster, err = cluster.Start(ctx, cluster.Options{
 		// A node of a busy machine must not be found NotReady; where that is needed it is said.
-		Dir: directory, Nodes: []string{ordinary, cutOff, stuck, dead, clusterwide}, Log: GinkgoWriter, NodeMonitorGracePeriod: time.Hour,
-		StandIn: standin.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond, DelTimeout: delTimeout},
+		Dir: directory, Nodes: everyNode, Log: GinkgoWriter, NodeMonitorGracePeriod: time.Hour,
+		StandIn: standin.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond, DelTimeout: delTimeout,
+			Programs: map[string]string{old: program, oldCutOff: program}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(theCluster.Stop()).To(Succeed()) })
@@ -122,6 +130,17 @@ var _ = JustAfterEach(func() {
 		AddReportEntry("the manager's log ends with", process.LogTail(manager.LogFile()), ReportEntryVisibilityFailureOrVerbose)
 	}
 })
+
+// buildOld builds the program of whereabouts v0.8.0, which has a module of its own.
+func buildOld(ctx context.Context, root string) string {
+	GinkgoHelper()
+	program := filepath.Join(directory, "whereabouts-0.8.0")
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/k8snetworkplumbingwg/whereabouts/cmd")
+	build.Dir = filepath.Join(root, "hack", "whereabouts08")
+	output, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+	return program
+}
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
