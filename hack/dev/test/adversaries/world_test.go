@@ -147,19 +147,6 @@ func (w *world) awaitServed(ctx context.Context, name string) map[string]*corev1
 	return pods
 }
 
-// awaitPods waits until the StatefulSet has so many pods that run, whatever else it has.
-func (w *world) awaitPods(ctx context.Context, name string, running int) {
-	w.Eventually(ctx, func(g Gomega, ctx context.Context) {
-		n := 0
-		for _, pod := range w.podsOf(ctx, g, name) {
-			if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-				n++
-			}
-		}
-		g.Expect(n).To(Equal(running))
-	}).Should(Succeed(), "pods of StatefulSet %s", name)
-}
-
 // awaitPending waits until a pod has its addresses, and its network-status does not say so yet.
 func (w *world) awaitPending(ctx context.Context, name string) *corev1.Pod {
 	pod := &corev1.Pod{}
