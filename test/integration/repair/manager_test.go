@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 // repairs is the default configuration, but for the delays: nobody should have to wait for them.
@@ -55,7 +57,10 @@ func startManager(ctx context.Context, change func(*configv1alpha1.ManagerConfig
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mgr, err := app.New(running, identity, configuration, app.Options{Log: GinkgoLogr})
+	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
+	mgr, err := secondpass.Start(func() (manager.Manager, error) {
+		return app.New(running, identity, configuration, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry()})
+	})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() {

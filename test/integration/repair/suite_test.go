@@ -29,6 +29,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 const (
@@ -57,12 +58,15 @@ var (
 
 func TestRepair(t *testing.T) {
 	RegisterFailHandler(Fail)
-	RunSpecs(t, "Repair")
+	name, suite, reporter := secondpass.Configuration("Repair")
+	RunSpecs(t, name, suite, reporter)
 }
+
+var _ = secondpass.Report()
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyTimeout(soon)
+	SetDefaultEventuallyTimeout(secondpass.Patience(soon))
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, wbv1alpha1.AddToScheme, nadv1.AddToScheme, v1alpha1.AddToScheme} {
