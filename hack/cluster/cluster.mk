@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A real cluster on this machine: hack/cluster/README.md. Needs root and Linux.
+#
+#   NODES          how many nodes, 1 to 8
+#   CLUSTER_FLAGS  further flags of `holdfast-cluster up`
 
-NODES ?= 2
+NODES         ?= 2
+CLUSTER_FLAGS ?=
 
 ##@ Cluster
 
@@ -13,7 +17,7 @@ build-cluster: ## Build bin/holdfast-cluster, which runs a real cluster on this 
 
 .PHONY: cluster-up
 cluster-up: kube cluster-images images build-cluster ## Bring up a real cluster with NODES nodes (root, Linux)
-	@$(STEP) "bringing the cluster up" bin/holdfast-cluster up --nodes $(NODES) --kube $(KUBE_BIN)
+	@$(STEP) "bringing the cluster up" bin/holdfast-cluster up --nodes $(NODES) --kube $(KUBE_BIN) $(CLUSTER_FLAGS)
 
 .PHONY: cluster-down
 cluster-down: build-cluster ## Take the cluster down and prove that nothing is left

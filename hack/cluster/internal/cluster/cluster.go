@@ -132,6 +132,15 @@ func (c *Cluster) node(name string) (plan.Node, *state.Node, error) {
 	return plan.Node{}, nil, fmt.Errorf("%s is in the state but in no plan: it was written by another version of this program", name)
 }
 
+// runningNode is node for what needs one that runs.
+func (c *Cluster) runningNode(name string) (plan.Node, *state.Node, error) {
+	n, known, err := c.node(name)
+	if err == nil && known.State != state.Running {
+		err = fmt.Errorf("%s does not run (%s): start it with holdfast-cluster node start %s", name, known.State, name)
+	}
+	return n, known, err
+}
+
 // step is a part of what a command does.
 type step struct {
 	what string

@@ -226,3 +226,18 @@ func TestUpGoesOnOnlyWithTheSameCluster(t *testing.T) {
 		})
 	}
 }
+
+func TestFaultsOfANodeThatDoesNotRun(t *testing.T) {
+	c := &Cluster{Log: discard{}, state: &state.Cluster{Nodes: []*state.Node{{Name: "node-a", State: state.Killed}}}}
+	for what, do := range map[string]func() error{
+		"freeze":     func() error { return c.SignalKubelet("node-a", 0) },
+		"freeze all": func() error { return c.FreezeAll("node-a", true) },
+		"cut-off":    func() error { return c.Connect("node-a", false) },
+		"containerd": func() error { return c.StopService(t.Context(), "node-a", config.Containerd) },
+		"exec":       func() error { _, err := c.EnterNode("node-a", []string{"true"}); return err },
+	} {
+		if err := do(); err == nil || !strings.Contains(err.Error(), "node start node-a") {
+			t.Errorf("%s: error %v, want one that says how to start it", what, err)
+		}
+	}
+}

@@ -18,7 +18,7 @@ import (
 // FreezeAll stops all processes of a node where they stand, pods included, or
 // lets them go on: a machine that hangs.
 func (c *Cluster) FreezeAll(node string, frozen bool) error {
-	n, _, err := c.node(node)
+	n, _, err := c.runningNode(node)
 	if err != nil {
 		return err
 	}
@@ -43,12 +43,9 @@ func (c *Cluster) Condition(n *state.Node) string {
 // Connect connects a node to the control bridge, or cuts it off. The cable is
 // pulled at the other end: the node keeps addresses and routes.
 func (c *Cluster) Connect(node string, connected bool) error {
-	n, known, err := c.node(node)
+	n, _, err := c.runningNode(node)
 	if err != nil {
 		return err
-	}
-	if known.State != state.Running {
-		return fmt.Errorf("%s has no network: it is %s", node, known.State)
 	}
 	return machine.SetLink(n.ControlLink, connected)
 }
@@ -139,12 +136,9 @@ func (c *Cluster) DeleteNode(ctx context.Context, node string) error {
 // EnterNode is a command in a node's namespaces and cgroup: it ends when the node
 // is killed.
 func (c *Cluster) EnterNode(node string, command []string) ([]string, error) {
-	n, known, err := c.node(node)
+	n, known, err := c.runningNode(node)
 	if err != nil {
 		return nil, err
-	}
-	if known.State != state.Running {
-		return nil, fmt.Errorf("%s does not run: it is %s", node, known.State)
 	}
 	return c.cgroups.Join(n.ServicesCgroup(), machine.Enter(known.NamespacePID, command)), nil
 }

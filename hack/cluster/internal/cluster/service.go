@@ -75,13 +75,13 @@ func (c *Cluster) inNode(ctx context.Context, n plan.Node, command ...string) ([
 
 // service finds one of a node.
 func (c *Cluster) service(node, service string) (plan.Node, state.Process, error) {
-	n, known, err := c.node(node)
+	n, known, err := c.runningNode(node)
 	if err != nil {
 		return n, state.Process{}, err
 	}
 	p, found := state.Find(known.Processes, service)
 	if !found {
-		return n, p, fmt.Errorf("%s of %s was never started: the node is %s", service, node, known.State)
+		return n, p, fmt.Errorf("%s of %s was never started: run holdfast-cluster up", service, node)
 	}
 	return n, p, nil
 }
