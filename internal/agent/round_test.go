@@ -406,3 +406,26 @@ func TestAHintShortensAWaitAndMakesNone(t *testing.T) {
 		t.Error("an event of the runtime is no hint while a question is open")
 	}
 }
+
+func TestAMarkToAllThatComesWhileTheRuntimeIsListedIsNotAcknowledgedWithIt(t *testing.T) {
+	b := newBench(t)
+	b.round(t.Context())
+	claimed := answeredBefore(marked("orphan-s0", 110, "", 1), v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", bootID, 1)
+	if err := b.all.Replace([]any{claimed}, "120"); err != nil {
+		t.Fatal(err)
+	}
+	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+	b.lister.during = func() {
+		if err := b.all.Add(marked("orphan-s1", 130, "", 1)); err != nil {
+			t.Error(err)
+		}
+		b.all.UpdateResourceVersion("130")
+	}
+	b.round(t.Context())
+	if _, leases := b.api.count(); leases != 1 {
+		t.Fatalf("%d acknowledgements", leases)
+	}
+	if got := b.api.leases[0].Annotations[v1alpha1.AcknowledgedVersionAnnotation]; got != "120" {
+		t.Errorf("acknowledged version %s", got)
+	}
+}

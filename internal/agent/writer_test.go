@@ -70,16 +70,23 @@ func says(from uint64, verdict v1alpha1.Verdict, epoch int64) *statement {
 }
 
 func TestARecordIsWrittenAtMostOncePerSecondAndWithTheNewestWord(t *testing.T) {
-	api := newStubAPI()
-	w, clock, done := startWriter(t, api)
+	api, clock := newStubAPI(), newClock()
+	w := newWriter(api, &identity{client: api, nodeName: nodeName, files: writeMachine(t, bootID, "machine"), clock: clock}, clock, logr.Discard(), func() {})
+	t.Cleanup(w.queue.ShutDown)
+	writeNext := func() {
+		name, _ := w.queue.Get()
+		w.next(t.Context(), name)
+		w.queue.Done(name)
+	}
 	w.put(says(10, v1alpha1.VerdictDoNotRelease, 1))
-	wait(t, done)
+	writeNext()
 	w.put(says(2000, v1alpha1.VerdictDoNotRelease, 2))
 	w.put(says(2001, v1alpha1.VerdictReadyForRelease, 2))
-	if writes, _ := api.count(); writes != 1 {
-		t.Fatalf("%d writes within a second", writes)
+	if w.queue.Len() != 0 {
+		t.Fatal("written again within the second")
 	}
-	stepUntil(t, clock, done)
+	clock.Step(writeEvery)
+	writeNext()
 	writes, _ := api.count()
 	if got := api.last(t).Answers; writes != 2 || got[0].Verdict != v1alpha1.VerdictReadyForRelease || got[0].Epoch != 2 {
 		t.Errorf("%d writes, the last is %+v", writes, got)
