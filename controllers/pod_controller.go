@@ -36,8 +36,8 @@ type PodReconciler struct {
 	settled *settledPods
 }
 
-// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;patch;delete
-// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations/status,verbs=get;patch;update
+// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations/status,verbs=patch;update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
