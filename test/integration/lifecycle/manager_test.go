@@ -5,6 +5,7 @@ package lifecycle_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,6 +26,7 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
+	"github.com/holdfast-dev/holdfast/internal/testing/faults"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
@@ -119,35 +121,50 @@ func certificates() string {
 
 // writes counts the writes of a manager by what they are, and can kill it after any of them.
 type writes struct {
-	// crashAfter is the number of writes that go through before every call fails, as for a process that died right after
-	// its last write; zero is never.
-	crashAfter int64
+	// crashAt is the write that goes through before every call fails, as for a process that died right after it; see made. Empty
+	// is never.
+	crashAt string
 	// crashed is called once at that moment.
 	crashed func()
 
-	count atomic.Int64
+	dead  atomic.Bool
 	mu    sync.Mutex
-	log   []string
+	kinds map[string]int
+	log   []write
 }
+
+// write is one that a manager has made: which one of its kind it was, and its method and path.
+type write struct{ point, path string }
 
 var errCrashed = errors.New("the manager has crashed")
 
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if w.crashAfter > 0 && w.count.Load() >= w.crashAfter {
+		if w.dead.Load() {
 			return nil, errCrashed
 		}
 		response, err := next.RoundTrip(request)
-		if err == nil && countsAsWrite(request) {
-			w.mu.Lock()
-			w.log = append(w.log, request.Method+" "+request.URL.Path)
-			w.mu.Unlock()
-			if n := w.count.Add(1); n == w.crashAfter && w.crashed != nil {
-				w.crashed()
-			}
+		if err == nil && countsAsWrite(request) && w.note(request) == w.crashAt {
+			w.dead.Store(true)
+			w.crashed()
 		}
 		return response, err
 	})
+}
+
+// note names a write by what is the same in every run: the second patch of an IPPool is "patch ippools, 2".
+func (w *writes) note(request *http.Request) string {
+	call := faults.CallOf(request)
+	kind := call.Verb + " " + call.Resource.Resource
+	if call.Subresource != "" {
+		kind += "/" + call.Subresource
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kinds[kind]++
+	point := fmt.Sprintf("%s, %d", kind, w.kinds[kind])
+	w.log = append(w.log, write{point: point, path: request.Method + " " + request.URL.Path})
+	return point
 }
 
 // countsAsWrite: events, leases and reviews change nothing that a restart could trip over.
@@ -164,17 +181,26 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// seen are the writes so far.
-func (w *writes) seen() []string {
+// made are the writes so far.
+func (w *writes) made() []write {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.log)
 }
 
+// seen are their methods and paths.
+func (w *writes) seen() []string {
+	var paths []string
+	for _, made := range w.made() {
+		paths = append(paths, made.path)
+	}
+	return paths
+}
+
 // String is for messages.
 func (w *writes) String() string { return strings.Join(w.seen(), ", ") }
 
-func newWrites() *writes { return &writes{} }
+func newWrites() *writes { return &writes{kinds: map[string]int{}} }
 
 // key names an object.
 func key(namespace, name string) client.ObjectKey {
