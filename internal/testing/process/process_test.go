@@ -197,3 +197,17 @@ func TestLogTailKeepsWholeLinesFromTheEnd(t *testing.T) {
 		t.Errorf("tail of %d bytes: %q", len(got), got)
 	}
 }
+
+func TestFreePortGivesNoPortTwice(t *testing.T) {
+	ports := map[int]bool{}
+	for range 2000 {
+		port, err := process.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ports[port] {
+			t.Fatalf("FreePort() = %d again", port)
+		}
+		ports[port] = true
+	}
+}

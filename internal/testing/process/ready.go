@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -88,16 +89,27 @@ func HTTPProbe(url string) Probe {
 	}
 }
 
+// handedOut are the ports that FreePort has returned: the kernel may offer one
+// again before its user listens.
+var handedOut sync.Map
+
 // FreePort returns a TCP port of the loopback interface that was free a moment
-// ago. Another process may take it before it is used; the kernel hands out
-// ports in random order, so that is rare.
+// ago, and that it has not returned before. Another process may take it before it
+// is used; the kernel hands out ports in random order, so that is rare.
 func FreePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, fmt.Errorf("finding a free port: %w", err)
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		if err := listener.Close(); err != nil {
+			return 0, fmt.Errorf("finding a free port: %w", err)
+		}
+		if _, known := handedOut.LoadOrStore(port, true); !known {
+			return port, nil
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 // LogTail returns the end of a log file, on lines of its own, to be appended to
