@@ -48,7 +48,8 @@ func CompleteAgent(c *configv1alpha1.AgentConfiguration) (*configv1alpha1.AgentC
 	return complete, nil
 }
 
-// requireKind finds a file that does not say what it is, unless that was found already.
+// requireKind finds a file that does not say what it is, unless that was found already. Only a configuration made in the
+// program may leave it to the defaults.
 func requireKind(t metav1.TypeMeta, kind string, found field.ErrorList) field.ErrorList {
 	known := map[string]bool{}
 	for _, mistake := range found {

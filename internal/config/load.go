@@ -54,7 +54,7 @@ func LoadManager(path string) (*configv1alpha1.ManagerConfiguration, error) {
 func ParseManager(source string, content []byte) (*configv1alpha1.ManagerConfiguration, error) {
 	c := &configv1alpha1.ManagerConfiguration{}
 	mistakes := decode(content, c)
-	mistakes = append(mistakes, requireType(c, mistakes)...)
+	mistakes = append(mistakes, requireKind(c.TypeMeta, configv1alpha1.ManagerConfigurationKind, mistakes)...)
 	configv1alpha1.SetDefaults(c)
 	mistakes = append(mistakes, configv1alpha1.Validate(c)...)
 	if len(mistakes) > 0 {
@@ -71,26 +71,4 @@ func Complete(c *configv1alpha1.ManagerConfiguration) (*configv1alpha1.ManagerCo
 		return nil, &InvalidError{Source: "the manager's configuration", Mistakes: mistakes}
 	}
 	return complete, nil
-}
-
-// requireType finds a file that does not say what it is, unless that was found already. Only a configuration made in
-// the program may leave it to the defaults.
-func requireType(c *configv1alpha1.ManagerConfiguration, found field.ErrorList) field.ErrorList {
-	known := map[string]bool{}
-	for _, mistake := range found {
-		known[mistake.Field] = true
-	}
-	if known[wholeFile] {
-		return nil
-	}
-	var errs field.ErrorList
-	for _, required := range []struct{ path, value, expected string }{
-		{"apiVersion", c.APIVersion, configv1alpha1.GroupVersion.String()},
-		{"kind", c.Kind, configv1alpha1.ManagerConfigurationKind},
-	} {
-		if required.value == "" && !known[required.path] {
-			errs = append(errs, field.Required(field.NewPath(required.path), "expected "+required.expected))
-		}
-	}
-	return errs
 }
