@@ -154,6 +154,9 @@ func (c *Cluster) all(ctx context.Context, steps []step) error {
 		began := time.Now()
 		if err := s.do(ctx); err != nil {
 			fmt.Fprintf(c.Log, "==> %s: FAILED after %.1f s\n", s.what, time.Since(began).Seconds())
+			if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+				err = fmt.Errorf("%w: %w", cause, err)
+			}
 			return fmt.Errorf("%s: %w", s.what, err)
 		}
 		fmt.Fprintf(c.Log, "==> %s: %.1f s\n", s.what, time.Since(began).Seconds())

@@ -41,7 +41,7 @@ func (c *Cluster) importImages(ctx context.Context, n plan.Node) error {
 		if imported[archive] == version {
 			continue
 		}
-		// The file is opened here: the node may see another folder at its path.
+		// Not in the node: it may see another folder at the archive's path.
 		if err := c.importImage(ctx, n, archive); err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (c *Cluster) importImages(ctx context.Context, n plan.Node) error {
 func (c *Cluster) importImage(ctx context.Context, n plan.Node, archive string) error {
 	command := []string{"ctr", "--address", c.Folder.Node(n.Name).ContainerdSocket(), "--namespace", "k8s.io",
 		"images", "import", "--no-unpack", archive}
-	if _, err := c.run(ctx, command...); err != nil {
+	if _, err := c.cgroups.Run(ctx, n.ServicesCgroup(), nil, command...); err != nil {
 		return fmt.Errorf("importing %s into %s: %w", filepath.Base(archive), n.Name, err)
 	}
 	return nil

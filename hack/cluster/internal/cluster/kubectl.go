@@ -15,7 +15,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/hack/cluster/internal/machine"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/state"
 )
@@ -23,16 +22,12 @@ import (
 //go:embed manifests/multus.yaml
 var multusManifest []byte
 
-func (c *Cluster) run(ctx context.Context, command ...string) ([]byte, error) {
-	return machine.Run(ctx, command...)
-}
-
 // kubectl runs it as the administrator.
 func (c *Cluster) kubectl(ctx context.Context, input []byte, args ...string) ([]byte, error) {
 	command := append([]string{
 		filepath.Join(c.state.KubeDirectory, "kubectl"), "--kubeconfig=" + c.Folder.Kubeconfig(),
 	}, args...)
-	return machine.RunInput(ctx, input, command...)
+	return c.cgroups.Run(ctx, plan.ControlPlaneCgroup, input, command...)
 }
 
 func apply(flags ...string) []string {
@@ -70,24 +65,14 @@ func (c *Cluster) installHoldfast(ctx context.Context, o UpOptions) error {
 	return cmd.Run()
 }
 
-// applyManifests applies files, folders and kustomizations, and waits for the
-// workloads of each before the next, unless a node is killed.
+// applyManifests applies files, folders and kustomizations.
 func (c *Cluster) applyManifests(ctx context.Context, manifests []string) error {
 	for _, path := range manifests {
 		flag := "-f"
 		if _, err := os.Stat(filepath.Join(path, "kustomization.yaml")); err == nil {
 			flag = "-k"
 		}
-		err := c.all(ctx, []step{{"applying " + path, func(ctx context.Context) error {
-			if _, err := c.kubectl(ctx, nil, apply(flag, path)...); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(c.state.Nodes, func(n *state.Node) bool { return n.State == state.Killed }) {
-				return nil // what belongs there cannot run
-			}
-			return c.awaitWorkloads(ctx)
-		}}})
-		if err != nil {
+		if _, err := c.kubectl(ctx, nil, apply(flag, path)...); err != nil {
 			return err
 		}
 	}
@@ -102,6 +87,10 @@ const (
 // awaitWorkloads waits until every Deployment, DaemonSet and StatefulSet is
 // rolled out.
 func (c *Cluster) awaitWorkloads(ctx context.Context) error {
+	if slices.ContainsFunc(c.state.Nodes, func(n *state.Node) bool { return n.State == state.Killed }) {
+		fmt.Fprintln(c.Log, "    not waiting: a node is killed, and what belongs there cannot run")
+		return nil
+	}
 	output, err := c.kubectl(ctx, nil, "get", "deployments,daemonsets,statefulsets", "--all-namespaces", "--output=json")
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func (c *Cluster) inNode(ctx context.Context, n plan.Node, command ...string) ([
 	if pid == 0 {
 		return nil, fmt.Errorf("%s does not run: it was killed", n.Name)
 	}
-	return machine.Run(ctx, machine.Enter(pid, command)...)
+	return c.cgroups.Run(ctx, n.ServicesCgroup(), nil, machine.Enter(pid, command)...)
 }
 
 // service finds one of a node.

@@ -63,6 +63,7 @@ func (c *Cluster) upSteps(o UpOptions) []step {
 		{"applying Multus' role and the CustomResourceDefinitions", func(ctx context.Context) error { return c.applyBasics(ctx, o.CRDs) }},
 		{"waiting for the nodes to be Ready", func(ctx context.Context) error { return c.eachNode(ctx, c.awaitReady) }},
 		{"applying the manifests", func(ctx context.Context) error { return c.applyManifests(ctx, o.Manifests) }},
+		{"waiting for the workloads", c.awaitWorkloads},
 	}
 	if o.Holdfast != "" {
 		steps = append(steps, step{"installing Holdfast", func(ctx context.Context) error { return c.installHoldfast(ctx, o) }})

@@ -257,12 +257,16 @@ func TestEnter(t *testing.T) {
 }
 
 func TestRunSaysWhatFailed(t *testing.T) {
-	output, err := RunInput(t.Context(), []byte("in"), "cat")
+	c := &Cgroups{tracking: t.TempDir()}
+	output, err := c.Run(t.Context(), "", []byte("in"), "cat")
 	if err != nil || string(output) != "in" {
 		t.Errorf("%q, %v", output, err)
 	}
-	_, err = Run(t.Context(), "/bin/sh", "-c", "echo reason >&2; exit 3")
-	if err == nil || !strings.Contains(err.Error(), "reason") || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("error %v, want one with the reason and the status", err)
+	if joined, err := os.ReadFile(c.procsFile("")); err != nil || strings.TrimSpace(string(joined)) != "0" {
+		t.Errorf("cgroup.procs got %q, %v; want 0", joined, err)
+	}
+	_, err = c.Run(t.Context(), "", nil, "/bin/sh", "-c", "echo reason >&2; exit 3")
+	if err == nil || !strings.Contains(err.Error(), "reason") || !strings.HasPrefix(err.Error(), "/bin/sh -c echo reason >&2; exit 3: exit status 3") {
+		t.Errorf("error %v, want one with the command, the status and the reason", err)
 	}
 }

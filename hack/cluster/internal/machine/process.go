@@ -191,15 +191,11 @@ func Poll(ctx context.Context, period time.Duration, check func(context.Context)
 	}
 }
 
-// Run runs a command to its end and returns its standard output. The error has
-// what it said.
-func Run(ctx context.Context, command ...string) ([]byte, error) {
-	return RunInput(ctx, nil, command...)
-}
-
-// RunInput is Run with a standard input.
-func RunInput(ctx context.Context, input []byte, command ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+// Run runs a command to its end, in a cgroup, and returns its standard output.
+// The error has what it said.
+func (c *Cgroups) Run(ctx context.Context, group string, input []byte, command ...string) ([]byte, error) {
+	joined := c.Join(group, command)
+	cmd := exec.CommandContext(ctx, joined[0], joined[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
