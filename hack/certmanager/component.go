@@ -7,6 +7,7 @@ import (
 
 	"github.com/cert-manager/cert-manager/pkg/util"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -14,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // options are the flags of both components.
@@ -53,7 +52,7 @@ func component(name, short string, add func(ctrl.Manager, options) error) *cobra
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several replicas work")
 	flags.StringVar(&o.leaderNamespace, "leader-election-namespace", "cert-manager", "namespace of the lease")
 	flags.StringVar(&o.healthAddress, "health-address", ":9403", `address of /healthz and /readyz; "0" for none`)
-	flags.StringVar(&o.metricsAddress, "metrics-address", "0", `address of the CA injector's or the manager's metrics; "0" for none`)
+	flags.StringVar(&o.metricsAddress, "metrics-address", "0", `address of controller-runtime's metrics; "0" for none`)
 	flags.StringVar(&o.clusterNamespace, "cluster-resource-namespace", "cert-manager", "namespace of the Secrets of ClusterIssuers")
 	return cmd
 }

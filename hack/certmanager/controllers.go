@@ -20,7 +20,6 @@ import (
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificaterequests/selfsigned"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/issuing"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/keymanager"
-	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/metrics"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/readiness"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/requestmanager"
 	_ "github.com/cert-manager/cert-manager/pkg/controller/certificates/revisionmanager"
