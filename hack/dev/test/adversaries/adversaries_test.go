@@ -171,7 +171,7 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 
 		It("a pod whose address went on to another one while the manager was away is let go", func(ctx context.Context) {
 			w := newWorld(ctx, Default, 1)
-			w.create(ctx, w.newSet(web, parallel, 1, api.AddDelayAnnotation, addDelay)) // recorded before it shows its address
+			w.create(ctx, w.newSet(web, parallel, 1, api.AddDelayAnnotation, addDelay))
 			first := w.awaitServed(ctx, web)["web-0"]
 			Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(w.records(ctx, g)).To(HaveKey(string(first.UID))) }).Should(Succeed())
 			Expect(theCluster.Manager().Kill()).To(Succeed())
@@ -205,6 +205,25 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 			w.scale(ctx, "next", 0)
 			w.awaitNothingLeft(ctx)
 			w.expectNoDuplicate(ctx)
+		})
+
+		// What the guard cannot tell from CNI DEL: the control loop has its token, and the pod is being deleted.
+		It("a control loop that lags behind is let through on its own node, and both pods come to their end", func(ctx context.Context) {
+			w := newWorld(ctx, Default, 1)
+			successor, address := w.inherit(ctx, loops, nodes[0], nodes[0])
+			Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(w.entries(ctx, g)).To(BeEmpty()) }).Should(Succeed())
+			w.create(ctx, w.newSet("next", parallel, 1))
+			next := w.awaitServed(ctx, "next")["next-0"]
+			Expect(w.users(ctx, w, address)).To(Equal([]string{"web-0", "next-0"}))
+			Eventually(ctx, func(g Gomega, ctx context.Context) {
+				g.Expect(w.records(ctx, g)).To(And(HaveLen(2), HaveKey(string(successor.UID)), HaveKey(string(next.UID))))
+			}).Should(Succeed())
+			w.scale(ctx, web, 0)
+			w.delete(ctx, successor, client.GracePeriodSeconds(1))
+			w.awaitGone(ctx, successor)
+			Expect(w.held(ctx, w, "next-0")).To(Equal([]string{address}), "it is the other pod's")
+			w.scale(ctx, "next", 0)
+			w.awaitNothingLeft(ctx)
 		})
 
 		It("a release that died under its tombstone is finished, whoever comes in between", func(ctx context.Context) {

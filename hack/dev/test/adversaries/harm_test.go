@@ -62,7 +62,7 @@ func (w *world) leave(ctx context.Context, away ...*process.Process) (mend func(
 }
 
 // inherit is a StatefulSet of one pod whose successor, on these nodes, is being deleted and still runs, while the control
-// loops have not yet heard of the end of the first.
+// loops have not yet heard of the end of the first. The guard sees its address before its network-status.
 func (w *world) inherit(ctx context.Context, loops controlLoops, first, second string) (successor *corev1.Pod, address string) {
 	set := w.newSet(web, parallel, 1, api.TerminationAnnotation, "10m")
 	set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
@@ -70,7 +70,7 @@ func (w *world) inherit(ctx context.Context, loops controlLoops, first, second s
 	set.Spec.Template.Spec.NodeName = first
 	w.create(ctx, set)
 	old := w.awaitServed(ctx, web)["web-0"]
-	w.patchSet(ctx, web, fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeName":%q}}}}`, second))
+	w.patchSet(ctx, web, fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{%q:"3s"}},"spec":{"nodeName":%q}}}}`, api.AddDelayAnnotation, second))
 	loops.each((*process.Process).Pause)
 	w.delete(ctx, old, client.GracePeriodSeconds(1))
 	w.awaitGone(ctx, old)
