@@ -31,7 +31,10 @@ var _ = Describe("An uninstallation under a live manager", func() {
 		DeferCleanup(cleanUp, apps)
 		pod := awaitPods(ctx, own, 2)[0]
 		bind(ctx, &pod)
-		stopped := runManager(ctx, &pod)
+		// The manager takes its time to stop: until it is being waited for.
+		out, progress, awaited := &said{}, &said{}, make(chan struct{})
+		progress.at("waiting for the manager's pods to stop", func() { close(awaited) })
+		stopped := runManager(ctx, &pod, awaited)
 
 		By("being at work: a pod that nobody stamped is stamped late, entries have their records, policies have their webhooks")
 		living := withNetworks(apps, "living")
@@ -49,9 +52,10 @@ var _ = Describe("An uninstallation under a live manager", func() {
 		}).Should(Succeed())
 		Eventually(ctx, func() []string { return webhooksAndStampers(ctx) }).Should(ContainElement("holdfast-node-resources"))
 
-		out := &said{}
 		out.at("Removing what stamps pods", func() { Expect(stopped()).To(BeTrue()) })
-		uninstalled(ctx, options(out))
+		o := options(out)
+		o.Progress = progress
+		uninstalled(ctx, o)
 		_, err := read(ctx, held)
 		Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 		live, err := read(ctx, living)
@@ -66,9 +70,9 @@ func bind(ctx context.Context, pod *corev1.Pod) {
 	Expect(admin.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: silent}})).To(Succeed())
 }
 
-// runManager runs the manager as the pod's kubelet would: under the installed account, until the pod is deleted; then the pod's
-// object goes. The function says whether the manager has ended.
-func runManager(ctx context.Context, pod *corev1.Pod) (stopped func() bool) {
+// runManager runs the manager as the pod's kubelet would: under the installed account, until the pod is deleted and it may end;
+// then the pod's object goes. The function says whether the manager has ended.
+func runManager(ctx context.Context, pod *corev1.Pod, mayEnd <-chan struct{}) (stopped func() bool) {
 	GinkgoHelper()
 	identity, err := plane.ServiceAccountConfig(ctx, own, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
@@ -95,6 +99,11 @@ func runManager(ctx context.Context, pod *corev1.Pod) (stopped func() bool) {
 		defer watch.Stop()
 		for event := range watch.ResultChan() {
 			if seen, is := event.Object.(*corev1.Pod); is && seen.UID == pod.UID && seen.DeletionTimestamp != nil {
+				select {
+				case <-mayEnd:
+				case <-kubelet.Done():
+					return
+				}
 				stop()
 				Expect(client.IgnoreNotFound(admin.Delete(kubelet, pod, client.GracePeriodSeconds(0)))).To(Succeed())
 				return
