@@ -169,18 +169,47 @@ func (c *containerd) runContainer(ctx context.Context, sandbox string, p pod) st
 // killProcess kills the process that keeps the sandbox, and waits until containerd has seen it.
 func (c *containerd) killProcess(ctx context.Context, id string) {
 	GinkgoHelper()
-	status, err := c.cri.PodSandboxStatus(ctx, id, true)
-	Expect(err).NotTo(HaveOccurred())
-	var info struct {
-		PID int `json:"pid"`
-	}
-	Expect(json.Unmarshal([]byte(status.Info["info"]), &info)).To(Succeed())
-	Expect(info.PID).To(BeNumerically(">", 1))
-	Expect(syscall.Kill(info.PID, syscall.SIGKILL)).To(Succeed())
+	Expect(syscall.Kill(c.info(ctx, id).PID, syscall.SIGKILL)).To(Succeed())
 	Eventually(ctx, func() (runtimeapi.PodSandboxState, error) {
 		status, err := c.cri.PodSandboxStatus(ctx, id, false)
 		return status.GetStatus().GetState(), err
 	}).Should(Equal(runtimeapi.PodSandboxState_SANDBOX_NOTREADY))
+}
+
+// cutPower leaves of a sandbox what a power cut does: containerd's own records. containerd starts again without its processes
+// and without the mount of its network namespace.
+func (c *containerd) cutPower(ctx context.Context, id string) {
+	GinkgoHelper()
+	info := c.info(ctx, id)
+	c.stop()
+	Expect(syscall.Kill(info.PID, syscall.SIGKILL)).To(Succeed())
+	for _, namespace := range info.RuntimeSpec.Linux.Namespaces {
+		if namespace.Type == "network" {
+			Expect(syscall.Unmount(namespace.Path, syscall.MNT_DETACH)).To(Succeed())
+			Expect(os.Remove(namespace.Path)).To(Succeed())
+		}
+	}
+	c.start(ctx)
+}
+
+// sandboxInfo is what of containerd's verbose status the suite reads.
+type sandboxInfo struct {
+	PID         int `json:"pid"`
+	RuntimeSpec struct {
+		Linux struct {
+			Namespaces []struct{ Type, Path string } `json:"namespaces"`
+		} `json:"linux"`
+	} `json:"runtimeSpec"`
+}
+
+func (c *containerd) info(ctx context.Context, id string) sandboxInfo {
+	GinkgoHelper()
+	status, err := c.cri.PodSandboxStatus(ctx, id, true)
+	Expect(err).NotTo(HaveOccurred())
+	var info sandboxInfo
+	Expect(json.Unmarshal([]byte(status.Info["info"]), &info)).To(Succeed())
+	Expect(info.PID).To(BeNumerically(">", 1))
+	return info
 }
 
 func (c *containerd) remove(ctx context.Context, id string) {

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -110,5 +111,29 @@ var _ = Describe("A sandbox of a real containerd", func() {
 		w.config.Delays.SandboxCreationMax.Duration = settled
 		w.startAgent(ctx)
 		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, ""}))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A machine that was rebooted", func() {
+	It("has the sandboxes of its earlier boot no more: what was seen then is gone, its network namespaces with it", func(ctx context.Context) {
+		w := newWorld(ctx, engine.socket, long)
+		engine.cleanUp(engine.runSandbox(ctx, w.own()))
+		p := newPod()
+		id := engine.runSandbox(ctx, p)
+		engine.cleanUp(id)
+		record := w.record(ctx, string(p.uid), id, w.node.Name)
+		w.startAgent(ctx)
+		w.ready(ctx)
+		markOf(ctx, record, id, w.node.UID, 1)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+
+		By("the power is cut: every process of the sandbox and its network namespace are gone, containerd knows nothing of it")
+		Expect(w.process.Kill()).To(Succeed())
+		engine.cutPower(ctx, id)
+		boot := string(uuid.NewUUID())
+		write(w.file("boot-id"), boot+"\n")
+		w.report(ctx, boot)
+		w.startAgent(ctx)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, p.uid}))
 	}, SpecTimeout(specTimeout))
 })

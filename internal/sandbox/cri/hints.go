@@ -79,6 +79,6 @@ func givesEachReaderItsOwn(ctx context.Context, service criapi.RuntimeService) b
 	if err != nil {
 		return false
 	}
-	number := strings.TrimPrefix(version.RuntimeVersion, "v")
-	return version.RuntimeName != containerd || !(strings.HasPrefix(number, "0.") || strings.HasPrefix(number, "1."))
+	major, _, _ := strings.Cut(strings.TrimPrefix(version.RuntimeVersion, "v"), ".")
+	return version.RuntimeName != containerd || (major != "0" && major != "1")
 }
