@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // audits runs n audits, each the release delay after the one before.
@@ -230,24 +232,59 @@ func TestModeReportWritesNothing(t *testing.T) {
 
 // Facts that could not be read hold, whatever else they say.
 func TestRepairHoldsWhatCannotBeRead(t *testing.T) {
-	pool := &auditedPool{}
-	pool.set(true, entryOfWeb())
-	a, _ := repairing(t, pool, nil)
-	pool.reservations = reserved("ns/gone")
-	a.live = unreadable{Reader: a.live, fail: func(o client.ObjectList) bool { _, pods := o.(*metav1.PartialObjectMetadataList); return pods }}
-	audits(t, a, 4)
-	if len(pool.wrote) > 0 {
-		t.Errorf("wrote %v while the pods could not be listed", pool.wrote)
+	isPods := func(o client.ObjectList) bool { _, ok := o.(*metav1.PartialObjectMetadataList); return ok }
+	isRecords := func(o client.ObjectList) bool { _, ok := o.(*v1alpha1.IPAllocationList); return ok }
+	for name, fail := range map[string]func(client.ObjectList) bool{"the pods": isPods, "the records": isRecords} {
+		for kind, test := range map[string]struct {
+			entries bool
+			writes  int
+		}{"another pod's reservation": {true, 1}, "a reservation for nothing": {false, 2}} {
+			t.Run(name+", and "+kind, func(t *testing.T) {
+				pool := &auditedPool{reservations: reserved("ns/gone")}
+				change := elsewhere
+				if test.entries {
+					pool.set(true, entryOfWeb())
+					change = nil
+				} else { // the pod's own address is in order
+					e := entryOfWeb()
+					e.IP = netip.MustParseAddr("10.0.0.7")
+					pool.set(true, e)
+					pool.reservations = append(pool.reservations, ipam.Reservation{Name: "kube-system/10.0.0.7", PodRef: "ns/web", Interface: "net1"})
+				}
+				a, _ := repairing(t, pool, change)
+				readable := a.live
+				a.live = unreadable{Reader: readable, fail: fail}
+				audits(t, a, 4)
+				if len(pool.wrote) > 0 {
+					t.Errorf("wrote %v while they could not be listed", pool.wrote)
+				}
+				a.live = readable
+				audits(t, a, 4)
+				if len(pool.wrote) != test.writes {
+					t.Errorf("wrote %v once they could be listed", pool.wrote)
+				}
+			})
+		}
 	}
-	a.live = unreadable{Reader: a.live.(unreadable).Reader, fail: func(o client.ObjectList) bool { _, records := o.(*v1alpha1.IPAllocationList); return records }}
-	audits(t, a, 4)
-	if len(pool.wrote) > 0 {
-		t.Errorf("wrote %v while the records could not be listed", pool.wrote)
+}
+
+// A pod that its kubelet has finished shows an address that it does not use.
+func TestAFinishedPodIsNoUser(t *testing.T) {
+	a, _ := repairing(t, &auditedPool{}, nil)
+	pod := otherPod("done", "10.0.0.1")
+	pod.DeletionTimestamp, pod.Status.Phase = new(metav1.Now()), corev1.PodSucceeded
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: new(metav1.Now()),
+		FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
+	ips := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
+	users := func() int {
+		return len(a.usersOf(t.Context(), "kube-system/10.0.0.1", ips, release.Known([]*corev1.Pod{pod})).Get())
 	}
-	a.live = a.live.(unreadable).Reader
-	audits(t, a, 2)
-	if len(pool.wrote) != 1 {
-		t.Errorf("wrote %v once everything could be read", pool.wrote)
+	if got := users(); got != 1 {
+		t.Errorf("%d users, want the pod: nobody saw it alive while it was being deleted", got)
+	}
+	a.tracker.alive[pod.UID] = struct{}{}
+	if got := users(); got != 0 {
+		t.Errorf("%d users, want none: its kubelet has finished it", got)
 	}
 }
 

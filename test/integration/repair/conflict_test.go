@@ -15,6 +15,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
@@ -168,6 +169,16 @@ var _ = Describe("Bug 9: a pod on a node without a slice", func() {
 	})
 })
 
+// newBackend is the backend without a manager around it.
+func newBackend(ctx context.Context) *whereabouts.Backend {
+	GinkgoHelper()
+	mgr, err := manager.New(plane.Config(), manager.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	Expect(err).NotTo(HaveOccurred())
+	backend := whereabouts.New(whereabouts.Options{Namespaces: []string{poolNamespace}})
+	Expect(backend.Setup(ctx, mgr)).To(Succeed())
+	return backend
+}
+
 // Every page of a list tells whether there is a next one, the last one by saying nothing.
 var _ = It("reads more reservations than one page of a list has", func(ctx context.Context) {
 	w := newWorld(ctx)
@@ -175,11 +186,39 @@ var _ = It("reads more reservations than one page of a list has", func(ctx conte
 	for i := range many {
 		w.reserve(ctx, "many-10.255."+itoa(i/250)+"."+itoa(i%250), w.namespace+"/web")
 	}
-	mgr, err := manager.New(plane.Config(), manager.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
-	Expect(err).NotTo(HaveOccurred())
-	backend := whereabouts.New(whereabouts.Options{Namespaces: []string{poolNamespace}})
-	Expect(backend.Setup(ctx, mgr)).To(Succeed())
-	all, err := backend.Reservations(ctx)
+	all, err := newBackend(ctx).Reservations(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(all).To(HaveLen(many))
 }, NodeTimeout(soon))
+
+var _ = It("changes nothing where a reservation is not as it was read", func(ctx context.Context) {
+	w := newWorld(ctx)
+	backend := newBackend(ctx)
+	w.reserve(ctx, w.at(7), w.namespace+"/web")
+	read, err := backend.Reservations(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(read).To(HaveLen(1))
+	was := read[0]
+	Expect(backend.CreateReservation(ctx, ipam.Reservation{Name: was.Name, PodRef: w.namespace + "/other"})).To(MatchError(ipam.ErrChanged))
+	Expect(backend.GiveReservation(ctx, was, w.namespace+"/db", "net2")).To(Succeed())
+	given := map[string]string{w.at(7): w.namespace + "/db"}
+	Expect(reserved(ctx)).To(Equal(given))
+
+	By("its version, its podref and its UID being others now")
+	Expect(backend.GiveReservation(ctx, was, w.namespace+"/x", "net1")).To(MatchError(ipam.ErrChanged))
+	Expect(backend.DeleteReservation(ctx, was)).To(MatchError(ipam.ErrChanged))
+	Expect(reserved(ctx)).To(Equal(given))
+	w.unreserve(ctx, w.at(7))
+	again := w.reserve(ctx, w.at(7), w.namespace+"/web")
+	same := was
+	same.ResourceVersion = again.ResourceVersion
+	Expect(backend.GiveReservation(ctx, same, w.namespace+"/x", "net1")).To(MatchError(ipam.ErrChanged))
+	Expect(backend.DeleteReservation(ctx, same)).To(MatchError(ipam.ErrChanged))
+	Expect(reserved(ctx)).To(Equal(map[string]string{w.at(7): w.namespace + "/web"}))
+
+	By("its being gone")
+	w.unreserve(ctx, w.at(7))
+	Expect(backend.GiveReservation(ctx, same, w.namespace+"/x", "net1")).To(MatchError(ipam.ErrChanged))
+	Expect(backend.DeleteReservation(ctx, same)).To(Succeed())
+	Expect(reserved(ctx)).To(BeEmpty())
+})

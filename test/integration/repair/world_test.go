@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -241,7 +242,7 @@ func told(ctx context.Context, kind, name string, reason v1alpha1.Reason) func()
 	}
 }
 
-// lines are those in a pod's record: "kind result".
+// lines are those in a pod's record: "kind result". Calls that failed on the way are no part of the story.
 func lines(ctx context.Context, pod *corev1.Pod) func() []string {
 	return func() []string {
 		GinkgoHelper()
@@ -249,7 +250,10 @@ func lines(ctx context.Context, pod *corev1.Pod) func() []string {
 		Expect(client.IgnoreNotFound(admin.Get(ctx, client.ObjectKey{Name: string(pod.UID)}, &record))).To(Succeed())
 		var all []string
 		for _, line := range record.Status.Repairs {
-			all = append(all, line.Kind+" "+string(line.Result))
+			failed := line.Result == v1alpha1.RepairFailed || line.Result == v1alpha1.RepairHeld && strings.Contains(line.Message, " could not be read")
+			if text := line.Kind + " " + string(line.Result); !failed && !slices.Contains(all, text) {
+				all = append(all, text)
+			}
 		}
 		return all
 	}
