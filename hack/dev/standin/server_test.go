@@ -132,7 +132,7 @@ func TestActionsThatTheMachineIsInTheWrongStateFor(t *testing.T) {
 		}
 	}
 	refused("freezing an unknown node", c.Freeze(t.Context(), "node-x"), `no stand-in node "node-x"`)
-	refused("start of a machine that is on", c.Start(t.Context(), "node-a"), "node node-a is on")
+	refused("start of a machine that is on", c.Start(t.Context(), "node-a"), "409 Conflict: node node-a is on")
 	if err := c.PowerOff(t.Context(), "node-a"); err != nil {
 		t.Fatal(err)
 	}
