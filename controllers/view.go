@@ -207,7 +207,7 @@ func (v *view) recordsAll(guardsClusterNetwork bool) bool {
 	}
 	for _, address := range addresses {
 		known := func(a v1alpha1.AddressRecord) bool { return a.IP == address.IP.String() }
-		if !(address.Default && excused) && !slices.ContainsFunc(v.record.Spec.Addresses, known) {
+		if (!address.Default || !excused) && !slices.ContainsFunc(v.record.Spec.Addresses, known) {
 			return false
 		}
 	}

@@ -139,14 +139,8 @@ func (f *Facts) decideMarked(r Reservation) Decision {
 // decideUsed: a live pod shows an address that is not reserved for it.
 func decideUsed(f *Facts) Decision {
 	about := &f.Finding
-	if why := f.unread(); why != "" {
-		return hold(v1alpha1.ReasonObservationFailed, "%s", why)
-	}
-	if !f.Name.IsRead() || !f.Alike.IsRead() {
-		return hold(v1alpha1.ReasonObservationFailed, "it cannot be told which reservation the address has: %s", orElse(f.Name.Why(), f.Alike.Why()))
-	}
-	if f.Name.IsAbsent() {
-		return Decision{Action: Report, Message: "nothing is written: the network makes no reservations"}
+	if d, decided := f.decideUnread(); decided {
+		return d
 	}
 	if !slices.ContainsFunc(f.Users.Get(), func(u User) bool { return u.UID == about.UID }) {
 		return Decision{Action: Settled, Message: "the pod does not show the address any more"}
@@ -172,6 +166,20 @@ func decideUsed(f *Facts) Decision {
 		Message: fmt.Sprintf("reservation %s was made for pod %s (UID %s), which uses %s", f.Name.Get(), about.PodRef, about.UID, about.IP)}
 }
 
+// decideUnread: what every write about a live pod's address needs to know.
+func (f *Facts) decideUnread() (Decision, bool) {
+	if why := f.unread(); why != "" {
+		return hold(v1alpha1.ReasonObservationFailed, "%s", why), true
+	}
+	if !f.Name.IsRead() || !f.Alike.IsRead() {
+		return hold(v1alpha1.ReasonObservationFailed, "it cannot be told which reservation the address has: %s", orElse(f.Name.Why(), f.Alike.Why())), true
+	}
+	if f.Name.IsAbsent() {
+		return Decision{Action: Report, Message: "nothing is written: the network makes no reservations"}, true
+	}
+	return Decision{}, false
+}
+
 // otherEntry: an address that no pool has for the pod, but one has for another, may be the other's to reserve.
 func (f *Facts) otherEntry() (Decision, bool) {
 	if f.Finding.Kind != v1alpha1.ReasonEntryMissing {
@@ -187,35 +195,50 @@ func (f *Facts) otherEntry() (Decision, bool) {
 // decideTaken: the address has a reservation, which should name the pod that shows it.
 func (f *Facts) decideTaken(r Reservation, iface string) Decision {
 	about := &f.Finding
-	if r.Owner == about.PodRef && !r.Marked && (r.Interface == iface || r.Interface == "" || iface == "") {
-		if about.Kind == v1alpha1.ReasonEntryMissing {
-			return Decision{Action: Report, Message: fmt.Sprintf(
-				"nothing is written: reservation %s keeps the address from overlapping ranges, and no entry can be made without the sandbox's ID", r.Name)}
-		}
-		return Decision{Action: Settled, Message: fmt.Sprintf("reservation %s names the pod", r.Name)}
-	}
+	own := r.Owner == about.PodRef
 	give := Decision{Action: Give, Name: r.Name, PodRef: about.PodRef, Interface: iface, Message: fmt.Sprintf(
 		"reservation %s of %s, which is gone, was given to pod %s (UID %s), which uses %s", r.Name, r.Owner, about.PodRef, about.UID, about.IP)}
-	if r.Owner == about.PodRef && r.Marked {
+	switch {
+	case own && r.Marked:
 		return give
+	case own && (r.Interface == iface || r.Interface == "" || iface == ""):
+		return f.decideOwn(r)
 	}
+	if d, held := f.heldByAnother(r); held {
+		return d
+	}
+	return give
+}
+
+// decideOwn: the reservation is the pod's own.
+func (f *Facts) decideOwn(r Reservation) Decision {
+	if f.Finding.Kind == v1alpha1.ReasonEntryMissing {
+		return Decision{Action: Report, Message: fmt.Sprintf(
+			"nothing is written: reservation %s keeps the address from overlapping ranges, and no entry can be made without the sandbox's ID", r.Name)}
+	}
+	return Decision{Action: Settled, Message: fmt.Sprintf("reservation %s names the pod", r.Name)}
+}
+
+// heldByAnother says why a reservation cannot be taken from the pod that it names.
+func (f *Facts) heldByAnother(r Reservation) (Decision, bool) {
+	about := &f.Finding
 	for _, user := range f.Users.Get() {
 		if user.UID != about.UID {
-			return hold(v1alpha1.ReasonConflict, "reservation %s of %s stays: pod %s (UID %s) shows the same address", r.Name, r.Owner, user.Ref, user.UID)
+			return hold(v1alpha1.ReasonConflict, "reservation %s of %s stays: pod %s (UID %s) shows the same address", r.Name, r.Owner, user.Ref, user.UID), true
 		}
 	}
 	if e := f.entryFor(r.Name, func(e *ipamaudit.Entry) bool { return e.PodRef != about.PodRef }); e != nil {
-		return hold(v1alpha1.ReasonPoolHolds, "reservation %s of %s stays: pool %s has the address for %s too", r.Name, r.Owner, e.Pool, e.PodRef)
+		return hold(v1alpha1.ReasonPoolHolds, "reservation %s of %s stays: pool %s has the address for %s too", r.Name, r.Owner, e.Pool, e.PodRef), true
 	}
 	for _, record := range f.Records.Get() {
 		if record.Name != string(about.UID) {
-			return hold(v1alpha1.ReasonRecordHolds, "reservation %s of %s stays: IPAllocation %s (pod %s) has the address too", r.Name, r.Owner, record.Name, record.PodRef)
+			return hold(v1alpha1.ReasonRecordHolds, "reservation %s of %s stays: IPAllocation %s (pod %s) has the address too", r.Name, r.Owner, record.Name, record.PodRef), true
 		}
 	}
 	if gone, why := f.gone(); !gone {
-		return hold(v1alpha1.ReasonConflict, "reservation %s of %s stays: %s", r.Name, r.Owner, why)
+		return hold(v1alpha1.ReasonConflict, "reservation %s of %s stays: %s", r.Name, r.Owner, why), true
 	}
-	return give
+	return Decision{}, false
 }
 
 func hold(reason v1alpha1.Reason, format string, args ...any) Decision {

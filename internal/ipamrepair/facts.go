@@ -106,7 +106,7 @@ func (f *Facts) unread() string {
 	return ""
 }
 
-// entryOf is the entry, of a pod by name, that the reservation could stand for.
+// entryFor is the first entry of this kind that the reservation could stand for.
 func (f *Facts) entryFor(reservation string, is func(*ipamaudit.Entry) bool) *ipamaudit.Entry {
 	entries := f.Entries.Get()
 	for i := range entries {

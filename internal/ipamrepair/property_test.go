@@ -63,47 +63,64 @@ func TestI1I5NothingIsTakenAwayWithoutProof(t *testing.T) {
 	taken, given := 0, 0
 	each(func(f Facts) {
 		d := Decide(f)
-		if d.Action != Mark && d.Action != Delete && d.Action != Give {
-			return
-		}
-		if d.Action == Give && f.Reservation.Get().Owner == web {
-			return // its own, back from a mark
-		}
-		for _, read := range []bool{f.Entries.IsRead(), f.Users.IsRead(), f.Records.IsRead(), f.Owner.IsRead(), f.Reservation.IsKnown()} {
-			if !read {
-				t.Fatalf("action %d on facts that were not read: %+v", d.Action, f)
-			}
-		}
-		alive := f.Owner.IsKnown() && (!f.Owner.Get().Finished || len(f.Owner.Get().Machines) == 0 || f.Owner.Get().Machines[0] != machine)
-		if d.Action != Delete && alive {
-			t.Fatalf("action %d while the pod of the reservation may run: %+v", d.Action, f)
-		}
-		if d.Action == Delete && !f.Reservation.Get().Marked {
-			t.Fatalf("a reservation is removed that was never marked: %+v", f)
-		}
-		switch d.Action {
-		case Give:
+		own := f.Reservation.Get().Owner == web // its own goes back to it from a mark, whatever else there is
+		switch {
+		case d.Action == Give && !own:
 			given++
-			if len(f.Users.Get()) != 1 || f.Users.Get()[0].UID != uidOf(web) {
-				t.Fatalf("a reservation is given to a pod that is not the one that shows the address: %+v", f)
-			}
-			for _, e := range f.Entries.Get() {
-				if e.PodRef != web {
-					t.Fatalf("a reservation is given away while a pool has the address for another pod: %+v", f)
-				}
-			}
-		default:
+			checkProven(t, f)
+			checkGiven(t, f)
+		case d.Action == Mark || d.Action == Delete:
 			taken++
-			if len(f.Users.Get())+len(f.Entries.Get())+len(f.Records.Get()) > 0 {
-				t.Fatalf("action %d on an address that somebody has: %+v", d.Action, f)
-			}
-			if f.Finding.Kind != v1alpha1.ReasonReservationOrphaned {
-				t.Fatalf("action %d on a finding of kind %s", d.Action, f.Finding.Kind)
-			}
+			checkProven(t, f)
+			checkTaken(t, f, d)
 		}
 	})
 	if taken == 0 || given == 0 {
 		t.Fatalf("%d reservations were taken away and %d given: the facts never suffice", taken, given)
+	}
+}
+
+func checkProven(t *testing.T, f Facts) {
+	t.Helper()
+	for _, read := range []bool{f.Entries.IsRead(), f.Users.IsRead(), f.Records.IsRead(), f.Owner.IsRead(), f.Reservation.IsKnown()} {
+		if !read {
+			t.Fatalf("a reservation is taken from a pod on facts that were not read: %+v", f)
+		}
+	}
+}
+
+// mayRun: the pod of the reservation is there, and not finished on its own machine.
+func mayRun(f Facts) bool {
+	o := f.Owner.Get()
+	return f.Owner.IsKnown() && (!o.Finished || len(o.Machines) == 0 || o.Machines[0] != machine)
+}
+
+func checkGiven(t *testing.T, f Facts) {
+	t.Helper()
+	if mayRun(f) {
+		t.Fatalf("a reservation is given away while its pod may run: %+v", f)
+	}
+	if len(f.Users.Get()) != 1 || f.Users.Get()[0].UID != uidOf(web) {
+		t.Fatalf("a reservation is given to a pod that is not the one that shows the address: %+v", f)
+	}
+	for _, e := range f.Entries.Get() {
+		if e.PodRef != web {
+			t.Fatalf("a reservation is given away while a pool has the address for another pod: %+v", f)
+		}
+	}
+}
+
+func checkTaken(t *testing.T, f Facts, d Decision) {
+	t.Helper()
+	switch {
+	case d.Action == Mark && mayRun(f):
+		t.Fatalf("a reservation is marked while its pod may run: %+v", f)
+	case d.Action == Delete && !f.Reservation.Get().Marked:
+		t.Fatalf("a reservation is removed that was never marked: %+v", f)
+	case len(f.Users.Get())+len(f.Entries.Get())+len(f.Records.Get()) > 0:
+		t.Fatalf("action %d on an address that somebody has: %+v", d.Action, f)
+	case f.Finding.Kind != v1alpha1.ReasonReservationOrphaned:
+		t.Fatalf("action %d on a finding of kind %s", d.Action, f.Finding.Kind)
 	}
 }
 

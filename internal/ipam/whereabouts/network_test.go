@@ -3,7 +3,6 @@
 package whereabouts
 
 import (
-	"context"
 	"net/netip"
 	"slices"
 	"strings"
@@ -217,21 +216,19 @@ func TestLiveReadsAddressesOfAllPools(t *testing.T) {
 		}
 		return p
 	}
-	for _, cached := range []bool{false, true} {
-		b := New(Options{})
-		reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-			pool("wide", "10.0.0.0/23", "1", "257"), pool("narrow", "10.0.0.0/24", "1", "2"), pool("far", "10.1.0.0/24", "1"), pool("broken", "10.0.0.1/24", "1"),
-		).Build()
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		pool("wide", "10.0.0.0/23", "1", "257"), pool("narrow", "10.0.0.0/24", "1", "2"), pool("far", "10.1.0.0/24", "1"), pool("broken", "10.0.0.1/24", "1"),
+	).Build()
+	empty, full := New(Options{}), New(Options{})
+	list := &wb.IPPoolList{}
+	if err := reader.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		full.index.apply(&list.Items[i], time.Time{})
+	}
+	for name, b := range map[string]*Backend{"no pool cached": empty, "every pool cached": full} {
 		b.reader = reader
-		if cached {
-			list := &wb.IPPoolList{}
-			if err := reader.List(context.Background(), list); err != nil {
-				t.Fatal(err)
-			}
-			for i := range list.Items {
-				b.index.apply(&list.Items[i], time.Time{})
-			}
-		}
 		got, err := b.Live(t.Context(), ipam.Query{Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")}})
 		if err != nil {
 			t.Fatal(err)
@@ -241,10 +238,10 @@ func TestLiveReadsAddressesOfAllPools(t *testing.T) {
 			found = append(found, e.Pool+" "+e.PodRef)
 		}
 		if diff := cmp.Diff([]string{"kube-system/narrow ns/narrow", "kube-system/wide ns/wide"}, found); diff != "" {
-			t.Errorf("cached %t: entries (-want +got):\n%s", cached, diff)
+			t.Errorf("%s: entries (-want +got):\n%s", name, diff)
 		}
 		if len(got.Problems) != 1 || got.Problems[0].Pool != "kube-system/broken" || got.Problems[0].Offset != "" {
-			t.Errorf("cached %t: problems %v, want that of the pool that cannot be read", cached, got.Problems)
+			t.Errorf("%s: problems %v, want that of the pool that cannot be read", name, got.Problems)
 		}
 	}
 }
