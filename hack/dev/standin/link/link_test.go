@@ -44,6 +44,24 @@ func get(t *testing.T, client *http.Client, url string) (*http.Response, error) 
 	return client.Do(request)
 }
 
+// expectBroken expects that an answer which the server keeps open ends with an error.
+func expectBroken(t *testing.T, answer io.Reader) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(answer)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("a watch ended well over a link that is cut")
+		}
+	case <-time.After(patience):
+		t.Fatal("a watch goes on over a link that is cut")
+	}
+}
+
 func TestACutEndsWhatIsOnItsWayAndKeepsTheRestFromBeginning(t *testing.T) {
 	s := server(t)
 	l := link.New(syscall.ENETUNREACH)
@@ -63,19 +81,7 @@ func TestACutEndsWhatIsOnItsWayAndKeepsTheRestFromBeginning(t *testing.T) {
 
 	l.Set(true)
 	l.Set(true)
-	ended := make(chan error, 1)
-	go func() {
-		_, err := io.ReadAll(watch.Body)
-		ended <- err
-	}()
-	select {
-	case err := <-ended:
-		if err == nil {
-			t.Error("a watch ended well over a link that is cut")
-		}
-	case <-time.After(patience):
-		t.Fatal("a watch goes on over a link that is cut")
-	}
+	expectBroken(t, watch.Body)
 	if response, err := get(t, client, s.URL); !errors.Is(err, syscall.ENETUNREACH) || !l.IsCut() {
 		if err == nil {
 			response.Body.Close()
