@@ -27,6 +27,9 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 		return nil
 	}
 	v.heldRead = release.Known(struct{}{})
+	if err := c.noteRecords(ctx, v); err != nil {
+		return fmt.Errorf("reading the record of %s from the cache: %w", v.podName(), err)
+	}
 	candidates, err := c.candidates(ctx, v)
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,9 +54,20 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 		return err
 	}
 	if key, err := keyOf(address); err == nil && (len(others) > 0 || stands != nil) {
-		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v.attributionOf(address.SandboxID), superseded: true})
+		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v.evidenceOf(key), superseded: true})
 	}
 	return nil
+}
+
+// evidenceOf is what ties the sandbox of a recorded address to the UID: the record's word, or the pod's network-status, which
+// comes after the record and is not worth a write of it.
+func (v *view) evidenceOf(key ipam.Key) v1alpha1.Attribution {
+	recorded := v.attributionOf(key.SandboxID)
+	if recorded == v1alpha1.AttributionObservedAdd && v.pod != nil &&
+		ownership.ShownBy(shown(v.pod), ownership.Entry{IP: key.IP, Interface: key.Interface}) {
+		return v1alpha1.AttributionNetworkStatus
+	}
+	return recorded
 }
 
 // at is the entry that stands in a pool where a record has an address, whosever it is.
@@ -93,22 +103,29 @@ func provesAbsence(seen, recorded string) bool {
 	return err == nil && order > 0
 }
 
-// recordsLate says whether the cache of records is older than the UID's own record as it was read, or written, past it (I6).
-// One watch shows all records in the order of their versions: a cache that has this one has every older one, and a rival for
-// an address is older than the record of its next user.
-func (c *core) recordsLate(ctx context.Context, v *view) (bool, error) {
+// noteRecords stands before everything that is looked up in the cache of records, and notes how far the cache is: by the UID's
+// own record. One watch shows all records in the order of their versions, so a cache that has this one has every older one, and
+// a rival for an address is older than the record of its next user.
+func (c *core) noteRecords(ctx context.Context, v *view) error {
+	v.recordsAt = ""
 	if v.record == nil {
-		return false, nil
+		return nil
 	}
 	var cached v1alpha1.IPAllocation
-	err := c.client.Get(ctx, client.ObjectKeyFromObject(v.record), &cached)
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(v.record), &cached); err != nil {
+		return client.IgnoreNotFound(err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading the record of %s from the cache: %w", v.podName(), err)
+	v.recordsAt = cached.ResourceVersion
+	return nil
+}
+
+// recordsLate says whether the cache of records was, before the pass looked into it, older than the UID's own record as it was
+// read or, since then, written (I6). What the cache has by now does not count: it was looked into before.
+func (v *view) recordsLate() (bool, error) {
+	if v.record == nil || v.recordsAt == "" {
+		return v.record != nil, nil
 	}
-	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, v.record.ResourceVersion)
+	order, err := resourceversion.CompareResourceVersion(v.recordsAt, v.record.ResourceVersion)
 	if err != nil {
 		return false, fmt.Errorf("telling whether the cache of records is behind: %w", err)
 	}

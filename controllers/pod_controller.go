@@ -93,8 +93,8 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 	case release.Reread:
 		return true, result, nil
 	case release.Release:
-		// Who else has the address is looked up in the cache of records, which therefore must not be behind.
-		if late, err := r.recordsLate(ctx, seen); err != nil {
+		// Who else has the address is looked up in the cache of records, which therefore must not have been behind.
+		if late, err := seen.recordsLate(); err != nil {
 			return false, result, err
 		} else if late {
 			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil

@@ -198,11 +198,39 @@ func TestI6ACacheOfRecordsThatIsBehindShowsNoRivals(t *testing.T) {
 			}
 			record.ResourceVersion = tc.read
 			f := newFate(t, objects...)
-			late, err := f.r.recordsLate(t.Context(), &view{uid: "old", record: record})
+			v := &view{uid: "old", record: record}
+			if err := f.r.noteRecords(t.Context(), v); err != nil {
+				t.Fatal(err)
+			}
+			late, err := v.recordsLate()
 			if err != nil || late != tc.want {
 				t.Errorf("late: %t, %v; expected %t", late, err, tc.want)
 			}
 		})
+	}
+}
+
+// TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals: the look was before, so the pass cannot rest on it.
+func TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals(t *testing.T) {
+	record := recordOfOld(oldMachine())
+	cached := record.DeepCopy()
+	cached.ResourceVersion = "6"
+	f := newFate(t, cached)
+	read := record.DeepCopy()
+	read.ResourceVersion = "6"
+	v := &view{uid: "old", record: read}
+	if err := f.r.noteRecords(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	if late, err := v.recordsLate(); late || err != nil {
+		t.Fatalf("late: %t, %v, before anything was written", late, err)
+	}
+	v.record.ResourceVersion = "8" // the pass wrote it, and perhaps it has the address only since then
+	if err := f.truth.Update(t.Context(), cached.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if late, err := v.recordsLate(); !late || err != nil {
+		t.Errorf("late: %t, %v; expected true: the cache was looked into before the write", late, err)
 	}
 }
 

@@ -29,6 +29,8 @@ type view struct {
 	namesake *corev1.Pod
 	// record is nil when there is none.
 	record *v1alpha1.IPAllocation
+	// recordsAt is the version of the record that the cache had before other records were looked up in it; empty if it had none.
+	recordsAt string
 	// held are the entries that belong to the UID; heldFact carries why they could not be read.
 	held     []heldEntry
 	heldRead release.Fact[struct{}]

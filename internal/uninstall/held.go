@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -119,16 +118,17 @@ func (u *uninstallation) listHeld(ctx context.Context) error {
 
 func (u *uninstallation) records(ctx context.Context) ([]v1alpha1.IPAllocation, error) {
 	var records []v1alpha1.IPAllocation
-	list := &v1alpha1.IPAllocationList{}
-	for more := true; more; more = list.Continue != "" {
-		err := u.Client.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue))
+	for next, more := "", true; more; more = next != "" {
+		list := &v1alpha1.IPAllocationList{}
+		err := u.Client.List(ctx, list, client.Limit(pageSize), client.Continue(next))
 		if isMissing(err) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("listing every IPAllocation: %w", err)
 		}
-		records = append(records, slices.Clone(list.Items)...)
+		records = append(records, list.Items...)
+		next = list.Continue
 	}
 	return records, nil
 }

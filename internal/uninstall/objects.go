@@ -26,10 +26,10 @@ func isMissing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMa
 // list reads the metadata of all objects of a kind, in one namespace or, with "", in all. A kind that is not served has none.
 func (u *uninstallation) list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	var all []metav1.PartialObjectMetadata
-	page := &metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-	for more := true; more; more = page.Continue != "" {
-		err := u.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(page.Continue))
+	for next, more := "", true; more; more = next != "" {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		err := u.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next))
 		if isMissing(err) {
 			return nil, nil
 		}
@@ -37,6 +37,7 @@ func (u *uninstallation) list(ctx context.Context, gvk schema.GroupVersionKind, 
 			return nil, fmt.Errorf("listing every %s: %w", gvk.Kind, err)
 		}
 		all = append(all, page.Items...)
+		next = page.Continue
 	}
 	for i := range all {
 		all[i].SetGroupVersionKind(gvk)

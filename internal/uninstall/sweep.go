@@ -122,12 +122,13 @@ func (u *uninstallation) readPods(ctx context.Context) (*pass, error) {
 
 func (u *uninstallation) readPages(ctx context.Context, progress *progress) (*pass, error) {
 	p := &pass{living: map[string]types.UID{}, ways: map[finalizer.Way]int{}}
-	page := &metav1.PartialObjectMetadataList{}
-	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	for more := true; more; more = page.Continue != "" {
-		if err := u.Client.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
+	for next, more := "", true; more; more = next != "" {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := u.Client.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
 			return nil, err
 		}
+		next = page.Continue
 		for i := range page.Items {
 			p.add(&page.Items[i])
 		}

@@ -35,11 +35,13 @@ func (u *uninstallation) check(ctx context.Context) error {
 		return err
 	}
 	var waiting []string
-	list := &appsv1.DaemonSetList{}
-	for more := true; more; more = list.Continue != "" {
-		if err := u.Client.List(ctx, list, client.Limit(pageSize), client.Continue(list.Continue)); err != nil {
+	for next, more := "", true; more; more = next != "" {
+		// A list that is read into again keeps the last page's token where the last page has none.
+		list := &appsv1.DaemonSetList{}
+		if err := u.Client.List(ctx, list, client.Limit(pageSize), client.Continue(next)); err != nil {
 			return fmt.Errorf("listing every DaemonSet: %w", err)
 		}
+		next = list.Continue
 		for i := range list.Items {
 			if d := &list.Items[i]; slices.ContainsFunc(d.Spec.Template.Spec.InitContainers, waitsForPolicy) {
 				waiting = append(waiting, d.Namespace+"/"+d.Name)
