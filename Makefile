@@ -63,8 +63,9 @@ manifests: ## Write the generated manifests (CRDs, the roles)
 	  $(CONTROLLERGEN) rbac:roleName=holdfast-agent paths=./internal/agent/... output:rbac:artifacts:config=config/agent
 
 .PHONY: clean
-clean: ## Stop what dev-up started and remove bin/
+clean: ## Stop what dev-up and cluster-up started and remove bin/
 	@if [ -x bin/holdfast-dev ] && [ -d bin/dev ]; then bin/holdfast-dev down; fi
+	@if [ -x bin/holdfast-cluster ] && [ -d bin/cluster ]; then bin/holdfast-cluster down; fi
 	rm -rf bin
 
 ##@ Check

@@ -147,6 +147,12 @@ func sandboxKilled(ctx context.Context, w *world) {
 // pauseOf finds the process of a pod's sandbox among those of this machine.
 func pauseOf(uid types.UID) int {
 	GinkgoHelper()
+	return processOf("/pause", string(uid))
+}
+
+// processOf finds the process of a container by its program and a part of its cgroup's path.
+func processOf(program, cgroup string) int {
+	GinkgoHelper()
 	processes, err := os.ReadDir("/proc")
 	Expect(err).NotTo(HaveOccurred())
 	for _, process := range processes {
@@ -156,12 +162,22 @@ func pauseOf(uid types.UID) int {
 		}
 		command, _ := os.ReadFile(filepath.Join("/proc", process.Name(), "cmdline"))
 		cgroups, _ := os.ReadFile(filepath.Join("/proc", process.Name(), "cgroup"))
-		if strings.HasPrefix(string(command), "/pause\x00") && strings.Contains(string(cgroups), string(uid)) {
+		if strings.HasPrefix(string(command), program+"\x00") && strings.Contains(string(cgroups), cgroup) {
 			return pid
 		}
 	}
-	Fail("no process of the sandbox of pod " + string(uid))
+	Fail("no process of " + program + " in " + cgroup)
 	return 0
+}
+
+// withoutControlLoop stops a node's pod control loop where it stands; when the spec ends it is killed, and its successor has
+// missed what it missed (whereabouts#546).
+func withoutControlLoop(node string) {
+	GinkgoHelper()
+	By("let whereabouts' control loop of " + node + " hang")
+	pid := processOf("/whereabouts-controlloop", "/"+node+"/")
+	Expect(syscall.Kill(pid, syscall.SIGSTOP)).To(Succeed())
+	DeferCleanup(func() { Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed()) })
 }
 
 func containerdRestarted(ctx context.Context, w *world) {

@@ -17,14 +17,14 @@ import (
 
 // scenarios are the failures of the field that this cluster can play, by what happens.
 var scenarios = map[string]scenario{
-	"a pod of a StatefulSet is force-deleted while its node's kubelet is frozen":        {harm: duplicate, capacity: 4, core: true, play: frozenKubelet},
-	"whereabouts' reconciler runs while a pod has an address but no network-status yet": {harm: duplicate, capacity: 1, core: true, play: reconciledWhilePending},
-	"the API server is away while a node runs CNI DEL":                                  {harm: leak, capacity: 4, play: serverAwayAtDelete},
-	"a node is killed hard and then declared out of service":                            {harm: leak, capacity: 4, core: true, play: killedThenOutOfService},
-	"a Node object is deleted while its machine lives":                                  {harm: duplicate, capacity: 1, play: nodeDeleted},
-	"a node is replaced under its name":                                                 {harm: leak, capacity: 4, play: replacedUnderItsName},
-	"a node reboots while its pods are force-deleted":                                   {harm: leak, capacity: 4, play: reboot},
-	"the taint manager evicts pods of a node that is cut off":                           {harm: duplicate, capacity: 1, play: evictedAcrossPartition},
+	"a pod of a StatefulSet is force-deleted while its node's kubelet is frozen":            {harm: duplicate, capacity: 4, core: true, play: frozenKubelet},
+	"whereabouts' reconciler runs while a pod has an address but no network-status yet":     {harm: duplicate, capacity: 1, core: true, play: reconciledWhilePending},
+	"the API server is away while a node runs CNI DEL, and whereabouts' control loop hangs": {harm: leak, capacity: 4, play: serverAwayAtDelete},
+	"a node is killed hard and then declared out of service":                                {harm: leak, capacity: 4, core: true, play: killedThenOutOfService},
+	"a Node object is deleted while its machine lives":                                      {harm: duplicate, capacity: 1, play: nodeDeleted},
+	"a node is replaced under its name":                                                     {harm: leak, capacity: 4, play: replacedUnderItsName},
+	"a node reboots while its pods are force-deleted":                                       {harm: leak, capacity: 4, play: reboot},
+	"the taint manager evicts pods of a node that is cut off":                               {harm: duplicate, capacity: 1, play: evictedAcrossPartition},
 }
 
 // onFirst makes a StatefulSet whose pods prefer the first node.
@@ -87,6 +87,7 @@ func serverAwayAtDelete(ctx context.Context, w *world, _ bool) {
 	By("delete it with " + fmt.Sprint(grace) + " s of grace, and cut its node off before they are over")
 	Expect(admin.Delete(ctx, old, client.GracePeriodSeconds(grace))).To(Succeed())
 	Eventually(func(g Gomega) { g.Expect(w.watch.Present()).To(HaveKey(address)) }).WithContext(ctx).Should(Succeed())
+	withoutControlLoop(first)
 	breakNode(ctx, "cut-off", first)
 	By("wait until the node has ended the sandbox")
 	Eventually(w.watch.Present).WithContext(ctx).WithTimeout(deleteSoon).ShouldNot(HaveKey(address))
@@ -112,7 +113,7 @@ func killedThenOutOfService(ctx context.Context, w *world, guarded bool) {
 		w.isGone(ctx, lone)
 		Eventually(w.entries).WithContext(ctx).Should(HaveLen(2), "the successors' alone")
 	}
-	mendNode(ctx, "start", first)
+	mendNode(ctx, "reboot", first)
 	awaitReady(ctx, first, true)
 }
 
