@@ -3,6 +3,8 @@
 package controllers
 
 import (
+	"slices"
+
 	"context"
 	"fmt"
 
@@ -31,6 +33,9 @@ const (
 
 // keptAnnotations are those that a decision reads.
 var keptAnnotations = []string{nadv1.NetworkAttachmentAnnot, nadv1.NetworkStatusAnnot, podnetwork.DefaultNetworkAnnotation, v1alpha1.GuardAnnotation}
+
+// keptConditions are the pod's conditions that a decision reads.
+var keptConditions = []corev1.PodConditionType{v1alpha1.IPsReleasedCondition, corev1.PodScheduled, corev1.PodReadyToStartContainers}
 
 // CacheByObject says what the manager caches of each kind: guarded pods only, selected on the server by label, and of each
 // object only what decisions read. 150,000 pods must fit (docs/architecture.md, Scale).
@@ -68,7 +73,7 @@ func PodTransform(object any) (any, error) {
 	stripped.Status.ContainerStatuses = keepEnds(pod.Status.ContainerStatuses)
 	stripped.Status.InitContainerStatuses = keepEnds(pod.Status.InitContainerStatuses)
 	for i := range pod.Status.Conditions {
-		if kind := pod.Status.Conditions[i].Type; kind == v1alpha1.IPsReleasedCondition || kind == corev1.PodScheduled {
+		if slices.Contains(keptConditions, pod.Status.Conditions[i].Type) {
 			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
 		}
 	}

@@ -30,12 +30,12 @@ func fullPod() *corev1.Pod {
 			Annotations: map[string]string{nadv1.NetworkAttachmentAnnot: "net", nadv1.NetworkStatusAnnot: "[]", "big": "annotation"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
 				{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)},
-				{Manager: "kubelet", Subresource: "status", Time: &ended, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{},"f:podIPs":{}}}`)},
+				{Manager: "kubelet", Subresource: "status", Time: &ended, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{},"f:podIPs":{},"f:conditions":{"k:{\"type\":\"PodReadyToStartContainers\"}":{}}}}`)},
 			},
 		},
 		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "main", Image: "image"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodSucceeded, Message: "message", Reason: "reason",
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse},
 				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: deleted}, {Type: v1alpha1.IPsReleasedCondition, Reason: "NodeGone"}},
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ImageID: "id",
 				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ended}}}}},
@@ -55,13 +55,13 @@ func TestPodTransformKeepsWhatTheGuardReads(t *testing.T) {
 		Grace                                      *int64
 		Finalizers                                 []string
 		Label, Networks, Status                    string
-		Scheduled                                  time.Time
+		Scheduled, TornDown                        time.Time
 		Ending                                     release.Ending
 	}
 	read := func(p *corev1.Pod) guardFields {
 		return guardFields{string(p.UID), p.ResourceVersion, p.Spec.NodeName, string(p.Status.Phase), p.Status.Message, p.DeletionTimestamp,
 			p.DeletionGracePeriodSeconds, p.Finalizers, p.Labels[v1alpha1.GuardedLabel], p.Annotations[nadv1.NetworkAttachmentAnnot],
-			p.Annotations[nadv1.NetworkStatusAnnot], (&view{pod: p}).scheduled(), release.PodEnding(p)}
+			p.Annotations[nadv1.NetworkStatusAnnot], (&view{pod: p}).scheduled(), release.PodTornDown(p), release.PodEnding(p)}
 	}
 	if diff := cmp.Diff(read(full), read(got)); diff != "" {
 		t.Errorf("the cache loses guard fields (-object +cached):\n%s", diff)
@@ -69,7 +69,10 @@ func TestPodTransformKeepsWhatTheGuardReads(t *testing.T) {
 	if release.PodEnding(got) != release.EndingFinished {
 		t.Error("the fixture is meant to be kubelet-finished")
 	}
-	if len(got.Spec.Containers) != 0 || got.Annotations["big"] != "" || got.Labels["app"] != "" || len(got.Status.Conditions) != 2 {
+	if release.PodTornDown(got).IsZero() {
+		t.Error("the fixture is meant to be without a sandbox")
+	}
+	if len(got.Spec.Containers) != 0 || got.Annotations["big"] != "" || got.Labels["app"] != "" || len(got.Status.Conditions) != 3 {
 		t.Errorf("the cache keeps what nobody reads: %v", got)
 	}
 }

@@ -118,6 +118,7 @@ func (c *core) podFacts(pod *corev1.Pod) release.Pod {
 	if facts.Deleting {
 		facts.Deadline = pod.DeletionTimestamp.Time
 		facts.DeletionRequested = release.DeletionRequested(pod)
+		facts.TornDown = release.PodTornDown(pod)
 	}
 	return facts
 }

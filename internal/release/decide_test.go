@@ -217,6 +217,21 @@ func TestDecide(t *testing.T) {
 			terminating(ended(EndingCompleted, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
 		"row 13: a rejected pod's old sandbox goes the same way": {
 			terminating(ended(EndingRejected, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"row 13: a node that came back without the pod that PodGC ended gives its address back after the delay": {
+			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
+			want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"row 13: before the delay is over it waits for the rest of it": {
+			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(now.Add(-time.Minute))), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
+			want{13, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
+		"row 15: a report from before the node registered may be another machine's": {
+			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo)), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
+			want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"row 15: a node that was there all the time has not come back": {
+			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(now.Add(-time.Hour))), node(Node{Machine: machine, Ready: true, Registered: longAgo.Add(-time.Hour)})),
+			want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"row 14: a node that came back and is not Ready says nothing any more": {
+			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: registered, Registered: longAgo})),
+			want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"row 14: an unreachable node waits as long as it takes": {
 			terminating(node(Node{Machine: machine})), want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"row 14: an unreachable node waits with a pod that holds nothing, too": {

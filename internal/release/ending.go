@@ -4,6 +4,8 @@ package release
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -92,13 +94,48 @@ func ranAfter(pod *corev1.Pod, moment time.Time) bool {
 	return false
 }
 
+// PodTornDown is when the kubelet last wrote, among its conditions, that a pod which is being deleted has no sandbox ready any
+// more (PodReadyToStartContainers, KEP-3085), if it says so now and no container runs; zero otherwise. It is what a kubelet
+// reports that finds the phase terminal already by somebody else's hand, and so never writes it.
+func PodTornDown(pod *corev1.Pod) time.Time {
+	if pod.DeletionTimestamp == nil || anyRuns(pod) || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+	}) {
+		return time.Time{}
+	}
+	var written time.Time
+	for i := range pod.ManagedFields {
+		entry := &pod.ManagedFields[i]
+		if !owned(entry).sandbox {
+			continue
+		}
+		if !IsKubelet(entry) || entry.Subresource != "status" || entry.Time == nil {
+			return time.Time{}
+		}
+		written = entry.Time.Time
+	}
+	if !written.After(DeletionRequested(pod)) {
+		return time.Time{}
+	}
+	return written
+}
+
+func anyRuns(pod *corev1.Pod) bool {
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses} {
+		if slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
 // phaseWrittenByKubelet says whether status.phase belongs to the kubelet's field manager and to nobody else, and when that
 // manager last wrote.
 func phaseWrittenByKubelet(fields []metav1.ManagedFieldsEntry) (time.Time, bool) {
 	var written time.Time
 	found := false
 	for i := range fields {
-		if !ownsPhase(&fields[i]) {
+		if !owned(&fields[i]).phase {
 			continue
 		}
 		if fields[i].Manager != kubeletManager || fields[i].Subresource != "status" || fields[i].Time == nil {
@@ -109,31 +146,55 @@ func phaseWrittenByKubelet(fields []metav1.ManagedFieldsEntry) (time.Time, bool)
 	return written, found
 }
 
-func ownsPhase(entry *metav1.ManagedFieldsEntry) bool {
+// ownership is what an entry of managedFields owns of what this package reads.
+type ownership struct{ phase, sandbox bool }
+
+const sandboxCondition = `k:{"type":"` + string(corev1.PodReadyToStartContainers) + `"}`
+
+// owned reads an entry. Unreadable ownership must not make somebody else's field look like the kubelet's: it counts as an owner of its own.
+func owned(entry *metav1.ManagedFieldsEntry) ownership {
 	if entry.FieldsV1 == nil {
-		return false
+		return ownership{}
 	}
 	var fields struct {
 		Status map[string]json.RawMessage `json:"f:status"`
 	}
+	foreign := ownership{phase: !IsKubelet(entry), sandbox: !IsKubelet(entry)}
 	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
-		// Unreadable ownership must not make a foreign phase look like the kubelet's: count it as an owner of its own.
-		return entry.Manager != kubeletManager
+		return foreign
 	}
-	_, owns := fields.Status["f:phase"]
+	var owns ownership
+	_, owns.phase = fields.Status["f:phase"]
+	if raw, ok := fields.Status["f:conditions"]; ok {
+		var conditions map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &conditions); err != nil {
+			return foreign
+		}
+		_, owns.sandbox = conditions[sandboxCondition]
+	}
 	return owns
 }
 
-// PhaseOwnership keeps, of all managed fields, only who wrote status.phase: what PodEnding needs and caches should hold.
+// PhaseOwnership keeps, of all managed fields, only who wrote status.phase and the sandbox's condition: what PodEnding and
+// PodTornDown need and caches should hold.
 func PhaseOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	for i := range fields {
-		if !ownsPhase(&fields[i]) {
+		owns := owned(&fields[i])
+		text := keptFields[owns]
+		if text == "" {
 			continue
 		}
 		entry := fields[i]
-		entry.FieldsV1 = metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)
+		entry.FieldsV1 = metav1.NewFieldsV1(text)
 		kept = append(kept, entry)
 	}
 	return kept
+}
+
+// keptFields are the fields that PhaseOwnership writes for what an entry owns.
+var keptFields = map[ownership]string{
+	{phase: true}:                `{"f:status":{"f:phase":{}}}`,
+	{sandbox: true}:              `{"f:status":{"f:conditions":{` + strconv.Quote(sandboxCondition) + `:{}}}}`,
+	{phase: true, sandbox: true}: `{"f:status":{"f:phase":{},"f:conditions":{` + strconv.Quote(sandboxCondition) + `:{}}}}`,
 }

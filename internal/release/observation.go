@@ -71,6 +71,8 @@ type Pod struct {
 	Bound bool
 	// Ending is what the kubelet reported.
 	Ending Ending
+	// TornDown is when the kubelet last wrote that the deleted pod has no sandbox any more; zero if it did not.
+	TornDown time.Time
 	// EndedSince is when the ending was first proven; persisted, zero while nobody wrote it down.
 	EndedSince time.Time
 }

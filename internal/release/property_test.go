@@ -19,7 +19,8 @@ var axes = []axis{
 	{func(*Observation) {}, func(o *Observation) { o.Recorded = false }},
 	{ended(EndingNone, time.Time{}), ended(EndingFinished, longAgo), ended(EndingFinished, time.Time{}), ended(EndingCompleted, longAgo),
 		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(0, time.Time{})},
-	{func(*Observation) {}, notDeleting, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), pod(func(p *Pod) { p.DeletionRequested = longAgo }), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) }), pod(func(p *Pod) { p.Bound = false }),
+	{func(*Observation) {}, notDeleting, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), pod(func(p *Pod) { p.DeletionRequested = longAgo }),
+		pod(tornDown(longAgo.Add(time.Second))), pod(tornDown(longAgo)), pod(tornDown(now)), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) }), pod(func(p *Pod) { p.Bound = false }),
 		func(o *Observation) { o.Last = o.Pod.Get(); o.Pod = Absent[Pod]() }, func(o *Observation) { o.Pod = Unknown[Pod]("x") },
 		func(o *Observation) { o.Pod = Fact[Pod]{} }},
 	{func(*Observation) {}, noEntries, func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("x") }, func(o *Observation) { o.Sandboxes = Fact[[]Sandbox]{} },
@@ -32,7 +33,7 @@ var axes = []axis{
 	{func(*Observation) {}, node(Node{Machine: machine}), node(Node{Machine: machine, OutOfService: true}),
 		node(Node{Machine: machine, OutOfService: true, Ready: true}), node(Node{Machine: registered, Ready: true}), node(Node{Machine: rebooted, Ready: true}),
 		node(Node{Machine: replaced, Ready: true}), node(Node{Machine: Machine{NodeUID: "node-1"}, Ready: true}),
-		node(Node{Machine: replaced, Ready: true, Registered: longAgo}), node(Node{Machine: machine, Registered: longAgo}), node(Node{Machine: machine, Ready: true, Registered: now}),
+		node(Node{Machine: replaced, Ready: true, Registered: longAgo}), node(Node{Machine: registered, Ready: true, Registered: longAgo}), node(Node{Machine: machine, Registered: longAgo}), node(Node{Machine: machine, Ready: true, Registered: now}),
 		func(o *Observation) { o.Node = Absent[Node]() }, func(o *Observation) { o.Node = Unknown[Node]("x") }, func(o *Observation) { o.Node = Fact[Node]{} }},
 	{func(*Observation) {}, func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, func(o *Observation) { o.NodeGoneSince = Unknown[time.Time]("x") }},
 	{func(*Observation) {}, func(o *Observation) { o.QuietSince = Known(longAgo) }, func(o *Observation) { o.QuietSince = Unknown[time.Time]("x") }},
@@ -89,7 +90,17 @@ func liveProof(o Observation, s Sandbox) bool {
 	case o.Evidence == EvidenceAgent:
 		return s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease
 	}
-	return p.Ending.ByKubelet() && n.Ready && p.EndedSince.Equal(longAgo)
+	return n.Ready && ((p.Ending.ByKubelet() && p.EndedSince.Equal(longAgo)) || backWithout(p, n))
+}
+
+// backWithout: the node came back after the deletion, and has long said that it has nothing of the pod, which somebody else ended.
+func backWithout(p Pod, n Node) bool {
+	return p.Deleting && p.Ending == EndingForeign && n.Registered.Equal(longAgo) && p.DeletionRequested.Before(longAgo) && p.TornDown.Equal(longAgo.Add(time.Second))
+}
+
+// tornDown is a pod that was deleted before its node registered and was reported at that time to be without a sandbox.
+func tornDown(at time.Time) func(*Pod) {
+	return func(p *Pod) { p.DeletionRequested, p.TornDown = longAgo.Add(-time.Second), at }
 }
 
 func podOf(o Observation) Pod {

@@ -94,6 +94,15 @@ func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision 
 		return judgeByAgent(12, s)
 	case pod.Ending.ByKubelet():
 		return judgeEnded(13, o, pod, s, now)
+	case !o.Node.Get().Ready || !tornDownHere(o, pod):
+		return judgeUnfinished(o, pod, s)
+	}
+	return judgeTornDown(o, pod, s, now)
+}
+
+// judgeUnfinished is rows 14, 15 and 17: no kubelet has said anything of the pod's end.
+func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
+	switch {
 	case !o.Node.Get().Ready:
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
 			"the node is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", s.ID)
@@ -102,6 +111,23 @@ func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision 
 			"the kubelet has not reported the end of the pod, so sandbox %s may be alive", s.ID)
 	}
 	return wait(17, v1alpha1.ReasonUnclassified, 0, "no row of the decision table fits sandbox %s", s.ID)
+}
+
+// tornDownHere: the terminal phase is somebody else's, so that the kubelet never writes one; the node registered after the
+// deletion, as it does when it was missed and comes back; and since then its kubelet has reported the pod to be without a
+// sandbox. An earlier report may be another machine's under the same name.
+func tornDownHere(o Observation, pod Pod) bool {
+	registered := o.Node.Get().Registered
+	return pod.Ending == EndingForeign && !pod.DeletionRequested.IsZero() && registered.After(pod.DeletionRequested) && pod.TornDown.After(registered)
+}
+
+// judgeTornDown is row 13 for such a pod: like a phase that is terminal, the report says that nothing runs, not that CNI DEL is over.
+func judgeTornDown(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	if left := remaining(pod.TornDown, o.Settings.ReleaseDelay, now); left > 0 {
+		return wait(13, v1alpha1.ReasonReleaseDelay, left, "the kubelet reports that the pod has no sandbox any more; sandbox %s is held until that has stood for %s",
+			s.ID, o.Settings.ReleaseDelay)
+	}
+	return releaseSandbox(13, v1alpha1.ReasonPodCompleted, s, "its kubelet, which registered the node again, reports that the pod has no sandbox any more, and the node is Ready")
 }
 
 // judgeFinished is row 10.
