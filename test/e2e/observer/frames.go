@@ -25,7 +25,7 @@ const (
 	hopLimit                  = 255
 )
 
-// spoken reads who speaks for which address in an Ethernet frame: the sender of an ARP packet, or the target of a neighbour
+// spoken reads who speaks for which address in an Ethernet frame: the sender of an ARP packet, or the target of a neighbor
 // advertisement. The hardware address is the one inside the message, not the frame's.
 func spoken(frame []byte) (netip.Addr, string, bool) {
 	if len(frame) < etherHeader {
@@ -52,7 +52,7 @@ func arpSender(packet []byte) (netip.Addr, string, bool) {
 	return sender, net.HardwareAddr(packet[8:14]).String(), !sender.IsUnspecified()
 }
 
-// advertised reads a neighbour advertisement (RFC 4861, 4.4); without the option, the frame's sender is who speaks.
+// advertised reads a neighbor advertisement (RFC 4861, 4.4); without the option, the frame's sender is who speaks.
 func advertised(packet, source []byte) (netip.Addr, string, bool) {
 	if len(packet) < ipv6Header+neighborLength || packet[6] != nextICMPv6 || packet[7] != hopLimit || packet[ipv6Header] != icmpNeighborAdvertisement {
 		return netip.Addr{}, "", false
@@ -73,7 +73,7 @@ func advertised(packet, source []byte) (netip.Addr, string, bool) {
 }
 
 // question is the frame that asks who has an address and claims nothing for the asker: an ARP probe (RFC 5227), or the
-// neighbour solicitation of duplicate address detection (RFC 4862, 5.4.2).
+// neighbor solicitation of duplicate address detection (RFC 4862, 5.4.2).
 func question(mac net.HardwareAddr, address netip.Addr) []byte {
 	if address.Is4() {
 		return arpProbe(mac, address)
