@@ -28,7 +28,7 @@ var guardedSpecs = map[string]guardedSpec{
 	"containerd is restarted while pods are deleted":                            {capacity: 4, nodes: true, play: containerdRestarted},
 	"Jobs complete in a pool that has fewer addresses than Jobs":                {capacity: 1, core: true, play: completedJobs},
 	"a namespace is deleted":                                                    {capacity: 4, core: true, play: namespaceDeleted},
-	"a node is drained":                                                         {capacity: 3, play: drained},
+	"a node is drained":                                                         {capacity: 3, nodes: true, play: drained},
 	"whereabouts' token names no node, so that its own CNI DEL is not let past": {capacity: 2, nodes: true, play: namelessToken},
 }
 

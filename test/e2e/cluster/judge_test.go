@@ -79,6 +79,9 @@ func (w *world) isClean(ctx context.Context) {
 	Eventually(w.entries).WithContext(ctx).Should(BeEmpty(), "entries that no sandbox has")
 	Eventually(w.records).WithContext(ctx).Should(BeEmpty(), "records of pods that are gone")
 	Expect(w.finalizers(ctx)).To(BeEmpty())
+	if w.watch == nil {
+		return
+	}
 	Eventually(w.watch.Present).WithContext(ctx).ShouldNot(HaveKey(Satisfy(w.subnet.Contains)), "addresses without a pod")
 	verdict := w.watch.Verdict()
 	Expect(verdict.Duplicates).To(BeEmpty())

@@ -3,9 +3,11 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"sync/atomic"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -26,12 +28,15 @@ import (
 const (
 	// first and second are the nodes that the scenarios break and keep.
 	first, second = "node-a", "node-b"
-	// segment is the bridge on which the pods' second interfaces meet, and uplink its end in every node.
-	segment, uplink = "hf-data", "data0"
-	workloadImage   = "holdfast.dev/workload:dev"
-	network         = "data"
-	poolNamespace   = "kube-system"
+	// segment is the bridge on which the pods' second interfaces meet, and nodeUplink its end in every node.
+	segment, nodeUplink = "hf-data", "data0"
+	workloadImage       = "holdfast.dev/workload:dev"
+	network             = "data"
+	poolNamespace       = "kube-system"
 )
+
+// uplink is the nodes' interface to the segment; E2E_UPLINK names that of another cluster.
+func uplink() string { return cmp.Or(os.Getenv("E2E_UPLINK"), nodeUplink) }
 
 // worlds counts the namespaces, each with an address range of its own.
 var worlds atomic.Int32
@@ -42,7 +47,8 @@ type world struct {
 	// subnet is the range of the network; its pool has as many addresses as capacity.
 	subnet   netip.Prefix
 	capacity int
-	watch    *observer.Observer
+	// watch is nil on a cluster whose nodes cannot be looked into.
+	watch *observer.Observer
 }
 
 // newWorld makes one whose pool has at most six addresses. When the spec ends, its pods are deleted and everything is judged
@@ -60,6 +66,9 @@ func newWorld(ctx context.Context, capacity int) *world {
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, namespace))).To(Succeed()) })
 	w.attach(ctx, network, fmt.Sprintf(`{"type":"whereabouts","range":"%s","range_start":"%s","range_end":"%s"}`,
 		w.subnet, w.address(1), w.address(capacity)))
+	if !powered {
+		return w
+	}
 	var err error
 	w.watch, err = observer.Start(observer.Options{Nodes: watchedNodes, Bridge: segment})
 	Expect(err).NotTo(HaveOccurred())
@@ -80,7 +89,7 @@ func (w *world) address(n int) netip.Addr {
 func (w *world) attach(ctx context.Context, name, ipam string) {
 	GinkgoHelper()
 	definition := &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	definition.Spec.Config = fmt.Sprintf(`{"cniVersion":"0.3.1","name":"%s","type":"macvlan","master":"%s","mode":"bridge","ipam":%s}`, name, uplink, ipam)
+	definition.Spec.Config = fmt.Sprintf(`{"cniVersion":"0.3.1","name":"%s","type":"macvlan","master":"%s","mode":"bridge","ipam":%s}`, name, uplink(), ipam)
 	Expect(admin.Create(ctx, definition)).To(Succeed())
 }
 
