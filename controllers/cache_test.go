@@ -35,7 +35,7 @@ func fullPod() *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "main", Image: "image"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodSucceeded, Message: "message", Reason: "reason",
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse, Message: "no pod sandbox exists"},
 				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: deleted}, {Type: v1alpha1.IPsReleasedCondition, Reason: "NodeGone"}},
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ImageID: "id",
 				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ended}}}}},

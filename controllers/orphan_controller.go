@@ -151,7 +151,8 @@ func (r *OrphanReconciler) resolve(ctx context.Context, id string, record *v1alp
 		}
 	}
 	if taken {
-		return reconcile.Result{}, r.setState(ctx, record, v1alpha1.StateConflict, v1alpha1.ReasonConflict, takenOverMessage)
+		// Nothing tells when the other one has let the address go.
+		return reconcile.Result{RequeueAfter: r.options.Settings.ReleaseDelay}, r.setState(ctx, record, v1alpha1.StateConflict, v1alpha1.ReasonConflict, takenOverMessage)
 	}
 	return reconcile.Result{}, r.deleteRecord(ctx, record)
 }

@@ -26,7 +26,7 @@
 //	12  agent mode, the Node is the recorded machine                 Confirm; ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning)
 //	13  terminal before the deletion, or rejected; kubelet mode      Node Ready and ReleaseDelay over: Release
 //	    terminal by another hand (PodGC), and the kubelet, since
-//	    its node registered again, reports no sandbox any more       the same
+//	    its node registered again, reports that there is no sandbox  the same
 //	14  Node not Ready (entries or none)                             Wait(NodeUnreachable)
 //	15  entries remain, kubelet mode                                 Wait(KubeletNotFinished)
 //	16  no entries, but it may be starting or running                agent mode: quiet for SandboxCreationMax: Unprotect; else Wait

@@ -94,12 +94,17 @@ func ranAfter(pod *corev1.Pod, moment time.Time) bool {
 	return false
 }
 
-// PodTornDown is when the kubelet last wrote, among its conditions, that a pod which is being deleted has no sandbox ready any
+// noSandbox is the kubelet's message for a pod of which its runtime lists no sandbox (pkg/kubelet/types, PodSandboxNotReadyMsg…).
+// A runtime removes a sandbox only once it is stopped, CNI DEL included. The condition is False for other reasons too: a sandbox
+// that is merely not ready may still have its network.
+const noSandbox = "no pod sandbox exists"
+
+// PodTornDown is when the kubelet last wrote, among its conditions, that a pod which is being deleted has no sandbox at all any
 // more (PodReadyToStartContainers, KEP-3085), if it says so now and no container runs; zero otherwise. It is what a kubelet
-// reports that finds the phase terminal already by somebody else's hand, and so never writes it.
+// can report that finds the phase terminal already by somebody else's hand, and so never writes it.
 func PodTornDown(pod *corev1.Pod) time.Time {
 	if pod.DeletionTimestamp == nil || anyRuns(pod) || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse && c.Message == noSandbox
 	}) {
 		return time.Time{}
 	}

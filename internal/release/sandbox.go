@@ -106,7 +106,11 @@ func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 	case !o.Node.Get().Ready:
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
 			"the node is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", s.ID)
-	case pod.Ending == EndingNone || pod.Ending == EndingForeign:
+	case pod.Ending == EndingForeign:
+		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
+			"somebody other than the kubelet ended the pod, so sandbox %s may be alive; a kubelet that has lost its Node object meanwhile reports that there is none "+
+				"only when it starts: restart it once the runtime has removed the sandbox, some minutes after the node came back", s.ID)
+	case pod.Ending == EndingNone:
 		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
 			"the kubelet has not reported the end of the pod, so sandbox %s may be alive", s.ID)
 	}
@@ -121,7 +125,7 @@ func tornDownHere(o Observation, pod Pod) bool {
 	return pod.Ending == EndingForeign && !pod.DeletionRequested.IsZero() && registered.After(pod.DeletionRequested) && pod.TornDown.After(registered)
 }
 
-// judgeTornDown is row 13 for such a pod: like a phase that is terminal, the report says that nothing runs, not that CNI DEL is over.
+// judgeTornDown is row 13 for such a pod.
 func judgeTornDown(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if left := remaining(pod.TornDown, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(13, v1alpha1.ReasonReleaseDelay, left, "the kubelet reports that the pod has no sandbox any more; sandbox %s is held until that has stood for %s",

@@ -13,7 +13,14 @@ const sandboxFields = `{"f:status":{"f:conditions":{"k:{\"type\":\"PodReadyToSta
 
 // without says that the pod has no sandbox ready.
 func without(p *corev1.Pod) {
-	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse})
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse,
+		Message: "no pod sandbox exists"})
+}
+
+// notReady is what the kubelet says while a sandbox is listed that it has stopped, or not quite.
+func notReady(p *corev1.Pod) {
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse,
+		Message: "pod sandbox is not ready"})
 }
 
 func reportedBy(manager string, at time.Time) func(*corev1.Pod) {
@@ -35,6 +42,7 @@ func TestPodTornDown(t *testing.T) {
 		"reported before the deletion":               {ending(deleting, without, podGC, reportedBy("kubelet", deletedAt.Add(-time.Hour))), time.Time{}},
 		"of a pod that is not deleted":               {ending(without, podGC, reportedBy("kubelet", later)), time.Time{}},
 		"while a container runs":                     {ending(deleting, without, podGC, reportedBy("kubelet", later), runs), time.Time{}},
+		"of a sandbox that is listed and not ready":  {ending(deleting, notReady, podGC, reportedBy("kubelet", later)), time.Time{}},
 		"which shows no such condition":              {ending(deleting, podGC, reportedBy("kubelet", later)), time.Time{}},
 		"of a sandbox that is ready": {ending(deleting, podGC, reportedBy("kubelet", later), func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})

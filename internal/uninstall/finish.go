@@ -104,7 +104,7 @@ func (u *uninstallation) verify(ctx context.Context) error {
 		}
 		if len(left) == 0 || u.DryRun {
 			u.say("%s left", count(len(left), "object is", "objects are"))
-			return nil
+			return u.lastLook(ctx)
 		}
 		names := make([]string, 0, len(left))
 		for i := range left {
@@ -120,6 +120,26 @@ func (u *uninstallation) verify(ctx context.Context) error {
 			}
 		}
 		progress.say("still there: %s", strings.Join(names, ", "))
+		if !rest(ctx, lookInterval) {
+			return ctx.Err()
+		}
+	}
+}
+
+// lastLook reads all pods once more, now that nobody is left who stamps or has the right to: between the proof and the loss of
+// the rights somebody may have brought the manager back.
+func (u *uninstallation) lastLook(ctx context.Context) error {
+	for number := 1; ; number++ {
+		p, err := u.readPods(ctx)
+		if err != nil {
+			return err
+		}
+		if len(p.held) == 0 || u.DryRun {
+			return nil
+		}
+		u.say("%s stamped after the proof, by a manager that somebody brought back for a moment", count(len(p.held), "pod was", "pods were"))
+		u.free(ctx, p)
+		u.report(number, p)
 		if !rest(ctx, lookInterval) {
 			return ctx.Err()
 		}
