@@ -209,9 +209,7 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 
 		// What the guard cannot tell from CNI DEL: the control loop has its token, and the pod is being deleted.
 		It("a control loop that lags behind is let through on its own node, and both pods come to their end", func(ctx context.Context) {
-			w := newWorld(ctx, Default, 1)
-			successor, address := w.inherit(ctx, loops, nodes[0], nodes[0])
-			Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(w.entries(ctx, g)).To(BeEmpty()) }).Should(Succeed())
+			w, successor, address := freed(ctx, loops)
 			w.create(ctx, w.newSet("next", parallel, 1))
 			next := w.awaitServed(ctx, "next")["next-0"]
 			Expect(w.users(ctx, w, address)).To(Equal([]string{"web-0", "next-0"}))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -81,6 +82,29 @@ func (w *world) inherit(ctx context.Context, loops controlLoops, first, second s
 	w.delete(ctx, successor)
 	loops.each((*process.Process).Resume)
 	return successor, held[0]
+}
+
+// The control loop gives up after two tries, and waits a minute at most for each; and it may lose the race for whereabouts' Lease.
+const (
+	givesUp    = 2 * time.Minute
+	mostLosses = 4
+)
+
+// freed is inherit on one node, with the successor's address freed by the control loop. A story in which the control loop gave up
+// is brought to its end, and told again.
+func freed(ctx context.Context, loops controlLoops) (w *world, successor *corev1.Pod, address string) {
+	for lost := 0; ; lost++ {
+		w = newWorld(ctx, Default, 1)
+		successor, address = w.inherit(ctx, loops, nodes[0], nodes[0])
+		empty := func(g Gomega, ctx context.Context) { g.Expect(w.entries(ctx, g)).To(BeEmpty()) }
+		if InterceptGomegaFailure(func() { Eventually(ctx, empty).WithTimeout(givesUp).Should(Succeed()) }) == nil {
+			return w, successor, address
+		}
+		Expect(lost).To(BeNumerically("<", mostLosses), "the control loop never got through")
+		w.scale(ctx, web, 0)
+		w.delete(ctx, successor, client.GracePeriodSeconds(1))
+		w.awaitNothingLeft(ctx)
+	}
 }
 
 // The accounts whose writes can be refused.
