@@ -43,16 +43,11 @@ const (
 	machine
 )
 
-// suitesAtOnce is how many suites run at a time. Each has a control plane of its
-// own and waits for it most of the time, and in the second pass for what is tried
-// again, which is why there may be more of them than processors.
-func suitesAtOnce(secondPass bool) string {
+// suitesAtOnce is how many suites run at a time: one more than there are processors, since each has a control plane of its own
+// and waits for it most of the time.
+func suitesAtOnce() string {
 	const least, most = 2, 4
-	suites := min(max(runtime.NumCPU(), least), most)
-	if secondPass {
-		suites++
-	}
-	return fmt.Sprintf("-p=%d", suites)
+	return fmt.Sprintf("-p=%d", min(max(runtime.NumCPU(), least), most)+1)
 }
 
 // faultySuites run a second time, with managers whose calls to the API server fail
@@ -175,7 +170,7 @@ func suiteGroups(patterns []string) ([]group, error) {
 	}
 	var groups []group
 	for _, dir := range dirs {
-		g := group{dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(false), "-count=1"}}
+		g := group{dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(), "-count=1"}}
 		for _, pattern := range patterns {
 			packages, err := testPackages(dir, pattern, suite)
 			if err != nil {
@@ -218,8 +213,7 @@ func faultyGroups(patterns []string) ([]group, error) {
 
 // faulty is the second pass of a group.
 func (g group) faulty() group {
-	again := group{dir: g.dir, env: faultyEnv, flags: slices.Clone(g.flags)}
-	again.flags[slices.Index(again.flags, suitesAtOnce(false))] = suitesAtOnce(true)
+	again := group{dir: g.dir, env: faultyEnv, flags: g.flags}
 	for _, path := range g.packages {
 		if slices.ContainsFunc(faultySuites, func(suite string) bool { return strings.HasSuffix(path, "/"+suite) }) {
 			again.packages = append(again.packages, path)

@@ -170,9 +170,9 @@ func TestTheSecondPassIsOfSuitesThatAreThere(t *testing.T) {
 }
 
 func TestTheSecondPassKeepsFlagsAndChangesTheEnvironment(t *testing.T) {
-	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce(false)}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
+	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce()}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
 	got := g.faulty()
-	want := group{dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", suitesAtOnce(true)}, packages: []string{"m/test/integration/slices"}}
+	want := group{dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", suitesAtOnce()}, packages: []string{"m/test/integration/slices"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
