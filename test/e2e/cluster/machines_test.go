@@ -5,6 +5,7 @@ package cluster_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -145,4 +146,24 @@ func declareOut(ctx context.Context, name string) {
 			node.Spec.Taints = kept
 		})
 	})
+}
+
+// awaitPlugins waits until the nodes' CNI plugin can talk to the API server. Its token is bound to its DaemonSet's pod, which goes
+// with the node, and an ADD with a token that is not valid hangs for two minutes.
+func awaitPlugins(ctx context.Context) {
+	GinkgoHelper()
+	path, err := filepath.Abs(filepath.Join(repository, kubectl))
+	Expect(err).NotTo(HaveOccurred())
+	for _, node := range []string{first, second} {
+		Eventually(func() error {
+			command := exec.CommandContext(ctx, clusterCommand, "exec", node, "--", path,
+				"--kubeconfig=/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig", "--namespace="+poolNamespace, "get", "ippools")
+			command.Dir = repository
+			out, err := command.CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("the plugin of %s: %w: %s", node, err, out)
+			}
+			return nil
+		}).WithContext(ctx).Should(Succeed())
+	}
 }

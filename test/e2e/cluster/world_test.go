@@ -69,6 +69,7 @@ func newWorld(ctx context.Context, capacity int) *world {
 	if !powered {
 		return w
 	}
+	awaitPlugins(ctx)
 	var err error
 	w.watch, err = observer.Start(observer.Options{Nodes: watchedNodes, Bridge: segment})
 	Expect(err).NotTo(HaveOccurred())
