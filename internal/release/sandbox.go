@@ -108,8 +108,8 @@ func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 			"the node is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", s.ID)
 	case pod.Ending == EndingForeign:
 		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
-			"somebody other than the kubelet ended the pod, so sandbox %s may be alive; a kubelet that has lost its Node object meanwhile reports that there is none "+
-				"only when it starts: restart it once the runtime has removed the sandbox, some minutes after the node came back", s.ID)
+			"somebody other than the kubelet ended the pod, so sandbox %s may be alive; where its Node object was deleted and is back, the kubelet removes the sandbox, "+
+				"and with it the entry, within some minutes; if the entry stays, restart the kubelet, which then reports that there is no sandbox", s.ID)
 	case pod.Ending == EndingNone:
 		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
 			"the kubelet has not reported the end of the pod, so sandbox %s may be alive", s.ID)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -129,22 +128,11 @@ func nodeDeleted(ctx context.Context, w *world, guarded bool) {
 	mendNode(ctx, "thaw", first)
 	registerAgain(ctx)
 	if guarded {
-		w.restartOnceRemoved(ctx, first)
+		// The first CNI DEL of the node that is back has no token yet, for it went with the Node object; the next one comes when the
+		// kubelet removes the sandbox.
+		w.isGone(ctx, old)
 	}
 	w.awaitPod(ctx, "web-0", old.UID)
-}
-
-// restartOnceRemoved does what the reason of the wait says: the kubelet's token for CNI DEL went with the Node object, and of the
-// sandbox that it stopped it says that there is none only when it starts after the runtime has removed it.
-func (w *world) restartOnceRemoved(ctx context.Context, node string) {
-	GinkgoHelper()
-	for _, entry := range w.entries(ctx) {
-		_, sandbox, _ := strings.Cut(entry, " ")
-		By("wait until the runtime has removed sandbox " + sandbox)
-		Eventually(func() string { return onNode(ctx, node, "ctr --namespace k8s.io containers list --quiet") }).
-			WithContext(ctx).WithTimeout(deleteSoon).ShouldNot(ContainSubstring(sandbox))
-	}
-	registerAgain(ctx)
 }
 
 // registerAgain restarts the first node's kubelet, which makes its Node object only when it starts.
