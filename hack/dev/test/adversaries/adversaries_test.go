@@ -187,12 +187,10 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 		})
 
 		It("a control loop that lags behind is refused the address of a pod of another node", func(ctx context.Context) {
-			w := newWorld(ctx, Default, 1)
 			before := readLedger(ctx, Default)
-			successor, address := w.inherit(ctx, loops, nodes[0], nodes[1])
-			Eventually(ctx, func(g Gomega, ctx context.Context) {
+			w, successor, address := heard(ctx, loops, nodes[0], nodes[1], func(g Gomega, ctx context.Context, _ *world) {
 				g.Expect(readLedger(ctx, g).since(before, unsafeReleases, "refused", "ippools", string(v1alpha1.ReasonKubeletNotFinished))).To(BeNumerically(">", 0))
-			}).Should(Succeed())
+			})
 			Expect(w.held(ctx, w, "web-0")).To(Equal([]string{address}))
 			w.create(ctx, w.newSet("next", parallel, 1))
 			Eventually(ctx, func(g Gomega, ctx context.Context) {
@@ -209,7 +207,9 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 
 		// What the guard cannot tell from CNI DEL: the control loop has its token, and the pod is being deleted.
 		It("a control loop that lags behind is let through on its own node, and both pods come to their end", func(ctx context.Context) {
-			w, successor, address := freed(ctx, loops)
+			w, successor, address := heard(ctx, loops, nodes[0], nodes[0], func(g Gomega, ctx context.Context, w *world) {
+				g.Expect(w.entries(ctx, g)).To(BeEmpty())
+			})
 			w.create(ctx, w.newSet("next", parallel, 1))
 			next := w.awaitServed(ctx, "next")["next-0"]
 			Expect(w.users(ctx, w, address)).To(Equal([]string{"web-0", "next-0"}))

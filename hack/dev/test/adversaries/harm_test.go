@@ -90,17 +90,17 @@ const (
 	mostLosses = 4
 )
 
-// freed is inherit on one node, with the successor's address freed by the control loop. A story in which the control loop gave up
-// is brought to its end, and told again.
-func freed(ctx context.Context, loops controlLoops) (w *world, successor *corev1.Pod, address string) {
+// heard is inherit, told again until the control loop has acted on the end of the first pod. Where it gave up, or never heard of it,
+// the story is brought to its end first.
+func heard(ctx context.Context, loops controlLoops, first, second string, acted func(g Gomega, ctx context.Context, w *world)) (w *world, successor *corev1.Pod, address string) {
 	for lost := 0; ; lost++ {
 		w = newWorld(ctx, Default, 1)
-		successor, address = w.inherit(ctx, loops, nodes[0], nodes[0])
-		empty := func(g Gomega, ctx context.Context) { g.Expect(w.entries(ctx, g)).To(BeEmpty()) }
-		if InterceptGomegaFailure(func() { Eventually(ctx, empty).WithTimeout(givesUp).Should(Succeed()) }) == nil {
+		successor, address = w.inherit(ctx, loops, first, second)
+		has := func(g Gomega, ctx context.Context) { acted(g, ctx, w) }
+		if InterceptGomegaFailure(func() { Eventually(ctx, has).WithTimeout(givesUp).Should(Succeed()) }) == nil {
 			return w, successor, address
 		}
-		Expect(lost).To(BeNumerically("<", mostLosses), "the control loop never got through")
+		Expect(lost).To(BeNumerically("<", mostLosses), "the control loop never acted")
 		w.scale(ctx, web, 0)
 		w.delete(ctx, successor, client.GracePeriodSeconds(1))
 		w.awaitNothingLeft(ctx)
