@@ -66,7 +66,7 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 // shows says whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and
 // so may one that nobody has written yet: it comes when every network of the pod is attached (whereabouts#162).
 func (v *ReservationReleaseValidator) shows(pod *corev1.Pod, name string) bool {
-	if pod.Annotations[podnetwork.StatusAnnotation] == "" && (pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning) {
+	if pod.Annotations[podnetwork.StatusAnnotation] == "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 		return pod.Spec.NodeName != ""
 	}
 	addresses, err := podnetwork.StatusAddresses(pod.Annotations)

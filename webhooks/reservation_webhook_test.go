@@ -30,6 +30,13 @@ func showing(ip string) *corev1.Pod {
 	}
 }
 
+// silent is a pod without a network-status.
+func silent(node string, phase corev1.PodPhase) *corev1.Pod {
+	pod := showing("10.10.0.1")
+	pod.Annotations, pod.Spec.NodeName, pod.Status.Phase = nil, node, phase
+	return pod
+}
+
 func readyNode() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
@@ -63,6 +70,16 @@ func TestReservations(t *testing.T) {
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
 		"a deletion while its live pod shows what cannot be read": {cluster: &cluster{objects: []client.Object{showing("10.10.0.")}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion while its pod is starting and shows nothing yet": {cluster: &cluster{objects: []client.Object{silent("node-a", corev1.PodPending)}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion while its pod has no phase yet and shows nothing": {cluster: &cluster{objects: []client.Object{silent("node-a", "")}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion while its pod is bound to no node": {cluster: &cluster{objects: []client.Object{silent("", corev1.PodPending)}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
+		"a deletion while its pod is over and never showed anything": {cluster: &cluster{objects: []client.Object{silent("node-a", corev1.PodFailed)}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
+		"a deletion by CNI DEL of a pod whose start failed": {cluster: &cluster{objects: []client.Object{silent("node-a", corev1.PodPending), readyNode()}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0"), UserInfo: authenticationv1.UserInfo{Username: "cni"}}, allowed: true},
 		"a deletion by an identity that runs CNI DEL": {cluster: &cluster{objects: []client.Object{showing("10.10.0.1"), readyNode()}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0"), UserInfo: authenticationv1.UserInfo{Username: "cni"}}, allowed: true},
 		"a deletion while its pod cannot be read": {
