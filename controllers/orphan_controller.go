@@ -141,7 +141,7 @@ func (r *OrphanReconciler) resolve(ctx context.Context, id string, record *v1alp
 			return reconcile.Result{}, fmt.Errorf("looking whether the entries of sandbox %s are gone: %w", id, err)
 		}
 		if v.unreadable(now.Problems) != nil {
-			return reconcile.Result{RequeueAfter: r.options.Settings.ReleaseDelay}, nil // unknown is not gone
+			return reconcile.Result{RequeueAfter: max(r.options.Settings.ReleaseDelay, poolsCatchUp)}, nil // unknown is not gone
 		}
 		for i := range now.Entries {
 			if now.Entries[i].SandboxID == id {
@@ -152,7 +152,7 @@ func (r *OrphanReconciler) resolve(ctx context.Context, id string, record *v1alp
 	}
 	if taken {
 		// Nothing tells when the other one has let the address go.
-		return reconcile.Result{RequeueAfter: r.options.Settings.ReleaseDelay}, r.setState(ctx, record, v1alpha1.StateConflict, v1alpha1.ReasonConflict, takenOverMessage)
+		return reconcile.Result{RequeueAfter: max(r.options.Settings.ReleaseDelay, poolsCatchUp)}, r.setState(ctx, record, v1alpha1.StateConflict, v1alpha1.ReasonConflict, takenOverMessage)
 	}
 	return reconcile.Result{}, r.deleteRecord(ctx, record)
 }
