@@ -104,9 +104,7 @@ var _ = Describe("The cache", func() {
 		Expect(b.Find(ipam.Query{Pod: webPod}).Problems).To(HaveLen(4))
 		Expect(b.All().Problems).To(HaveLen(6))
 		Expect(b.takeEvents().Problems).To(HaveLen(6))
-		live, err := b.Live(ctx, ipam.Query{Pod: webPod})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(live.Problems).To(Equal(b.Find(ipam.Query{Pod: webPod}).Problems))
+		Expect(b.awaitLive(ctx, ipam.Query{Pod: webPod}).Problems).To(Equal(b.Find(ipam.Query{Pod: webPod}).Problems))
 	})
 
 	It("ignores the pools of other namespaces", func(ctx context.Context) {
@@ -114,9 +112,7 @@ var _ = Describe("The cache", func() {
 		elsewhere.createPool(ctx, poolName, poolRange, allocations{"1": web()})
 		b := w.start(ctx, &network{})
 		Expect(b.All().PoolVersions).To(BeEmpty())
-		live, err := b.Live(ctx, ipam.Query{Pod: webPod})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(live.PoolVersions).To(BeEmpty())
+		Expect(b.awaitLive(ctx, ipam.Query{Pod: webPod}).PoolVersions).To(BeEmpty())
 	})
 })
 
@@ -148,6 +144,16 @@ var _ = Describe("A cluster without whereabouts", Serial, func() {
 		Eventually(func() []ipam.Entry { return b.Find(ipam.Query{Pod: webPod}).Entries }).Should(HaveLen(1))
 	})
 })
+
+// awaitLive asks until a read comes through: whoever reads live asks again.
+func (r *running) awaitLive(ctx context.Context, q ipam.Query) (live ipam.Snapshot) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (err error) {
+		live, err = r.Live(ctx, q)
+		return err
+	}).Should(Succeed())
+	return live
+}
 
 func (w *world) deletePool(ctx context.Context, name string) {
 	GinkgoHelper()
