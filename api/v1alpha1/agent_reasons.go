@@ -11,6 +11,9 @@ const (
 	ReasonSandboxStopped Reason = "SandboxStopped"
 	// ReasonSandboxNeverListed: no complete list of the runtime showed the sandbox for longer than sandboxCreationMax.
 	ReasonSandboxNeverListed Reason = "SandboxNeverListed"
+	// ReasonNoSandbox: asked for every sandbox of a pod UID, no complete list of the runtime showed one that is not gone for longer
+	// than sandboxCreationMax.
+	ReasonNoSandbox Reason = "NoSandbox"
 )
 
 // The reasons of an agent's DoNotRelease.
@@ -29,6 +32,11 @@ const (
 	ReasonSandboxNotSeen Reason = "SandboxNotSeen"
 	// ReasonSandboxOfThisNode: asked of all nodes, this one had the sandbox; to be asked again by its Node UID.
 	ReasonSandboxOfThisNode Reason = "SandboxOfThisNode"
+	// ReasonSandboxSucceeded: the sandbox is gone, but another sandbox of the same pod UID is not, and may use its address.
+	ReasonSandboxSucceeded Reason = "SandboxSucceeded"
+	// ReasonSandboxNotLoaded: the runtime does not list the sandbox, but its processes may live: the runtime failed to load it when it
+	// was restarted.
+	ReasonSandboxNotLoaded Reason = "SandboxNotLoaded"
 )
 
 // The reasons for which an agent gives no answer.
