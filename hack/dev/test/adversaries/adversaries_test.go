@@ -16,7 +16,6 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
-	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 // replicas of a StatefulSet, and addresses of its pool, where it is told of nothing else.
@@ -27,7 +26,7 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 	loops := controlLoops{}
 
 	BeforeAll(func(ctx context.Context) {
-		DeferCleanup(func() { loops.each(func(p *process.Process) error { return p.Stop(0) }) })
+		DeferCleanup(func() { loops.each(func(l controlLoop) error { return l.Stop(0) }) })
 		loops.start(ctx)
 	})
 
@@ -62,9 +61,9 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 
 		DescribeTable("a control loop that lags behind frees the address of a pod that is being deleted, and another pod gets it",
 			func(ctx context.Context, first, second string) {
-				w := newWorld(ctx, Default, 1)
-				successor, address := w.inherit(ctx, loops, first, second)
-				Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(w.entries(ctx, g)).To(BeEmpty()) }).Should(Succeed())
+				w, successor, address := heard(ctx, loops, first, second, func(g Gomega, ctx context.Context, w *world) {
+					g.Expect(w.entries(ctx, g)).To(BeEmpty())
+				})
 				w.create(ctx, w.newSet("next", parallel, 1))
 				w.awaitServed(ctx, "next")
 				Expect(w.users(ctx, w, address)).To(Equal([]string{"web-0", "next-0"}))

@@ -5,18 +5,14 @@ package adversaries_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -27,79 +23,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/controlloop"
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin"
-	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
-	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
-
-// What a child of the suite that is a control loop reads from its environment.
-const (
-	controlLoopMode       = "HOLDFAST_TEST_CONTROL_LOOP"
-	controlLoopKubeconfig = "HOLDFAST_TEST_KUBECONFIG"
-	controlLoopStarted    = "HOLDFAST_TEST_STARTED"
-)
-
-// runControlLoop is the whole of such a child.
-func runControlLoop() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	identity, err := clientcmd.BuildConfigFromFlags("", os.Getenv(controlLoopKubeconfig))
-	if err == nil {
-		err = controlloop.Run(ctx, identity, func() error { return os.WriteFile(os.Getenv(controlLoopStarted), nil, 0o600) })
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
-// controlLoops are whereabouts' pod control loops, by node.
-type controlLoops map[string]*process.Process
-
-// start starts one on each node, under the token of whereabouts' DaemonSet pod there, and returns when their caches are
-// full.
-func (l controlLoops) start(ctx context.Context) {
-	GinkgoHelper()
-	self, err := os.Executable()
-	Expect(err).NotTo(HaveOccurred())
-	for _, node := range nodes {
-		identity, err := token.ForPod(ctx, theCluster.Config(), daemonSetPod(ctx, node))
-		Expect(err).NotTo(HaveOccurred())
-		kubeconfig, err := controlplane.Kubeconfig(identity)
-		Expect(err).NotTo(HaveOccurred())
-		in := GinkgoT().TempDir()
-		path, started := filepath.Join(in, "kubeconfig"), filepath.Join(in, "started")
-		Expect(os.WriteFile(path, kubeconfig, 0o600)).To(Succeed())
-		l[node], err = process.Start(process.Options{
-			Name: "control loop of " + node, Path: self, Args: []string{"-test.run=^TestAdversaries$"},
-			LogFile: filepath.Join(directory, "logs", "control-loop-"+node+".log"),
-			Env: []string{controlLoopMode + "=1", controlLoopKubeconfig + "=" + path, controlLoopStarted + "=" + started,
-				controlloop.NodeEnv + "=" + node, controlloop.NamespaceEnv + "=" + standin.DefaultWhereaboutsNamespace},
-		})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(l[node].WaitReady(ctx, func(context.Context) error {
-			_, err := os.Stat(started)
-			return err
-		})).To(Succeed())
-	}
-}
-
-func (l controlLoops) all() []*process.Process { return slices.Collect(maps.Values(l)) }
-
-// each does the same with all of them.
-func (l controlLoops) each(do func(*process.Process) error) {
-	GinkgoHelper()
-	for _, loop := range l {
-		Expect(do(loop)).To(Succeed())
-	}
-}
 
 // daemonSetPod is whereabouts' pod on a node.
 func daemonSetPod(ctx context.Context, node string) *corev1.Pod {

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,8 +63,8 @@ func (w *world) leave(ctx context.Context, away ...*process.Process) (mend func(
 	return mend
 }
 
-// inherit is a StatefulSet of one pod whose successor, on these nodes, is being deleted and still runs, while the control
-// loops have not yet heard of the end of the first. The guard sees its address before its network-status.
+// inherit is a StatefulSet of one pod whose successor, on these nodes, is being deleted and still runs when the control
+// loops hear of the end of the first. The guard sees its address before its network-status.
 func (w *world) inherit(ctx context.Context, loops controlLoops, first, second string) (successor *corev1.Pod, address string) {
 	set := w.newSet(web, parallel, 1, api.TerminationAnnotation, "10m")
 	set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
@@ -72,7 +73,7 @@ func (w *world) inherit(ctx context.Context, loops controlLoops, first, second s
 	w.create(ctx, set)
 	old := w.awaitServed(ctx, web)["web-0"]
 	w.patchSet(ctx, web, fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{%q:"3s"}},"spec":{"nodeName":%q}}}}`, api.AddDelayAnnotation, second))
-	loops.each((*process.Process).Pause)
+	loops.tell(ctx, deafen)
 	w.delete(ctx, old, client.GracePeriodSeconds(1))
 	w.awaitGone(ctx, old)
 	successor = w.awaitServed(ctx, web)["web-0"]
@@ -80,25 +81,30 @@ func (w *world) inherit(ctx context.Context, loops controlLoops, first, second s
 	held := w.held(ctx, w, "web-0")
 	w.Expect(held).To(HaveLen(1))
 	w.delete(ctx, successor)
-	loops.each((*process.Process).Resume)
+	loops.tell(ctx, listen)
 	return successor, held[0]
 }
 
-// The control loop gives up after two tries, and waits a minute at most for each; and it may lose the race for whereabouts' Lease.
+// whereabouts' control loop does not look at a pod again where the removal of its entry has failed, as when it lost the race for
+// whereabouts' Lease; such a story has not told anything.
 const (
 	givesUp    = 2 * time.Minute
-	mostLosses = 4
+	mostLosses = 3
 )
 
-// heard is inherit, told again until the control loop has acted on the end of the first pod. Where it gave up, or never heard of it,
-// the story is brought to its end first.
+// heard is inherit, with control loops that have just started, told until one has acted on the end of the first pod. A story
+// without that is brought to its end first.
 func heard(ctx context.Context, loops controlLoops, first, second string, acted func(g Gomega, ctx context.Context, w *world)) (w *world, successor *corev1.Pod, address string) {
 	for lost := 0; ; lost++ {
+		loops.restart(ctx)
 		w = newWorld(ctx, Default, 1)
 		successor, address = w.inherit(ctx, loops, first, second)
 		has := func(g Gomega, ctx context.Context) { acted(g, ctx, w) }
 		if InterceptGomegaFailure(func() { Eventually(ctx, has).WithTimeout(givesUp).Should(Succeed()) }) == nil {
 			return w, successor, address
+		}
+		for node, loop := range loops {
+			AddReportEntry("the control loop of "+node+" did not act; its log ends with", process.LogTail(loop.LogFile()), ReportEntryVisibilityAlways)
 		}
 		Expect(lost).To(BeNumerically("<", mostLosses), "the control loop never acted")
 		w.scale(ctx, web, 0)

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 // tombstone is a release whose manager died before its last write.
@@ -49,8 +48,7 @@ func tellOfTombstones(ctx context.Context, loops controlLoops) {
 	for _, t := range all {
 		t.succeed(ctx)
 	}
-	loops.each((*process.Process).Kill) // and all that they have heard of
-	loops.start(ctx)
+	loops.restart(ctx) // and all that they have heard of
 	Expect(theCluster.StartManager(ctx)).To(Succeed())
 	for _, t := range all {
 		By(fmt.Sprintf("namespace %s, with the reservation: %t, after a run of the reconciler: %t", t.namespace, t.reserved, t.haunted))
