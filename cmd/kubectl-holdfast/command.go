@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
+	"github.com/holdfast-dev/holdfast/internal/uninstall"
+)
+
+// options are what all commands have in common.
+type options struct {
+	genericiooptions.IOStreams
+	// flags are kubectl's own: --kubeconfig, --context, --namespace, --as, --request-timeout and so on.
+	flags *genericclioptions.ConfigFlags
+	// manager is the manager's namespace.
+	manager string
+	output  string
+	now     func() time.Time
+}
+
+const outputFormats = "table|wide|json|yaml"
+
+// newCommand is the plugin with all its commands.
+func newCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
+	o := &options{
+		IOStreams: genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut},
+		flags:     genericclioptions.NewConfigFlags(true), now: time.Now,
+	}
+	root := &cobra.Command{
+		Use:         "kubectl-holdfast",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl holdfast"},
+		Short:       "See who holds which pod address and why, and undo by hand",
+		Long: `Holdfast holds a pod's address until the sandbox that used it is gone. This plugin says
+what is held and why, who has an address now and who had it before, and where the IPAM's
+records contradict the cluster. It reads with your own rights, live, and writes nothing but
+what release and uninstall are told to write.
+
+` + exitCodes,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	o.flags.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().StringVar(&o.manager, "manager-namespace", uninstall.DefaultNamespace, "`namespace` of Holdfast's manager")
+	root.AddCommand(newVersionCommand())
+	root.AddCommand(o.commands()...)
+	addCompletion(root)
+	return root
+}
+
+// addOutput adds the flag for the form of a report.
+func (o *options) addOutput(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "form of the report: `"+outputFormats+"`")
+	// The flag exists: it was added above.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(outputFormats, "|"), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// open makes the way to the cluster.
+func (o *options) open() (*collect.Cluster, error) {
+	restConfig, err := o.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding a way to the cluster: %w; give one with --kubeconfig or --context", err)
+	}
+	restConfig.WarningHandler = newWarnings(o.ErrOut)
+	return collect.New(restConfig, o.manager, newProgress(o.ErrOut, o.now).say)
+}
+
+// namespace is that of the command line, or of the kubeconfig's context.
+func (o *options) namespace() (string, error) {
+	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("finding the namespace: %w; give one with --namespace", err)
+	}
+	return namespace, nil
+}
+
+// report shows what was found, and ends with errAttention where somebody should look into it.
+func (o *options) report(found inspect.Report) error {
+	if err := o.print(found); err != nil {
+		return err
+	}
+	if found.Attention() {
+		return errAttention
+	}
+	return nil
+}
+
+func (o *options) print(found inspect.Report) error {
+	switch o.output {
+	case "table", "wide":
+		return inspect.Write(o.Out, found.Tables(o.now()), o.output == "wide")
+	case "json", "yaml":
+	default:
+		return fmt.Errorf("--output is %q: expected one of %s", o.output, outputFormats)
+	}
+	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(o.output)
+	if err != nil {
+		return err
+	}
+	return printer.PrintObj(document{found}, o.Out)
+}
+
+// document lets a report be printed like an API object. It is never put into a scheme.
+type document struct{ inspect.Report }
+
+// GetObjectKind is not asked for more than not to be empty.
+func (document) GetObjectKind() schema.ObjectKind {
+	kind := inspect.Type("Report")
+	return &kind
+}
+
+// DeepCopyObject gives the same document: nobody changes it.
+func (d document) DeepCopyObject() runtime.Object { return d }
+
+// checkOutput refuses a form that does not exist before anything is read.
+func (o *options) checkOutput(*cobra.Command, []string) error {
+	for form := range strings.SplitSeq(outputFormats, "|") {
+		if o.output == form {
+			return nil
+		}
+	}
+	return fmt.Errorf("--output is %q: expected one of %s", o.output, outputFormats)
+}
+
+// reporting makes the RunE of a command that only reports.
+func (o *options) reporting(find func(ctx context.Context, c *collect.Cluster, args []string) (inspect.Report, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := o.open()
+		if err != nil {
+			return err
+		}
+		found, err := find(cmd.Context(), c, args)
+		if err != nil {
+			return err
+		}
+		return o.report(found)
+	}
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "github.com/spf13/cobra"
+
+// commands are those that ask a cluster.
+func (o *options) commands() []*cobra.Command {
+	return []*cobra.Command{}
+}

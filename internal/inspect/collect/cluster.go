@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+)
+
+// pageSize bounds one answer of the API server.
+const pageSize = 500
+
+// Cluster reads one cluster. Make it with New.
+type Cluster struct {
+	// Client is uncached.
+	Client client.Client
+	// Config is the way to the API server.
+	Config *rest.Config
+	// Namespace is the manager's.
+	Namespace string
+	// Progress is told what a longer read is at: "listing pods: 1500".
+	Progress func(format string, args ...any)
+}
+
+// Scheme has every type that is read.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, whereabouts.AddToScheme, nadv1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	return scheme
+}
+
+// New makes a Cluster. The configuration is copied; its rate limits are lifted to what suits paged lists.
+func New(config *rest.Config, namespace string, progress func(string, ...any)) (*Cluster, error) {
+	limited := rest.AddUserAgent(rest.CopyConfig(config), "kubectl-holdfast")
+	limited.QPS, limited.Burst = 50, 100
+	c, err := client.New(limited, client.Options{Scheme: Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+	}
+	if progress == nil {
+		progress = func(string, ...any) {}
+	}
+	return &Cluster{Client: c, Config: limited, Namespace: namespace, Progress: progress}, nil
+}
+
+// explain makes a Forbidden an error that names the right; what is a plural for other errors.
+func explain(err error, verb, resource, scope string) error {
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err):
+		return &inspect.ForbiddenError{Verb: verb, Resource: resource, Scope: scope, Err: err}
+	}
+	return fmt.Errorf("could not %s %s in %s: %w", verb, resource, scope, err)
+}
+
+const (
+	everywhere = "all namespaces"
+	cluster    = "the cluster"
+)
+
+func inNamespace(name string) string { return "namespace " + name }
+
+// each pages through a list and visits every page. make gives a new list for each: the decoder keeps what its input does not name.
+func (c *Cluster) each(ctx context.Context, resource string, make func() client.ObjectList, visit func(client.ObjectList) int, options ...client.ListOption) error {
+	page, read := "", 0
+	for more := true; more; more = page != "" {
+		list := make()
+		err := c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(page)}, options...)...)
+		if err != nil {
+			return explain(err, "list", resource, everywhere)
+		}
+		read += visit(list)
+		c.Progress("listing %s: %d", resource, read)
+		page = list.GetContinue()
+	}
+	return nil
+}
+
+const recordResource = "ipallocations.holdfast.dev"
+
+// Records lists every IPAllocation that the options select.
+func (c *Cluster) Records(ctx context.Context, options ...client.ListOption) ([]v1alpha1.IPAllocation, error) {
+	var records []v1alpha1.IPAllocation
+	err := c.each(ctx, recordResource, func() client.ObjectList { return &v1alpha1.IPAllocationList{} }, func(list client.ObjectList) int {
+		items := list.(*v1alpha1.IPAllocationList).Items
+		records = append(records, items...)
+		return len(items)
+	}, options...)
+	return records, err
+}
+
+// Pods lists every pod that the options select. keep takes what is needed of each: a cluster's pods in full may not fit.
+func (c *Cluster) Pods(ctx context.Context, keep func(*corev1.Pod), options ...client.ListOption) error {
+	return c.each(ctx, "pods", func() client.ObjectList { return &corev1.PodList{} }, func(list client.ObjectList) int {
+		items := list.(*corev1.PodList).Items
+		for i := range items {
+			keep(&items[i])
+		}
+		return len(items)
+	}, options...)
+}
+
+// Nodes lists every Node.
+func (c *Cluster) Nodes(ctx context.Context) ([]corev1.Node, error) {
+	var nodes []corev1.Node
+	err := c.each(ctx, "nodes", func() client.ObjectList { return &corev1.NodeList{} }, func(list client.ObjectList) int {
+		items := list.(*corev1.NodeList).Items
+		nodes = append(nodes, items...)
+		return len(items)
+	})
+	return nodes, err
+}
+
+// Pools reads all pools into a backend that has no manager.
+func (c *Cluster) Pools(ctx context.Context) (*whereabouts.Backend, error) {
+	backend, err := whereabouts.OpenDirect(ctx, c.Client, whereabouts.Options{}, func(read int) { c.Progress("listing ippools: %d", read) })
+	if apierrors.IsForbidden(err) {
+		return nil, &inspect.ForbiddenError{Verb: "list", Resource: "ippools.whereabouts.cni.cncf.io", Scope: everywhere, Err: err}
+	}
+	return backend, err
+}
+
+// Events lists the events that the options select, without those of other components where the reporters are named.
+func (c *Cluster) Events(ctx context.Context, options ...client.ListOption) ([]inspect.Event, error) {
+	var events []inspect.Event
+	err := c.each(ctx, "events", func() client.ObjectList { return &corev1.EventList{} }, func(list client.ObjectList) int {
+		items := list.(*corev1.EventList).Items
+		for i := range items {
+			events = append(events, eventOf(&items[i]))
+		}
+		return len(items)
+	}, options...)
+	return events, err
+}
+
+// OurReporters are the names under which Holdfast's components report events.
+var OurReporters = []string{"holdfast", "holdfast-agent", "kubectl-holdfast"}
+
+// OurEvents lists every event of ours in all namespaces.
+func (c *Cluster) OurEvents(ctx context.Context) ([]inspect.Event, error) {
+	var events []inspect.Event
+	for _, reporter := range OurReporters {
+		some, err := c.Events(ctx, client.MatchingFields{"reportingComponent": reporter})
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, some...)
+	}
+	return events, nil
+}
+
+func eventOf(e *corev1.Event) inspect.Event {
+	event := inspect.Event{First: e.FirstTimestamp.Time, Last: e.LastTimestamp.Time, Count: max(e.Count, 1), Type: e.Type, Reason: e.Reason, Note: e.Message,
+		Kind: e.InvolvedObject.Kind, Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name, UID: e.InvolvedObject.UID,
+		Reporter: e.ReportingController}
+	if event.First.IsZero() {
+		event.First = e.EventTime.Time
+	}
+	if series := e.Series; series != nil {
+		event.Last, event.Count = series.LastObservedTime.Time, max(series.Count, 1)
+	}
+	event.First = firstSet(event.First, e.CreationTimestamp.Time)
+	event.Last = firstSet(event.Last, event.First)
+	return event
+}
+
+func firstSet(times ...time.Time) time.Time {
+	for _, t := range times {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// get reads one object; found is false where there is none.
+func (c *Cluster) get(ctx context.Context, key client.ObjectKey, object client.Object, resource string) (found bool, err error) {
+	err = c.Client.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false, nil
+	}
+	scope := cluster
+	if key.Namespace != "" {
+		scope = inNamespace(key.Namespace)
+	}
+	return err == nil, explain(err, "get", resource, scope)
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/config"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// managerName is the name of the Deployment, of its ServiceAccount and of its Lease (config/manager).
+const managerName = "holdfast-manager"
+
+// Configuration is how the manager is configured, as far as can be seen.
+type Configuration struct {
+	*configv1alpha1.ManagerConfiguration
+	// Source says where it was read: a ConfigMap, or "defaults" and why.
+	Source string
+	// Assumed says that it is the defaults, because the manager's own could not be read.
+	Assumed bool
+}
+
+// Settings are the delays of the decision table.
+func (c *Configuration) Settings() release.Settings {
+	return release.Settings{
+		ReleaseDelay: c.Delays.ReleaseDelay.Duration, GracePeriodSlack: c.Delays.GracePeriodSlack.Duration,
+		SandboxCreationMax: c.Delays.SandboxCreationMax.Duration, NodeGoneDelay: c.Delays.NodeGoneDelay.Duration,
+		HoldGoneNodes: c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
+	}
+}
+
+// ReleaseEvidence is whose word proves a sandbox gone, in the terms of the decision table.
+func (c *Configuration) ReleaseEvidence() release.Evidence {
+	if c.Evidence == configv1alpha1.EvidenceAgent {
+		return release.EvidenceAgent
+	}
+	return release.EvidenceKubelet
+}
+
+// Configuration reads the ConfigMap that the manager's Deployment mounts. Where that may not be read, or is not there, the
+// defaults are assumed, which the result says; a configuration that is there and wrong is an error.
+func (c *Cluster) Configuration(ctx context.Context) (*Configuration, error) {
+	content, source, err := c.configurationFile(ctx)
+	var forbidden *inspect.ForbiddenError
+	switch {
+	case errors.As(err, &forbidden):
+		source = fmt.Sprintf("defaults (the manager's own may not be read: %s %s in %s)", forbidden.Verb, forbidden.Resource, forbidden.Scope)
+	case err != nil:
+		return nil, err
+	}
+	if content == "" {
+		complete, err := config.Complete(&configv1alpha1.ManagerConfiguration{})
+		return &Configuration{ManagerConfiguration: complete, Source: source, Assumed: true}, err
+	}
+	parsed, err := config.ParseManager(source, []byte(content))
+	return &Configuration{ManagerConfiguration: parsed, Source: source}, err
+}
+
+func (c *Cluster) configurationFile(ctx context.Context) (content, source string, err error) {
+	var deployment appsv1.Deployment
+	found, err := c.get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, &deployment, "deployments.apps")
+	if err != nil {
+		return "", "", err
+	}
+	if !found {
+		return "", fmt.Sprintf("defaults (there is no Deployment %s/%s)", c.Namespace, managerName), nil
+	}
+	volumes := deployment.Spec.Template.Spec.Volumes
+	for i := range volumes {
+		if volumes[i].Name != "config" || volumes[i].ConfigMap == nil {
+			continue
+		}
+		var file corev1.ConfigMap
+		key := client.ObjectKey{Namespace: c.Namespace, Name: volumes[i].ConfigMap.Name}
+		if found, err = c.get(ctx, key, &file, "configmaps"); err != nil {
+			return "", "", err
+		}
+		if found && file.Data["config.yaml"] != "" {
+			return file.Data["config.yaml"], "ConfigMap " + key.String(), nil
+		}
+		return "", fmt.Sprintf("defaults (ConfigMap %s has no config.yaml)", key), nil
+	}
+	return "", fmt.Sprintf("defaults (Deployment %s/%s mounts no ConfigMap as volume config)", c.Namespace, managerName), nil
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+)
+
+// OpenDirect is a backend for a command that has no manager: it holds every IPPool of every namespace as it was at the time of the
+// call, read in pages, and asks the API server for everything that has to be live. Where IPPools are not served it holds none.
+// The client is uncached and has whereabouts' types in its scheme (AddToScheme); visit is told after each page how many pools were read.
+func OpenDirect(ctx context.Context, c client.Client, o Options, visit func(pools int)) (*Backend, error) {
+	b := New(o)
+	b.reader, b.writer = c, c
+	namespaces := sets.New(b.options.Namespaces...)
+	page, read := "", 0
+	for more := true; more; more = page != "" {
+		list := &wb.IPPoolList{} // a new one for each page: the decoder keeps what its input does not name
+		err := c.List(ctx, list, client.Limit(pageSize), client.Continue(page))
+		if meta.IsNoMatchError(err) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the IPPools of all namespaces: %w", err)
+		}
+		for i := range list.Items {
+			b.index.apply(&list.Items[i], b.options.Clock.Now())
+			namespaces.Insert(list.Items[i].Namespace)
+		}
+		page, read = list.Continue, read+len(list.Items)
+		visit(read)
+	}
+	b.options.Namespaces = sets.List(namespaces)
+	return b, nil
+}
