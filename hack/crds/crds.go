@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crds pins the modules whose CustomResourceDefinitions the suites install (internal/testing/nodecrds). Nothing
+// Package crds pins the modules whose CustomResourceDefinitions the suites install (internal/testing/nodecrds and others). Nothing
 // links it: an import is what keeps a module in go.mod, and go.sum is what verifies the manifests.
 //
 // Of each module the package with the fewest imports is named, so that the module stays without dependencies: the IPAMs
@@ -20,4 +20,6 @@ import (
 	_ "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology"
 	// BlockAffinity and IPAMBlock: libcalico-go/config/crd of this module.
 	_ "github.com/projectcalico/calico/libcalico-go/lib/scope"
+	// ServiceMonitor: example/prometheus-operator-crd of this module, for test/e2e/cluster.
+	_ "github.com/prometheus-operator/prometheus-operator/example"
 )

@@ -75,6 +75,10 @@ var exempt = regexp.MustCompile(`^(\d+) specs exempt from `)
 // listed (test/integration/lifecycle).
 var points = regexp.MustCompile(`^\d+ crash points `)
 
+// shown are the lines that a long suite wants to be seen as they come, also when it passes: steps, and the rows of a
+// table (test/e2e/cluster).
+var shown = regexp.MustCompile(`^(==> |\| )`)
+
 // result is what is known of one package so far.
 type result struct {
 	tests  map[string]tally
@@ -105,7 +109,9 @@ func count(r io.Reader, w io.Writer) (tally, error) {
 		}
 		current := packages[e.Package]
 		if e.Test != "" || e.Action == "output" {
-			current.add(e)
+			if line := current.add(e); shown.MatchString(line) {
+				fmt.Fprint(w, line)
+			}
 			continue
 		}
 		if e.Action == "pass" || e.Action == "fail" || e.Action == "skip" {
@@ -115,11 +121,11 @@ func count(r io.Reader, w io.Writer) (tally, error) {
 	}
 }
 
-// add takes in an event of a test, or a line of output.
-func (p *result) add(e event) {
+// add takes in an event of a test, or a line of output, which it gives without colors.
+func (p *result) add(e event) (line string) {
 	switch e.Action {
 	case "output":
-		line := colors.ReplaceAllString(e.Output, "")
+		line = colors.ReplaceAllString(e.Output, "")
 		buffer(p.output, e.Test).WriteString(line)
 		if points.MatchString(line) {
 			p.points = append(p.points, line)
@@ -139,6 +145,7 @@ func (p *result) add(e event) {
 	case "skip":
 		p.end(e.Test, tally{skipped: 1})
 	}
+	return line
 }
 
 // end records how a test ended, unless its subtests or its specs say it better.

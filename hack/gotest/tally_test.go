@@ -66,6 +66,19 @@ func TestCount(t *testing.T) {
 			want:  "7 passed, 0 failed",
 			shown: "     9 crash points in 2 scenarios: bin/crash-points.txt\n",
 		},
+		"steps and tables are shown though the suite passes": {
+			events: []string{
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"==> passed after 3 s: a spec\n"}`,
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"not for everybody\n"}`,
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"| duplicates | spec\n"}`,
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 1 Passed | 0 Failed | 0 Pending | 0 Skipped\n"}`,
+				`{"Action":"pass","Package":"p","Test":"TestSuite"}`,
+				`{"Action":"pass","Package":"p","Elapsed":9}`,
+			},
+			want:   "1 passed, 0 failed",
+			shown:  "==> passed after 3 s: a spec\n| duplicates | spec\nok   p: 1 passed",
+			hidden: "not for everybody",
+		},
 		"a suite that fails outside its specs is a failure": {
 			events: []string{
 				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 3 Passed | 0 Failed | 0 Pending | 0 Skipped\n"}`,

@@ -4,19 +4,21 @@
 # Builds the multi-call Kubernetes binary of a module and links each component
 # to it.
 #
-#   hack/kube/build.sh MODULE_DIR OUTPUT_DIR
+#   hack/kube/build.sh MODULE_DIR OUTPUT_DIR [MODFILE]
 #
-# The Kubernetes version is the one that MODULE_DIR/go.mod requires. Progress is
+# The Kubernetes version is the one that MODULE_DIR/go.mod requires, or another
+# go.mod of that folder that MODFILE names (go help modules). Progress is
 # one line that is rewritten on a terminal, and one line every 15 s in a log.
 set -eu
 
 components="etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl"
 
-if [ $# -ne 2 ]; then
-	echo "usage: $0 MODULE_DIR OUTPUT_DIR" >&2
+if [ $# -lt 2 ] || [ $# -gt 3 ]; then
+	echo "usage: $0 MODULE_DIR OUTPUT_DIR [MODFILE]" >&2
 	exit 2
 fi
 module=$1
+modfile=${3:-go.mod}
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
 cd "$module"
@@ -24,11 +26,11 @@ cd "$module"
 # Without cgo no C compiler is needed and the result does not depend on one.
 export CGO_ENABLED=0
 
-version=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v/ { print $2 }' go.mod)
+version=$(awk '$1 == "k8s.io/kubernetes" && $2 ~ /^v/ { print $2 }' "$modfile")
 case $version in
 v1.[0-9]*.[0-9]*) ;;
 *)
-	echo "$module/go.mod requires k8s.io/kubernetes at \"$version\": expected a version like v1.37.1" >&2
+	echo "$module/$modfile requires k8s.io/kubernetes at \"$version\": expected a version like v1.37.1" >&2
 	exit 1
 	;;
 esac
@@ -68,14 +70,14 @@ else
 fi
 
 show "Kubernetes $version: fetching modules"
-if ! go list -deps -f '{{.ImportPath}}' . >"$log.list" 2>"$log"; then
+if ! go list -modfile="$modfile" -deps -f '{{.ImportPath}}' . >"$log.list" 2>"$log"; then
 	printf '\n' && cat "$log" >&2
 	exit 1
 fi
 total=$(grep -c . "$log.list")
 : >"$log"
 
-go build -v -trimpath -buildvcs=false -ldflags "$ldflags" -o "$out/.kube.new" . 2>"$log" &
+go build -modfile="$modfile" -v -trimpath -buildvcs=false -ldflags "$ldflags" -o "$out/.kube.new" . 2>"$log" &
 build=$!
 ticks=0
 while kill -0 "$build" 2>/dev/null; do

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Real Kubernetes binaries from Go modules. KUBE_MODULE is the module that pins
-# the version, KUBE_BIN the folder that gets the binary and its links.
+# Real Kubernetes binaries from Go modules.
+#
+#   KUBE_VERSION  the minor version: 1.37, or 1.36
+#   KUBE_MODULE   the module that is built; its go.mod pins 1.37, and go-1.36.mod
+#                 beside it 1.36
+#   KUBE_BIN      the folder that gets the binary and its links
 
-KUBE_MODULE ?= hack/kube
-KUBE_BIN    ?= bin/kube
+KUBE_VERSION ?= 1.37
+KUBE_MODULE  ?= hack/kube
+KUBE_MODFILE := $(if $(filter 1.37,$(KUBE_VERSION)),go.mod,go-$(KUBE_VERSION).mod)
+KUBE_BIN     ?= bin/kube$(if $(filter 1.37,$(KUBE_VERSION)),,-$(KUBE_VERSION))
 
 .PHONY: kube
-kube: $(KUBE_BIN)/kube ## Build the real Kubernetes 1.37.1 binaries into bin/kube
+kube: $(KUBE_BIN)/kube ## Build the real Kubernetes binaries into bin/kube (KUBE_VERSION)
 
-$(KUBE_BIN)/kube: hack/kube/build.sh $(wildcard $(KUBE_MODULE)/*.go) $(KUBE_MODULE)/go.mod $(KUBE_MODULE)/go.sum
-	@hack/kube/build.sh $(KUBE_MODULE) $(KUBE_BIN)
+$(KUBE_BIN)/kube: hack/kube/build.sh $(wildcard $(KUBE_MODULE)/*.go) \
+    $(KUBE_MODULE)/$(KUBE_MODFILE) $(KUBE_MODULE)/$(KUBE_MODFILE:.mod=.sum)
+	@hack/kube/build.sh $(KUBE_MODULE) $(KUBE_BIN) $(KUBE_MODFILE)
