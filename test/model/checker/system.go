@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package checker
+
+// System is what is explored. It is a function of the state alone: the same state always has the same steps in the same order.
+type System[S comparable] interface {
+	// Initial is where it may begin.
+	Initial() []S
+	// Next calls emit for each step that can be taken in a state. Labels are only looked at if explain is set.
+	Next(s S, explain bool, emit func(Step[S]))
+	// Violation says which invariant the state breaks; empty if none.
+	Violation(s S) string
+	// Unrest says why not everything may rest in the state; empty if it may.
+	Unrest(s S) string
+}
+
+// Step is a step from one state to another. One that leads to the same state is none.
+type Step[S comparable] struct {
+	To S
+	// Label says to a person who does what.
+	Label string
+	// Chance marks a step that nobody owes: a crash, an administrator's act. Progress never relies on one.
+	Chance bool
+}
+
+// Line is one step of a trace.
+type Line[S comparable] struct {
+	Label string
+	State S
+}
+
+// Trace is a way from an initial state to a bad one. Its first line is the initial state.
+type Trace[S comparable] struct {
+	// Why says what is wrong in the last state.
+	Why   string
+	Lines []Line[S]
+}
+
+// Steps is the number of steps of the trace; zero without a trace.
+func (t *Trace[S]) Steps() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.Lines) - 1
+}
