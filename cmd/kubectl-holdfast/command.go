@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -117,6 +118,9 @@ func (o *options) print(found inspect.Report) error {
 
 // document lets a report be printed like an API object. It is never put into a scheme.
 type document struct{ inspect.Report }
+
+// MarshalJSON is the report's own form.
+func (d document) MarshalJSON() ([]byte, error) { return json.Marshal(d.Report) }
 
 // GetObjectKind is not asked for more than not to be empty.
 func (document) GetObjectKind() schema.ObjectKind {

@@ -45,7 +45,9 @@ func Columns(names ...string) []Column {
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // Say adds a sentence.
-func (t *Table) Say(format string, args ...any) { t.Lines = append(t.Lines, fmt.Sprintf(format, args...)) }
+func (t *Table) Say(format string, args ...any) {
+	t.Lines = append(t.Lines, fmt.Sprintf(format, args...))
+}
 
 // Write shows tables one below the other.
 func Write(w io.Writer, tables []Table, wide bool) error {

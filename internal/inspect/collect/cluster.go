@@ -60,8 +60,8 @@ func New(config *rest.Config, namespace string, progress func(string, ...any)) (
 	return &Cluster{Client: c, Config: limited, Namespace: namespace, Progress: progress}, nil
 }
 
-// explain makes a Forbidden an error that names the right; what is a plural for other errors.
-func explain(err error, verb, resource, scope string) error {
+// readError makes a Forbidden an error that names the right; what is a plural for other errors.
+func readError(err error, verb, resource, scope string) error {
 	switch {
 	case err == nil:
 		return nil
@@ -85,7 +85,7 @@ func (c *Cluster) each(ctx context.Context, resource string, make func() client.
 		list := make()
 		err := c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(page)}, options...)...)
 		if err != nil {
-			return explain(err, "list", resource, everywhere)
+			return readError(err, "list", resource, everywhere)
 		}
 		read += visit(list)
 		c.Progress("listing %s: %d", resource, read)
@@ -201,5 +201,5 @@ func (c *Cluster) get(ctx context.Context, key client.ObjectKey, object client.O
 	if key.Namespace != "" {
 		scope = inNamespace(key.Namespace)
 	}
-	return err == nil, explain(err, "get", resource, scope)
+	return err == nil, readError(err, "get", resource, scope)
 }

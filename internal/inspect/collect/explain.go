@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// A NotFoundError says that there is neither a pod nor a record of what was asked about.
+type NotFoundError struct{ What, Hint string }
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("there is no %s; %s", e.What, e.Hint) }
+
+// shared is what all UIDs of one question have in common, read once.
+type shared struct {
+	configuration *Configuration
+	records       release.Fact[[]v1alpha1.IPAllocation]
+	entries       release.Fact[ipam.Snapshot]
+}
+
+// ExplainPod reads the facts of every UID that has, or had, the name of a pod: the object, and the records of those that are gone.
+func (c *Cluster) ExplainPod(ctx context.Context, ref ipam.PodRef) ([]*explain.Facts, error) {
+	pod, err := c.podOf(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	records, err := c.Records(ctx, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name})
+	if err != nil {
+		return nil, err
+	}
+	if pod == nil && len(records) == 0 {
+		return nil, &NotFoundError{"pod " + ref.String() + ", and no record of an earlier one",
+			"a pod that is gone has a record only while an address of it is held; name its UID or the record if you know one (kubectl get ipa)"}
+	}
+	s, err := c.share(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []*explain.Facts
+	if pod != nil {
+		all = append(all, c.factsOf(ctx, s, pod.UID, ref, pod))
+	}
+	for i := range records {
+		if pod == nil || records[i].Name != string(pod.UID) {
+			all = append(all, c.factsOf(ctx, s, types.UID(records[i].Name), ref, pod))
+		}
+	}
+	return all, nil
+}
+
+// ExplainRecord reads the facts of the UID, or of the orphan, whose record has that name.
+func (c *Cluster) ExplainRecord(ctx context.Context, name string) (*explain.Facts, error) {
+	var record v1alpha1.IPAllocation
+	found, err := c.get(ctx, client.ObjectKey{Name: name}, &record, recordResource)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, &NotFoundError{"IPAllocation " + name, "nothing of that UID is held; name a pod that still exists as pod/NAME"}
+	}
+	s, err := c.share(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ref := ipam.PodRef{Namespace: record.Spec.PodNamespace, Name: record.Spec.PodName}
+	var pod *corev1.Pod
+	if ref.Name != "" {
+		if pod, err = c.podOf(ctx, ref); err != nil {
+			return nil, err
+		}
+	}
+	return c.factsOf(ctx, s, types.UID(name), ref, pod), nil
+}
+
+func (c *Cluster) podOf(ctx context.Context, ref ipam.PodRef) (*corev1.Pod, error) {
+	var pod corev1.Pod
+	found, err := c.get(ctx, client.ObjectKey(ref), &pod, "pods")
+	if err != nil || !found {
+		return nil, err
+	}
+	return &pod, nil
+}
+
+// share reads what is the same for all UIDs. What may not be read is an unknown fact, on which the table holds; that is the
+// honest answer, and says which right is missing.
+func (c *Cluster) share(ctx context.Context) (shared, error) {
+	configuration, err := c.Configuration(ctx)
+	if err != nil {
+		return shared{}, err
+	}
+	s := shared{configuration: configuration}
+	s.entries = factOf(func() (ipam.Snapshot, error) {
+		backend, err := c.Pools(ctx)
+		if err != nil {
+			return ipam.Snapshot{}, err
+		}
+		return backend.All(), nil
+	})
+	s.records = factOf(func() ([]v1alpha1.IPAllocation, error) { return c.Records(ctx) })
+	return s, ctx.Err()
+}
+
+// factOf is a fact that was read, or why it could not be.
+func factOf[T any](read func() (T, error)) release.Fact[T] {
+	value, err := read()
+	if err != nil {
+		return release.Unknown[T](err.Error())
+	}
+	return release.Known(value)
+}
+
+// factsOf puts together what is known of one UID; pod is whoever has the name now.
+func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam.PodRef, pod *corev1.Pod) *explain.Facts {
+	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries,
+		Evidence: s.configuration.ReleaseEvidence(), Settings: s.configuration.Settings(),
+		GuardClusterNetwork: *s.configuration.Stamping.GuardClusterNetwork, ConfigurationSource: s.configuration.Source}
+	node := ""
+	switch {
+	case pod != nil && pod.UID == uid:
+		f.Pod, node = release.Known(pod), pod.Spec.NodeName
+	case pod != nil:
+		f.Namesake = pod
+	}
+	f.Records = s.records
+	if all := s.records.Get(); s.records.IsKnown() {
+		isOwn := func(r v1alpha1.IPAllocation) bool { return r.Name == string(uid) }
+		if i := slices.IndexFunc(all, isOwn); i >= 0 {
+			f.Record = all[i].DeepCopy()
+		}
+		f.Records = release.Known(slices.DeleteFunc(slices.Clone(all), isOwn))
+	}
+	if node == "" && f.Record != nil {
+		node = f.Record.Spec.NodeName
+	}
+	f.Node = c.nodeFact(ctx, node)
+	f.Events = c.eventsAbout(ctx, f)
+	return f
+}
+
+func (c *Cluster) nodeFact(ctx context.Context, name string) release.Fact[*corev1.Node] {
+	if name == "" {
+		return release.Fact[*corev1.Node]{}
+	}
+	var node corev1.Node
+	found, err := c.get(ctx, client.ObjectKey{Name: name}, &node, "nodes")
+	switch {
+	case err != nil:
+		return release.Unknown[*corev1.Node](err.Error())
+	case !found:
+		return release.Absent[*corev1.Node]()
+	}
+	return release.Known(&node)
+}
+
+// eventsAbout are those of ours about the pod UID and its record, oldest first. They are told for what they are worth: where they
+// may not be read the rest of the explanation stands.
+func (c *Cluster) eventsAbout(ctx context.Context, f *explain.Facts) []inspect.Event {
+	uids := []types.UID{f.UID}
+	if f.Record != nil {
+		uids = append(uids, f.Record.UID)
+	}
+	var ours []inspect.Event
+	for _, uid := range uids {
+		events, err := c.Events(ctx, client.MatchingFields{"involvedObject.uid": string(uid)})
+		if err != nil {
+			var forbidden *inspect.ForbiddenError
+			if errors.As(err, &forbidden) {
+				return []inspect.Event{{Type: "Warning", Reason: "Forbidden", Note: err.Error(), Kind: "Event", Name: "*"}}
+			}
+			return nil
+		}
+		for i := range events {
+			if strings.Contains(events[i].Reporter, "holdfast") {
+				ours = append(ours, events[i])
+			}
+		}
+	}
+	slices.SortStableFunc(ours, func(x, y inspect.Event) int { return x.Last.Compare(y.Last) })
+	return ours
+}

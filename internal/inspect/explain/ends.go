@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// End is a change that would end the wait, as the decision table itself says when it is asked about the changed facts.
+type End struct {
+	// What would have to happen.
+	What string `json:"what"`
+	// Then is what follows: the table's action and reason.
+	Then string `json:"then"`
+	// Caution says what has to be true before anybody does it.
+	Caution string `json:"caution,omitempty"`
+}
+
+// change is a change of facts that could come.
+type change struct {
+	what, caution string
+	// apply changes a copy of the observation; false where it makes no sense.
+	apply func(o *release.Observation, now *time.Time) bool
+}
+
+// ends asks the table about every change, each by itself, and keeps those that give something away.
+func ends(o release.Observation, now time.Time) []End {
+	base := release.Decide(o, now)
+	if base.Action == release.Release || base.Action == release.Unprotect {
+		return []End{{What: "nothing more is needed: the manager does it on its next look", Then: then(base)}}
+	}
+	var found []End
+	seen := map[string]bool{}
+	for _, c := range changes(base) {
+		changed, at := o, now
+		if !c.apply(&changed, &at) {
+			continue
+		}
+		d := release.Decide(changed, at)
+		if (d.Action != release.Release && d.Action != release.Unprotect) || seen[c.what] {
+			continue
+		}
+		seen[c.what] = true
+		found = append(found, End{What: c.what, Then: then(d), Caution: c.caution})
+	}
+	return found
+}
+
+func then(d release.Decision) string {
+	return fmt.Sprintf("%s (%s, row %d)", d.Action, d.Reason, d.Row)
+}
+
+func changes(base release.Decision) []change {
+	return append([]change{
+		{what: "time: in " + base.After.Round(time.Second).String() + ", if nothing else changes", apply: func(_ *release.Observation, now *time.Time) bool {
+			*now = now.Add(base.After)
+			return base.After > 0
+		}},
+		{what: "the kubelet reports the end of the pod", apply: kubeletEnds},
+		{what: "the IPAM's entries go by themselves (CNI DEL on the node)", apply: entriesGo},
+		{what: "the node's agent says that the sandbox is gone", apply: agentsAnswer},
+		{what: "the other user of the address is proven gone", apply: conflictEnds},
+		{what: "the node comes back, and its kubelet reports the end of the pod", apply: func(o *release.Observation, now *time.Time) bool {
+			return nodeReady(o) && kubeletEnds(o, now)
+		}},
+	}, administratorChanges...)
+}
+
+// administratorChanges are those that a person makes.
+var administratorChanges = []change{
+	{what: "the node is tainted node.kubernetes.io/out-of-service and is not Ready", caution: "only once the machine is really off: nothing is asked after it", apply: fence},
+	{what: "the Node object is deleted and shows no sign of life for delays.nodeGoneDelay", caution: "only once the machine is really gone", apply: deleteNode},
+	{what: "an address's other user is proven gone, and the kubelet reports the end of the pod", apply: func(o *release.Observation, now *time.Time) bool {
+		return conflictEnds(o, now) && kubeletEnds(o, now)
+	}},
+	{what: "the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other user of the address is proven gone",
+		caution: "only once the machine is really off", apply: func(o *release.Observation, now *time.Time) bool {
+			return conflictEnds(o, now) && fence(o, now)
+		}},
+}
+
+func kubeletEnds(o *release.Observation, now *time.Time) bool {
+	if !o.Node.IsKnown() || !o.Node.Get().Ready {
+		return false
+	}
+	switch {
+	case o.Pod.IsKnown() && o.Pod.Get().Deleting && !o.Pod.Get().Ending.ByKubelet():
+		pod := o.Pod.Get()
+		pod.Ending, pod.EndedSince = release.EndingFinished, *now
+		o.Pod = release.Known(pod)
+	case o.Pod.IsAbsent() && o.Last.Ending == release.EndingNone:
+		return false // its object is gone: no kubelet will report it
+	default:
+		return false
+	}
+	return true
+}
+
+func nodeReady(o *release.Observation) bool {
+	if !o.Node.IsKnown() || o.Node.Get().Ready {
+		return false
+	}
+	node := o.Node.Get()
+	node.Ready = true
+	o.Node = release.Known(node)
+	return true
+}
+
+func entriesGo(o *release.Observation, _ *time.Time) bool {
+	had := o.Sandboxes.IsKnown()
+	o.Sandboxes, o.Recorded = release.Absent[[]release.Sandbox](), true
+	return had
+}
+
+func agentsAnswer(o *release.Observation, now *time.Time) bool {
+	if o.Evidence != release.EvidenceAgent || !o.Sandboxes.IsKnown() {
+		return false
+	}
+	return eachSandbox(o, func(s *release.Sandbox) bool {
+		s.Answer = release.Known(release.Answer{Verdict: v1alpha1.VerdictReadyForRelease, Time: *now})
+		return true
+	})
+}
+
+func conflictEnds(o *release.Observation, _ *time.Time) bool {
+	return eachSandbox(o, func(s *release.Sandbox) bool {
+		had := s.Conflict
+		s.Conflict = false
+		return had
+	})
+}
+
+// eachSandbox changes copies of the sandboxes; true where one of them was changed.
+func eachSandbox(o *release.Observation, alter func(*release.Sandbox) bool) bool {
+	all, changed := slices.Clone(o.Sandboxes.Get()), false
+	for i := range all {
+		changed = alter(&all[i]) || changed
+	}
+	if changed {
+		o.Sandboxes = release.Known(all)
+	}
+	return changed
+}
+
+func fence(o *release.Observation, _ *time.Time) bool {
+	if !o.Node.IsKnown() || o.Node.Get().Ready {
+		return false
+	}
+	node := o.Node.Get()
+	node.OutOfService = true
+	o.Node = release.Known(node)
+	return true
+}
+
+func deleteNode(o *release.Observation, now *time.Time) bool {
+	if !o.Node.IsKnown() || o.Node.Get().Ready {
+		return false
+	}
+	o.Node, o.SignOfLife = release.Absent[release.Node](), ""
+	o.NodeGoneSince = release.Known(now.Add(-o.Settings.NodeGoneDelay))
+	return true
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Evidence is one fact that the decision rests on.
+type Evidence struct {
+	// Fact says what was looked at.
+	Fact string `json:"fact"`
+	// State is Known, Absent (read, and not there) or Unknown (could not be read).
+	State string `json:"state"`
+	// Value is what was found, or why it could not be read.
+	Value string `json:"value,omitempty"`
+	// Source is where it was read.
+	Source string `json:"source"`
+}
+
+const (
+	known   = "Known"
+	absent  = "Absent"
+	unknown = "Unknown"
+)
+
+// evidence lists the facts, in the order of the table's rows.
+func (f *Facts) evidence(entries []held, o release.Observation) []Evidence {
+	rows := f.podEvidence()
+	rows = append(rows, f.poolEvidence(entries)...)
+	rows = append(rows, f.nodeEvidence(o)...)
+	if f.Record != nil {
+		rows = append(rows, f.recordEvidence()...)
+	}
+	return append(rows, Evidence{"settings", known, fmt.Sprintf("evidence %s; releaseDelay %s, gracePeriodSlack %s, sandboxCreationMax %s, nodeGoneDelay %s",
+		evidenceName(f.Evidence), f.Settings.ReleaseDelay, f.Settings.GracePeriodSlack, f.Settings.SandboxCreationMax, f.Settings.NodeGoneDelay), f.ConfigurationSource})
+}
+
+func evidenceName(e release.Evidence) string {
+	if e == release.EvidenceAgent {
+		return "Agent"
+	}
+	return "Kubelet"
+}
+
+func (f *Facts) podEvidence() []Evidence {
+	pod := f.pod()
+	if pod == nil {
+		row := Evidence{Fact: "pod object", State: absent, Source: "Pod " + f.Ref.String()}
+		switch {
+		case !f.Pod.IsAbsent():
+			row.State, row.Value = unknown, f.Pod.Why()
+		case f.Namesake != nil:
+			row.Value = "another UID has the name: " + string(f.Namesake.UID)
+		}
+		return []Evidence{row}
+	}
+	value := "not being deleted"
+	if pod.DeletionTimestamp != nil {
+		value = fmt.Sprintf("deletion asked for at %s, grace period ends at %s", inspect.Stamp(inspect.At(release.DeletionRequested(pod))), inspect.Stamp(pod.DeletionTimestamp))
+	}
+	rows := []Evidence{{"pod object", known, value, "Pod " + f.Ref.String()},
+		{"end of the pod", known, fmt.Sprintf("phase %s: %s", pod.Status.Phase, endingText[f.ending()]), "status.phase and who wrote it (managedFields)"}}
+	if torn := release.PodTornDown(pod); !torn.IsZero() {
+		rows = append(rows, Evidence{"sandbox, as the kubelet reports it", known, "none any more, since " + inspect.Stamp(inspect.At(torn)), "condition PodReadyToStartContainers"})
+	}
+	return rows
+}
+
+var endingText = map[release.Ending]string{
+	release.EndingNone:      "not ended",
+	release.EndingFinished:  "the kubelet ended it after its deletion, so every sandbox was stopped",
+	release.EndingCompleted: "the kubelet ended it before its deletion, or nobody can tell that it was after",
+	release.EndingRejected:  "the kubelet refused it, and killed nothing",
+	release.EndingForeign:   "somebody other than the kubelet wrote that phase (PodGC, for one): no proof",
+}
+
+func (f *Facts) poolEvidence(entries []held) []Evidence {
+	if !f.Entries.IsKnown() {
+		return []Evidence{{"entries in the pools", unknown, f.Entries.Why(), "IPPools"}}
+	}
+	if len(entries) == 0 && !isOrphan(f.Record) {
+		return []Evidence{{"entries in the pools", absent, "", "every IPPool"}}
+	}
+	var rows []Evidence
+	for i := range entries {
+		h := &entries[i]
+		value := fmt.Sprintf("%s on %s for sandbox %s, podref %s, by %s", h.IP, orNone(h.Interface), h.SandboxID, h.PodRef, h.attribution)
+		switch {
+		case h.superseded:
+			value += "; by now the pool has it for somebody else"
+		case h.Releasing != "":
+			value += "; its release has begun"
+		}
+		if len(h.rivals) > 0 {
+			value += "; also held by " + strings.Join(h.rivals, ", ")
+		}
+		rows = append(rows, Evidence{"entry", known, value, "IPPool " + h.Pool})
+	}
+	return rows
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "no interface"
+	}
+	return text
+}
+
+func (f *Facts) nodeEvidence(o release.Observation) []Evidence {
+	name := f.nodeName()
+	switch {
+	case name == "":
+		return []Evidence{{"node", absent, "not bound, or nobody knows to which", "spec.nodeName"}}
+	case f.Node.IsAbsent():
+		return []Evidence{{"node", absent, "there is no Node of that name", "Node " + name}}
+	case !f.Node.IsKnown():
+		return []Evidence{{"node", unknown, f.Node.Why(), "Node " + name}}
+	}
+	node := nodeOf(f.Node.Get())
+	value := "not Ready"
+	if node.Ready {
+		value = "Ready"
+	}
+	if since := readySince(f.Node.Get()); !since.IsZero() {
+		value += " since " + inspect.Stamp(since)
+	}
+	if node.OutOfService {
+		value += ", tainted out-of-service"
+	}
+	rows := []Evidence{{"node", known, value + ", UID " + string(node.NodeUID), "Node " + name}}
+	for _, s := range o.Sandboxes.Get() {
+		row := Evidence{Fact: "machine of sandbox " + inspect.Short(s.ID), State: unknown, Value: s.Machine.Why(), Source: "the record, against Node " + name}
+		if s.Machine.IsKnown() {
+			row.State, row.Value = known, relationText[release.Compare(s.Machine.Get(), node.Machine)]
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+var relationText = map[release.Relation]string{
+	release.SameMachine:  "the same boot of the same machine",
+	release.Reregistered: "the same boot of the same machine, under a new Node object",
+	release.Rebooted:     "the same machine, booted again since",
+	release.Replaced:     "another machine has the node's name, or it cannot be shown to be the same",
+}
+
+func readySince(node *corev1.Node) *metav1.Time {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return &c.LastTransitionTime
+		}
+	}
+	return nil
+}
+
+func (f *Facts) recordEvidence() []Evidence {
+	r, source := f.Record, "IPAllocation "+f.Record.Name
+	var rows []Evidence
+	if k := r.Spec.Kubelet; k != nil {
+		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s", k.Ending, inspect.Stamp(&k.ObservedTime)), source})
+	}
+	if gone := r.Spec.NodeGone; gone != nil {
+		value := fmt.Sprintf("since %s, confirmed at %s", inspect.Stamp(&gone.Since), inspect.Stamp(&gone.ConfirmedTime))
+		if gone.SignOfLife != "" {
+			value += "; started again because " + gone.SignOfLife
+		}
+		rows = append(rows, Evidence{"node proven gone", known, value, source})
+	}
+	for i := range r.Spec.Marks {
+		m := &r.Spec.Marks[i]
+		row := Evidence{Fact: "question about sandbox " + inspect.Short(m.SandboxID), State: absent,
+			Value: fmt.Sprintf("asked at %s (epoch %d), not answered", inspect.Stamp(&m.Time), m.Epoch), Source: source}
+		if a := CurrentAnswer(r, m.SandboxID); a != nil {
+			row.State, row.Value = known, fmt.Sprintf("%s, %s, at %s (epoch %d)", a.Verdict, a.Reason, inspect.Stamp(&a.Time), a.Epoch)
+		}
+		rows = append(rows, row)
+	}
+	for i := range r.Status.Conditions {
+		if c := &r.Status.Conditions[i]; c.Type == v1alpha1.AnsweredCondition && c.Status == metav1.ConditionFalse {
+			rows = append(rows, Evidence{"silence of the agent", known, c.Reason + ": " + c.Message, source})
+		}
+	}
+	return rows
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Explanation says of one pod UID why its addresses are held, since when, what would end it, and on what that rests.
+type Explanation struct {
+	metav1.TypeMeta `json:",inline"`
+	// Pod is "namespace/name", UID the pod's, and Record the name of its IPAllocation where there is one.
+	Pod    string    `json:"pod"`
+	UID    types.UID `json:"uid"`
+	Record string    `json:"record,omitempty"`
+	Node   string    `json:"node,omitempty"`
+	// State is Running, Terminating, Ended (by itself, and not deleted), Gone (there is no object any more) or Unknown.
+	State string `json:"state"`
+	// Since is when the deletion was asked for; absent if it was not, or if nobody remembers.
+	Since *metav1.Time `json:"since,omitempty"`
+	// Finalizers are all of the object, and Guarded says that ours is one of them.
+	Finalizers []string `json:"finalizers,omitempty"`
+	Guarded    bool     `json:"guarded"`
+	// Decision is the decision table's, on these facts.
+	Decision Decision `json:"decision"`
+	// Held says that an address or the object waits for something.
+	Held bool `json:"held"`
+	// ReasonSince is since when the manager gives that reason; absent where it has not said so.
+	ReasonSince *metav1.Time `json:"reasonSince,omitempty"`
+	// Said is the reason that the manager gave last, where it is another one.
+	Said      string          `json:"said,omitempty"`
+	Addresses []Address       `json:"addresses,omitempty"`
+	Ends      []End           `json:"ends,omitempty"`
+	Evidence  []Evidence      `json:"evidence"`
+	Notes     []string        `json:"notes,omitempty"`
+	Events    []inspect.Event `json:"events,omitempty"`
+}
+
+// Decision is a decision of the table.
+type Decision struct {
+	Row     int             `json:"row"`
+	Action  string          `json:"action"`
+	Reason  v1alpha1.Reason `json:"reason"`
+	Message string          `json:"message"`
+	// After is how long until time alone could change it; empty when only an event can.
+	After string `json:"after,omitempty"`
+}
+
+func decisionOf(d release.Decision) Decision {
+	shown := Decision{Row: d.Row, Action: d.Action.String(), Reason: d.Reason, Message: d.Message}
+	if d.After > 0 {
+		shown.After = d.After.Round(time.Second).String()
+	}
+	return shown
+}
+
+// Address is one address that the pod UID holds, and the table's word on its sandbox alone.
+type Address struct {
+	IP          string               `json:"ip"`
+	Interface   string               `json:"interface,omitempty"`
+	Network     string               `json:"network,omitempty"`
+	Pool        string               `json:"pool"`
+	SandboxID   string               `json:"sandboxID"`
+	Attribution v1alpha1.Attribution `json:"attribution"`
+	// Standing is InPool, Releasing (its release has begun) or TakenOver (the pool has the address for somebody else).
+	Standing string `json:"standing"`
+	// Rivals are the records of others that hold the address.
+	Rivals   []string `json:"rivals,omitempty"`
+	Decision Decision `json:"decision"`
+}
+
+// The standings of an address.
+const (
+	StandingInPool    = "InPool"
+	StandingReleasing = "Releasing"
+	StandingTakenOver = "TakenOver"
+)
+
+// The states of a pod.
+const (
+	StateRunning     = "Running"
+	StateTerminating = "Terminating"
+	StateEnded       = "Ended"
+	StateGone        = "Gone"
+	StateUnknown     = "Unknown"
+)
+
+// Attention is true while something is held.
+func (e *Explanation) Attention() bool { return e.Held }
+
+// Explain asks the decision table about the facts.
+func Explain(f *Facts, now time.Time) *Explanation {
+	e := &Explanation{TypeMeta: inspect.Type("Explanation"), Pod: f.Ref.String(), UID: f.UID, Node: f.nodeName(), State: f.state(), Events: f.Events}
+	if f.Record != nil {
+		e.Record = f.Record.Name
+	}
+	if pod := f.pod(); pod != nil {
+		e.Finalizers = pod.Finalizers
+		e.Guarded = slices.Contains(pod.Finalizers, v1alpha1.Finalizer)
+		if pod.DeletionTimestamp != nil {
+			e.Since = inspect.At(release.DeletionRequested(pod))
+		}
+	}
+	if isOrphan(f.Record) {
+		return e.ofOrphan(f)
+	}
+	entries := f.heldEntries()
+	o := f.observation(entries)
+	d := release.Decide(o, now)
+	e.Decision = decisionOf(d)
+	e.Held = f.holds(e.Guarded, o) && d.Action != release.Keep
+	e.Said, e.ReasonSince = f.said(d.Reason)
+	for i := range entries {
+		e.Addresses = append(e.Addresses, f.address(&entries[i], o, now))
+	}
+	if e.Held {
+		e.Ends = ends(o, now)
+	}
+	e.Evidence = f.evidence(entries, o)
+	e.Notes = f.notes(e, d)
+	return e
+}
+
+// holds says whether anything of ours is there to wait for.
+func (f *Facts) holds(guarded bool, o release.Observation) bool {
+	return guarded || f.Record != nil || o.Sandboxes.IsKnown() || o.Pod.IsUnknown()
+}
+
+func (f *Facts) state() string {
+	pod := f.pod()
+	switch {
+	case f.Pod.IsAbsent():
+		return StateGone
+	case pod == nil:
+		return StateUnknown
+	case pod.DeletionTimestamp != nil:
+		return StateTerminating
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return StateEnded
+	}
+	return StateRunning
+}
+
+// said is what the manager wrote down last: its reason where that is another than ours, and since when it gives ours.
+func (f *Facts) said(reason v1alpha1.Reason) (other string, since *metav1.Time) {
+	if f.Record != nil {
+		if c := meta.FindStatusCondition(f.Record.Status.Conditions, v1alpha1.ReleasedCondition); c != nil {
+			if c.Reason == string(reason) {
+				return "", c.LastTransitionTime.DeepCopy()
+			}
+			other = c.Reason
+		}
+	}
+	if pod := f.pod(); pod != nil {
+		for i := range pod.Status.Conditions {
+			c := &pod.Status.Conditions[i]
+			if c.Type != v1alpha1.IPsReleasedCondition {
+				continue
+			}
+			if c.Reason == string(reason) {
+				return "", c.LastTransitionTime.DeepCopy()
+			}
+			other = c.Reason
+		}
+	}
+	return other, nil
+}
+
+// address asks the table about one entry's sandbox alone.
+func (f *Facts) address(h *held, o release.Observation, now time.Time) Address {
+	a := Address{IP: h.IP.String(), Interface: h.Interface, Pool: h.Pool, SandboxID: h.SandboxID, Attribution: h.attribution, Standing: StandingInPool, Rivals: h.rivals}
+	switch {
+	case h.superseded:
+		a.Standing = StandingTakenOver
+	case h.Releasing != "":
+		a.Standing = StandingReleasing
+	}
+	if recorded := f.recordedAddress(&h.Key); recorded != nil {
+		a.Network = recorded.Network
+	}
+	for _, s := range o.Sandboxes.Get() {
+		if s.ID == h.SandboxID {
+			alone := o
+			alone.Sandboxes = release.Known([]release.Sandbox{s})
+			a.Decision = decisionOf(release.Decide(alone, now))
+		}
+	}
+	return a
+}
+
+// ofOrphan explains a record of nobody's: no row of the table is about it; what is known stands in the record.
+func (e *Explanation) ofOrphan(f *Facts) *Explanation {
+	e.Held = true
+	e.Decision = Decision{Action: release.Wait.String(), Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses: they are held"}
+	if c := meta.FindStatusCondition(f.Record.Status.Conditions, v1alpha1.ReleasedCondition); c != nil {
+		e.Decision.Reason, e.Decision.Message, e.ReasonSince = v1alpha1.Reason(c.Reason), c.Message, c.LastTransitionTime.DeepCopy()
+	}
+	for i := range f.Record.Spec.Addresses {
+		a := &f.Record.Spec.Addresses[i]
+		e.Addresses = append(e.Addresses, Address{IP: a.IP, Interface: a.Interface, Network: a.Network, Pool: a.Pool, SandboxID: a.SandboxID,
+			Attribution: v1alpha1.AttributionNone, Standing: f.standing(a), Decision: e.Decision})
+	}
+	e.Ends = []End{{What: "the IPAM takes the entry away by itself (CNI DEL of its sandbox)", Then: "the record goes"},
+		{What: "you find out that its sandbox is gone, and release the address by hand (kubectl holdfast release)", Then: "the address is free"}}
+	e.Evidence = f.evidence(nil, release.Observation{})
+	return e
+}
+
+// standing is what a pool has by now where an orphan's record has an address.
+func (f *Facts) standing(a *v1alpha1.AddressRecord) string {
+	entries := f.Entries.Get().Entries
+	for i := range entries {
+		if n := &entries[i]; n.Backend == a.Backend && n.Pool == a.Pool && n.IP.String() == a.IP {
+			switch {
+			case n.Releasing != "":
+				return StandingReleasing
+			case n.SandboxID == a.SandboxID:
+				return StandingInPool
+			}
+			return StandingTakenOver
+		}
+	}
+	return "NotInPool"
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// notes say what the decision alone does not.
+func (f *Facts) notes(e *Explanation, d release.Decision) []string {
+	var notes []string
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	others := slices.DeleteFunc(slices.Clone(e.Finalizers), func(name string) bool { return name == v1alpha1.Finalizer })
+	switch {
+	case e.State == StateTerminating && !e.Guarded && len(e.Finalizers) > 0:
+		note("Holdfast does not keep this object: it has no finalizer of ours. What keeps it: %s.", strings.Join(others, ", "))
+	case e.State == StateTerminating && !e.Guarded:
+		note("Holdfast does not keep this object: it has no finalizer of ours. It waits for its kubelet.")
+	case e.State == StateTerminating && len(others) > 0:
+		note("Finalizers of others keep the object too: %s.", strings.Join(others, ", "))
+	case e.State == StateGone && f.Namesake != nil:
+		note("The name belongs to another pod now, UID %s; it is not this one.", f.Namesake.UID)
+	}
+	if e.Said != "" && e.Held {
+		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.Said, d.Reason)
+	}
+	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && f.ending() == release.EndingCompleted {
+		note("A manager that saw the pod deleting and not ended counts its end as one after the deletion, and goes on sooner; nobody can tell that from the object alone.")
+	}
+	return notes
+}
+
+// Tables show the explanation.
+func (e *Explanation) Tables(now time.Time) []inspect.Table {
+	return []inspect.Table{e.summary(now), e.addresses(), e.ends(), e.evidence(), e.events(now), {Lines: e.Notes}}
+}
+
+func (e *Explanation) summary(now time.Time) inspect.Table {
+	var t inspect.Table
+	state := e.State
+	if e.Since != nil {
+		state += fmt.Sprintf(" for %s (since %s)", inspect.Age(e.Since, now), inspect.Stamp(e.Since))
+	}
+	if e.Node != "" {
+		state += ", on node " + e.Node
+	}
+	t.Say("Pod %s (UID %s): %s", e.Pod, e.UID, state)
+	switch {
+	case e.Held:
+		t.Say("Held: %s", e.Decision.line())
+		t.Say("      %s", e.Decision.Message)
+	case e.Decision.Action == release.Keep.String():
+		t.Say("Not held: the pod is not being deleted, and its addresses are its own.")
+	default:
+		t.Say("Not held: %s", e.Decision.line())
+	}
+	if e.ReasonSince != nil {
+		t.Say("      the manager has said so for %s (since %s)", inspect.Age(e.ReasonSince, now), inspect.Stamp(e.ReasonSince))
+	}
+	return t
+}
+
+func (d *Decision) line() string {
+	text := fmt.Sprintf("%s, %s (row %d of the decision table)", d.Action, d.Reason, d.Row)
+	if d.After != "" {
+		text += ", looked at again in " + d.After + " at the latest"
+	}
+	return text
+}
+
+func (e *Explanation) addresses() inspect.Table {
+	t := inspect.Table{Heading: "ADDRESSES", Columns: inspect.Columns("IP", "INTERFACE", "POOL", "SANDBOX", "STANDING", "ROW", "ACTION", "REASON", "+ATTRIBUTION", "+NETWORK", "+ALSO HELD BY")}
+	for i := range e.Addresses {
+		a := &e.Addresses[i]
+		t.Add(a.IP, a.Interface, a.Pool, inspect.Short(a.SandboxID), a.Standing, strconv.Itoa(a.Decision.Row), a.Decision.Action, string(a.Decision.Reason),
+			string(a.Attribution), a.Network, strings.Join(a.Rivals, ","))
+	}
+	return t
+}
+
+func (e *Explanation) ends() inspect.Table {
+	t := inspect.Table{Heading: "WHAT WOULD END IT", Columns: inspect.Columns("WHAT", "THEN", "CAUTION")}
+	if e.Held && len(e.Ends) == 0 {
+		t.None = "No single change that this command knows of would. See the reason's page in the runbook."
+	}
+	for _, end := range e.Ends {
+		t.Add(end.What, end.Then, end.Caution)
+	}
+	return t
+}
+
+func (e *Explanation) evidence() inspect.Table {
+	t := inspect.Table{Heading: "EVIDENCE", Columns: inspect.Columns("FACT", "STATE", "VALUE", "+SOURCE")}
+	for _, row := range e.Evidence {
+		t.Add(row.Fact, row.State, row.Value, row.Source)
+	}
+	return t
+}
+
+func (e *Explanation) events(now time.Time) inspect.Table {
+	t := inspect.Table{Heading: "EVENTS", Columns: inspect.Columns("AGE", "TYPE", "REASON", "NOTE", "+COUNT", "+ABOUT")}
+	for i := range e.Events {
+		event := &e.Events[i]
+		t.Add(inspect.Age(inspect.At(event.Last), now), event.Type, event.Reason, event.Note, strconv.Itoa(int(event.Count)), event.About())
+	}
+	return t
+}
