@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// The reasons for which an orphan, an entry whose owner nobody can tell, is held.
+const (
+	// ReasonOrphanQueued: as many orphans as may be asked about at once are; this one is next.
+	ReasonOrphanQueued Reason = "OrphanQueued"
+	// ReasonAwaitingAllNodes: every node is asked about the orphan's sandbox, and at least one of those ever seen has neither
+	// acknowledged the question nor is proven gone.
+	ReasonAwaitingAllNodes Reason = "AwaitingAllNodes"
+	// ReasonClaimedTwice: more than one node says that it has, or had, the orphan's sandbox, so that one of them is wrong.
+	ReasonClaimedTwice Reason = "ClaimedTwice"
+	// ReasonClaimantUnknown: a node said that it has, or had, the orphan's sandbox, and that Node is neither there nor remembered.
+	ReasonClaimantUnknown Reason = "ClaimantUnknown"
+	// ReasonAddressShown: the network-status of a live pod shows the orphan's address.
+	ReasonAddressShown Reason = "AddressShown"
+)
+
+// The reasons of what becomes of an orphan.
+const (
+	// ReasonAllNodesSilent: every node ever seen has acknowledged the question about the orphan's sandbox without claiming it, or is
+	// proven gone.
+	ReasonAllNodesSilent Reason = "AllNodesSilent"
+	// ReasonReleaseResumed: the entry carries the tombstone of a release that was decided and then interrupted.
+	ReasonReleaseResumed Reason = "ReleaseResumed"
+	// ReasonOwnerFound: the entry is somebody's after all, or a node has seen the sandbox with the UID of a live pod.
+	ReasonOwnerFound Reason = "OwnerFound"
+)

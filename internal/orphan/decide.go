@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Decide says what to do about the entries of one sandbox without an owner. It is total: all facts have a decision.
+func Decide(f Facts, now time.Time) Decision {
+	d := decide(&f, now)
+	if d.Action != Release {
+		return d
+	}
+	switch {
+	case !f.Live:
+		return Decision{Row: d.Row, Action: Reread, Reason: d.Reason, Message: d.Message}
+	case f.Entries.Get().TakenOver:
+		// There is nothing to give back, and whoever has the address by now is free of the doubt.
+		return Decision{Row: d.Row, Action: Drop, Reason: d.Reason, Message: d.Message}
+	}
+	if held, inUse := elsewhere(&f); inUse {
+		return held
+	}
+	return d
+}
+
+func decide(f *Facts, now time.Time) Decision {
+	if f.Owned {
+		return Decision{Row: 1, Action: Drop, Reason: v1alpha1.ReasonOwnerFound, Message: "a pod UID can be shown to own these addresses"}
+	}
+	if d, unread := unknownFact(f); unread {
+		return d
+	}
+	entries := f.Entries.Get()
+	switch {
+	case f.Entries.IsAbsent():
+		return Decision{Row: 2, Action: Drop, Reason: v1alpha1.ReasonNoIPsHeld, Message: "no pool holds an address of this sandbox"}
+	case f.Record.IsAbsent():
+		return decideUnrecorded(f, entries, now)
+	case entries.Unrecorded:
+		return Decision{Row: 5, Action: Adopt, Reason: v1alpha1.ReasonOwnerUnknown, Message: "a pool holds a further address of this sandbox"}
+	case entries.Tombstone:
+		return Decision{Row: 6, Action: Release, Reason: v1alpha1.ReasonReleaseResumed,
+			Message: "the release was decided before, and then interrupted"}
+	case f.Addressed != nil:
+		return decideAddressed(release.Decide(*f.Addressed, now))
+	case f.Evidence != release.EvidenceAgent:
+		return wait(8, v1alpha1.ReasonOwnerUnknown, 0,
+			"no pod UID can be shown to own these addresses, so nobody can tell whether their sandbox is gone: they are held; with evidence Agent every node would be asked")
+	}
+	if claims := f.Record.Get().Claims; len(claims) > 0 {
+		return decideClaimed(claims)
+	}
+	return decideAsked(f, now)
+}
+
+// unknownFact is row 0.
+func unknownFact(f *Facts) (Decision, bool) {
+	reads := []struct {
+		what   string
+		unread bool
+		why    string
+	}{
+		{"what the pools hold of it", !f.Entries.IsRead(), f.Entries.Why()},
+		{"its record", !f.Record.IsRead(), f.Record.Why()},
+	}
+	for _, read := range reads {
+		if read.unread {
+			return wait(0, v1alpha1.ReasonObservationFailed, 0, "%s could not be read: %s", read.what, read.why), true
+		}
+	}
+	return Decision{}, false
+}
+
+// decideUnrecorded is rows 3 and 4.
+func decideUnrecorded(f *Facts, entries Entries, now time.Time) Decision {
+	if left := entries.Since.Add(f.Settings.ReleaseDelay).Sub(now); left > 0 {
+		return wait(3, v1alpha1.ReasonReleaseDelay, left, "no pod UID can be shown to own these addresses; an owner may still show itself")
+	}
+	return Decision{Row: 4, Action: Adopt, Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses"}
+}
+
+// decideAddressed is row 7: a claimed sandbox is judged like the one of a pod that is gone, by the same table.
+func decideAddressed(d release.Decision) Decision {
+	decided := Decision{Row: 7, Reason: d.Reason, Message: d.Message, After: d.After}
+	switch d.Action {
+	case release.Release:
+		decided.Action = Release
+	case release.Confirm:
+		decided.Action = Confirm
+	case release.Reread:
+		decided.Action = Reread
+	case release.Unprotect:
+		decided.Action = Drop
+	case release.Wait, release.Keep:
+		decided.Action = Wait
+	default:
+		return wait(7, v1alpha1.ReasonUnclassified, 0, "the decision table said %s of a sandbox that a node has claimed", d.Action)
+	}
+	return decided
+}
+
+// decideClaimed is rows 9 to 11.
+func decideClaimed(claims []Claim) Decision {
+	for _, claim := range claims {
+		switch {
+		case !claim.Pod.IsRead():
+			return wait(0, v1alpha1.ReasonObservationFailed, 0, "pod UID %s, with which node %s has seen the sandbox, could not be read: %s",
+				claim.PodUID, claim.NodeName, claim.Pod.Why())
+		case claim.Pod.IsKnown() && claim.NodeName != "":
+			return Decision{Row: 9, Action: Attribute, Reason: v1alpha1.ReasonOwnerFound, Claim: claim,
+				Message: "node " + claim.NodeName + " has seen the sandbox with the UID of pod " + claim.Pod.Get()}
+		}
+	}
+	chosen := claims[0]
+	live := 0
+	for _, claim := range claims {
+		if claim.Live {
+			live++
+			chosen = claim
+		}
+	}
+	switch {
+	case live > 1 || (live == 0 && len(claims) > 1):
+		return wait(11, v1alpha1.ReasonClaimedTwice, 0, "%d nodes say that they have, or had, this sandbox, and no two can: the addresses are held", len(claims))
+	case chosen.NodeName == "":
+		return wait(11, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and nobody knows that Node any more: the addresses are held; "+
+			"delete the record's answer, or the pool's entry, once you know that its machine is gone", chosen.NodeUID)
+	}
+	return Decision{Row: 10, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Claim: chosen,
+		Message: "node " + chosen.NodeName + " says that it has, or had, the sandbox: waiting for it to say that it is gone"}
+}
+
+// decideAsked is rows 12 to 16: nobody has claimed the sandbox.
+func decideAsked(f *Facts, now time.Time) Decision {
+	asked := f.Asked
+	switch {
+	case (asked.Epoch == 0 || asked.Version == 0) && !f.Room:
+		return wait(12, v1alpha1.ReasonOrphanQueued, 0,
+			"no pod UID can be shown to own these addresses; every node will be asked for their sandbox once fewer others are asked about")
+	case asked.Epoch == 0 || asked.Version == 0:
+		return Decision{Row: 12, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes,
+			Message: "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"}
+	case !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0: // somebody ran the sandbox, so that no node at all is a failed read
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why())
+	}
+	if left := asked.Since.Add(max(f.Settings.NodeGoneDelay, f.Settings.ReleaseDelay)).Sub(now); left > 0 {
+		return wait(13, v1alpha1.ReasonAwaitingAllNodes, left, "every node is asked whether it has, or had, the sandbox of these addresses")
+	}
+	if missing, what := missing(f, now); missing > 0 {
+		d := wait(14, v1alpha1.ReasonAwaitingAllNodes, 0,
+			"every node is asked whether it has, or had, the sandbox of these addresses, and the silence of each has to count: %s", what)
+		d.Missing = missing
+		return d
+	}
+	return Decision{Row: 16, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent,
+		Message: "every node that was ever seen has been asked for the sandbox, and none has or had it"}
+}
+
+// elsewhere: an address that somebody uses by now is not given back, whoever's sandbox is gone.
+func elsewhere(f *Facts) (Decision, bool) {
+	switch {
+	case !f.Shown.IsRead():
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether a live pod shows one of these addresses could not be read: %s", f.Shown.Why()), true
+	case !f.Rival.IsRead():
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether another record holds one of these addresses could not be read: %s", f.Rival.Why()), true
+	case f.Shown.IsKnown():
+		return wait(16, v1alpha1.ReasonAddressShown, 0, "the sandbox is gone, but the network-status of pod %s shows one of its addresses: they are held", f.Shown.Get()), true
+	case f.Rival.IsKnown():
+		return wait(16, v1alpha1.ReasonConflict, 0, "the sandbox is gone, but IPAllocation %s holds one of its addresses for another sandbox: they are held", f.Rival.Get()), true
+	}
+	return Decision{}, false
+}

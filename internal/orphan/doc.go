@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package orphan decides, purely, about the entries of a sandbox that no pod UID can be shown to own. Nobody knows the node of
+// such a sandbox, so every node is asked, and only when each of them is known not to have it may its addresses go back.
+//
+// Decide tries these rows in order; the first that fits decides:
+//
+//	0   a fact that the row being tried needs is Unknown            Wait
+//	1   somebody owns the sandbox after all                          Drop
+//	2   no pool holds anything of it                                 Drop
+//	3   nobody's for less than releaseDelay                          Wait
+//	4   not on record                                                Adopt
+//	5   a pool holds an entry of it that the record lacks            Adopt, and ask anew
+//	6   a tombstone of this very record stands                       Release: it was decided before
+//	7   a node has claimed it: the record has a node name            as internal/release says of a pod that is gone
+//	8   the kubelet is the only evidence                             Wait
+//	9   a node has claimed it with the UID of a live pod             Attribute: the entries are that pod's
+//	10  one node has claimed it                                      Address: ask that node
+//	11  nodes have claimed it that contradict each other, or one
+//	    that nobody knows                                            Wait
+//	12  not asked, or nobody knows the version of the question       Ask, if there is room
+//	13  asked for less than nodeGoneDelay and releaseDelay           Wait
+//	14  a node ever seen is not silent (see Node)                    Wait
+//	15  the facts are from caches                                    Reread
+//	16  all are silent                                               Release
+//
+// Nothing is released while the network-status of a live pod shows an address of it, or while a record holds one of its addresses
+// for another sandbox: those hold in rows 6, 7 and 16.
+//
+// Row 13 is for Nodes that were never seen because they were deleted while no manager ran: they have then been gone for as long as
+// row 6 of internal/release asks.
+package orphan

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// namedNodes is how many nodes of each kind a message names.
+const namedNodes = 3
+
+// kinds are the silences that do not count, in the order in which a message tells of them.
+var kinds = []struct {
+	silence Silence
+	what    string
+}{
+	{NoAgent, "without an agent"},
+	{Behind, "not through with the question yet"},
+	{Elsewhere, "whose agent has said nothing in this boot and under this Node UID"},
+	{NotGoneYet, "of which the Node object is gone, but not for long enough without a sign of life"},
+	{NeverGone, "of which the Node object is gone, which is no proof here (delays.nodeGoneAction: Hold)"},
+	{Unread, "of which nobody could tell"},
+}
+
+// missing counts the nodes whose silence does not count, and says which they are: of each kind the first few.
+func missing(f *Facts, now time.Time) (int, string) {
+	names := map[Silence][]string{}
+	all := 0
+	nodes := f.Nodes.Get()
+	for i := range nodes {
+		if silence := SilenceOf(&nodes[i], f.Asked, f.Settings, now); !silence.Counts() {
+			names[silence] = append(names[silence], nodes[i].Name)
+			all++
+		}
+	}
+	var parts []string
+	for _, kind := range kinds {
+		if of := names[kind.silence]; len(of) > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(of), kind.what, few(of)))
+		}
+	}
+	return all, fmt.Sprintf("%d of %d nodes are missing: %s", all, len(nodes), strings.Join(parts, ", "))
+}
+
+func few(names []string) string {
+	slices.Sort(names)
+	text := strings.Join(names[:min(len(names), namedNodes)], ", ")
+	if more := len(names) - namedNodes; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
