@@ -32,7 +32,8 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 		UnsafeReleases: configv1alpha1.UnsafeReleases{
 			Mode: configv1alpha1.ReleaseModeWarn, DaemonSets: []string{"kube-system/whereabouts"}, ReconcilerInDaemonSet: new(false),
 		},
-		Audit: configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
+		Audit:   configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
+		Orphans: configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxAsked: new(int32(200))},
 		NodeResources: configv1alpha1.NodeResources{
 			Enabled: new(true), SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
 		},
@@ -156,7 +157,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"unknown fields, also by case": {
 			content: header + "evidance: Kubelet\nwhereabouts:\n  Namespaces: [a]\n",
 			want: []string{
-				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, kind, nodeResources, server, stamping, unsafeReleases, whereabouts`,
+				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, kind, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
 				`whereabouts.Namespaces: Invalid value: line 5: unknown field; known here: enabled, namespaces`,
 			},
 		},
@@ -263,6 +264,13 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			content: header + "delays: {nodeGoneAction: Keep}\n",
 			want:    []string{`delays.nodeGoneAction: Unsupported value: "Keep": supported values: "Release", "Hold"`},
 		},
+		"no orphan to ask about, and a namespace that cannot be": {
+			content: header + "orphans: {maxAsked: 0, agentNamespace: Agents}\n",
+			want: []string{
+				`orphans.agentNamespace: Invalid value: "Agents": ` + namespaceLabel,
+				"orphans.maxAsked: Invalid value: 0: must be between 1 and 5000, inclusive",
+			},
+		},
 		"a mode of the audit that nobody knows": {
 			content: header + "audit: {mode: repair}\n",
 			want:    []string{`audit.mode: Unsupported value: "repair": supported values: "Repair", "Report"`},
@@ -306,7 +314,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"mistakes of reading and of validation together": {
 			content: "apiVersion: config.holdfast.dev/v1alpha1\nkind: Manager\nextra: 1\ndelays: {releaseDelay: -1s, nodeGoneDelay: soon}\nevidence: Agent\n",
 			want: []string{
-				`extra: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, kind, nodeResources, server, stamping, unsafeReleases, whereabouts`,
+				`extra: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, kind, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
 				`delays.nodeGoneDelay: Invalid value: "soon": line 4: time: invalid duration "soon"`,
 				`kind: Unsupported value: "Manager": supported values: "ManagerConfiguration"`,
 				`evidence: Invalid value: "Agent": the node agent is not part of the installation yet, so nobody would answer for a sandbox and every address would be held; use Kubelet`,

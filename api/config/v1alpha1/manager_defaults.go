@@ -51,6 +51,7 @@ func SetDefaults(c *ManagerConfiguration) {
 	setWhereaboutsDefaults(&c.Whereabouts)
 	setUnsafeReleasesDefaults(&c.UnsafeReleases)
 	c.Audit.Mode = orDefault(c.Audit.Mode, DefaultAuditMode)
+	setOrphansDefaults(&c.Orphans)
 	setNodeResourcesDefaults(&c.NodeResources)
 	setDelaysDefaults(&c.Delays)
 	setServerDefaults(&c.Server)

@@ -23,6 +23,8 @@ type ManagerConfiguration struct {
 	UnsafeReleases UnsafeReleases `json:"unsafeReleases,omitempty"`
 	// Audit says what is done where the IPAM's records contradict each other or what live pods show.
 	Audit Audit `json:"audit,omitempty"`
+	// Orphans says how addresses whose owner nobody can tell are reclaimed.
+	Orphans Orphans `json:"orphans,omitempty"`
 	// NodeResources configures the guard of node-scoped resources.
 	NodeResources NodeResources `json:"nodeResources,omitempty"`
 	// Delays are the times that the decision table knows.

@@ -31,6 +31,7 @@ func Validate(c *ManagerConfiguration) field.ErrorList {
 	errs = append(errs, validateWhereabouts(&c.Whereabouts, field.NewPath("whereabouts"))...)
 	errs = append(errs, validateUnsafeReleases(&c.UnsafeReleases, field.NewPath("unsafeReleases"))...)
 	errs = append(errs, validateAudit(&c.Audit, field.NewPath("audit"))...)
+	errs = append(errs, validateOrphans(&c.Orphans, field.NewPath("orphans"))...)
 	errs = append(errs, validateNodeResources(&c.NodeResources, field.NewPath("nodeResources"))...)
 	errs = append(errs, validateDelays(&c.Delays, field.NewPath("delays"))...)
 	errs = append(errs, validateServer(&c.Server, field.NewPath("server"))...)

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Orphans says how addresses whose owner nobody can tell are reclaimed. With evidence Kubelet they are held.
+type Orphans struct {
+	// AgentNamespace is where the agents have their Leases. Default: holdfast-agent.
+	AgentNamespace string `json:"agentNamespace,omitempty"`
+	// MaxAsked is how many orphans all nodes are asked about at once, 1 to 5000. Every agent reads each of them, and a round takes
+	// delays.sandboxCreationMax and more. Default: 200.
+	MaxAsked *int32 `json:"maxAsked,omitempty"`
+}
+
+const (
+	// DefaultAgentNamespace is that of the agents' DaemonSet (config/agent).
+	DefaultAgentNamespace = "holdfast-agent"
+	// DefaultMaxAsked empties a pool of a /20 in some hours, and is a small watch for an agent.
+	DefaultMaxAsked int32 = 200
+	// maxMaxAsked keeps what every agent has to read within bounds.
+	maxMaxAsked = 5000
+)
+
+func setOrphansDefaults(o *Orphans) {
+	o.AgentNamespace = orDefault(o.AgentNamespace, DefaultAgentNamespace)
+	o.MaxAsked = orDefault(o.MaxAsked, new(DefaultMaxAsked))
+}
+
+func validateOrphans(o *Orphans, path *field.Path) field.ErrorList {
+	errs := asErrors(path.Child("agentNamespace"), o.AgentNamespace, validation.IsDNS1123Label(o.AgentNamespace))
+	return append(errs, asErrors(path.Child("maxAsked"), *o.MaxAsked, validation.IsInRange(int(*o.MaxAsked), 1, maxMaxAsked))...)
+}
