@@ -32,7 +32,7 @@ func (c *core) observe(ctx context.Context, uid types.UID, live bool) (*view, er
 	if err := c.observeEntries(ctx, v); err != nil {
 		return nil, err
 	}
-	if v.atAnEnd() {
+	if v.atAnEnd() || (c.options.Evidence == release.EvidenceAgent && len(v.held) > 0) {
 		v.node = c.observeNode(ctx, v.nodeName(), live)
 	}
 	return v, nil
@@ -143,6 +143,7 @@ func nodeFacts(node *corev1.Node) release.Node {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue
+			facts.ReadySince = node.Status.Conditions[i].LastTransitionTime.Time
 		}
 	}
 	for i := range node.Spec.Taints {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -144,8 +145,9 @@ func (v *view) observation(o Options) release.Observation {
 		pod = release.Known(known)
 	}
 	observation := release.Observation{
-		Evidence: o.Evidence, Live: v.live, Recorded: v.recordsAll(o.Rules.GuardClusterNetwork), Pod: pod, Last: v.recorded(),
+		Evidence: o.Evidence, UID: v.uid, Live: v.live, Recorded: v.recordsAll(o.Rules.GuardClusterNetwork), Pod: pod, Last: v.recorded(),
 		Sandboxes: v.sandboxes(), Node: v.node, NodeGoneSince: v.nodeGoneSince(), Settings: o.Settings,
+		Any: release.AskedOf(v.record, v1alpha1.AnySandbox), Silence: release.SilenceOf(v.record),
 	}
 	if v.record != nil && v.record.Spec.NodeGone != nil {
 		observation.SignOfLife = v.record.Spec.NodeGone.SignOfLife
@@ -179,16 +181,24 @@ func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
 		if !ok {
 			at = len(sandboxes)
 			index[entry.SandboxID] = at
+			asked := release.AskedOf(v.record, entry.SandboxID)
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: v.machine(entry.SandboxID),
-				Attribution: entry.attribution, Answer: release.Absent[release.Answer]()})
+				Attribution: entry.attribution, Mark: asked.Mark, Answer: asked.Answer})
 		}
 		s := &sandboxes[at]
 		s.Conflict = s.Conflict || entry.conflict
+		s.Shown = s.Shown || v.shows(entry)
 		if since := v.unchangedSince(entry); since.After(s.UnchangedSince) {
 			s.UnchangedSince = since
 		}
 	}
 	return release.Known(sandboxes)
+}
+
+// shows: the pod lives and its network-status has the address.
+func (v *view) shows(entry *heldEntry) bool {
+	return v.pod != nil && v.pod.DeletionTimestamp == nil && !entry.superseded &&
+		ownership.ShownBy(shown(v.pod), ownership.Entry{IP: entry.IP, Interface: entry.Interface})
 }
 
 // recordsAll: the record has addresses, and each that the pod's network-status shows. Only then does a late cache, which shows

@@ -21,17 +21,17 @@ func Decide(o Observation, now time.Time) Decision {
 // names.
 func needsLive(o Observation, d Decision) bool {
 	switch {
-	case d.Action == Release:
+	case d.Action == Release || d.Action == Confirm || d.Action == Rewrite:
 		return true
 	case d.Action != Unprotect || d.Row == 3:
 		return false
 	}
-	return !o.Recorded || d.Row == 5 || d.Row == 6 || (d.Row == 16 && o.Evidence == EvidenceKubelet)
+	return !o.Recorded || d.Row == 5 || d.Row == 6 || d.Row == 16
 }
 
 func decide(o Observation, now time.Time) Decision {
 	if inUse(o) {
-		return keepInUse()
+		return decideInUse(o, now)
 	}
 	if d, decided := unknownFact(o); decided {
 		return d
@@ -65,7 +65,6 @@ func unknownFact(o Observation) (Decision, bool) {
 		{"the addresses that the pools hold for it", !o.Sandboxes.IsRead(), o.Sandboxes.Why()},
 		{"its node", o.Node.IsUnknown(), o.Node.Why()},
 		{"how long its node has been gone", o.NodeGoneSince.IsUnknown(), o.NodeGoneSince.Why()},
-		{"how long its node has seen no sandbox of it", o.QuietSince.IsUnknown(), o.QuietSince.Why()},
 	}
 	for _, read := range reads {
 		if read.unknown {
@@ -107,7 +106,7 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	switch {
 	case pod.Ending.ByKubelet():
 		return unprotect(4, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it")
-	case o.Node.IsKnown() && o.Node.Get().OutOfService && !o.Node.Get().Ready:
+	case o.Node.IsKnown() && fenced(o.Node.Get()):
 		return unprotect(5, v1alpha1.ReasonNodeOutOfService,
 			"no pool holds an address for it and its node was declared dead, so no sandbox of it is in the making")
 	case o.Node.IsAbsent() && goneForGood(o, now):
@@ -118,7 +117,7 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	}
 	switch {
 	case o.Evidence == EvidenceAgent:
-		return decideQuiet(o, now)
+		return decideAny(o, now)
 	case o.Node.IsAbsent():
 		return waitGoneEmpty(o, now)
 	case o.Node.IsKnown() && !o.Node.Get().Ready:
@@ -153,16 +152,6 @@ func waitGoneEmpty(o Observation, now time.Time) Decision {
 	}
 	return wait(6, v1alpha1.ReasonNodeGone, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
 		what+"; it is held until its node has been gone for %s without a sign of life", o.Settings.NodeGoneDelay)
-}
-
-// decideQuiet is the agent's half of row 16.
-func decideQuiet(o Observation, now time.Time) Decision {
-	quiet := o.QuietSince
-	if quiet.IsKnown() && !now.Before(quiet.Get().Add(o.Settings.SandboxCreationMax)) {
-		return unprotect(16, v1alpha1.ReasonNoIPsHeld, "no pool holds an address for it and its node has seen no sandbox of it for long enough")
-	}
-	return wait(16, v1alpha1.ReasonMayBeStarting, remaining(quiet.Get(), o.Settings.SandboxCreationMax, now),
-		"no pool holds an address for it, but a sandbox may still be in the making: waiting for its node to see none for %s", o.Settings.SandboxCreationMax)
 }
 
 // decideHeld is rows 5 to 17 for a pod that is being deleted, or is gone, while entries remain.

@@ -15,7 +15,7 @@ import (
 var (
 	now      = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	longAgo  = now.Add(-24 * time.Hour)
-	settings = Settings{ReleaseDelay: 3 * time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute}
+	settings = Settings{ReleaseDelay: 3 * time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute, AnswerWithin: time.Minute}
 
 	machine    = Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}
 	registered = Machine{NodeUID: "node-2", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}
@@ -33,7 +33,8 @@ func terminating(change ...func(*Observation)) Observation {
 		Sandboxes:     Known([]Sandbox{sandbox("s1")}),
 		Node:          Known(Node{Machine: machine, Ready: true}),
 		NodeGoneSince: Absent[time.Time](),
-		QuietSince:    Absent[time.Time](),
+		UID:           "pod-1",
+		Any:           unasked(),
 		Settings:      settings,
 	}
 	for _, c := range change {
@@ -43,7 +44,7 @@ func terminating(change ...func(*Observation)) Observation {
 }
 
 func sandbox(id string, change ...func(*Sandbox)) Sandbox {
-	s := Sandbox{ID: id, Machine: Known(machine), Attribution: v1alpha1.AttributionNetworkStatus, UnchangedSince: longAgo, Answer: Absent[Answer]()}
+	s := Sandbox{ID: id, Machine: Known(machine), Attribution: v1alpha1.AttributionNetworkStatus, UnchangedSince: longAgo, Mark: Absent[Mark](), Answer: Absent[Answer]()}
 	for _, c := range change {
 		c(&s)
 	}
@@ -141,10 +142,6 @@ func TestDecide(t *testing.T) {
 			want{5, Release, v1alpha1.ReasonNodeOutOfService, 0}},
 		"row 5: out-of-service but Ready is no fence": {
 			terminating(node(Node{Machine: machine, OutOfService: true, Ready: true})), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 5: an agent that saw the sandbox after the taint overrules it": {
-			terminating(agent, node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: longAgo}),
-				sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Known(Answer{v1alpha1.VerdictDoNotRelease, now}) }))),
-			want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"row 5: a fence around another machine's Node says nothing": {
 			terminating(node(Node{Machine: replaced, OutOfService: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
 		"row 5: what holds nothing more on a fenced node is let go": {
@@ -208,11 +205,6 @@ func TestDecide(t *testing.T) {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"row 11: within the grace period nothing is suspected": {
 			terminating(pod(func(p *Pod) { p.Deadline = now.Add(time.Second) })), want{11, Wait, v1alpha1.ReasonGracePeriod, 31 * time.Second}},
-		"row 12: the agent is asked, Ready or not": {
-			terminating(agent, node(Node{Machine: machine})), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: ReadyForRelease releases": {
-			terminating(agent, sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Known(Answer{v1alpha1.VerdictReadyForRelease, now}) }))),
-			want{12, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"row 13: terminal before its deletion, Ready node, delay over": {
 			terminating(ended(EndingCompleted, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
 		"row 13: a rejected pod's old sandbox goes the same way": {
@@ -244,11 +236,6 @@ func TestDecide(t *testing.T) {
 			terminating(ended(EndingForeign, longAgo)), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
 		"row 16: nothing held, but it may be starting": {
 			terminating(noEntries), want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"row 16: agent mode lets go after a long quiet": {
-			terminating(agent, noEntries, func(o *Observation) { o.QuietSince = Known(longAgo) }), want{16, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 16: agent mode waits for the quiet to be long enough": {
-			terminating(agent, noEntries, func(o *Observation) { o.QuietSince = Known(now.Add(-time.Minute)) }),
-			want{16, Wait, v1alpha1.ReasonMayBeStarting, 9 * time.Minute}},
 		"row 17: an installation without a kind of evidence": {
 			terminating(func(o *Observation) { o.Evidence = 0 }), want{17, Wait, v1alpha1.ReasonUnclassified, 0}},
 		"row 17: an ending that nobody set": {

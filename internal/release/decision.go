@@ -20,12 +20,14 @@ const (
 	Keep
 	// Reread: the same question again, with every fact read live.
 	Reread
-	// Confirm: the node's agent is asked about Sandboxes.
+	// Confirm: the agent of the node that was observed is asked about Sandboxes.
 	Confirm
 	// Release: the entries of Sandboxes go back to their pools; then everything is read again.
 	Release
 	// Unprotect: our finalizer comes off, by UID, and the record goes.
 	Unprotect
+	// Rewrite: the entries of Sandboxes that the pod shows are given to their Successors, in the pool.
+	Rewrite
 )
 
 // String is the action's name, as in logs and metrics.
@@ -43,6 +45,8 @@ func (a Action) String() string {
 		return "Release"
 	case Unprotect:
 		return "Unprotect"
+	case Rewrite:
+		return "Rewrite"
 	default:
 		return fmt.Sprintf("Action(%d)", uint8(a))
 	}
@@ -60,8 +64,14 @@ type Decision struct {
 	Message string
 	// After is how long until time alone could change the decision; zero when only an event can.
 	After time.Duration
-	// Sandboxes are the IDs that Release or Confirm is about.
+	// Sandboxes are the IDs that Release, Confirm or Rewrite is about; v1alpha1.AnySandbox asks for every one of the pod UID.
 	Sandboxes []string
+	// Fence: a Confirm is to be asked because the node was declared dead.
+	Fence bool
+	// Successors are, for Rewrite, the sandboxes that came in the place of Sandboxes.
+	Successors map[string]string
+	// Asking: a Keep for which a question stands in the record; without it no mark is needed any more.
+	Asking bool
 	// Readdress: the same machine registered a new Node object; the record takes its UID (row 7).
 	Readdress bool
 }

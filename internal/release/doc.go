@@ -5,13 +5,16 @@
 //
 //	 0  a fact could not be read                                     Wait(ObservationFailed)
 //	 1  not deleting; terminal by the kubelet; entries remain        kubelet: Node Ready and ReleaseDelay over: Release, else Wait
-//	                                                                 agent: Confirm, then Release. The finalizer stays
+//	                                                                 agent: after ReleaseDelay as row 12. The finalizer stays
 //	 2  not deleting                                                 Keep: the record is kept true
+//	                                                                 agent: of a pod with more than one sandbox, or whose machine has
+//	                                                                 booted, Confirm; named a successor: Rewrite; never Release
 //	 3  deleting, never bound to a node                              Unprotect(NeverScheduled)
 //	 4  terminal by the kubelet (rejected too), no entries           Unprotect; cached facts will do
 //	    the pod object is gone, no entries                           Unprotect: there is only a record left
-//	 5  node fenced: out-of-service and not Ready, no later
-//	    DoNotRelease                                                 Release(NodeOutOfService); no entries: Unprotect
+//	 5  node fenced: out-of-service and not Ready                    kubelet: Release(NodeOutOfService); no entries: Unprotect
+//	                                                                 agent: Confirm with Fence; silent for ReleaseDelay, or
+//	                                                                 ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning)
 //	 6  Node object gone                                             Release after NodeGoneDelay without a sign of life (no entries:
 //	                                                                 Unprotect); before it, on Hold, or where nobody recorded the
 //	                                                                 sandbox's machine: Wait(NodeGone)
@@ -23,18 +26,23 @@
 //	10  kubelet-finished, entries remain                             Release: sandboxes that network-status or the agent shows;
 //	                                                                 others once unchanged for SandboxCreationMax
 //	11  grace period and slack not over                              Wait(GracePeriod)
-//	12  agent mode, the Node is the recorded machine                 Confirm; ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning)
+//	12  agent mode, the Node is the recorded machine, Ready or not   Confirm; ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning);
+//	                                                                 nothing: Wait(NodeUnreachable), or Wait(AgentSilent) of a Ready node
 //	13  terminal before the deletion, or rejected; kubelet mode      Node Ready and ReleaseDelay over: Release
 //	    terminal by another hand (PodGC), and the kubelet, since
 //	    its node registered again, reports that there is no sandbox  the same
 //	14  Node not Ready (entries or none)                             Wait(NodeUnreachable)
 //	15  entries remain, kubelet mode                                 Wait(KubeletNotFinished)
-//	16  no entries, but it may be starting or running                agent mode: quiet for SandboxCreationMax: Unprotect; else Wait
+//	16  no entries, but it may be starting or running                agent mode: Confirm AnySandbox; ReadyForRelease: Unprotect; else Wait
 //	                                                                 kubelet mode: the Node registered after the deletion, and
 //	                                                                 SandboxCreationMax ago: Unprotect; else Wait
 //	17  anything else                                                Wait(Unclassified)
 //
 // An entry that stands under two pod UIDs is never released (Wait(Conflict)); it holds only itself back.
+//
+// With agents, what a node says counts only as an answer to the very question that stands (Counts): sandbox, epoch, Node UID and boot
+// are those of the mark, and a Node that was read after the answer still is that Node in that boot. A mark is set on live reads only,
+// and anew where Node, boot or fence changed. A graceful end (row 10) asks nobody.
 //
 // A Release rests on facts read live, past every cache: Decide answers Reread when they were not. An Unprotect may rest on
 // caches when the record knows every address that the pod can be seen to have had, or when the pod was deleted unbound (nothing can be bound

@@ -25,6 +25,8 @@ const (
 type Observation struct {
 	// Evidence is the mode of the installation.
 	Evidence Evidence
+	// UID is the pod's.
+	UID types.UID
 	// Live says that every fact in here that can change back was read past every cache.
 	Live bool
 	// Recorded: the record knows every address that the pod can be seen to have had, so that the pools' emptiness of them, in
@@ -43,8 +45,10 @@ type Observation struct {
 	NodeGoneSince Fact[time.Time]
 	// SignOfLife is what last started that time again, for the message; empty if nothing did.
 	SignOfLife string
-	// QuietSince is since when the agent has seen no sandbox of this UID.
-	QuietSince Fact[time.Time]
+	// Any is the question about every sandbox of this UID (v1alpha1.AnySandbox). It is only looked at with EvidenceAgent.
+	Any Asked
+	// Silence is why the node's agent gives no answer, where it says so: for the message.
+	Silence Silence
 	// Settings are the installation's delays.
 	Settings Settings
 }
@@ -55,6 +59,8 @@ type Settings struct {
 	GracePeriodSlack   time.Duration
 	SandboxCreationMax time.Duration
 	NodeGoneDelay      time.Duration
+	// AnswerWithin is how long a Ready node's agent may take to answer before it is called silent. It changes the message only.
+	AnswerWithin time.Duration
 	// HoldGoneNodes never takes the deletion of a Node object as proof.
 	HoldGoneNodes bool
 }
@@ -87,8 +93,12 @@ type Sandbox struct {
 	Attribution v1alpha1.Attribution
 	// UnchangedSince is since when its entries stand as they are; persisted.
 	UnchangedSince time.Time
-	// Answer is the agent's answer to the current mark; Absent while there is none.
+	// Mark is the question about it that stands in the record, and Answer what the asked Node's agent said last; Absent while
+	// there is none. They are only looked at with EvidenceAgent.
+	Mark   Fact[Mark]
 	Answer Fact[Answer]
+	// Shown: the network-status of a pod that lives has an address of this sandbox.
+	Shown bool
 	// Conflict: one of its addresses stands under another pod UID that is not proven gone.
 	Conflict bool
 }
@@ -106,14 +116,10 @@ type Node struct {
 	Registered time.Time
 	// Ready: the condition Ready is True.
 	Ready bool
+	// ReadySince is when that began, as the Node says; it only delays questions.
+	ReadySince time.Time
 	// OutOfService: the taint node.kubernetes.io/out-of-service is set.
 	OutOfService bool
 	// OutOfServiceSince is when the taint was added, where it says so.
 	OutOfServiceSince time.Time
-}
-
-// Answer is an agent's word on one sandbox.
-type Answer struct {
-	Verdict v1alpha1.Verdict
-	Time    time.Time
 }

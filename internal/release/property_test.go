@@ -26,18 +26,29 @@ var axes = []axis{
 	{func(*Observation) {}, noEntries, func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("x") }, func(o *Observation) { o.Sandboxes = Fact[[]Sandbox]{} },
 		sandboxes(), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("x") })),
 		sandboxes(sandbox("s1", func(s *Sandbox) { s.Attribution, s.UnchangedSince = v1alpha1.AttributionObservedAdd, now })),
-		sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true })),
-		sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Unknown[Answer]("x") })),
-		sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Known(Answer{v1alpha1.VerdictDoNotRelease, now}) })),
-		sandboxes(sandbox("s1", func(s *Sandbox) { s.Answer = Known(Answer{v1alpha1.VerdictReadyForRelease, now}) }))},
+		sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))},
 	{func(*Observation) {}, node(Node{Machine: machine}), node(Node{Machine: machine, OutOfService: true}),
+		node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: now.Add(-time.Minute)}),
 		node(Node{Machine: machine, OutOfService: true, Ready: true}), node(Node{Machine: registered, Ready: true}), node(Node{Machine: rebooted, Ready: true}),
 		node(Node{Machine: replaced, Ready: true}), node(Node{Machine: Machine{NodeUID: "node-1"}, Ready: true}),
 		node(Node{Machine: replaced, Ready: true, Registered: longAgo}), node(Node{Machine: registered, Ready: true, Registered: longAgo}), node(Node{Machine: machine, Registered: longAgo}), node(Node{Machine: machine, Ready: true, Registered: now}),
 		func(o *Observation) { o.Node = Absent[Node]() }, func(o *Observation) { o.Node = Unknown[Node]("x") }, func(o *Observation) { o.Node = Fact[Node]{} }},
 	{func(*Observation) {}, func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, func(o *Observation) { o.NodeGoneSince = Unknown[time.Time]("x") }},
-	{func(*Observation) {}, func(o *Observation) { o.QuietSince = Known(longAgo) }, func(o *Observation) { o.QuietSince = Unknown[time.Time]("x") }},
 	{func(*Observation) {}, func(o *Observation) { o.Settings.HoldGoneNodes = true }},
+}
+
+// words are the questions and answers about whatever sandboxes there are, and about every one of the pod.
+var words = axis{func(*Observation) {}, askedAll(ask(), Absent[Answer]()), askedAll(ask(longAsked), Absent[Answer]()), askedAll(ask(longAsked, atFence), Absent[Answer]()),
+	askedAll(ask(), Unknown[Answer]("x")), askedAll(Unknown[Mark]("x"), Known(said(gone))), askedAll(Fact[Mark]{}, Known(said(gone))), askedAll(Absent[Mark](), Known(said(gone))),
+	askedAll(ask(), Known(said(gone))), askedAll(ask(), Known(said(alive))), askedAll(ask(atFence), Known(said(gone))), askedAll(ask(atFence, longAsked), Known(said(alive))),
+	askedAll(ask(), Known(said(gone, func(a *Answer) { a.Epoch-- }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.Epoch++ }))),
+	askedAll(ask(), Known(said(gone, func(a *Answer) { a.BootID = "boot-2" }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.NodeUID = "node-2" }))),
+	askedAll(ask(), Known(said(gone, func(a *Answer) { a.SandboxID = "another" }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.PodUID = "pod-2" }))),
+	askedAll(ask(func(m *Mark) { m.NodeUID = "node-2" }), Known(said(gone, func(a *Answer) { a.NodeUID = "node-2" }))),
+	askedAll(ask(func(m *Mark) { m.BootID = "boot-2" }), Known(said(gone, func(a *Answer) { a.BootID = "boot-2" }))),
+	askedAll(ask(func(m *Mark) { m.BootID = "" }), Known(said(gone, func(a *Answer) { a.BootID = "" }))),
+	askedAll(ask(), Known(said(func(a *Answer) { a.Verdict = "" }))), askedAll(ask(), Known(said(func(a *Answer) { a.Verdict = "Gone" }))),
+	askedAll(ask(), Known(said(alive, followed))),
 }
 
 // everyObservation runs the full cross product of all axes.
@@ -45,7 +56,7 @@ func everyObservation(visit func(Observation)) {
 	var walk func(Observation, []axis)
 	walk = func(o Observation, rest []axis) {
 		if len(rest) == 0 {
-			visit(o)
+			visitWords(o, visit)
 			return
 		}
 		for _, change := range rest[0] {
@@ -57,10 +68,23 @@ func everyObservation(visit func(Observation)) {
 	walk(terminating(), axes)
 }
 
+// visitWords adds what agents were asked and said, where it can make a difference; the random draws add it everywhere.
+func visitWords(o Observation, visit func(Observation)) {
+	if o.Evidence != EvidenceAgent || !o.Recorded || !o.NodeGoneSince.IsAbsent() || o.Settings.HoldGoneNodes {
+		visit(o)
+		return
+	}
+	for _, change := range words {
+		next := o
+		change(&next)
+		visit(next)
+	}
+}
+
 // proofs is an independent statement of what lets an address go (I1, I5): written without looking at the table's rows.
 func proofs(o Observation, s Sandbox) bool {
 	switch {
-	case !o.Live || s.Conflict:
+	case !o.Live || s.Conflict || (o.Evidence == EvidenceAgent && s.Answer.Get().PodUID == "pod-2"):
 		return false
 	case o.Node.IsAbsent():
 		return goneProof(o) && s.Machine.IsKnown()
@@ -83,14 +107,16 @@ func goneProof(o Observation) bool {
 func liveProof(o Observation, s Sandbox) bool {
 	p, n := podOf(o), o.Node.Get()
 	switch {
-	case p.Deleting && n.OutOfService && !n.Ready:
+	case p.Deleting && n.OutOfService && !n.Ready && o.Evidence == EvidenceKubelet:
 		return true
+	case p.Deleting && n.OutOfService && !n.Ready && overruled(o, s) == "silent":
+		return true
+	case o.Evidence == EvidenceAgent && saidGone(s.Mark, s.Answer, n):
+		return p.Deleting || p.Ending.ByKubelet()
 	case p.Deleting && p.Ending == EndingFinished:
 		return s.Attribution != v1alpha1.AttributionObservedAdd || s.UnchangedSince.Equal(longAgo)
-	case o.Evidence == EvidenceAgent:
-		return s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease
 	}
-	return n.Ready && ((p.Ending.ByKubelet() && p.EndedSince.Equal(longAgo)) || backWithout(p, n))
+	return o.Evidence == EvidenceKubelet && n.Ready && ((p.Ending.ByKubelet() && p.EndedSince.Equal(longAgo)) || backWithout(p, n))
 }
 
 // backWithout: the node came back after the deletion, and has long said that it has nothing of the pod, which somebody else ended.
@@ -112,14 +138,14 @@ func podOf(o Observation) Pod {
 
 // letsGo is the same for the finalizer of a pod that holds nothing: what shows that no sandbox of it is in the making.
 func letsGo(o Observation) bool {
-	quiet := o.Evidence == EvidenceAgent && o.QuietSince.IsKnown()
+	quiet := o.Evidence == EvidenceAgent && o.Node.IsKnown() && saidGone(o.Any.Mark, o.Any.Answer, o.Node.Get())
 	switch {
 	case o.Pod.IsKnown() && !o.Pod.Get().Bound:
 		return true
 	case o.Pod.IsAbsent() || o.Pod.Get().Ending.ByKubelet():
 		return o.Live || o.Recorded
 	case !o.Live:
-		return o.Recorded && quiet
+		return false
 	}
 	return quiet || deadNode(o) || neverStarts(o)
 }
@@ -136,7 +162,7 @@ func deadNode(o Observation) bool {
 }
 
 func anyUnknown(o Observation) bool {
-	return o.Pod.IsUnknown() || o.Sandboxes.IsUnknown() || o.Node.IsUnknown() || o.NodeGoneSince.IsUnknown() || o.QuietSince.IsUnknown()
+	return o.Pod.IsUnknown() || o.Sandboxes.IsUnknown() || o.Node.IsUnknown() || o.NodeGoneSince.IsUnknown()
 }
 
 // TestI1I5NothingIsReleasedWithoutProof checks the full cross product against the independent statement.
@@ -167,6 +193,7 @@ func checkDecision(t *testing.T, o Observation, d Decision) {
 	if d.Action == Release {
 		checkRelease(t, o, d)
 	}
+	checkHandshake(t, o, d)
 }
 
 func checkUnprotect(t *testing.T, o Observation, d Decision) {
@@ -204,13 +231,13 @@ func TestI5UnknownNeverReleases(t *testing.T) {
 		func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("x") },
 		func(o *Observation) { o.Node = Unknown[Node]("x") },
 		func(o *Observation) { o.NodeGoneSince = Unknown[time.Time]("x") },
-		func(o *Observation) { o.QuietSince = Unknown[time.Time]("x") },
 	}
 	for range draws {
 		o := terminating()
 		for _, a := range axes {
 			a[random.IntN(len(a))](&o)
 		}
+		words[random.IntN(len(words))](&o)
 		checkDecision(t, o, Decide(o, now))
 		blind[random.IntN(len(blind))](&o)
 		if d := Decide(o, now); d.Action == Release || d.Action == Unprotect {

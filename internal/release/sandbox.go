@@ -18,7 +18,11 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 		return judgeGone(o, s, 6, v1alpha1.ReasonNodeGone, "the Node object is gone", now)
 	case relation == Replaced:
 		return judgeGone(o, s, 9, v1alpha1.ReasonNodeReplaced, "another machine answers to the node's name", now)
-	case fenced(o.Node.Get(), s):
+	case fenced(o.Node.Get()) && o.Evidence == EvidenceAgent:
+		d = judgeFenced(o, pod, s, now)
+		d.Readdress = relation == Reregistered
+		return d
+	case fenced(o.Node.Get()):
 		return releaseSandbox(5, v1alpha1.ReasonNodeOutOfService, s,
 			"its node is tainted out-of-service and is not Ready: an administrator declared it dead")
 	}
@@ -33,6 +37,10 @@ func relate(o Observation, s *Sandbox) (Relation, Decision, bool) {
 		return 0, wait(17, v1alpha1.ReasonConflict, 0,
 			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released", s.ID), true
 	}
+	if seenWithAnother(o, s) {
+		return 0, wait(17, v1alpha1.ReasonConflict, 0,
+			"the agent of its node has seen sandbox %s with pod UID %s, and not with this one: its addresses are not released for this pod", s.ID, s.Answer.Get().PodUID), true
+	}
 	if o.Node.IsAbsent() {
 		return 0, Decision{}, false
 	}
@@ -45,15 +53,6 @@ func relate(o Observation, s *Sandbox) (Relation, Decision, bool) {
 			s.ID, s.Machine.Why()), true
 	}
 	return Compare(s.Machine.Get(), o.Node.Get().Machine), Decision{}, false
-}
-
-// fenced is row 5: the taint alone is no fence on a Ready node, and an agent that saw the sandbox after the taint overrules it.
-func fenced(node Node, s *Sandbox) bool {
-	if !node.OutOfService || node.Ready || s.Answer.IsUnknown() {
-		return false
-	}
-	refused := s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictDoNotRelease
-	return !refused || s.Answer.Get().Time.Before(node.OutOfServiceSince)
 }
 
 // judgeGone is rows 6 and 9: a deleted Node, or another machine under its name, counts after a persisted delay.
@@ -91,7 +90,7 @@ func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision 
 	}
 	switch {
 	case o.Evidence == EvidenceAgent:
-		return judgeByAgent(12, s)
+		return judgeByAgent(12, o, s, now)
 	case pod.Ending.ByKubelet():
 		return judgeEnded(13, o, pod, s, now)
 	case !o.Node.Get().Ready || !tornDownHere(o, pod):
@@ -145,20 +144,6 @@ func judgeFinished(o Observation, s *Sandbox, now time.Time) Decision {
 	return releaseSandbox(10, v1alpha1.ReasonKubeletFinished, s, "the kubelet ended the pod after its deletion, so the sandbox was stopped")
 }
 
-// judgeByAgent is row 12, and the agent's half of row 1.
-func judgeByAgent(row int, s *Sandbox) Decision {
-	switch {
-	case s.Answer.IsUnknown():
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "the answer about sandbox %s could not be read: %s", s.ID, s.Answer.Why())
-	case s.Answer.IsKnown() && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease:
-		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, "its node says that it is gone")
-	case s.Answer.IsKnown():
-		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "its node says that sandbox %s is not gone", s.ID)
-	}
-	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{s.ID},
-		Message: "waiting for its node to say whether sandbox " + s.ID + " is gone"}
-}
-
 // judgeEndedAlive is row 1: the pod ended by itself and its object is kept.
 func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	relation, d, decided := relate(o, s)
@@ -170,12 +155,22 @@ func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision
 	case relation == Replaced:
 		return wait(1, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine answers to the node's name: sandbox %s is held", s.ID)
 	case o.Evidence == EvidenceAgent:
-		d = judgeByAgent(1, s)
+		d = judgeEndedByAgent(o, pod, s, now)
 	default:
 		d = judgeEnded(1, o, pod, s, now)
 	}
 	d.Readdress = relation == Reregistered
 	return d
+}
+
+// judgeEndedByAgent is the agent's half of row 1. A kubelet stops the sandbox within moments of the end: whoever asked at once would ask
+// about every completed Job.
+func judgeEndedByAgent(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 {
+		return wait(1, v1alpha1.ReasonReleaseDelay, left, "the pod ended; if sandbox %s still has an address once that was seen for %s, its node is asked",
+			s.ID, o.Settings.ReleaseDelay)
+	}
+	return judgeByAgent(1, o, s, now)
 }
 
 // judgeEnded is row 13, and the kubelet's half of row 1: the terminal phase came before any deletion, so it counts only

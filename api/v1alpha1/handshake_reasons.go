@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// The reasons of a wait for a node's word, beside ReasonAwaitingNodeAnswer and ReasonSandboxRunning.
+const (
+	// ReasonAgentSilent: the Node is Ready, but its agent gives no answer, or says why it can give none.
+	ReasonAgentSilent Reason = "AgentSilent"
+	// ReasonHandshakesInFlight: as many questions are open as are allowed at once; this one waits for its turn.
+	ReasonHandshakesInFlight Reason = "HandshakesInFlight"
+)

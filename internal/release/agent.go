@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// judgeByAgent is row 12, and the agent's half of row 1: the runtime of the node itself is asked, Ready or not.
+func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
+	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}, o.Node.Get()
+	if why := asked.unread(); why != "" {
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone cannot be told: %s", s.ID, why)
+	}
+	word, said := asked.Word(node)
+	switch {
+	case said && word.gone():
+		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, "its node says that it is gone ("+word.Reason+")")
+	case !asked.stands(node, false, now):
+		return confirm(row, s.ID, false)
+	case said && node.Ready:
+		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "its node says that sandbox %s is not gone (%s)%s", s.ID, word.Reason, succeeded(word))
+	case said:
+		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,
+			"the node is not Ready, and the last word of its agent was that sandbox %s is not gone (%s); bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
+			s.ID, word.Reason)
+	}
+	return waitForWord(row, o, asked.Mark.Get(), "sandbox "+s.ID+" is gone", now)
+}
+
+func succeeded(word Answer) string {
+	if word.SuccessorID == "" {
+		return ""
+	}
+	return ": its pod's sandbox " + word.SuccessorID + " may use the address now"
+}
+
+// waitForWord says who is silent: the node, or its agent.
+func waitForWord(row int, o Observation, mark Mark, question string, now time.Time) Decision {
+	left := remaining(mark.Time, o.Settings.AnswerWithin, now)
+	switch {
+	case !o.Node.Get().Ready:
+		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,
+			"the node is not Ready and nobody declared it dead, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
+			question)
+	case o.Silence.Reason != "":
+		return wait(row, v1alpha1.ReasonAgentSilent, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.Silence.Reason, o.Silence.Message)
+	case left > 0:
+		return wait(row, v1alpha1.ReasonAwaitingNodeAnswer, left, "waiting for its node to say whether %s", question)
+	}
+	return wait(row, v1alpha1.ReasonAgentSilent, 0,
+		"the node is Ready, but its agent, asked at %s, has not said whether %s; look whether the agent's pod runs on that node",
+		mark.Time.UTC().Format(time.RFC3339), question)
+}
+
+func confirm(row int, sandbox string, fence bool) Decision {
+	what := "whether sandbox " + sandbox + " is gone"
+	if sandbox == v1alpha1.AnySandbox {
+		what = "whether it has a sandbox of the pod, or one in the making"
+	}
+	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, Fence: fence,
+		Message: "the agent of its node is asked " + what}
+}
+
+// fenced is the ground of row 5: the taint alone is no fence on a Ready node.
+func fenced(node Node) bool { return node.OutOfService && !node.Ready }
+
+// judgeFenced is row 5 with agents: whoever still answers is asked once more, and its DoNotRelease overrules the taint. A pod that
+// its kubelet finished needs nobody's word (row 10).
+func judgeFenced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	if pod.Ending == EndingFinished {
+		if d := judgeFinished(o, s, now); d.Action == Release {
+			return d
+		}
+	}
+	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}, o.Node.Get()
+	if why := asked.unread(); why != "" {
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node that was declared dead answers cannot be told: %s", why)
+	}
+	word, said := asked.Word(node)
+	switch {
+	case said && word.gone():
+		return releaseSandbox(5, v1alpha1.ReasonSandboxGone, s, "its node was declared dead, and its agent says that it is gone ("+word.Reason+")")
+	case !asked.stands(node, true, now):
+		return confirm(5, s.ID, true)
+	case said:
+		return wait(5, v1alpha1.ReasonSandboxRunning, 0,
+			"the node is tainted out-of-service and not Ready, but its agent, asked since, says that sandbox %s is not gone (%s); switch the machine off before it is declared dead",
+			s.ID, word.Reason)
+	}
+	if left := remaining(asked.Mark.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
+		return wait(5, v1alpha1.ReasonAwaitingNodeAnswer, left,
+			"the node was declared dead (tainted out-of-service, not Ready); sandbox %s is held until its agent, asked once more, has said nothing for %s",
+			s.ID, o.Settings.ReleaseDelay)
+	}
+	return releaseSandbox(5, v1alpha1.ReasonNodeOutOfService, s,
+		"its node is tainted out-of-service and is not Ready: an administrator declared it dead, and its agent, asked since, said nothing")
+}
+
+// decideAny is the agent's half of row 16: its grace is over, no pool holds anything for the pod, and the node is asked for
+// every sandbox of it.
+func decideAny(o Observation, now time.Time) Decision {
+	const what = "no pool holds an address for it, "
+	switch {
+	case o.Node.IsAbsent():
+		return waitGoneEmpty(o, now)
+	case !o.Node.IsKnown():
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "its node could not be read: %s", o.Node.Why())
+	}
+	if why := o.Any.unread(); why != "" {
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is in the making cannot be told: %s", why)
+	}
+	node := o.Node.Get()
+	word, said := o.Any.Word(node)
+	switch {
+	case said && word.gone():
+		return unprotect(16, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one in the making")
+	case !o.Any.stands(node, false, now):
+		return confirm(16, v1alpha1.AnySandbox, false)
+	case said && node.Ready:
+		return wait(16, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", word.Reason)
+	}
+	return waitForWord(16, o, o.Any.Mark.Get(), "a sandbox of the pod is there or in the making", now)
+}
+
+// decideInUse is row 2 with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its
+// present sandbox, its node is asked, and an entry in whose place another sandbox came is rewritten.
+func decideInUse(o Observation, now time.Time) Decision {
+	keep := keepInUse()
+	if o.Evidence != EvidenceAgent || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
+		return keep
+	}
+	var questions, rewrites []Decision
+	for i := range o.Sandboxes.Get() {
+		s := &o.Sandboxes.Get()[i]
+		left, doubtful := doubted(o, s, now)
+		if !doubtful {
+			continue
+		}
+		asked := Asked{Mark: s.Mark, Answer: s.Answer}
+		word, said := asked.Word(o.Node.Get())
+		switch {
+		case asked.unread() != "":
+		case said && replaces(word, s):
+			rewrites = append(rewrites, rewrite(s, word))
+		case asked.stands(o.Node.Get(), false, now):
+			keep.Asking = true
+		case left > 0:
+			keep.After = earlier(keep.After, left)
+		default:
+			questions = append(questions, confirm(2, s.ID, false))
+		}
+	}
+	switch {
+	case len(rewrites) > 0:
+		return merge(rewrites)
+	case len(questions) > 0:
+		return merge(questions)
+	}
+	return keep
+}
+
+// doubted: the entry may not be the pod's present sandbox's, because there is more than one or because its machine has booted since;
+// left is how long that is yet to stand, so that the ordinary replacement of a sandbox asks nobody.
+func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doubtful bool) {
+	if s.Conflict || !s.Machine.IsKnown() || seenWithAnother(o, s) {
+		return 0, false
+	}
+	node := o.Node.Get()
+	relation := Compare(s.Machine.Get(), node.Machine)
+	switch {
+	case relation == Replaced || !node.Ready:
+		return 0, false
+	case relation == Rebooted:
+		return remaining(node.ReadySince, o.Settings.ReleaseDelay, now), true
+	case len(o.Sandboxes.Get()) < 2:
+		return 0, false
+	}
+	youngest := time.Time{}
+	for i := range o.Sandboxes.Get() {
+		if since := o.Sandboxes.Get()[i].UnchangedSince; since.After(youngest) {
+			youngest = since
+		}
+	}
+	return remaining(youngest, o.Settings.ReleaseDelay, now), true
+}
+
+// replaces: the sandbox is gone, another one of the same pod UID is there, and the pod shows the address of the entry.
+func replaces(word Answer, s *Sandbox) bool {
+	return s.Shown && word.Verdict == v1alpha1.VerdictDoNotRelease && word.SuccessorID != "" && word.SuccessorID != s.ID &&
+		word.SuccessorID != v1alpha1.AnySandbox && word.Reason == string(v1alpha1.ReasonSandboxSucceeded)
+}
+
+func rewrite(s *Sandbox, word Answer) Decision {
+	return Decision{Row: 2, Action: Rewrite, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{s.ID},
+		Successors: map[string]string{s.ID: word.SuccessorID},
+		Message:    "sandbox " + s.ID + " is gone and the pod uses its address in sandbox " + word.SuccessorID + ": the entry is given to that one"}
+}
+
+// merge makes one decision of several of one kind.
+func merge(all []Decision) Decision {
+	one := all[0]
+	one.Sandboxes, one.Successors = nil, nil
+	for _, d := range all {
+		one.Sandboxes = append(one.Sandboxes, d.Sandboxes...)
+		for id, successor := range d.Successors {
+			if one.Successors == nil {
+				one.Successors = map[string]string{}
+			}
+			one.Successors[id] = successor
+		}
+	}
+	return one
+}
+
+// seenWithAnother: the agent has seen the sandbox with a pod UID that is not this one.
+func seenWithAnother(o Observation, s *Sandbox) bool {
+	return o.Evidence == EvidenceAgent && s.Answer.IsKnown() && s.Answer.Get().PodUID != "" && s.Answer.Get().PodUID != o.UID
+}
+
+func earlier(one, other time.Duration) time.Duration {
+	if one == 0 || (other > 0 && other < one) {
+		return other
+	}
+	return one
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+func unasked() Asked { return Asked{Mark: Absent[Mark](), Answer: Absent[Answer]()} }
+
+// ask is a question about s1 that was just asked of the machine.
+func ask(change ...func(*Mark)) Fact[Mark] {
+	m := Mark{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Time: now}
+	for _, c := range change {
+		c(&m)
+	}
+	return Known(m)
+}
+
+func longAsked(m *Mark) { m.Time = longAgo }
+func atFence(m *Mark)   { m.Fence = true }
+
+// said is an answer to it.
+func said(change ...func(*Answer)) Answer {
+	a := Answer{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Reason: "Test", Time: now, PodUID: "pod-1"}
+	for _, c := range change {
+		c(&a)
+	}
+	return a
+}
+
+func gone(a *Answer)  { a.Verdict = v1alpha1.VerdictReadyForRelease }
+func alive(a *Answer) { a.Verdict = v1alpha1.VerdictDoNotRelease }
+func followed(a *Answer) {
+	a.Reason, a.SuccessorID = string(v1alpha1.ReasonSandboxSucceeded), "s2"
+}
+
+func asked(mark Fact[Mark], answer Fact[Answer]) func(*Sandbox) {
+	return func(s *Sandbox) { s.Mark, s.Answer = mark, answer }
+}
+
+// askedAll puts the same question about every sandbox there is, and about every sandbox of the pod.
+func askedAll(mark Fact[Mark], answer Fact[Answer]) func(*Observation) {
+	return func(o *Observation) {
+		o.Any = Asked{Mark: mark, Answer: answer}
+		if !o.Sandboxes.IsKnown() {
+			return
+		}
+		all := append([]Sandbox(nil), o.Sandboxes.Get()...)
+		for i := range all {
+			all[i].Mark, all[i].Answer = mark, answer
+		}
+		o.Sandboxes = Known(all)
+	}
+}
+
+// saidGone is an independent statement of what a node's word is worth: it is about this very question, and node, boot and epoch agree.
+func saidGone(mark Fact[Mark], answer Fact[Answer], n Node) bool {
+	return counted(mark, answer, n) && answer.Get().Verdict == v1alpha1.VerdictReadyForRelease
+}
+
+func counted(mark Fact[Mark], answer Fact[Answer], n Node) bool {
+	if !mark.IsKnown() || !answer.IsKnown() {
+		return false
+	}
+	m, a := mark.Get(), answer.Get()
+	same := m.SandboxID == a.SandboxID && m.Epoch == a.Epoch && m.NodeUID == a.NodeUID && m.BootID == a.BootID
+	return same && n.NodeUID == m.NodeUID && n.BootID == m.BootID && n.BootID != ""
+}
+
+// overruled says what became of the question that a fenced node was asked: its agent's word, or its silence for releaseDelay.
+func overruled(o Observation, s Sandbox) string {
+	n := o.Node.Get()
+	switch {
+	case counted(s.Mark, s.Answer, n):
+		return string(s.Answer.Get().Verdict)
+	case !s.Mark.IsKnown() || !s.Mark.Get().Fence || !s.Answer.IsRead():
+		return "unasked"
+	case s.Mark.Get().NodeUID != n.NodeUID || s.Mark.Get().BootID != n.BootID || s.Mark.Get().Time.Before(n.OutOfServiceSince):
+		return "asked of another"
+	case now.Sub(s.Mark.Get().Time) < o.Settings.ReleaseDelay:
+		return "waiting"
+	}
+	return "silent"
+}
+
+// checkHandshake: nobody is asked on cached facts, in kubelet mode, or about a graceful end; and no entry of anything but a live pod
+// is rewritten.
+func checkHandshake(t *testing.T, o Observation, d Decision) {
+	t.Helper()
+	switch d.Action {
+	case Confirm, Rewrite:
+	default:
+		return
+	}
+	if !o.Live || o.Evidence != EvidenceAgent || !o.Node.IsKnown() || len(d.Sandboxes) == 0 {
+		t.Errorf("%s without live facts, without agents or without a sandbox: %+v for %+v", d.Action, d, o)
+	}
+	pod := podOf(o)
+	shownEnd := pod.Deleting && pod.Ending == EndingFinished
+	if d.Action == Confirm && shownEnd && o.Sandboxes.IsKnown() && o.Sandboxes.Get()[0].Attribution != v1alpha1.AttributionObservedAdd {
+		t.Errorf("a pod that its kubelet ended after its deletion starts a handshake: %+v for %+v", d, o)
+	}
+	if d.Action == Rewrite && (pod.Deleting || pod.Ending != EndingNone) {
+		t.Errorf("an entry of a pod that does not live is rewritten: %+v for %+v", d, o)
+	}
+}
+
+// TestI5OnlyTheAnswerToThisQuestionCounts changes one field of mark, answer or node at a time.
+func TestI5OnlyTheAnswerToThisQuestionCounts(t *testing.T) {
+	mark, answer := ask().Get(), said(gone)
+	if !Counts(mark, answer, Node{Machine: machine}) {
+		t.Fatal("an answer to the very question does not count")
+	}
+	tests := map[string]func(*Mark, *Answer, *Node){
+		"about another sandbox":              func(_ *Mark, a *Answer, _ *Node) { a.SandboxID = "s2" },
+		"to an earlier question":             func(_ *Mark, a *Answer, _ *Node) { a.Epoch-- },
+		"to a later question":                func(_ *Mark, a *Answer, _ *Node) { a.Epoch++ },
+		"of another Node":                    func(_ *Mark, a *Answer, _ *Node) { a.NodeUID = "node-2" },
+		"of another boot":                    func(_ *Mark, a *Answer, _ *Node) { a.BootID = "boot-2" },
+		"of a Node that has gone since":      func(_ *Mark, _ *Answer, n *Node) { n.NodeUID = "node-2" },
+		"of a Node that booted since":        func(_ *Mark, _ *Answer, n *Node) { n.BootID = "boot-2" },
+		"to a question for another Node":     func(m *Mark, _ *Answer, _ *Node) { m.NodeUID = "node-2" },
+		"to a question for another boot":     func(m *Mark, _ *Answer, _ *Node) { m.BootID = "boot-2" },
+		"to a question that asks all":        func(m *Mark, a *Answer, n *Node) { m.NodeUID, a.NodeUID, n.NodeUID = "", "", "" },
+		"without a boot on any side":         func(m *Mark, a *Answer, n *Node) { m.BootID, a.BootID, n.BootID = "", "", "" },
+		"to a question that nobody numbered": func(m *Mark, a *Answer, _ *Node) { m.Epoch, a.Epoch = 0, 0 },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, a, n := mark, answer, Node{Machine: machine}
+			change(&m, &a, &n)
+			if Counts(m, a, n) {
+				t.Errorf("an answer %s counts: mark %+v, answer %+v, node %+v", name, m, a, n)
+			}
+		})
+	}
+}
+
+// TestI1AgentsReleaseOnlyWhatTheyWereAskedAbout runs the words through a force-deleted pod, one at a time, with time going by.
+func TestI1AgentsReleaseOnlyWhatTheyWereAskedAbout(t *testing.T) {
+	released := 0
+	for _, change := range words {
+		for _, later := range []time.Duration{0, time.Minute, time.Hour, 24 * 365 * time.Hour} {
+			o := terminating(agent)
+			change(&o)
+			d := Decide(o, now.Add(later))
+			s := o.Sandboxes.Get()[0]
+			if want := saidGone(s.Mark, s.Answer, o.Node.Get()) && s.Answer.Get().PodUID == o.UID; (d.Action == Release) != want {
+				t.Errorf("after %s: %+v, want released %t, for mark %+v, answer %+v", later, d, want, s.Mark, s.Answer)
+			}
+			if d.Action == Release {
+				released++
+			}
+		}
+	}
+	if released == 0 {
+		t.Error("nothing was ever released")
+	}
+}
