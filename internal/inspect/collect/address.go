@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect/who"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+)
+
+// Address reads what is known of an address. Pools come first, so that an entry is never newer than what explains it.
+func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error) {
+	f := &who.Facts{IP: ip}
+	backend, err := c.Pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := backend.All()
+	for i := range all.Entries {
+		if all.Entries[i].IP == ip {
+			f.Entries = append(f.Entries, all.Entries[i])
+		}
+	}
+	f.Problems = slices.DeleteFunc(slices.Clone(all.Problems), func(p ipam.Problem) bool { return p.Offset != "" })
+	records, err := c.Records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f.Records = slices.DeleteFunc(records, func(r v1alpha1.IPAllocation) bool {
+		return !slices.ContainsFunc(r.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.IP == ip.String() })
+	})
+	if f.Pods, err = c.podsShowing(ctx, ip); err != nil {
+		return nil, err
+	}
+	events, err := c.OurEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range events {
+		if who.Names(events[i].Note, ip) {
+			f.Events = append(f.Events, events[i])
+		}
+	}
+	return f, nil
+}
+
+// podsShowing reads the pods whose network-status shows an address: the metadata of all pods tells which, whatever their labels.
+func (c *Cluster) podsShowing(ctx context.Context, ip netip.Addr) ([]corev1.Pod, error) {
+	var keys []client.ObjectKey
+	makeList := func() client.ObjectList {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		return list
+	}
+	err := c.each(ctx, "pods", makeList, func(list client.ObjectList) int {
+		items := list.(*metav1.PartialObjectMetadataList).Items
+		for i := range items {
+			shown, _ := podnetwork.StatusAddresses(items[i].Annotations) // what cannot be read shows nothing
+			if slices.ContainsFunc(shown, func(a podnetwork.StatusAddress) bool { return a.IP == ip }) {
+				keys = append(keys, client.ObjectKeyFromObject(&items[i]))
+			}
+		}
+		return len(items)
+	})
+	if err != nil {
+		return nil, err
+	}
+	var pods []corev1.Pod
+	for _, key := range keys {
+		pod, err := c.podOf(ctx, ipam.PodRef{Namespace: key.Namespace, Name: key.Name})
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil {
+			pods = append(pods, *pod)
+		}
+	}
+	return pods, nil
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/who"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// History is what is known of an address, oldest first.
+type History struct {
+	metav1.TypeMeta `json:",inline"`
+	Address         string       `json:"address"`
+	Steps           []Step       `json:"steps"`
+	Now             []who.Holder `json:"now"`
+	Notes           []string     `json:"notes,omitempty"`
+}
+
+// Step is something that happened.
+type Step struct {
+	Time *metav1.Time `json:"time"`
+	// Who is the pod ("namespace/name"), and UID its UID where it is known.
+	Who string    `json:"who"`
+	UID types.UID `json:"uid,omitempty"`
+	// What happened, and Detail.
+	What   string `json:"what"`
+	Detail string `json:"detail,omitempty"`
+	// Source is where it was written down.
+	Source string `json:"source"`
+}
+
+// Attention is true where more than one has the address now.
+func (h *History) Attention() bool { return len(h.Now) > 1 }
+
+// Tell puts what is known into the order of time.
+func Tell(f *who.Facts) *History {
+	answer := who.Who(f)
+	h := &History{TypeMeta: inspect.Type("AddressHistory"), Address: f.IP.String(), Steps: []Step{}, Now: answer.Now, Notes: answer.Notes}
+	for i := range f.Records {
+		h.ofRecord(&f.Records[i])
+	}
+	for i := range f.Pods {
+		h.ofPod(&f.Pods[i])
+	}
+	for i := range f.Events {
+		e := &f.Events[i]
+		detail := e.Note
+		if e.Count > 1 {
+			detail += fmt.Sprintf(" (%d times, last at %s)", e.Count, inspect.Stamp(inspect.At(e.Last)))
+		}
+		subject := strings.TrimPrefix(e.About(), "Pod ")
+		h.add(e.First, subject, e.UID, e.Reason, detail, "event")
+	}
+	slices.SortStableFunc(h.Steps, func(x, y Step) int { return x.Time.Compare(y.Time.Time) })
+	h.Steps = slices.CompactFunc(h.Steps, func(x, y Step) bool {
+		return x.Time.Equal(y.Time) && x.Who == y.Who && x.What == y.What && x.Detail == y.Detail
+	})
+	return h
+}
+
+func (h *History) add(at time.Time, subject string, uid types.UID, what, detail, source string) {
+	if at.IsZero() {
+		return
+	}
+	h.Steps = append(h.Steps, Step{Time: inspect.At(at.UTC()), Who: subject, UID: uid, What: what, Detail: detail, Source: source})
+}
+
+func (h *History) ofRecord(r *v1alpha1.IPAllocation) {
+	subject, uid := r.Spec.PodNamespace+"/"+r.Spec.PodName, types.UID(r.Name)
+	if strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
+		uid = ""
+	}
+	source := "IPAllocation " + r.Name
+	say := func(at metav1.Time, what, detail string) { h.add(at.Time, subject, uid, what, detail, source) }
+	if r.Spec.ScheduledTime != nil {
+		say(*r.Spec.ScheduledTime, "Bound", "to node "+r.Spec.NodeName)
+	}
+	h.ofAddresses(r, say)
+	if k := r.Spec.Kubelet; k != nil {
+		say(k.ObservedTime, "KubeletReported", string(k.Ending))
+	}
+	if gone := r.Spec.NodeGone; gone != nil {
+		say(gone.Since, "NodeGone", gone.SignOfLife)
+	}
+	for i := range r.Status.Repairs {
+		if repair := &r.Status.Repairs[i]; repair.Address == h.Address {
+			say(repair.Time, repair.Kind, string(repair.Result)+": "+repair.Message)
+		}
+	}
+	for i := range r.Status.Conditions {
+		c := &r.Status.Conditions[i]
+		say(c.LastTransitionTime, c.Reason, c.Message)
+	}
+}
+
+// ofAddresses tells of the address's sandboxes, and of what was asked and answered about them.
+func (h *History) ofAddresses(r *v1alpha1.IPAllocation, say func(metav1.Time, string, string)) {
+	ours := map[string]bool{}
+	for i := range r.Spec.Addresses {
+		if a := &r.Spec.Addresses[i]; a.IP == h.Address {
+			ours[a.SandboxID] = true
+			say(a.ObservedTime, "Recorded", fmt.Sprintf("pool %s, interface %s, sandbox %s", a.Pool, a.Interface, a.SandboxID))
+		}
+	}
+	for i := range r.Spec.Marks {
+		if m := &r.Spec.Marks[i]; ours[m.SandboxID] {
+			say(m.Time, "Asked", fmt.Sprintf("whether sandbox %s is gone (epoch %d)", m.SandboxID, m.Epoch))
+		}
+	}
+	for i := range r.Status.Answers {
+		if a := &r.Status.Answers[i]; ours[a.SandboxID] {
+			say(a.Time, "Answered", fmt.Sprintf("%s, %s, about sandbox %s (epoch %d)", a.Verdict, a.Reason, a.SandboxID, a.Epoch))
+		}
+	}
+}
+
+func (h *History) ofPod(pod *corev1.Pod) {
+	subject := pod.Namespace + "/" + pod.Name
+	say := func(at time.Time, what, detail string) {
+		h.add(at, subject, pod.UID, what, detail, "Pod "+subject)
+	}
+	say(pod.CreationTimestamp.Time, "Created", "")
+	if pod.DeletionTimestamp != nil {
+		say(release.DeletionRequested(pod), "DeletionRequested", "grace period ends at "+inspect.Stamp(pod.DeletionTimestamp))
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
+			say(c.LastTransitionTime.Time, c.Reason, c.Message)
+		}
+	}
+}
+
+// Tables show the history.
+func (h *History) Tables(now time.Time) []inspect.Table {
+	t := inspect.Table{Heading: "HISTORY OF " + h.Address, Columns: inspect.Columns("TIME", "AGE", "WHO", "WHAT", "DETAIL", "+UID", "+SOURCE"),
+		None: "Nothing is known of " + h.Address + ": no record, no pod that shows it, and no event that names it."}
+	for i := range h.Steps {
+		s := &h.Steps[i]
+		t.Add(inspect.Stamp(s.Time), inspect.Age(s.Time, now), s.Who, s.What, s.Detail, string(s.UID), s.Source)
+	}
+	current := inspect.Table{Heading: "NOW", Columns: inspect.Columns("POD", "STATE", "NODE", "SANDBOX", "SOURCES")}
+	for i := range h.Now {
+		n := &h.Now[i]
+		current.Add(n.Pod, n.State, n.Node, inspect.Short(n.SandboxID), strings.Join(n.Sources, ","))
+	}
+	return []inspect.Table{t, current, {Lines: h.Notes}}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	_ "embed" // the page's template
+	"fmt"
+	"html/template"
+	"io"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+)
+
+//go:embed page.html.tmpl
+var pageText string
+
+// page escapes whatever it is given: names, notes and messages are others' texts.
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"stamp": inspect.Stamp, "short": inspect.Short}).Parse(pageText))
+
+// lanes is how many colors the page has for those who had the address.
+const lanes = 6
+
+// WritePage writes the history as one page that needs nothing else: no script, no picture, no other file.
+func (h *History) WritePage(w io.Writer, now time.Time) error {
+	colors := map[string]int{}
+	color := func(name string) int {
+		if _, known := colors[name]; !known {
+			colors[name] = len(colors) % lanes
+		}
+		return colors[name]
+	}
+	type step struct {
+		Step
+		Color int
+		Age   string
+	}
+	steps := make([]step, 0, len(h.Steps))
+	for i := range h.Steps {
+		steps = append(steps, step{h.Steps[i], color(h.Steps[i].Who), inspect.Age(h.Steps[i].Time, now)})
+	}
+	err := page.Execute(w, map[string]any{"History": h, "Steps": steps, "Now": inspect.At(now)})
+	if err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return nil
+}
