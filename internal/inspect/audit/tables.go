@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+)
+
+// Tables show the report.
+func (r *Report) Tables(time.Time) []inspect.Table {
+	var head inspect.Table
+	l := r.Looked
+	head.Say("Compared at %s: %d entries, %d pods, %d records, %d nodes, %d reservations, %d node resource policies.",
+		inspect.Stamp(&r.Time), l.Entries, l.Pods, l.Records, l.Nodes, l.Reservations, l.Policies)
+	counts := map[Class]int{}
+	releasable := 0
+	for i := range r.Findings {
+		counts[r.Findings[i].Class]++
+		if r.Findings[i].Releasable {
+			releasable++
+		}
+	}
+	var parts []string
+	for _, class := range Classes {
+		if counts[class] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", class, counts[class]))
+		}
+	}
+	if len(parts) > 0 {
+		head.Say("Found: %s.", strings.Join(parts, ", "))
+	}
+	t := inspect.Table{Columns: inspect.Columns("CLASS", "KIND", "ADDRESS", "POD", "FOUND", "DO", "+UID", "+NODE", "+POOL", "+SANDBOX", "+KEPT BECAUSE"), None: "Nothing contradicts anything."}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		pool, sandbox := "", ""
+		if f.Entry != nil {
+			pool, sandbox = f.Entry.Pool, f.Entry.SandboxID
+		}
+		t.Add(string(f.Class), f.Kind, f.Address, strings.Join(f.Pods, ","), f.Message, f.Do, join(f.UIDs), f.Node, pool, sandbox, f.KeptBecause)
+	}
+	tail := inspect.Table{}
+	for _, unread := range r.Unread {
+		tail.Say("NOT READ: %s", unread)
+	}
+	if releasable > 0 {
+		tail.Say("%d of the leaks may be released once a later report agrees: kubectl holdfast release --from-reports FIRST SECOND.", releasable)
+	}
+	return []inspect.Table{head, t, tail}
+}
+
+func join(uids []types.UID) string {
+	texts := make([]string, 0, len(uids))
+	for _, uid := range uids {
+		texts = append(texts, string(uid))
+	}
+	return strings.Join(texts, ",")
+}
