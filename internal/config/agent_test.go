@@ -25,6 +25,7 @@ func agentDefaults() *configv1alpha1.AgentConfiguration {
 		Delays:   configv1alpha1.AgentDelays{SandboxCreationMax: duration(10 * time.Minute)},
 		Machine: configv1alpha1.AgentMachine{MachineIDFile: "/etc/machine-id", BootIDFile: "/proc/sys/kernel/random/boot_id",
 			SystemUUIDFile: "/sys/class/dmi/id/product_uuid"},
+		Stores:         configv1alpha1.AgentStores{Interval: duration(30 * time.Second)},
 		Server:         configv1alpha1.AgentServer{MetricsBindAddress: ":8443", HealthProbeBindAddress: ":8081"},
 		LeaseNamespace: "holdfast-agent",
 	}

@@ -30,6 +30,7 @@ func SetAgentDefaults(c *AgentConfiguration) {
 	c.Machine.MachineIDFile = orDefault(c.Machine.MachineIDFile, DefaultMachineIDFile)
 	c.Machine.BootIDFile = orDefault(c.Machine.BootIDFile, DefaultBootIDFile)
 	c.Machine.SystemUUIDFile = orDefault(c.Machine.SystemUUIDFile, DefaultSystemUUIDFile)
+	setAgentStoreDefaults(&c.Stores)
 	c.Server.MetricsBindAddress = orDefault(c.Server.MetricsBindAddress, DefaultMetricsBindAddress)
 	c.Server.HealthProbeBindAddress = orDefault(c.Server.HealthProbeBindAddress, DefaultHealthProbeBindAddress)
 	c.LeaseNamespace = orDefault(c.LeaseNamespace, DefaultLeaseNamespace)

@@ -21,6 +21,8 @@ type AgentConfiguration struct {
 	Delays AgentDelays `json:"delays,omitempty"`
 	// Machine says where the IDs of the machine are read.
 	Machine AgentMachine `json:"machine,omitempty"`
+	// Stores names the stores of the node's own IPAMs that are audited.
+	Stores AgentStores `json:"stores,omitempty"`
 	// Server configures what the process serves.
 	Server AgentServer `json:"server,omitempty"`
 	// LeaseNamespace holds the Leases on which agents acknowledge marks that ask all nodes; a namespace of their own, so that no

@@ -34,6 +34,7 @@ func ValidateAgent(c *AgentConfiguration) field.ErrorList {
 			"must be greater than 0s: an IPAM records an address before the runtime lists the sandbox"))
 	}
 	errs = append(errs, validateAgentMachine(&c.Machine, field.NewPath("machine"))...)
+	errs = append(errs, validateAgentStores(&c.Stores, field.NewPath("stores"))...)
 	errs = append(errs, validateAgentServer(&c.Server, field.NewPath("server"))...)
 	return append(errs, asErrors(field.NewPath("leaseNamespace"), c.LeaseNamespace, validation.IsDNS1123Label(c.LeaseNamespace))...)
 }
