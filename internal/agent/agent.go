@@ -70,6 +70,8 @@ type Agent struct {
 	pace     pace
 	health   health
 	poked    chan struct{}
+	// began is when the last round began.
+	began time.Time
 	// open: there are questions without a final answer.
 	open atomic.Bool
 }
@@ -85,7 +87,7 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{options: o, clock: o.Clock, log: o.Log, poked: make(chan struct{}, 1), pace: pace{longest: o.ListInterval}}
 	a.own, a.all = newView(o.Clock, a.poke), newView(o.Clock, a.poke)
 	a.identity = &identity{client: o.Client, nodeName: o.NodeName, files: o.Machine, clock: o.Clock}
-	a.writer = newWriter(o.Client, a.identity, o.Clock, o.Log.WithName("writer"), a.poke)
+	a.writer = newWriter(o.Client, a.identity, o.Clock, o.Log.WithName("writer"), a.written)
 	a.ledger = &ledger{client: o.Client, namespace: o.LeaseNamespace, nodeName: o.NodeName, clock: o.Clock}
 	a.silences = &silences{recorder: o.Recorder, nodeName: o.NodeName, log: o.Log.WithName("silence")}
 	return a, nil
@@ -121,12 +123,12 @@ func (a *Agent) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-a.poked:
-			// A burst of marks is one round.
-			if !a.rest(ctx, minRest) {
+			if !a.rest(ctx, rest(a.clock.Now().Sub(a.began))) {
 				return
 			}
 		case <-timer.C():
 		}
+		a.settlePokes()
 		a.round(ctx)
 		timer.Stop()
 		timer.Reset(a.pace.next())
@@ -145,9 +147,25 @@ func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// settlePokes takes back what the round that begins now will see anyway.
+func (a *Agent) settlePokes() {
+	select {
+	case <-a.poked:
+	default:
+	}
+}
+
 // hint asks for a round soon, if there is a question that the runtime's event may answer. The round lists as always.
 func (a *Agent) hint() {
 	if a.open.Load() {
+		a.poke()
+	}
+}
+
+// written asks for a round after a statement that could not be written into its record as it is now. What was written comes back by
+// the watch.
+func (a *Agent) written(superseded bool) {
+	if superseded {
 		a.poke()
 	}
 }

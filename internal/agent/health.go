@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// stuckAfter is how old the last round may be. Each of its calls has a time-out, and all of them together are shorter.
+// stuckAfter is how long ago the last step of a round may be. Every step is bounded by less: a look at the runtime by
+// handshake.MaxGap, what is asked of the API server by callTimeout.
 const stuckAfter = 5 * time.Minute
 
 // health is what the probes ask. It is safe for concurrent use.
@@ -20,7 +21,8 @@ type health struct {
 	ready bool
 }
 
-func (h *health) began(now time.Time) {
+// step notes that a round began, or got on.
+func (h *health) step(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = now
@@ -32,12 +34,12 @@ func (h *health) ended(ready bool) {
 	h.ready = ready
 }
 
-// Healthz fails when no round has begun for too long: a restart may help.
+// Healthz fails when no round has begun or got on for too long: a restart may help.
 func (a *Agent) Healthz(*http.Request) error {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
 	if since := a.clock.Now().Sub(a.health.last); !a.health.last.IsZero() && since > stuckAfter {
-		return fmt.Errorf("no look at the container runtime began for %s", since.Round(time.Second))
+		return fmt.Errorf("no look at the container runtime began or got on for %s", since.Round(time.Second))
 	}
 	return nil
 }

@@ -38,7 +38,8 @@ type MachineFiles struct {
 type self struct {
 	nodeUID types.UID
 	podUID  types.UID
-	bootID  string
+	// bootID is the machine's boot, which is the Node's too wherever nodeUID is set.
+	bootID string
 	// reason and message say why it may speak for nobody; nodeUID is empty then.
 	reason  v1alpha1.Reason
 	message string
@@ -101,7 +102,8 @@ func (i *identity) read(ctx context.Context) (self, error) {
 	case !apierrors.IsNotFound(err):
 		return self{}, fmt.Errorf("reading Node %s: %w", i.nodeName, err)
 	}
-	found := self{podUID: token.PodUID, bootID: host.BootID, nodeObject: node.UID}
+	// The boot ID as the Node spells it: marks and answers are compared with the Node.
+	found := self{podUID: token.PodUID, bootID: node.Status.NodeInfo.BootID, nodeObject: node.UID}
 	found.nodeUID, found.reason, found.message = speaker.Speaks()
 	return found, nil
 }

@@ -22,6 +22,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
+const (
+	// firstCheck and lastCheck bound how long after an acknowledgement, and how often then, the Lease is read again while marks to
+	// all stand: somebody may have deleted it, or restored etcd.
+	firstCheck, lastCheck = time.Minute, 15 * time.Minute
+)
+
 // ledger writes up to which version this node's silence about marks to all counts. Only the rounds use it.
 type ledger struct {
 	client              client.Client
@@ -31,7 +37,11 @@ type ledger struct {
 	// nodeUID and bootID are for whom last was said.
 	nodeUID types.UID
 	bootID  string
-	last    uint64
+	// last is what the Lease says, as of read.
+	last uint64
+	read time.Time
+	// check is how long after read the Lease is read again.
+	check time.Duration
 	// retry and notBefore are the back-off after a failure.
 	retry     time.Duration
 	notBefore time.Time
@@ -53,17 +63,21 @@ func (l *ledger) acknowledge(ctx context.Context, pending []handshake.Pending, v
 	return nil
 }
 
+// try writes what the Lease does not say. Memory alone decides nothing but when to read the Lease: in a history that began again,
+// because etcd was restored, what was acknowledged before says nothing about the marks of now.
 func (l *ledger) try(ctx context.Context, pending []handshake.Pending, view uint64, listed time.Time, who *identity) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	me, _ := who.known()
-	if me.nodeUID != l.nodeUID || me.bootID != l.bootID {
-		if err := l.recall(ctx, me); err != nil {
-			return err
-		}
+	if _, due := handshake.Acknowledge(pending, view, l.last); !due && me.nodeUID == l.nodeUID && me.bootID == l.bootID && !l.doubtful(view) {
+		return nil
+	}
+	if err := l.recall(ctx, me); err != nil {
+		return err
 	}
 	version, due := handshake.Acknowledge(pending, view, l.last)
 	if !due {
+		l.check = min(max(2*l.check, firstCheck), lastCheck)
 		return nil
 	}
 	live, err := who.fresh(ctx)
@@ -76,19 +90,30 @@ func (l *ledger) try(ctx context.Context, pending []handshake.Pending, view uint
 	if err := l.write(ctx, version, listed); err != nil {
 		return err
 	}
-	l.last = version
+	l.last, l.check = version, firstCheck
 	metrics.AgentAcknowledgements.Inc()
 	return nil
 }
 
-// recall reads what an earlier agent of the same Node and boot acknowledged: that stands. What was said for another says nothing.
+// doubtful: it is time to see whether the Lease still says what it did. A view that is older than that may be so for a moment; it
+// stays so after a restoration.
+func (l *ledger) doubtful(view uint64) bool {
+	after := l.check
+	if view < l.last {
+		after = firstCheck
+	}
+	return l.clock.Now().Sub(l.read) >= after
+}
+
+// recall reads what was acknowledged for this Node and boot, by this agent or an earlier one: that stands. What was said for another
+// says nothing.
 func (l *ledger) recall(ctx context.Context, me self) error {
 	var lease coordinationv1.Lease
 	err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: v1alpha1.AgentLeaseName(l.nodeName)}, &lease)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("reading the agent's Lease: %w", err)
 	}
-	l.nodeUID, l.bootID, l.last = me.nodeUID, me.bootID, 0
+	l.nodeUID, l.bootID, l.last, l.read = me.nodeUID, me.bootID, 0, l.clock.Now()
 	said := lease.Annotations
 	if said[v1alpha1.AcknowledgedNodeUIDAnnotation] == string(me.nodeUID) && said[v1alpha1.AcknowledgedBootIDAnnotation] == me.bootID {
 		// What cannot be read is said again.

@@ -5,8 +5,10 @@ package agent
 import "time"
 
 const (
-	// minRest lies between two rounds.
+	// minRest lies between something new and the round that it causes: a burst is one round.
 	minRest = 200 * time.Millisecond
+	// roundEvery is the least time between two rounds that something new caused. Answers are written no more often either.
+	roundEvery = time.Second
 	// firstRecheck is how soon after something new an open question is looked at again; then twice as long every time.
 	firstRecheck = time.Second
 )
@@ -35,3 +37,6 @@ func (p *pace) next() time.Duration {
 	p.recheck = min(p.recheck, p.longest)
 	return p.recheck
 }
+
+// rest is how long a round that something new causes has to wait, so long after the last round began.
+func rest(since time.Duration) time.Duration { return max(minRest, roundEvery-since) }

@@ -16,8 +16,11 @@ import (
 )
 
 const (
-	// identityRetry is how often the agent asks again who it is while it may not speak, or is asked by a Node UID that is not its own.
+	// identityRetry is how often the agent asks again who it is while it may not speak, or is asked by a Node UID or a boot that is
+	// not its own.
 	identityRetry = 15 * time.Second
+	// listTimeout bounds a look at the runtime. A longer one would be in no row of lists.
+	listTimeout = handshake.MaxGap
 )
 
 // word is what there is to say to one mark.
@@ -25,48 +28,67 @@ type word struct {
 	asked
 	question handshake.Question
 	handshake.Word
-	// final: ReadyForRelease was written for this epoch.
+	// final: ReadyForRelease was written for this epoch and boot.
 	final bool
 }
 
 // round reads the marks, then the runtime, and says what there is to say.
 func (a *Agent) round(ctx context.Context) {
-	a.health.began(a.clock.Now())
-	own, _, ownSynced := a.own.snapshot()
-	all, version, allSynced := a.all.snapshot()
-	me := a.whoAmI(ctx, own)
-
-	words := make([]word, 0, len(own)+len(all))
-	for _, m := range own {
-		words = append(words, a.ask(m, me))
+	a.began = a.clock.Now()
+	a.health.step(a.began)
+	own, all := a.own.snapshot(), a.all.snapshot()
+	me := a.whoAmI(ctx, own.marks)
+	records := newest(own, all)
+	var words []word
+	for _, m := range own.marks {
+		if records[m.record.Name] == m.record {
+			words = append(words, a.ask(m, me))
+		}
 	}
-	for _, m := range all {
-		if m.mark.NodeUID == "" || m.mark.NodeUID == me.nodeUID {
+	for _, m := range all.marks {
+		if records[m.record.Name] == m.record && (m.mark.NodeUID == "" || m.mark.NodeUID == me.nodeUID) {
 			words = append(words, a.ask(m, me))
 		}
 	}
 	look := a.look(ctx, words, me)
+	a.health.step(a.clock.Now())
 	for i := range words {
 		a.judge(&words[i], look, me)
 	}
 	a.report(words, look, me)
 	if me.nodeUID != "" {
-		a.say(words, me)
+		a.say(records, words, me)
 	}
-	if me.nodeUID != "" && allSynced {
-		a.acknowledge(ctx, words[len(own):], version, look, me)
+	if me.nodeUID != "" && all.synced {
+		a.acknowledge(ctx, all, words, look, me)
 	}
-	a.health.ended(ownSynced && allSynced && look.Listing != nil && me.nodeUID != "")
+	a.health.step(a.clock.Now())
+	a.health.ended(own.synced && all.synced && look.Listing != nil && me.nodeUID != "")
+}
+
+// newest are the records of both views. One that was given a node name, or lost it, may be in both for a moment.
+func newest(own, all sights) map[string]*v1alpha1.IPAllocation {
+	records := own.records
+	for name, record := range all.records {
+		if standing, ok := records[name]; ok {
+			mine, _ := parseVersion(standing.ResourceVersion)
+			theirs, _ := parseVersion(record.ResourceVersion)
+			if mine >= theirs {
+				continue
+			}
+		}
+		records[name] = record
+	}
+	return records
 }
 
 // whoAmI is what was found last, or finds it out where that does not do: at the start, while the agent may not speak, and when
-// it is asked by a Node UID that is not its own, at most every identityRetry.
+// it is asked by a Node UID or a boot that is not its own, at most every identityRetry.
 func (a *Agent) whoAmI(ctx context.Context, marks []asked) self {
 	me, at := a.identity.known()
 	foreign := false
 	for i := range marks {
-		uid := marks[i].mark.NodeUID
-		foreign = foreign || (uid != "" && uid != me.nodeUID)
+		foreign = foreign || handshake.Foreign(marks[i].mark, me.nodeUID, me.bootID) != ""
 	}
 	if me.nodeUID != "" && !foreign || !at.IsZero() && a.clock.Now().Sub(at) < identityRetry {
 		return me
@@ -93,7 +115,7 @@ func (a *Agent) ask(m asked, me self) word {
 		if given.BootID == me.bootID && me.bootID != "" {
 			q.Affirmed = given.PodUID
 		}
-		w.final = given.Epoch == m.mark.Epoch && given.Verdict == v1alpha1.VerdictReadyForRelease && q.NodeUID != ""
+		w.final = handshake.Final(m.mark, *given) && handshake.Foreign(m.mark, me.nodeUID, me.bootID) == ""
 	}
 	w.question = q
 	return w
@@ -102,16 +124,17 @@ func (a *Agent) ask(m asked, me self) word {
 // look lists the runtime, and takes the list in.
 func (a *Agent) look(ctx context.Context, words []word, me self) handshake.Look {
 	questions := make([]handshake.Question, 0, len(words))
-	ids := sets.New[string]()
+	about := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
 	for i := range words {
-		if !words[i].final {
-			questions = append(questions, words[i].question)
-			ids.Insert(words[i].mark.SandboxID)
+		if q := words[i].question; !words[i].final {
+			questions = append(questions, q)
+			about.IDs.Insert(q.SandboxID)
+			about.Pods.Insert(q.Pods(a.memory.Recall(q))...)
 		}
 	}
 	a.memory.Expect(questions)
 	began := a.clock.Now()
-	look := a.list(ctx, ids, me)
+	look := a.list(ctx, about, me)
 	metrics.AgentListingDuration.Observe(a.clock.Now().Sub(began).Seconds())
 	a.memory.Observe(look)
 	metrics.AgentSandboxes.Set(float64(a.memory.Len()))
@@ -121,8 +144,10 @@ func (a *Agent) look(ctx context.Context, words []word, me self) handshake.Look 
 	return look
 }
 
-func (a *Agent) list(ctx context.Context, ids sets.Set[string], me self) handshake.Look {
-	listing, err := a.options.Lister.List(ctx, ids)
+func (a *Agent) list(ctx context.Context, about sandbox.Asked, me self) handshake.Look {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	listing, err := a.options.Lister.List(ctx, about)
 	look := handshake.Look{}
 	switch {
 	case err != nil:
@@ -143,17 +168,21 @@ func (a *Agent) list(ctx context.Context, ids sets.Set[string], me self) handsha
 
 // judge fills in the word.
 func (a *Agent) judge(w *word, look handshake.Look, me self) {
+	silence := func(message string) {
+		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: message}
+	}
 	switch {
 	case w.final:
 	case me.nodeUID == "" && me.reason == "":
 		w.Word = handshake.Word{Kind: handshake.Later, Message: "the API server did not say yet for which Node the agent speaks"}
 	case me.nodeUID == "":
-		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: me.message}
-	case w.mark.NodeUID != "" && w.mark.NodeUID != me.nodeUID:
-		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine,
-			Message: "the mark asks Node UID " + string(w.mark.NodeUID) + ", but this Node has UID " + string(me.nodeUID)}
+		silence(me.message)
 	default:
-		w.Word = handshake.Judge(w.question, look, a.memory.Recall(w.mark.SandboxID), a.options.Settings)
+		if foreign := handshake.Foreign(w.mark, me.nodeUID, me.bootID); foreign != "" {
+			silence(foreign)
+			return
+		}
+		w.Word = handshake.Judge(w.question, look, a.memory.Recall(w.question), a.options.Settings)
 	}
 }
 

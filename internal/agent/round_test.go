@@ -14,7 +14,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -43,10 +42,10 @@ type stubLister struct {
 	alone     bool
 	err       error
 	during    func()
-	asked     sets.Set[string]
+	asked     sandbox.Asked
 }
 
-func (s *stubLister) List(_ context.Context, asked sets.Set[string]) (*handshake.Listing, error) {
+func (s *stubLister) List(_ context.Context, asked sandbox.Asked) (*handshake.Listing, error) {
 	s.asked = asked
 	l := &handshake.Listing{Began: s.clock.Now(), Ended: s.clock.Now(), TellsNamespaces: true, Runtime: "containerd 1"}
 	if !s.alone {
@@ -95,6 +94,9 @@ func (b *bench) list(t *testing.T, own ...any) {
 func marked(name string, at int64, asks types.UID, epoch int64) *v1alpha1.IPAllocation {
 	record := recordAt(name, at, epoch)
 	record.Spec.Marks[0].NodeUID = asks
+	if asks != "" {
+		record.Spec.Marks[0].BootID = bootID
+	}
 	return record
 }
 
@@ -231,7 +233,7 @@ func TestNetworkNamespacesAreAskedOfWhatIsOpenOnly(t *testing.T) {
 	b := newBench(t)
 	b.list(t, marked("web", 90, nodeUID, 1), answeredBefore(recordWith("done", "s9"), v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "done", bootID, 1))
 	b.round(t.Context())
-	if !b.lister.asked.Has("s0") || b.lister.asked.Has("s9") {
+	if !b.lister.asked.IDs.Has("s0") || b.lister.asked.IDs.Has("s9") {
 		t.Errorf("asked about %v", b.lister.asked)
 	}
 }

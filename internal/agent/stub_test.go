@@ -95,7 +95,9 @@ func (s *stubAPI) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...cl
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fail == nil {
-		s.leases = append(s.leases, o.(*coordinationv1ac.LeaseApplyConfiguration))
+		applied := o.(*coordinationv1ac.LeaseApplyConfiguration)
+		s.leases = append(s.leases, applied)
+		s.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: applied.Annotations}}
 	}
 	return s.fail
 }

@@ -4,10 +4,12 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -33,11 +35,12 @@ var (
 	_ cache.ResourceVersionUpdater = &view{}
 )
 
-// markKey is one question: another epoch is another one.
+// markKey is one question: another epoch is another one, and so is another boot.
 type markKey struct {
 	record    types.UID
 	sandboxID string
 	nodeUID   types.UID
+	bootID    string
 	epoch     int64
 }
 
@@ -72,27 +75,48 @@ func (v *view) put(object any) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	before := v.records[record.Name]
+	current := map[markKey]sighted{}
+	news := v.sight(record, by, current)
 	v.records[record.Name] = record
-	v.sight(record, by)
-	v.changed()
+	v.forget(record.UID)
+	maps.Copy(v.marks, current)
+	if news || differs(before, record) {
+		v.changed()
+	}
 	return nil
 }
 
-// sight notes the marks of a record that are new, and forgets those that it has no longer.
-func (v *view) sight(record *v1alpha1.IPAllocation, by uint64) {
-	current := make(map[markKey]sighted, len(record.Spec.Marks))
+// sight notes the marks of a record; true if one is new.
+func (v *view) sight(record *v1alpha1.IPAllocation, by uint64, into map[markKey]sighted) bool {
+	news := false
 	for _, mark := range record.Spec.Marks {
 		key := keyOf(record, mark)
 		seen, known := v.marks[key]
 		if !known {
 			seen = sighted{at: v.clock.Now(), after: v.version, by: by}
+			news = true
 		}
-		current[key] = seen
+		if seen.by <= seen.after {
+			// The record cannot be older than a view that did not have it: etcd was restored, and versions are given again.
+			seen.after = 0
+		}
+		into[key] = seen
 	}
-	v.forget(record.UID)
-	for key, seen := range current {
-		v.marks[key] = seen
+	return news
+}
+
+// differs: a round may have something else to say to the record than before. What controllers write of a record without marks
+// comes at every start and end of a pod, and matters to nobody here.
+func differs(before, after *v1alpha1.IPAllocation) bool {
+	if before == nil || before.UID != after.UID {
+		return len(after.Spec.Marks) > 0
 	}
+	if !equality.Semantic.DeepEqual(before.Spec.Marks, after.Spec.Marks) {
+		return true
+	}
+	return len(after.Spec.Marks) > 0 && (!equality.Semantic.DeepEqual(before.Status.Answers, after.Status.Answers) ||
+		!equality.Semantic.DeepEqual(answeredOf(before), answeredOf(after)))
 }
 
 func (v *view) forget(record types.UID) {
@@ -113,7 +137,6 @@ func (v *view) Delete(object any) error {
 	defer v.mu.Unlock()
 	delete(v.records, record.Name)
 	v.forget(record.UID)
-	v.changed()
 	return nil
 }
 
@@ -125,6 +148,9 @@ func (v *view) Replace(objects []any, version string) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if at < v.version {
+		v.restart()
+	}
 	records, marks := make(map[string]*v1alpha1.IPAllocation, len(objects)), map[markKey]sighted{}
 	for _, object := range objects {
 		record, by, err := asRecord(object)
@@ -132,19 +158,22 @@ func (v *view) Replace(objects []any, version string) error {
 			return err
 		}
 		records[record.Name] = record
-		for _, mark := range record.Spec.Marks {
-			key := keyOf(record, mark)
-			seen, known := v.marks[key]
-			if !known {
-				seen = sighted{at: v.clock.Now(), after: v.version, by: by}
-			}
-			marks[key] = seen
-		}
+		v.sight(record, by, marks)
 	}
 	v.records, v.marks = records, marks
 	v.version, v.synced = at, true
 	v.changed()
 	return nil
+}
+
+// restart forgets where marks stand: a list that is older than the view is of a history that began again (etcd was restored), in
+// which versions are given for a second time. When a mark was first seen stays true.
+func (v *view) restart() {
+	v.version = 0
+	for key, seen := range v.marks {
+		seen.after = 0
+		v.marks[key] = seen
+	}
 }
 
 // Resync is the reflector's, and nothing here: there is no queue to fill again.
@@ -161,21 +190,31 @@ func (v *view) UpdateResourceVersion(version string) {
 	v.version = max(v.version, at)
 }
 
-// snapshot is every mark that stands and the version of the view; false while there has been no list.
-func (v *view) snapshot() (_ []asked, version uint64, synced bool) {
+// sights is what a view has at one moment.
+type sights struct {
+	// records are by name. They are not copies.
+	records map[string]*v1alpha1.IPAllocation
+	// marks are those that stand.
+	marks []asked
+	// version is the view's; synced is false while there has been no list.
+	version uint64
+	synced  bool
+}
+
+func (v *view) snapshot() sights {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var all []asked
+	now := sights{records: maps.Clone(v.records), version: v.version, synced: v.synced}
 	for _, record := range v.records {
 		for _, mark := range record.Spec.Marks {
-			all = append(all, asked{record: record, mark: mark, sighted: v.marks[keyOf(record, mark)]})
+			now.marks = append(now.marks, asked{record: record, mark: mark, sighted: v.marks[keyOf(record, mark)]})
 		}
 	}
-	return all, v.version, v.synced
+	return now
 }
 
 func keyOf(record *v1alpha1.IPAllocation, mark v1alpha1.Mark) markKey {
-	return markKey{record: record.UID, sandboxID: mark.SandboxID, nodeUID: mark.NodeUID, epoch: mark.Epoch}
+	return markKey{record: record.UID, sandboxID: mark.SandboxID, nodeUID: mark.NodeUID, bootID: mark.BootID, epoch: mark.Epoch}
 }
 
 func asRecord(object any) (*v1alpha1.IPAllocation, uint64, error) {

@@ -97,9 +97,9 @@ func TestView(t *testing.T) {
 			changes := 0
 			v := newView(clock, func() { changes++ })
 			tc.play(t, v, func() { clock.Step(time.Second) })
-			marks, version, synced := v.snapshot()
+			now := v.snapshot()
 			got := map[string]placed{}
-			for _, m := range marks {
+			for _, m := range now.marks {
 				got[m.record.Name] = placed{m.record.Name, m.mark.Epoch, m.after, m.by, m.at.Sub(start)}
 			}
 			want := map[string]placed{}
@@ -109,8 +109,8 @@ func TestView(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
-			if version != tc.version || synced != tc.synced || changes == 0 {
-				t.Errorf("version %d, synced %t, %d changes", version, synced, changes)
+			if now.version != tc.version || now.synced != tc.synced || changes == 0 {
+				t.Errorf("version %d, synced %t, %d changes", now.version, now.synced, changes)
 			}
 		})
 	}
@@ -124,8 +124,8 @@ func TestAViewRefusesWhatItCannotRead(t *testing.T) {
 	if v.Replace([]any{recordAt("a", 1, 1), &v1alpha1.IPAllocation{}}, "100") == nil {
 		t.Error("it took half a list")
 	}
-	if marks, at, synced := v.snapshot(); len(marks) > 0 || at > 0 || synced {
-		t.Errorf("%d marks at %d", len(marks), at)
+	if now := v.snapshot(); len(now.marks) > 0 || now.version > 0 || now.synced {
+		t.Errorf("%d marks at %d", len(now.marks), now.version)
 	}
 }
 

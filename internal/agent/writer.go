@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -35,48 +36,54 @@ type writer struct {
 	identity *identity
 	clock    clock.PassiveClock
 	log      logr.Logger
-	// written asks for a round: what was written counts for the acknowledgement.
-	written func()
-	queue   workqueue.TypedRateLimitingInterface[string]
+	// done is called after a statement left the writer; superseded if the record was another by then.
+	done  func(superseded bool)
+	queue workqueue.TypedRateLimitingInterface[string]
 
 	mu      sync.Mutex
 	waiting map[string]*statement
-	// wrote is when, and at which version of the record, something was written last.
-	wrote map[string]mark
+	// wrote is when something was written into a record last, and the first version of the record that has it.
+	wrote map[string]wrote
 }
 
-type mark struct {
+type wrote struct {
 	at      time.Time
 	version uint64
 }
 
-func newWriter(c client.Client, who *identity, clock clock.WithTicker, log logr.Logger, written func()) *writer {
+func newWriter(c client.Client, who *identity, clock clock.WithTicker, log logr.Logger, done func(superseded bool)) *writer {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Clock: clock})
-	return &writer{client: c, identity: who, clock: clock, log: log, written: written, queue: queue,
-		waiting: map[string]*statement{}, wrote: map[string]mark{}}
+	return &writer{client: c, identity: who, clock: clock, log: log, done: done, queue: queue,
+		waiting: map[string]*statement{}, wrote: map[string]wrote{}}
 }
 
-// put replaces what waits to be written into the record; false if the same waits already. A statement that was made from a
-// record older than the last write is dropped: the watch will bring the newer one.
+// put replaces what waits to be written into the record; false if that is no news. A statement that was made from a record older
+// than what waits, or than the last write, is dropped: the watch will bring the newer one.
 func (w *writer) put(s *statement) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	last, before := w.wrote[s.name]
 	standing, queued := w.waiting[s.name]
-	if before && s.version < last.version || queued && standing.equal(s) {
+	if w.superseded(s) || (queued && s.version < standing.version) {
 		return false
 	}
 	w.waiting[s.name] = s
 	if queued {
-		return true
+		return !standing.equal(s)
 	}
-	if wait := writeEvery - w.clock.Now().Sub(last.at); before && wait > 0 {
-		w.queue.AddAfter(s.name, wait)
+	if last, before := w.wrote[s.name]; before && w.clock.Now().Sub(last.at) < writeEvery {
+		w.queue.AddAfter(s.name, writeEvery-w.clock.Now().Sub(last.at))
 		return true
 	}
 	w.queue.Add(s.name)
 	return true
+}
+
+// superseded: the statement was made without what was written last. After a while that is forgotten: of a record whose history began
+// again, because etcd was restored, every version may be a smaller one.
+func (w *writer) superseded(s *statement) bool {
+	last, before := w.wrote[s.name]
+	return before && s.version < last.version && w.clock.Now().Sub(last.at) <= lastRetry
 }
 
 // run writes until ctx ends.
@@ -110,15 +117,24 @@ func (w *writer) next(ctx context.Context, name string) {
 		return
 	}
 	w.queue.Forget(name)
+	superseded := version == 0
+	if superseded {
+		// Nothing that was made from this version, or an older one, can be written any more.
+		version = s.version + 1
+	}
 	w.note(name, version)
-	w.written()
+	w.done(superseded)
 }
 
+// take gives what waits to be written into a record; nil without anything, and if it was made without what was written since.
 func (w *writer) take(name string) *statement {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.waiting[name]
 	delete(w.waiting, name)
+	if s == nil || w.superseded(s) {
+		return nil
+	}
 	return s
 }
 
@@ -141,11 +157,11 @@ func (w *writer) note(name string, version uint64) {
 			delete(w.wrote, other)
 		}
 	}
-	w.wrote[name] = mark{at: now, version: version}
+	w.wrote[name] = wrote{at: now, version: version}
 }
 
-// write applies a statement under the agent's own Node UID, read live. It gives the record's version afterwards; zero if there
-// is nothing to write into, or the agent no longer speaks for that UID.
+// write applies a statement under the agent's own Node UID, read live. It gives the record's version afterwards; zero if the record
+// is gone or another one than that from which the statement was made, or the agent no longer speaks for that Node and boot.
 func (w *writer) write(ctx context.Context, s *statement) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -153,8 +169,9 @@ func (w *writer) write(ctx context.Context, s *statement) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if me.nodeUID != s.nodeUID {
-		w.log.Info("Not said, because the agent does not speak for that Node any more", "record", s.name, "nodeUID", s.nodeUID, "now", me.nodeUID, "reason", me.message)
+	if me.nodeUID != s.nodeUID || me.bootID != s.bootID {
+		w.log.Info("Not said, because the agent does not speak for that Node and boot any more", "record", s.name, "nodeUID", s.nodeUID, "bootID", s.bootID,
+			"now", me.nodeUID, "nowBootID", me.bootID, "reason", me.message)
 		return 0, nil
 	}
 	applied, err := s.apply()
@@ -164,7 +181,7 @@ func (w *writer) write(ctx context.Context, s *statement) (uint64, error) {
 	err = w.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.ForceOwnership, client.FieldOwner(fieldManager(s)))
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		// With force, the record's UID is all that can conflict. What stands in the next round is said again.
+		// With force, the record's UID and version are all that can conflict. What stands in the next round is said again.
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("applying answers to IPAllocation %s: %w", s.name, err)
@@ -179,7 +196,8 @@ func (w *writer) write(ctx context.Context, s *statement) (uint64, error) {
 
 func fieldManager(s *statement) string { return Name + "-" + string(s.nodeUID) }
 
-// apply is the statement as server-side apply takes it: the record's UID keeps it from another record of the same name.
+// apply is the statement as server-side apply takes it: the record's UID keeps it from another record of the same name, and its
+// version from undoing what was said since, by a write whose outcome was never heard of, or to a mark that is another by now.
 func (s *statement) apply() (*unstructured.Unstructured, error) {
 	status := v1alpha1.IPAllocationStatus{Answers: s.answers}
 	if s.condition != nil {
@@ -193,5 +211,6 @@ func (s *statement) apply() (*unstructured.Unstructured, error) {
 	applied.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IPAllocation"))
 	applied.SetName(s.name)
 	applied.SetUID(s.record)
+	applied.SetResourceVersion(strconv.FormatUint(s.version, 10))
 	return applied, nil
 }

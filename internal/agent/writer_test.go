@@ -29,7 +29,7 @@ func startWriter(t *testing.T, api *stubAPI) (*writer, *clocktesting.FakeClock, 
 	clock := newClock()
 	done := make(chan struct{}, 100)
 	files := writeMachine(t, bootID, "machine")
-	w := newWriter(api, &identity{client: api, nodeName: nodeName, files: files, clock: clock}, clock, logr.Discard(), func() { done <- struct{}{} })
+	w := newWriter(api, &identity{client: api, nodeName: nodeName, files: files, clock: clock}, clock, logr.Discard(), func(bool) { done <- struct{}{} })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { w.run(ctx); close(ended) }()
@@ -65,13 +65,13 @@ func wait(t *testing.T, done chan struct{}) {
 
 // says is a statement about record "a" from a version of it.
 func says(from uint64, verdict v1alpha1.Verdict, epoch int64) *statement {
-	return &statement{name: "a", record: "uid-of-a", nodeUID: nodeUID, version: from,
+	return &statement{name: "a", record: "uid-of-a", nodeUID: nodeUID, bootID: bootID, version: from,
 		answers: []v1alpha1.Answer{{SandboxID: "s0", NodeUID: nodeUID, Epoch: epoch, Verdict: verdict, Reason: "R", Time: metav1.NewTime(start), BootID: bootID}}}
 }
 
 func TestARecordIsWrittenAtMostOncePerSecondAndWithTheNewestWord(t *testing.T) {
 	api, clock := newStubAPI(), newClock()
-	w := newWriter(api, &identity{client: api, nodeName: nodeName, files: writeMachine(t, bootID, "machine"), clock: clock}, clock, logr.Discard(), func() {})
+	w := newWriter(api, &identity{client: api, nodeName: nodeName, files: writeMachine(t, bootID, "machine"), clock: clock}, clock, logr.Discard(), func(bool) {})
 	t.Cleanup(w.queue.ShutDown)
 	writeNext := func() {
 		name, _ := w.queue.Get()
@@ -104,7 +104,7 @@ func TestAStatementFromARecordOlderThanTheLastWriteIsDropped(t *testing.T) {
 }
 
 func TestTheSameStatementIsNoNews(t *testing.T) {
-	w := newWriter(newStubAPI(), nil, newClock(), logr.Discard(), func() {})
+	w := newWriter(newStubAPI(), nil, newClock(), logr.Discard(), func(bool) {})
 	w.queue.ShutDown()
 	first := says(10, v1alpha1.VerdictDoNotRelease, 1)
 	later := says(11, v1alpha1.VerdictDoNotRelease, 1)

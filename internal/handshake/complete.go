@@ -12,24 +12,29 @@ import (
 
 // Check makes a Look of a listing. A list that does not show the agent's own sandbox, ready, is not the list of the kubelet's
 // runtime, or not all of it: a runtime that has just been restarted on an empty folder, or another runtime on the same
-// machine, lists nothing and would prove everything gone.
+// machine, lists nothing and would prove everything gone. Its tasks are held against the same sandbox.
 func Check(l *Listing, own types.UID) Look {
 	failed := func(format string, args ...any) Look {
 		return Look{Failure: Failure{Reason: v1alpha1.ReasonListFailed, Message: fmt.Sprintf(format, args...)}}
 	}
 	ids := make(map[string]bool, len(l.Sandboxes))
-	self := false
+	self := ""
 	for i := range l.Sandboxes {
 		s := &l.Sandboxes[i]
 		if s.ID == "" || ids[s.ID] {
 			return failed("%s listed a sandbox without an ID, or one ID (%q) twice", l.Runtime, s.ID)
 		}
 		ids[s.ID] = true
-		self = self || (s.Pod.UID == own && s.State == StateReady)
+		if s.Pod.UID == own && s.State == StateReady {
+			self = s.ID
+		}
 	}
-	if own == "" || !self {
+	if own == "" || self == "" {
 		return failed("%s lists no ready sandbox of the agent's own pod (UID %q) among its %d: it is not the runtime of this node's kubelet, or not all of its list",
 			l.Runtime, own, len(l.Sandboxes))
+	}
+	if t := &l.Tasks; t.IDs != nil && t.Problem == "" && !t.IDs[self] {
+		t.Problem = fmt.Sprintf("the folders in which %s keeps its tasks do not show the agent's own sandbox %s: they are those of another runtime, or it keeps them elsewhere", l.Runtime, self)
 	}
 	return Look{Listing: l}
 }

@@ -10,9 +10,16 @@
 //	listed as not ready, the runtime tells of namespaces      ReadyForRelease once no container is left that has not exited
 //	                                                          and the network namespace is closed; else DoNotRelease
 //	listed as not ready, any other runtime                    DoNotRelease: only absence counts
+//	absent, but the runtime has a task of it                  DoNotRelease: it failed to load the sandbox
 //	absent, seen before                                       ReadyForRelease
 //	absent, never seen                                        ReadyForRelease once absent from an unbroken row of lists for
 //	                                                          longer than SandboxCreationMax; until then DoNotRelease
+//	any of these ReadyForRelease, but another sandbox of the
+//	pod UID is not gone                                       DoNotRelease, naming it
+//	asked for every sandbox of the pod UID                    ReadyForRelease once an unbroken row of lists, for longer than
+//	                                                          SandboxCreationMax, showed none that is not gone
+//
+// Foreign says for whom a mark is, and Final which answer is the last word.
 //
 // A mark that asks all nodes gets a claim (DoNotRelease) from the node that has or had the sandbox, and silence from every
 // other. Such silence is worth nothing by itself: Acknowledge says up to which resourceVersion it counts.

@@ -3,6 +3,7 @@
 package handshake
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +46,17 @@ type Sandbox struct {
 	Network Namespace
 }
 
+// Tasks is what a runtime keeps of its running tasks beside its lists. containerd has a folder for each task, made before the
+// sandbox is listed and removed when the task has ended. A sandbox that containerd fails to load after a restart is missing from
+// its lists and runs on; its folder stays.
+type Tasks struct {
+	// IDs are those of sandboxes and of containers alike; nil for a runtime that keeps no such thing.
+	IDs map[string]bool
+	// Problem says why they could not be read; empty if they were, and for a runtime that keeps no such thing. Nothing counts as
+	// gone while there is one.
+	Problem string
+}
+
 // Listing is every sandbox that the runtime has, from one list. It is complete: who cannot say that has none.
 type Listing struct {
 	// Began and Ended are when it was read, by the agent's clock.
@@ -52,6 +64,8 @@ type Listing struct {
 	// TellsNamespaces says that the runtime, once a sandbox is stopped, reports whether its network namespace is closed
 	// (containerd's verbose status). For every other only absence is "gone".
 	TellsNamespaces bool
+	// Tasks were read after the sandboxes.
+	Tasks Tasks
 	// Runtime is the runtime's name and version, for messages.
 	Runtime string
 	// Sandboxes are in no order.
@@ -74,7 +88,7 @@ type Look struct {
 
 // Question is a mark as this agent has it before it.
 type Question struct {
-	// SandboxID is the sandbox that is asked about.
+	// SandboxID is the sandbox that is asked about, or v1alpha1.AnySandbox.
 	SandboxID string
 	// NodeUID is the Node that is asked; empty asks all.
 	NodeUID types.UID
@@ -87,7 +101,20 @@ type Question struct {
 	Affirmed types.UID
 }
 
-// Recollection is what the agent remembers of one sandbox ID.
+// Pods are the pod UIDs that the question is about, as far as they are known without a list.
+func (q Question) Pods(r Recollection) []types.UID {
+	uids := []types.UID{q.RecordUID, q.Affirmed, r.Pod.UID}
+	return slices.DeleteFunc(uids, func(uid types.UID) bool { return uid == "" })
+}
+
+func (q Question) podsWith(r Recollection, listed *Sandbox) []types.UID {
+	if listed == nil || listed.Pod.UID == "" {
+		return q.Pods(r)
+	}
+	return append(q.Pods(r), listed.Pod.UID)
+}
+
+// Recollection is what the agent remembers of what a question asks about.
 type Recollection struct {
 	// Pod is the pod with which it was listed; only valid if Listed.
 	Pod Pod
@@ -96,7 +123,11 @@ type Recollection struct {
 	// Clash: it was listed under two pods.
 	Clash bool
 	// AbsentSince is the end of the first list of an unbroken row, up to the last look, none of which shows it; zero without one.
+	// For AnySandbox: none of which shows a sandbox of the pod UID that is not gone.
 	AbsentSince time.Time
+	// Unloaded is another sandbox of the question's pod that was listed once, is not any more, and has a task all the same; empty
+	// without one.
+	Unloaded string
 }
 
 // Settings are the delays that the agent knows.

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Judge says what the agent has to say to a question after a look at the runtime. The recollection is of the question's
-// sandbox and contains that look. Whether the agent may speak for the question's Node is not asked here: see Speaker.
+// Judge says what the agent has to say to a question after a look at the runtime. The recollection is of the question and
+// contains that look. Whether the agent may speak, and whether the mark is for it, is not asked here: see Speaker and Foreign.
 func Judge(q Question, look Look, r Recollection, s Settings) Word {
 	if look.Listing == nil {
 		return silent(look.Failure.Reason, look.Failure.Message)
@@ -24,14 +24,37 @@ func Judge(q Question, look Look, r Recollection, s Settings) Word {
 	if clash := conflict(q, l, r, listed); clash != "" {
 		return silent(v1alpha1.ReasonUIDConflict, clash)
 	}
+	w := judge(q, l, r, s, listed)
+	if q.NodeUID == "" {
+		w = claim(w)
+	}
+	if l.Tasks.Problem != "" && (w.Verdict == v1alpha1.VerdictReadyForRelease || w.Kind == Nothing) {
+		return silent(v1alpha1.ReasonListFailed, "a sandbox that the runtime failed to load is in no list, and runs on: "+l.Tasks.Problem)
+	}
+	return w
+}
+
+// judge is the word of the node that has, or had, the sandbox.
+func judge(q Question, l *Listing, r Recollection, s Settings, listed *Sandbox) Word {
+	if q.SandboxID == v1alpha1.AnySandbox {
+		return judgeAny(q, l, r, s)
+	}
 	var w Word
 	if listed != nil {
 		w = judgeListed(l, listed)
 	} else {
 		w = judgeAbsent(q, l, r, s)
 	}
-	if q.NodeUID == "" {
-		return claim(w)
+	if w.Verdict != v1alpha1.VerdictReadyForRelease {
+		return w
+	}
+	next := r.Unloaded
+	if other := l.living(q.SandboxID, q.podsWith(r, listed)); other != nil {
+		next = other.ID
+	}
+	if next != "" {
+		w.Verdict, w.Reason, w.SuccessorID = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, next
+		w.Message = fmt.Sprintf("the sandbox is gone (%s), but sandbox %s of the same pod is not, and may use its address", w.Message, next)
 	}
 	return w
 }
@@ -45,9 +68,12 @@ func judgeListed(l *Listing, s *Sandbox) Word {
 	case s.State != StateNotReady:
 		return hold(v1alpha1.ReasonSandboxReady, "the runtime lists the sandbox as ready")
 	case !l.TellsNamespaces:
-		return hold(v1alpha1.ReasonSandboxListed, l.Runtime+" still lists the sandbox, and does not tell whether a stopped one has given its network back")
+		return hold(v1alpha1.ReasonSandboxListed, l.Runtime+" still lists the sandbox, and does not tell whether a stopped one has given its network back; "+
+			"the kubelet removes the last sandbox of a pod once the pod is deleted, and not when it has completed")
 	case s.NotExited > 0:
 		return hold(v1alpha1.ReasonContainerNotExited, fmt.Sprintf("%d of its containers have not exited", s.NotExited))
+	case l.Tasks.IDs[s.ID]:
+		return hold(v1alpha1.ReasonContainerNotExited, "the sandbox is not ready, but the task of its own container has not ended")
 	case s.Network == NamespaceOpen:
 		return hold(v1alpha1.ReasonNetworkNamespaceOpen, "the sandbox is not ready, but its network namespace is open")
 	case s.Network != NamespaceClosed:
@@ -57,15 +83,23 @@ func judgeListed(l *Listing, s *Sandbox) Word {
 		"the sandbox is stopped, every container has exited and its network namespace is closed")
 }
 
-// judgeAbsent: an ID that was seen never returns; one that was not may still be in the making.
+// judgeAbsent: an ID that was seen never returns, unless its task shows that the runtime only failed to load it; one that was not
+// seen may still be in the making.
 func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
+	pod := r.Pod.UID
+	if !r.Listed {
+		pod = q.Affirmed
+	}
 	switch {
+	case l.Tasks.IDs[q.SandboxID]:
+		return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, pod,
+			l.Runtime+" does not list the sandbox, but has a task of it: it failed to load the sandbox when it was restarted, or is making it")
 	case r.Listed:
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, r.Pod.UID, "the runtime no longer lists the sandbox")
+		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod, "the runtime no longer lists the sandbox")
 	case q.Affirmed != "":
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, q.Affirmed,
+		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod,
 			"the runtime no longer lists the sandbox, which an agent of this Node saw earlier in this boot")
-	case !r.AbsentSince.IsZero() && l.Began.Sub(r.AbsentSince) > s.SandboxCreationMax:
+	case r.absentFor(l, s):
 		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "",
 			"no list of the runtime showed the sandbox for longer than "+s.SandboxCreationMax.String())
 	}
@@ -73,9 +107,44 @@ func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
 		"this agent never saw the sandbox: it may be in the making until no list showed it for longer than "+s.SandboxCreationMax.String())
 }
 
+// judgeAny answers for every sandbox of the record's pod UID, one in the making included. Only a Node can be asked that.
+func judgeAny(q Question, l *Listing, r Recollection, s Settings) Word {
+	if q.RecordUID == "" || q.NodeUID == "" {
+		return Word{Kind: Later, Message: "the mark asks for every sandbox of a pod UID, but names no pod UID, or no Node"}
+	}
+	if living := l.living("", []types.UID{q.RecordUID}); living != nil {
+		w := judgeListed(l, living)
+		w.SuccessorID, w.Message = living.ID, "sandbox "+living.ID+": "+w.Message
+		return w
+	}
+	var seen types.UID
+	if r.Listed || len(l.of(q.RecordUID)) > 0 {
+		seen = q.RecordUID
+	}
+	if r.Unloaded != "" {
+		w := answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, seen,
+			l.Runtime+" does not list sandbox "+r.Unloaded+" any more, but has a task of it")
+		w.SuccessorID = r.Unloaded
+		return w
+	}
+	if r.absentFor(l, s) {
+		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, seen,
+			"no list of the runtime showed a sandbox of the pod UID that is not gone for longer than "+s.SandboxCreationMax.String())
+	}
+	return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, seen,
+		"a sandbox of the pod UID may be in the making until no list showed one that is not gone for longer than "+s.SandboxCreationMax.String())
+}
+
+// absentFor: the row of lists is longer than a sandbox can be in the making.
+func (r Recollection) absentFor(l *Listing, s Settings) bool {
+	return !r.AbsentSince.IsZero() && l.Began.Sub(r.AbsentSince) > s.SandboxCreationMax
+}
+
 // claim turns the word about a sandbox into what may be said to a mark that asks all nodes: that this one has or had it.
 func claim(w Word) Word {
 	switch {
+	case w.Kind != Answer:
+		return w
 	case w.Verdict == v1alpha1.VerdictDoNotRelease && w.Reason != v1alpha1.ReasonSandboxNotSeen:
 		return w
 	case w.Reason == v1alpha1.ReasonSandboxNeverListed:
@@ -86,60 +155,4 @@ func claim(w Word) Word {
 		return w
 	}
 	return Word{Kind: Later, Message: w.Message}
-}
-
-// conflict says why nobody can tell which sandbox is which; empty if there is no doubt.
-func conflict(q Question, l *Listing, r Recollection, listed *Sandbox) string {
-	if r.Clash {
-		return fmt.Sprintf("sandbox %s was listed under more than one pod", q.SandboxID)
-	}
-	for _, uid := range []types.UID{q.RecordUID, r.Pod.UID, q.Affirmed, podOf(listed)} {
-		if clash := l.clash(uid); clash != "" {
-			return clash
-		}
-	}
-	return ""
-}
-
-func podOf(s *Sandbox) types.UID {
-	if s == nil {
-		return ""
-	}
-	return s.Pod.UID
-}
-
-func (l *Listing) find(id string) *Sandbox {
-	for i := range l.Sandboxes {
-		if l.Sandboxes[i].ID == id {
-			return &l.Sandboxes[i]
-		}
-	}
-	return nil
-}
-
-// clash finds two ready sandboxes of one pod UID, or one UID under two names.
-func (l *Listing) clash(uid types.UID) string {
-	if uid == "" {
-		return ""
-	}
-	var first, ready *Sandbox
-	for i := range l.Sandboxes {
-		s := &l.Sandboxes[i]
-		if s.Pod.UID != uid {
-			continue
-		}
-		if first != nil && first.Pod != s.Pod {
-			return fmt.Sprintf("pod UID %s is listed as %s/%s with sandbox %s and as %s/%s with sandbox %s",
-				uid, first.Pod.Namespace, first.Pod.Name, first.ID, s.Pod.Namespace, s.Pod.Name, s.ID)
-		}
-		first = s
-		if s.State == StateNotReady {
-			continue
-		}
-		if ready != nil {
-			return fmt.Sprintf("pod UID %s has two ready sandboxes, %s and %s", uid, ready.ID, s.ID)
-		}
-		ready = s
-	}
-	return ""
 }

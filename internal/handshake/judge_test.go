@@ -49,6 +49,8 @@ type situation struct {
 	recalled Recollection
 	tells    bool
 	early    bool
+	task     bool // the runtime has one of the sandbox
+	blind    bool // the runtime's tasks could not be read
 	failed   v1alpha1.Reason
 	listed   []Sandbox
 }
@@ -62,10 +64,23 @@ func (s situation) judge() Word {
 	if s.failed == "" {
 		look = Look{Listing: &Listing{Began: start, Ended: start.Add(time.Second), TellsNamespaces: s.tells, Runtime: "runtime 1", Sandboxes: s.listed}}
 	}
+	if s.task {
+		look = withTasksOf(look)
+	}
+	if s.blind && look.Listing != nil {
+		look = blind(look)
+	}
 	if s.early {
 		look.Listing.Began = start.Add(-time.Nanosecond)
 	}
 	return Judge(q, look, s.recalled, settings)
+}
+
+func withTasksOf(look Look) Look {
+	if look.Listing == nil {
+		return look
+	}
+	return withTasks(look, id)
 }
 
 func one(state State, notExited int, network Namespace) []Sandbox {

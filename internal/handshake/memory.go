@@ -4,6 +4,10 @@ package handshake
 
 import (
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
 const (
@@ -15,11 +19,26 @@ const (
 	remembered = 24 * time.Hour
 )
 
-// Memory is what an agent has seen: which sandbox ID with which pod, and which ID it looked for in vain. The zero value has
-// seen nothing. It is not safe for concurrent use.
+// Memory is what an agent has seen: which sandbox ID with which pod, and what it looked for in vain. The zero value has seen
+// nothing. It is not safe for concurrent use.
 type Memory struct {
 	seen   map[string]*sighting
-	absent map[string]*row
+	absent map[wanted]*row
+	// unloaded are the sandboxes that were listed once, are not any more, and have a task, as of the last look: by pod UID.
+	unloaded map[types.UID][]string
+}
+
+// wanted is what a row of absence is about: one sandbox ID, or every sandbox of a pod UID.
+type wanted struct {
+	id  string
+	pod types.UID
+}
+
+func (q Question) wanted() wanted {
+	if q.SandboxID == v1alpha1.AnySandbox {
+		return wanted{pod: q.RecordUID}
+	}
+	return wanted{id: q.SandboxID}
 }
 
 type sighting struct {
@@ -28,7 +47,7 @@ type sighting struct {
 	last  time.Time
 }
 
-// row is an unbroken row of lists without an ID.
+// row is an unbroken row of lists without what is wanted.
 type row struct {
 	asked       time.Time
 	since, last time.Time
@@ -37,38 +56,55 @@ type row struct {
 // Expect takes the questions that stand now. Rows of absence are kept for them and no others, and count from the first list
 // that begins after a question was seen.
 func (m *Memory) Expect(questions []Question) {
-	rows := make(map[string]*row, len(questions))
+	rows := make(map[wanted]*row, len(questions))
 	for _, q := range questions {
-		known, ok := m.absent[q.SandboxID]
+		known, ok := m.absent[q.wanted()]
 		if !ok {
 			known = &row{asked: q.Seen}
 		}
-		rows[q.SandboxID] = known
+		rows[q.wanted()] = known
 	}
 	m.absent = rows
 }
 
-// Observe takes a look in, after Expect. A failure ends every row.
+// Observe takes a look in, after Expect. A failure ends every row, and so does a list whose tasks could not be read.
 func (m *Memory) Observe(look Look) {
 	if look.Listing == nil {
 		for _, r := range m.absent {
-			r.since, r.last = time.Time{}, time.Time{}
+			r.end()
 		}
 		return
 	}
 	l := look.Listing
-	listed := make(map[string]bool, len(l.Sandboxes))
+	present := make(map[wanted]bool, 2*len(l.Sandboxes))
 	for i := range l.Sandboxes {
-		listed[l.Sandboxes[i].ID] = true
-		m.see(&l.Sandboxes[i], l.Ended)
+		s := &l.Sandboxes[i]
+		m.see(s, l.Ended)
+		present[wanted{id: s.ID}] = true
+		present[wanted{pod: s.Pod.UID}] = present[wanted{pod: s.Pod.UID}] || !l.gone(s)
 	}
-	for id, r := range m.absent {
-		r.observe(l, listed[id])
+	m.findUnloaded(l, present)
+	for what, r := range m.absent {
+		r.observe(l, present[what] || l.Tasks.Problem != "")
 	}
 	for id, s := range m.seen {
 		if l.Ended.Sub(s.last) > remembered {
 			delete(m.seen, id)
 		}
+	}
+}
+
+// findUnloaded notes the tasks of sandboxes that are not listed. A task of an ID that was never listed may be a container's.
+func (m *Memory) findUnloaded(l *Listing, present map[wanted]bool) {
+	m.unloaded = map[types.UID][]string{}
+	for id := range l.Tasks.IDs {
+		known, seen := m.seen[id]
+		if seen && !present[wanted{id: id}] {
+			known.last = l.Ended
+			m.unloaded[known.pod.UID] = append(m.unloaded[known.pod.UID], id)
+			present[wanted{pod: known.pod.UID}] = true
+		}
+		present[wanted{id: id}] = true
 	}
 }
 
@@ -85,11 +121,13 @@ func (m *Memory) see(s *Sandbox, at time.Time) {
 	known.last = at
 }
 
-func (r *row) observe(l *Listing, listed bool) {
+func (r *row) end() { r.since, r.last = time.Time{}, time.Time{} }
+
+func (r *row) observe(l *Listing, present bool) {
 	switch {
 	case l.Began.Before(r.asked):
-	case listed:
-		r.since, r.last = time.Time{}, time.Time{}
+	case present:
+		r.end()
 	case r.since.IsZero() || l.Began.Sub(r.last) > MaxGap:
 		r.since, r.last = l.Ended, l.Ended
 	default:
@@ -97,14 +135,21 @@ func (r *row) observe(l *Listing, listed bool) {
 	}
 }
 
-// Recall is what is remembered of one sandbox ID.
-func (m *Memory) Recall(id string) Recollection {
+// Recall is what is remembered of what a question asks about.
+func (m *Memory) Recall(q Question) Recollection {
 	var found Recollection
-	if s, ok := m.seen[id]; ok {
+	if s, ok := m.seen[q.SandboxID]; ok {
 		found.Pod, found.Listed, found.Clash = s.pod, true, s.clash
 	}
-	if r, ok := m.absent[id]; ok {
+	if r, ok := m.absent[q.wanted()]; ok {
 		found.AbsentSince = r.since
+	}
+	for _, uid := range q.Pods(found) {
+		for _, id := range m.unloaded[uid] {
+			if id != q.SandboxID && (found.Unloaded == "" || id < found.Unloaded) {
+				found.Unloaded = id
+			}
+		}
 	}
 	return found
 }

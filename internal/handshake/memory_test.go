@@ -16,11 +16,27 @@ func at(offset time.Duration, sandboxes ...Sandbox) Look {
 	return Look{Listing: &Listing{Began: start.Add(offset), Ended: start.Add(offset + time.Second), Sandboxes: sandboxes}}
 }
 
+// withTasks is the look at a runtime that keeps tasks.
+func withTasks(look Look, ids ...string) Look {
+	look.Listing.Tasks.IDs = map[string]bool{}
+	for _, id := range ids {
+		look.Listing.Tasks.IDs[id] = true
+	}
+	return look
+}
+
+// blind is a look that did not find the runtime's tasks.
+func blind(look Look) Look {
+	look.Listing.Tasks.Problem = "there is no such folder"
+	return look
+}
+
 var failure = Look{Failure: Failure{Reason: v1alpha1.ReasonRuntimeUnreachable}}
 
 func TestMemory(t *testing.T) {
 	asked := Question{SandboxID: id, Seen: start}
 	there := Sandbox{ID: id, Pod: web, State: StateReady}
+	unloaded := withTasks(at(time.Second), id)
 	cases := map[string]struct {
 		questions []Question
 		looks     []Look
@@ -51,6 +67,10 @@ func TestMemory(t *testing.T) {
 			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap + 1)}, want: Recollection{AbsentSince: start.Add(2*time.Second + MaxGap + 1)}},
 		"lists as far apart as may be are one row": {
 			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap)}, want: Recollection{AbsentSince: start.Add(time.Second)}},
+		"a task of it ends the row: it is in the making": {
+			questions: []Question{asked}, looks: []Look{at(0), unloaded}, want: Recollection{}},
+		"a list whose tasks could not be read ends the row": {
+			questions: []Question{asked}, looks: []Look{at(0), blind(at(time.Second))}, want: Recollection{}},
 		"to be listed ends the row": {
 			questions: []Question{asked}, looks: []Look{at(0), at(time.Second, there)}, want: Recollection{Pod: web, Listed: true}},
 	}
@@ -61,7 +81,7 @@ func TestMemory(t *testing.T) {
 				m.Expect(tc.questions)
 				m.Observe(look)
 			}
-			if diff := cmp.Diff(tc.want, m.Recall(id)); diff != "" {
+			if diff := cmp.Diff(tc.want, m.Recall(Question{SandboxID: id})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -75,7 +95,7 @@ func TestAQuestionThatIsTakenBackTakesItsRowWithIt(t *testing.T) {
 	m.Expect(nil)
 	m.Observe(at(time.Minute))
 	m.Expect([]Question{{SandboxID: id, Seen: start.Add(time.Minute)}})
-	if got := m.Recall(id); !got.AbsentSince.IsZero() {
+	if got := m.Recall(Question{SandboxID: id}); !got.AbsentSince.IsZero() {
 		t.Errorf("absent since %s", got.AbsentSince)
 	}
 }
@@ -86,5 +106,58 @@ func TestLen(t *testing.T) {
 	m.Observe(at(1, Sandbox{ID: "b"}))
 	if m.Len() != 2 {
 		t.Errorf("%d sandboxes are remembered", m.Len())
+	}
+}
+
+func TestMemoryOfAPodUID(t *testing.T) {
+	asked := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
+	stopped := Sandbox{ID: "b", Pod: web, State: StateNotReady, Network: NamespaceClosed}
+	tells := func(look Look) Look {
+		look.Listing.TellsNamespaces = true
+		return look
+	}
+	row := Recollection{AbsentSince: start.Add(time.Second)}
+	cases := map[string]struct {
+		looks []Look
+		want  Recollection
+	}{
+		"lists without a sandbox of the pod are a row":         {[]Look{at(0), at(time.Minute)}, row},
+		"sandboxes of other pods do not matter":                {[]Look{at(0), at(time.Minute, Sandbox{ID: "x", Pod: other, State: StateReady})}, row},
+		"a ready one ends the row":                             {[]Look{at(0), at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady})}, Recollection{}},
+		"two of them, whichever is listed last, end it":        {[]Look{at(0), tells(at(time.Minute, Sandbox{ID: "a", Pod: web, State: StateReady}, stopped))}, Recollection{}},
+		"a stopped one does not, where the runtime tells":      {[]Look{tells(at(0, stopped)), tells(at(time.Minute, stopped))}, row},
+		"a stopped one does, where the runtime does not":       {[]Look{at(0), at(time.Minute, stopped)}, Recollection{}},
+		"one that was listed and has a task yet is unloaded":   {[]Look{at(0, stopped), withTasks(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
+		"a task of an ID that was never listed is nobody's":    {[]Look{at(0), withTasks(at(time.Minute), "b")}, row},
+		"one whose task has ended is not unloaded any more":    {[]Look{withTasks(at(0, stopped), "b"), withTasks(at(time.Minute))}, Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
+		"one that is listed and has a task is none, of course": {[]Look{at(0), withTasks(at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady}), "b")}, Recollection{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var m Memory
+			for _, look := range tc.looks {
+				m.Expect([]Question{asked})
+				m.Observe(look)
+			}
+			if diff := cmp.Diff(tc.want, m.Recall(asked)); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnUnloadedSandboxIsRememberedAsLongAsItsTaskLives(t *testing.T) {
+	var m Memory
+	m.Observe(at(0, Sandbox{ID: "b", Pod: web, State: StateReady}))
+	for day := range 4 {
+		m.Observe(withTasks(at(time.Duration(day)*23*time.Hour), "b"))
+	}
+	q := Question{SandboxID: id, RecordUID: web.UID}
+	if got := m.Recall(q).Unloaded; got != "b" {
+		t.Errorf("unloaded: %q", got)
+	}
+	q.SandboxID = "b"
+	if got := m.Recall(q); got.Unloaded != "" || !got.Listed {
+		t.Errorf("it is no other sandbox than itself: %+v", got)
 	}
 }

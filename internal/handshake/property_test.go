@@ -25,7 +25,7 @@ func TestI1I5OnlyProofReleases(t *testing.T) {
 		if released != proven(s) {
 			t.Fatalf("proven: %t, and the word is %+v: %+v", proven(s), w, s)
 		}
-		mayPass := s.toAll && neverSeenForLong(s)
+		mayPass := s.toAll && neverSeenForLong(s) && !s.task && !s.blind && !succeeded(s) && s.recalled.Unloaded == ""
 		if w.Kind == Nothing && !mayPass {
 			t.Fatalf("passed over without proof: %+v", s)
 		}
@@ -34,15 +34,29 @@ func TestI1I5OnlyProofReleases(t *testing.T) {
 
 // proven is the design's sentence, in its own words.
 func proven(s situation) bool {
-	if s.toAll || s.failed != "" || s.early || conflicted(s) {
+	if s.toAll || s.failed != "" || s.early || s.blind || conflicted(s) || s.recalled.Unloaded != "" || succeeded(s) {
 		return false
 	}
 	mine := slices.IndexFunc(s.listed, func(l Sandbox) bool { return l.ID == id })
 	if mine >= 0 {
-		l := s.listed[mine]
-		return s.tells && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed
+		return s.stopped(s.listed[mine])
 	}
-	return s.recalled.Listed || s.affirmed != "" || neverSeenForLong(s)
+	return !s.task && (s.recalled.Listed || s.affirmed != "" || neverSeenForLong(s))
+}
+
+// stopped: NOTREADY, no running container, the network namespace closed.
+func (s situation) stopped(l Sandbox) bool {
+	return s.tells && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed && !(s.task && l.ID == id)
+}
+
+// related: the pod UID of the situations' other sandbox has to do with the question.
+func related(s situation) bool {
+	return s.record == web.UID || s.affirmed == web.UID || s.recalled.Pod.UID == web.UID || slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID == id })
+}
+
+// succeeded: another sandbox of the pod UID is not gone.
+func succeeded(s situation) bool {
+	return related(s) && slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID != id && l.Pod.UID == web.UID && !s.stopped(l) })
 }
 
 func neverSeenForLong(s situation) bool {
@@ -54,14 +68,13 @@ func conflicted(s situation) bool {
 	if s.recalled.Clash {
 		return true
 	}
-	related := s.record == web.UID || s.affirmed == web.UID || s.recalled.Pod.UID == web.UID || slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID == id })
 	var of []Sandbox
 	for _, l := range s.listed {
 		if l.Pod.UID == web.UID {
 			of = append(of, l)
 		}
 	}
-	return related && len(of) == 2 && (of[0].Pod.Name != of[1].Pod.Name || (of[0].State != StateNotReady && of[1].State != StateNotReady))
+	return related(s) && len(of) == 2 && (of[0].Pod.Name != of[1].Pod.Name || (of[0].State != StateNotReady && of[1].State != StateNotReady))
 }
 
 // situations is the cross product.
@@ -73,21 +86,23 @@ func situations() []situation {
 		}
 	}
 	beside := [][]Sandbox{nil, {{ID: "b", Pod: web, State: StateReady}}, {{ID: "b", Pod: web, State: StateNotReady}},
+		{{ID: "b", Pod: web, State: StateNotReady, Network: NamespaceClosed}}, {{ID: "b", Pod: other, State: StateReady}},
 		{{ID: "b", Pod: Pod{UID: web.UID, Namespace: "default", Name: "alias"}, State: StateNotReady}}}
-	recollections := []Recollection{{}, seen, justAbsent, longAbsent, {Pod: web, Listed: true, Clash: true}}
+	recollections := []Recollection{{}, seen, justAbsent, longAbsent, {Pod: web, Listed: true, Clash: true}, {Pod: web, Listed: true, Unloaded: "c"}}
 	var all []situation
-	for _, flags := range []int{0, 1, 2, 3, 4, 5, 6, 7} {
+	for flags := range 16 {
 		for _, listed := range lists {
 			for _, more := range beside {
 				for _, recalled := range recollections {
-					s := situation{toAll: flags&1 != 0, tells: flags&2 != 0, listed: append(slices.Clone(listed), more...), recalled: recalled}
+					s := situation{toAll: flags&1 != 0, tells: flags&2 != 0, task: flags&8 != 0, listed: append(slices.Clone(listed), more...), recalled: recalled}
 					if flags&4 != 0 {
 						s.record, s.affirmed = web.UID, web.UID
 					}
-					early, failed := s, s
+					early, failed, blind := s, s, s
 					early.early = true
 					failed.failed = v1alpha1.ReasonListFailed
-					all = append(all, s, early, failed)
+					blind.blind = true
+					all = append(all, s, early, failed, blind)
 				}
 			}
 		}
@@ -114,7 +129,7 @@ func TestAbsenceIsCountedByLists(t *testing.T) {
 			}
 			m.Expect([]Question{q})
 			m.Observe(look)
-			w := Judge(q, look, m.Recall(id), settings)
+			w := Judge(q, look, m.Recall(q), settings)
 			if w.Verdict == v1alpha1.VerdictReadyForRelease && !longRow(row, q.Seen) {
 				t.Fatalf("seed %d: absent for too short a row: %v", seed, row)
 			}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -16,11 +17,32 @@ import (
 
 // Lister lists the sandboxes of one runtime.
 type Lister interface {
-	// List gives every sandbox of the runtime, read by calls that began after List was called. Of the sandboxes in asked that are
+	// List gives every sandbox of the runtime, read by calls that began after List was called. Of the sandboxes in question that are
 	// not ready it also says whether the network namespace is closed, where the runtime tells.
 	//
 	// The error says whether the runtime could not be reached or gave no list; see FailureOf.
-	List(ctx context.Context, asked sets.Set[string]) (*handshake.Listing, error)
+	List(ctx context.Context, asked Asked) (*handshake.Listing, error)
+}
+
+// Asked is what the questions of a round are about.
+type Asked struct {
+	// IDs are sandboxes; of each that is listed, the others of its pod are in question too.
+	IDs sets.Set[string]
+	// Pods are pod UIDs, all of whose sandboxes are in question.
+	Pods sets.Set[types.UID]
+}
+
+// About tells which of all the sandboxes of a runtime are in question.
+func (a Asked) About(all []handshake.Sandbox) func(*handshake.Sandbox) bool {
+	pods := a.Pods.Clone()
+	for i := range all {
+		if a.IDs.Has(all[i].ID) {
+			pods.Insert(all[i].Pod.UID)
+		}
+	}
+	return func(s *handshake.Sandbox) bool {
+		return a.IDs.Has(s.ID) || (s.Pod.UID != "" && pods.Has(s.Pod.UID))
+	}
 }
 
 // Hinter is a Lister whose runtime can tell that something changed.

@@ -5,12 +5,16 @@
 // A list is three calls that may not fail: Status (the runtime has to call itself ready), ListPodSandbox without a filter and
 // ListContainers without a filter. containerd answers none of them before it has recovered its sandboxes after a restart
 // ("server is not initialized yet"), and CRI-O does not listen before. Every list makes the calls anew.
+//
+// What containerd failed to load when it recovered is in no list, though it may run: its task's folder shows it (tasks.go).
 package cri
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +22,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	criapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criclient "k8s.io/cri-client/pkg"
@@ -31,7 +34,7 @@ import (
 )
 
 // containerd is the name that containerd gives in Version, k3s's and RKE2's too. Of the runtimes it alone reports in the verbose
-// status whether a sandbox's network namespace is closed.
+// status whether a sandbox's network namespace is closed, and keeps a folder for each of its tasks.
 const containerd = "containerd"
 
 // Options of a Runtime.
@@ -40,7 +43,10 @@ type Options struct {
 	Endpoint string
 	// Candidates are where to look. Default: WellKnown.
 	Candidates []string
-	// Timeout bounds every single call. Required.
+	// StateDir is where containerd keeps its state. Default: the folder of its socket, which is so wherever nobody moved one of
+	// them.
+	StateDir string
+	// Timeout bounds every single call, and all questions about single sandboxes together. Required.
 	Timeout time.Duration
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
@@ -70,7 +76,7 @@ func New(o Options) *Runtime {
 }
 
 // List is sandbox.Lister's.
-func (r *Runtime) List(ctx context.Context, asked sets.Set[string]) (*handshake.Listing, error) {
+func (r *Runtime) List(ctx context.Context, asked sandbox.Asked) (*handshake.Listing, error) {
 	// cri-client logs every failed call as an error of its own; the caller is told, and says it once.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	began := r.options.Clock.Now()
@@ -78,7 +84,7 @@ func (r *Runtime) List(ctx context.Context, asked sets.Set[string]) (*handshake.
 	if err != nil {
 		return nil, &sandbox.Error{Reason: v1alpha1.ReasonRuntimeUnreachable, Err: err}
 	}
-	listing, err := list(ctx, service, asked)
+	listing, err := list(ctx, service)
 	if err != nil {
 		err = fmt.Errorf("container runtime at %s: %w", endpoint, err)
 		if unreachable(err) {
@@ -87,8 +93,20 @@ func (r *Runtime) List(ctx context.Context, asked sets.Set[string]) (*handshake.
 		}
 		return nil, &sandbox.Error{Reason: v1alpha1.ReasonListFailed, Err: err}
 	}
+	if listing.TellsNamespaces {
+		// The folders come after the lists: what has neither then has nothing.
+		listing.Tasks = readTasks(r.stateDir(endpoint))
+		askNetworks(ctx, service, listing, asked, r.options.Timeout)
+	}
 	listing.Began, listing.Ended = began, r.options.Clock.Now()
 	return listing, nil
+}
+
+func (r *Runtime) stateDir(endpoint string) string {
+	if r.options.StateDir != "" {
+		return r.options.StateDir
+	}
+	return filepath.Dir(strings.TrimPrefix(endpoint, scheme))
 }
 
 // Close ends the connection. List makes a new one.
@@ -143,7 +161,7 @@ func unreachable(err error) bool {
 }
 
 // list makes the calls.
-func list(ctx context.Context, service criapi.RuntimeService, asked sets.Set[string]) (*handshake.Listing, error) {
+func list(ctx context.Context, service criapi.RuntimeService) (*handshake.Listing, error) {
 	version, err := service.Version(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("asking for its version: %w", err)
@@ -171,11 +189,7 @@ func list(ctx context.Context, service criapi.RuntimeService, asked sets.Set[str
 		}
 	}
 	for _, s := range sandboxes {
-		found := fromCRI(s, notExited[s.Id])
-		if listing.TellsNamespaces && found.State == handshake.StateNotReady && asked.Has(found.ID) {
-			found.Network = network(ctx, service, found.ID)
-		}
-		listing.Sandboxes = append(listing.Sandboxes, found)
+		listing.Sandboxes = append(listing.Sandboxes, fromCRI(s, notExited[s.Id]))
 	}
 	return listing, nil
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -36,7 +37,9 @@ type server struct {
 	info       map[string]string // of each sandbox
 	fail       map[string]error  // of each call
 	filtered   []string
+	mu         sync.Mutex
 	verbose    []string
+	status     func(context.Context, string) // called in every PodSandboxStatus
 	version    string
 	events     int           // of each reader
 	readers    chan struct{} // gets one for each
@@ -65,8 +68,13 @@ func (s *server) ListContainers(_ context.Context, r *runtimeapi.ListContainersR
 	return &runtimeapi.ListContainersResponse{Containers: s.containers}, s.fail["ListContainers"]
 }
 
-func (s *server) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (s *server) PodSandboxStatus(ctx context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	s.mu.Lock()
 	s.verbose = append(s.verbose, r.PodSandboxId)
+	s.mu.Unlock()
+	if s.status != nil {
+		s.status(ctx, r.PodSandboxId)
+	}
 	answer := &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: r.PodSandboxId, CreatedAt: 1, Metadata: &runtimeapi.PodSandboxMetadata{Name: "n", Namespace: "n", Uid: "u"}}}
 	if r.Verbose {
 		answer.Info = map[string]string{infoKey: s.info[r.PodSandboxId]}
@@ -126,6 +134,12 @@ func listedSandbox(id string, state runtimeapi.PodSandboxState) *runtimeapi.PodS
 	return &runtimeapi.PodSandbox{Id: id, State: state, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "uid-" + id, Namespace: "default", Name: id}}
 }
 
+func sandboxOf(id, pod string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
+	s := listedSandbox(pod, state)
+	s.Id = id
+	return s
+}
+
 const (
 	isReady  = runtimeapi.PodSandboxState_SANDBOX_READY
 	notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
@@ -139,55 +153,63 @@ func pod(id string) handshake.Pod {
 
 func TestList(t *testing.T) {
 	cases := map[string]struct {
-		server server
+		server *server
 		asked  []string
+		pods   []types.UID
 		want   []handshake.Sandbox
 		tells  bool
 		// verbose are the sandboxes of which the verbose status was asked.
 		verbose []string
 	}{
-		"nothing": {server: server{name: "containerd"}, tells: true},
+		"nothing": {server: &server{name: "containerd"}, tells: true},
 		"ready and not ready, both, in one list without a filter": {
-			server: server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady), listedSandbox("b", notReady)}},
+			server: &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady), listedSandbox("b", notReady)}},
 			want:   []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateReady}, {ID: "b", Pod: pod("b"), State: handshake.StateNotReady}}},
 		"a state that is new": {
-			server: server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", 7)}}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a")}}},
+			server: &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", 7)}}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a")}}},
 		"a sandbox without metadata": {
-			server: server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{{Id: "a"}}}, want: []handshake.Sandbox{{ID: "a", State: handshake.StateReady}}},
+			server: &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{{Id: "a"}}}, want: []handshake.Sandbox{{ID: "a", State: handshake.StateReady}}},
 		"containers count while they have not exited, in every other state": {
-			server: server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}, containers: []*runtimeapi.Container{
+			server: &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}, containers: []*runtimeapi.Container{
 				{Id: "1", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_RUNNING}, {Id: "2", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_EXITED},
 				{Id: "3", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_CREATED}, {Id: "4", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
 				{Id: "5", PodSandboxId: "z", State: runtimeapi.ContainerState_CONTAINER_RUNNING}}},
 			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, NotExited: 3}}},
 		"containerd tells of network namespaces, of what is asked about and not ready": {
-			server: server{name: "containerd", info: map[string]string{"a": closed, "b": open, "c": closed, "d": closed},
+			server: &server{name: "containerd", info: map[string]string{"a": closed, "b": open, "c": closed, "d": closed},
 				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady), listedSandbox("b", notReady), listedSandbox("c", notReady), listedSandbox("d", isReady)}},
 			asked: []string{"a", "b", "d", "absent"}, tells: true, verbose: []string{"a", "b"},
 			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed},
 				{ID: "b", Pod: pod("b"), State: handshake.StateNotReady, Network: handshake.NamespaceOpen},
 				{ID: "c", Pod: pod("c"), State: handshake.StateNotReady}, {ID: "d", Pod: pod("d"), State: handshake.StateReady}}},
+		"the other sandboxes of a pod are in question with one of them, and all of a pod UID that is asked about": {
+			server: &server{name: "containerd", info: map[string]string{"a2": closed, "b1": closed, "c1": closed}, sandboxes: []*runtimeapi.PodSandbox{
+				sandboxOf("a1", "a", isReady), sandboxOf("a2", "a", notReady), sandboxOf("b1", "b", notReady), sandboxOf("c1", "c", notReady), {Id: "d1", State: notReady}}},
+			asked: []string{"a1"}, pods: []types.UID{"uid-b", ""}, tells: true, verbose: []string{"a2", "b1"},
+			want: []handshake.Sandbox{{ID: "a1", Pod: pod("a"), State: handshake.StateReady}, {ID: "a2", Pod: pod("a"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed},
+				{ID: "b1", Pod: pod("b"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed}, {ID: "c1", Pod: pod("c"), State: handshake.StateNotReady},
+				{ID: "d1", State: handshake.StateNotReady}}},
 		"of any other runtime it is not asked, whatever it would say": {
-			server: server{name: "docker", info: map[string]string{"a": closed}, sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
+			server: &server{name: "docker", info: map[string]string{"a": closed}, sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
 			asked:  []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
 		"a verbose status that fails leaves one sandbox unknown": {
-			server: server{name: "containerd", fail: map[string]error{"PodSandboxStatus": errors.New("no such sandbox")},
+			server: &server{name: "containerd", fail: map[string]error{"PodSandboxStatus": errors.New("no such sandbox")},
 				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
 			asked: []string{"a"}, tells: true, verbose: []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := socket(t)
-			serve(t, &tc.server, path)
+			serve(t, tc.server, path)
 			before := time.Now()
-			got, err := newRuntime(t, path).List(t.Context(), sets.New(tc.asked...))
+			got, err := newRuntime(t, path).List(t.Context(), sandbox.Asked{IDs: sets.New(tc.asked...), Pods: sets.New(tc.pods...)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, slices.Concat(got.Sandboxes)); diff != "" || got.TellsNamespaces != tc.tells {
 				t.Errorf("tells: %t (-want +got)\n%s", got.TellsNamespaces, diff)
 			}
-			if len(tc.server.filtered) > 0 || !slices.Equal(tc.server.verbose, tc.verbose) {
+			if len(tc.server.filtered) > 0 || !slices.Equal(slices.Sorted(slices.Values(tc.server.verbose)), tc.verbose) {
 				t.Errorf("filtered: %v, verbose: %v", tc.server.filtered, tc.server.verbose)
 			}
 			if got.Began.Before(before) || got.Ended.Before(got.Began) || got.Runtime != tc.server.name+" 1.6.20" {
@@ -201,26 +223,26 @@ func TestThereIsACompleteListOrNone(t *testing.T) {
 	uninitialized := status.Error(codes.Unknown, "server is not initialized yet")
 	away := status.Error(codes.Unavailable, "shutting down")
 	cases := map[string]struct {
-		server server
+		server *server
 		want   v1alpha1.Reason
 	}{
-		"the runtime is not ready":                       {server{notReady: true}, v1alpha1.ReasonListFailed},
-		"containerd that has not recovered yet":          {server{fail: map[string]error{"Status": uninitialized}}, v1alpha1.ReasonListFailed},
-		"the sandboxes cannot be listed":                 {server{fail: map[string]error{"ListPodSandbox": uninitialized}}, v1alpha1.ReasonListFailed},
-		"the containers cannot be listed":                {server{fail: map[string]error{"ListContainers": uninitialized}}, v1alpha1.ReasonListFailed},
-		"it goes away before the status":                 {server{fail: map[string]error{"Status": away}}, v1alpha1.ReasonRuntimeUnreachable},
-		"it goes away before the sandboxes":              {server{fail: map[string]error{"ListPodSandbox": away}}, v1alpha1.ReasonRuntimeUnreachable},
-		"it goes away between sandboxes and containers":  {server{fail: map[string]error{"ListContainers": away}}, v1alpha1.ReasonRuntimeUnreachable},
-		"it does not answer in time":                     {server{fail: map[string]error{"ListPodSandbox": status.Error(codes.DeadlineExceeded, "slow")}}, v1alpha1.ReasonRuntimeUnreachable},
-		"it does not say what it is: nobody to speak to": {server{fail: map[string]error{"Version": uninitialized}}, v1alpha1.ReasonRuntimeUnreachable},
+		"the runtime is not ready":                       {&server{notReady: true}, v1alpha1.ReasonListFailed},
+		"containerd that has not recovered yet":          {&server{fail: map[string]error{"Status": uninitialized}}, v1alpha1.ReasonListFailed},
+		"the sandboxes cannot be listed":                 {&server{fail: map[string]error{"ListPodSandbox": uninitialized}}, v1alpha1.ReasonListFailed},
+		"the containers cannot be listed":                {&server{fail: map[string]error{"ListContainers": uninitialized}}, v1alpha1.ReasonListFailed},
+		"it goes away before the status":                 {&server{fail: map[string]error{"Status": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it goes away before the sandboxes":              {&server{fail: map[string]error{"ListPodSandbox": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it goes away between sandboxes and containers":  {&server{fail: map[string]error{"ListContainers": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it does not answer in time":                     {&server{fail: map[string]error{"ListPodSandbox": status.Error(codes.DeadlineExceeded, "slow")}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it does not say what it is: nobody to speak to": {&server{fail: map[string]error{"Version": uninitialized}}, v1alpha1.ReasonRuntimeUnreachable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := socket(t)
 			tc.server.name = "containerd"
 			tc.server.sandboxes = []*runtimeapi.PodSandbox{listedSandbox("a", isReady)}
-			serve(t, &tc.server, path)
-			got, err := newRuntime(t, path).List(t.Context(), nil)
+			serve(t, tc.server, path)
+			got, err := newRuntime(t, path).List(t.Context(), sandbox.Asked{})
 			if err == nil {
 				t.Fatalf("got %+v", got)
 			}
@@ -234,19 +256,19 @@ func TestThereIsACompleteListOrNone(t *testing.T) {
 func TestARuntimeThatStartsAgainIsFoundAgain(t *testing.T) {
 	path := socket(t)
 	r := newRuntime(t, path)
-	if _, err := r.List(t.Context(), nil); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
+	if _, err := r.List(t.Context(), sandbox.Asked{}); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
 		t.Fatalf("with nobody there: %v", err)
 	}
 	stop := serve(t, &server{name: "containerd"}, path)
-	if _, err := r.List(t.Context(), nil); err != nil {
+	if _, err := r.List(t.Context(), sandbox.Asked{}); err != nil {
 		t.Fatal(err)
 	}
 	stop()
-	if _, err := r.List(t.Context(), nil); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
+	if _, err := r.List(t.Context(), sandbox.Asked{}); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
 		t.Fatalf("once it stopped: %v", err)
 	}
 	serve(t, &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady)}}, path)
-	got, err := r.List(t.Context(), nil)
+	got, err := r.List(t.Context(), sandbox.Asked{})
 	if err != nil || len(got.Sandboxes) != 1 || got.TellsNamespaces {
 		t.Errorf("the new one: %+v, %v", got, err)
 	}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+func (l *Listing) find(id string) *Sandbox {
+	for i := range l.Sandboxes {
+		if l.Sandboxes[i].ID == id {
+			return &l.Sandboxes[i]
+		}
+	}
+	return nil
+}
+
+// of are the sandboxes of a pod UID.
+func (l *Listing) of(uid types.UID) []*Sandbox {
+	var found []*Sandbox
+	for i := range l.Sandboxes {
+		if l.Sandboxes[i].Pod.UID == uid {
+			found = append(found, &l.Sandboxes[i])
+		}
+	}
+	return found
+}
+
+// gone: listed, and yet as good as absent.
+func (l *Listing) gone(s *Sandbox) bool {
+	return judgeListed(l, s).Verdict == v1alpha1.VerdictReadyForRelease
+}
+
+// living finds a sandbox of one of the pod UIDs, other than one, that is not gone: a ready one if there is one, else the first by
+// ID.
+func (l *Listing) living(other string, pods []types.UID) *Sandbox {
+	var found *Sandbox
+	for i := range l.Sandboxes {
+		s := &l.Sandboxes[i]
+		if s.ID == other || !slices.Contains(pods, s.Pod.UID) || l.gone(s) {
+			continue
+		}
+		if found == nil || s.before(found) {
+			found = s
+		}
+	}
+	return found
+}
+
+func (s *Sandbox) before(o *Sandbox) bool {
+	if a, b := s.State != StateNotReady, o.State != StateNotReady; a != b {
+		return a
+	}
+	return s.ID < o.ID
+}
+
+// conflict says why nobody can tell which sandbox is which; empty if there is no doubt.
+func conflict(q Question, l *Listing, r Recollection, listed *Sandbox) string {
+	if r.Clash {
+		return fmt.Sprintf("sandbox %s was listed under more than one pod", q.SandboxID)
+	}
+	for _, uid := range q.podsWith(r, listed) {
+		if clash := l.clash(uid); clash != "" {
+			return clash
+		}
+	}
+	return ""
+}
+
+// clash finds two ready sandboxes of one pod UID, or one UID under two names.
+func (l *Listing) clash(uid types.UID) string {
+	var first, ready *Sandbox
+	for _, s := range l.of(uid) {
+		if first != nil && first.Pod != s.Pod {
+			return fmt.Sprintf("pod UID %s is listed as %s/%s with sandbox %s and as %s/%s with sandbox %s",
+				uid, first.Pod.Namespace, first.Pod.Name, first.ID, s.Pod.Namespace, s.Pod.Name, s.ID)
+		}
+		first = s
+		if s.State == StateNotReady {
+			continue
+		}
+		if ready != nil {
+			return fmt.Sprintf("pod UID %s has two ready sandboxes, %s and %s", uid, ready.ID, s.ID)
+		}
+		ready = s
+	}
+	return ""
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handshake
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// succession is a word that names another sandbox.
+type succession struct {
+	outcome
+	SuccessorID string
+}
+
+func succeededBy(other string) succession {
+	return succession{hold(v1alpha1.ReasonSandboxSucceeded, web.UID), other}
+}
+
+func TestReadyForReleaseIsAboutThePodUIDToo(t *testing.T) {
+	next := Sandbox{ID: "next", Pod: web, State: StateReady}
+	stopped := Sandbox{ID: "next", Pod: web, State: StateNotReady, Network: NamespaceClosed}
+	open := Sandbox{ID: "next", Pod: web, State: StateNotReady, Network: NamespaceOpen}
+	unasked := Sandbox{ID: "next", Pod: web, State: StateNotReady}
+	ended := Sandbox{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}
+	cases := map[string]struct {
+		situation
+		want succession
+	}{
+		"absent, the next one of the UID with which it was seen is ready":   {situation{recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
+		"absent, the next one of the UID that an earlier agent affirmed":    {situation{affirmed: web.UID, listed: []Sandbox{next}}, succeededBy("next")},
+		"absent, never seen, the next one of the record's UID":              {situation{record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxSucceeded, ""), "next"}},
+		"stopped, the next one is ready":                                    {situation{tells: true, listed: []Sandbox{ended, next}}, succeededBy("next")},
+		"the next one is not ready, and not gone: its network is open":      {situation{tells: true, recalled: seen, listed: []Sandbox{open}}, succeededBy("next")},
+		"the next one is not ready, and the runtime did not say more":       {situation{tells: true, recalled: seen, listed: []Sandbox{unasked}}, succeededBy("next")},
+		"the next one is not ready, and the runtime never tells":            {situation{recalled: seen, listed: []Sandbox{stopped}}, succeededBy("next")},
+		"the next one is gone too":                                          {situation{tells: true, recalled: seen, listed: []Sandbox{stopped}}, succession{gone(v1alpha1.ReasonSandboxAbsent, web.UID), ""}},
+		"of several that are not gone the ready one is named":               {situation{tells: true, recalled: seen, listed: []Sandbox{{ID: "a", Pod: web, State: StateNotReady}, next}}, succeededBy("next")},
+		"of several that are not ready the first by ID":                     {situation{recalled: seen, listed: []Sandbox{stopped, {ID: "a", Pod: web, State: StateNotReady}}}, succeededBy("a")},
+		"another pod's sandbox is no successor":                             {situation{recalled: seen, listed: []Sandbox{{ID: "x", Pod: other, State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, web.UID), ""}},
+		"the next one was not loaded, and has a task":                       {situation{recalled: Recollection{Pod: web, Listed: true, Unloaded: "next"}}, succeededBy("next")},
+		"the sandbox itself is not gone: that is said, and nothing more":    {situation{tells: true, listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, stopped}}, succession{hold(v1alpha1.ReasonSandboxReady, web.UID), ""}},
+		"a sandbox that may be in the making is not gone":                   {situation{record: web.UID, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
+		"asked of all: the node that has the next one claims it":            {situation{toAll: true, recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
+		"asked of all, never seen: the node that has the next one claims":   {situation{toAll: true, record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxSucceeded, ""), "next"}},
+		"sandboxes that name no pod are nobody's successors":                {situation{recalled: Recollection{Listed: true}, listed: []Sandbox{{ID: "x", State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, ""), ""}},
+		"two ready ones of the UID: nobody can tell, no successor is named": {situation{recalled: seen, listed: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { compareSuccession(t, tc.want, tc.judge()) })
+	}
+}
+
+func compareSuccession(t *testing.T, want succession, got Word) {
+	t.Helper()
+	compare(t, want.outcome, got)
+	if got.SuccessorID != want.SuccessorID {
+		t.Errorf("names %q: %s", got.SuccessorID, got.Message)
+	}
+}
+
+func TestASandboxThatContainerdFailedToLoadIsNotGone(t *testing.T) {
+	cases := map[string]struct {
+		situation
+		want outcome
+	}{
+		"seen, not listed, and its task is there":                   {situation{task: true, recalled: seen}, hold(v1alpha1.ReasonSandboxNotLoaded, web.UID)},
+		"an earlier agent saw it":                                   {situation{task: true, affirmed: web.UID}, hold(v1alpha1.ReasonSandboxNotLoaded, web.UID)},
+		"never seen":                                                {situation{task: true, recalled: longAbsent}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
+		"asked of all, its node claims it":                          {situation{toAll: true, task: true}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
+		"listed as stopped, and its own container's task is there":  {situation{tells: true, task: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
+		"listed as ready with its task: ready":                      {situation{tells: true, task: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"tasks that cannot be read prove no absence":                {situation{blind: true, recalled: seen}, quiet(v1alpha1.ReasonListFailed)},
+		"nor that a listed one is stopped":                          {situation{blind: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, quiet(v1alpha1.ReasonListFailed)},
+		"what is not gone is said without them":                     {situation{blind: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"nor may a mark to all be passed over without them":         {situation{blind: true, toAll: true, recalled: longAbsent}, quiet(v1alpha1.ReasonListFailed)},
+		"the node that had a sandbox claims it without them":        {situation{blind: true, toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
+		"a sandbox that was never seen is not gone without them":    {situation{blind: true}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
+		"a task of another sandbox does not matter: its own is not": {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })
+	}
+}
+
+func TestTasksAreBelievedOnlyWithTheAgentsOwn(t *testing.T) {
+	own := []Sandbox{{ID: "self", Pod: Pod{UID: "agent"}, State: StateReady}}
+	cases := map[string]struct {
+		tasks   Tasks
+		problem bool
+	}{
+		"a runtime that keeps none":           {Tasks{}, false},
+		"the agent's own is there":            {Tasks{IDs: map[string]bool{"self": true}}, false},
+		"the folders of another runtime":      {Tasks{IDs: map[string]bool{"x": true}}, true},
+		"folders that are empty":              {Tasks{IDs: map[string]bool{}}, true},
+		"folders that could not be read":      {Tasks{IDs: map[string]bool{}, Problem: "denied"}, true},
+		"read in part, the agent's own there": {Tasks{IDs: map[string]bool{"self": true}, Problem: "denied"}, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			look := Check(&Listing{Sandboxes: own, Tasks: tc.tasks}, "agent")
+			if look.Listing == nil || (look.Listing.Tasks.Problem != "") != tc.problem {
+				t.Errorf("got %+v", look)
+			}
+		})
+	}
+}
+
+func TestEverySandboxOfAPodUID(t *testing.T) {
+	next := Sandbox{ID: "next", Pod: web, State: StateReady}
+	stopped := Sandbox{ID: "next", Pod: web, State: StateNotReady, Network: NamespaceClosed}
+	cases := map[string]struct {
+		question Question
+		listing  Listing
+		recalled Recollection
+		want     succession
+	}{
+		"one is ready":                                {listing: Listing{Sandboxes: []Sandbox{next}}, want: succession{hold(v1alpha1.ReasonSandboxReady, web.UID), "next"}},
+		"one is not ready, and not gone":              {listing: Listing{Sandboxes: []Sandbox{stopped}}, recalled: longAbsent, want: succession{hold(v1alpha1.ReasonSandboxListed, web.UID), "next"}},
+		"one was not loaded, and has a task":          {recalled: Recollection{AbsentSince: longAbsent.AbsentSince, Unloaded: "next"}, want: succession{hold(v1alpha1.ReasonSandboxNotLoaded, ""), "next"}},
+		"none for a moment: one may be in the making": {recalled: Recollection{}, want: succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
+		"none for just sandboxCreationMax":            {recalled: justAbsent, want: succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
+		"none for longer than sandboxCreationMax":     {recalled: longAbsent, want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
+		"only stopped ones for longer than that": {listing: Listing{TellsNamespaces: true, Sandboxes: []Sandbox{stopped}}, recalled: longAbsent,
+			want: succession{gone(v1alpha1.ReasonNoSandbox, web.UID), ""}},
+		"another pod's do not matter": {listing: Listing{Sandboxes: []Sandbox{{ID: "x", Pod: other, State: StateReady}}}, recalled: longAbsent,
+			want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
+		"two ready ones: nobody can tell":             {listing: Listing{Sandboxes: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, want: succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
+		"tasks that cannot be read prove no absence":  {listing: Listing{Tasks: Tasks{Problem: "denied"}}, recalled: longAbsent, want: succession{quiet(v1alpha1.ReasonListFailed), ""}},
+		"a list from before the mark answers nothing": {question: Question{Seen: start.Add(1)}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+		"an orphan has no pod UID to ask about":       {question: Question{RecordUID: "none"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+		"only a Node can be asked":                    {question: Question{NodeUID: "all"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			q := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
+			if !tc.question.Seen.IsZero() {
+				q.Seen = tc.question.Seen
+			}
+			if tc.question.RecordUID != "" {
+				q.RecordUID = ""
+			}
+			if tc.question.NodeUID != "" {
+				q.NodeUID = ""
+			}
+			l := tc.listing
+			l.Began, l.Ended, l.Runtime = start, start.Add(time.Second), "runtime 1"
+			compareSuccession(t, tc.want, Judge(q, Look{Listing: &l}, tc.recalled, settings))
+		})
+	}
+}
+
+func TestForWhomAMarkIs(t *testing.T) {
+	mine := v1alpha1.Mark{SandboxID: id, NodeUID: node, BootID: "boot", Epoch: 3}
+	cases := map[string]struct {
+		change func(*v1alpha1.Mark)
+		want   bool
+	}{
+		"this Node in this boot":         {func(*v1alpha1.Mark) {}, true},
+		"all Nodes":                      {func(m *v1alpha1.Mark) { m.NodeUID, m.BootID = "", "" }, true},
+		"another Node UID":               {func(m *v1alpha1.Mark) { m.NodeUID = "earlier" }, false},
+		"an earlier boot":                {func(m *v1alpha1.Mark) { m.BootID = "earlier" }, false},
+		"a Node, and nobody knows which": {func(m *v1alpha1.Mark) { m.BootID = "" }, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := mine
+			tc.change(&m)
+			if got := Foreign(m, node, "boot"); (got == "") != tc.want {
+				t.Errorf("foreign: %q", got)
+			}
+		})
+	}
+}
+
+func TestReadyForReleaseIsFinalForItsEpochAndBoot(t *testing.T) {
+	mark := v1alpha1.Mark{SandboxID: id, NodeUID: node, BootID: "boot", Epoch: 3}
+	given := v1alpha1.Answer{SandboxID: id, NodeUID: node, BootID: "boot", Epoch: 3, Verdict: v1alpha1.VerdictReadyForRelease}
+	got := map[string]bool{}
+	for name, change := range map[string]func(*v1alpha1.Mark, *v1alpha1.Answer){
+		"the same":                  func(*v1alpha1.Mark, *v1alpha1.Answer) {},
+		"DoNotRelease":              func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.Verdict = v1alpha1.VerdictDoNotRelease },
+		"another epoch":             func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.Epoch++ },
+		"another boot":              func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.BootID = "next" },
+		"an answer without a boot":  func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.BootID = "" },
+		"neither with a boot":       func(m *v1alpha1.Mark, a *v1alpha1.Answer) { m.BootID, a.BootID = "", "" },
+		"another Node":              func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.NodeUID = types.UID("b") },
+		"another sandbox":           func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.SandboxID = "b" },
+		"a mark to all":             func(m *v1alpha1.Mark, a *v1alpha1.Answer) { m.NodeUID, a.NodeUID = "", "" },
+		"asked of a fenced Node":    func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.Fence = true },
+		"an answer of another time": func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.Reason = "Other" },
+	} {
+		m, a := mark, given
+		change(&m, &a)
+		got[name] = Final(m, a)
+	}
+	want := map[string]bool{"the same": true, "DoNotRelease": false, "another epoch": false, "another boot": false, "an answer without a boot": false, "neither with a boot": false,
+		"another Node": false, "another sandbox": false, "a mark to all": false, "asked of a fenced Node": true, "an answer of another time": true}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

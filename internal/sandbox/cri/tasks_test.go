@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/sandbox"
+)
+
+func TestTasks(t *testing.T) {
+	ids := func(all ...string) map[string]bool {
+		found := map[string]bool{}
+		for _, id := range all {
+			found[id] = true
+		}
+		return found
+	}
+	cases := map[string]struct {
+		folders []string
+		want    map[string]bool
+		problem bool
+	}{
+		"of sandboxes and containers":             {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/k8s.io/b"}, ids("a", "b"), false},
+		"of sandboxes with a shim of their own":   {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.sandbox.controller.v1.shim/k8s.io/b"}, ids("a", "b"), false},
+		"of runtime v1":                           {[]string{"io.containerd.runtime.v1.linux/k8s.io/a"}, ids("a"), false},
+		"not those that are being removed":        {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/k8s.io/.b"}, ids("a"), false},
+		"not those of another namespace":          {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/moby/b"}, ids("a"), false},
+		"none is no answer":                       {nil, ids(), true},
+		"a state directory with nothing in it":    {[]string{"io.containerd.runtime.v2.task/k8s.io"}, ids(), true},
+		"what is no folder cannot be read at all": {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v1.linux/k8s.io!"}, ids("a"), true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, folder := range tc.folders {
+				makeFolder(t, filepath.Join(dir, folder))
+			}
+			got := readTasks(dir)
+			if diff := cmp.Diff(tc.want, got.IDs); diff != "" || (got.Problem != "") != tc.problem {
+				t.Errorf("problem %q (-want +got)\n%s", got.Problem, diff)
+			}
+		})
+	}
+}
+
+// makeFolder makes a folder; one that ends in "!" is a file.
+func makeFolder(t *testing.T, path string) {
+	t.Helper()
+	if filepath.Base(path) == criNamespace+"!" {
+		path = path[:len(path)-1]
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTasksAreReadOfContainerdInTheFolderOfItsSocketOrWhereItIsTold(t *testing.T) {
+	elsewhere := t.TempDir()
+	makeFolder(t, filepath.Join(elsewhere, "io.containerd.runtime.v2.task/k8s.io/told"))
+	cases := map[string]struct {
+		name, told string
+		want       map[string]bool
+	}{
+		"beside the socket":           {"containerd", "", map[string]bool{"beside": true}},
+		"where it is told":            {"containerd", elsewhere, map[string]bool{"told": true}},
+		"CRI-O keeps none":            {"cri-o", "", nil},
+		"nor is CRI-O asked for them": {"cri-o", elsewhere, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := socket(t)
+			makeFolder(t, filepath.Join(filepath.Dir(path), "io.containerd.runtime.v2.task/k8s.io/beside"))
+			serve(t, &server{name: tc.name}, path)
+			r := New(Options{Endpoint: "unix://" + path, StateDir: tc.told, Timeout: 5 * time.Second})
+			t.Cleanup(func() { r.Close(context.Background()) })
+			got, err := r.List(t.Context(), sandbox.Asked{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(handshake.Tasks{IDs: tc.want}, got.Tasks); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// stopped is a containerd with many stopped sandboxes, all in question.
+func stopped(count int) (*server, sandbox.Asked) {
+	s := &server{name: "containerd", info: map[string]string{}}
+	asked := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
+	for i := range count {
+		id := fmt.Sprintf("s%02d", i)
+		s.sandboxes = append(s.sandboxes, listedSandbox(id, runtimeapi.PodSandboxState_SANDBOX_NOTREADY))
+		s.info[id] = closed
+		asked.IDs.Insert(id)
+	}
+	return s, asked
+}
+
+func TestManySandboxesAreAskedAboutAtOnceButNotAll(t *testing.T) {
+	s, asked := stopped(5 * networkCalls)
+	var now, most atomic.Int32
+	full := &gate{need: networkCalls, open: make(chan struct{})}
+	s.status = func(context.Context, string) {
+		most.Store(max(most.Load(), now.Add(1)))
+		full.pass()
+		now.Add(-1)
+	}
+	path := socket(t)
+	serve(t, s, path)
+	got, err := newRuntime(t, path).List(t.Context(), asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range got.Sandboxes {
+		if one.Network != handshake.NamespaceClosed {
+			t.Errorf("%s: %d", one.ID, one.Network)
+		}
+	}
+	if most.Load() > networkCalls {
+		t.Errorf("%d calls at once", most.Load())
+	}
+}
+
+// gate lets nobody pass before so many stand before it together.
+type gate struct {
+	need   int32
+	before atomic.Int32
+	open   chan struct{}
+}
+
+func (g *gate) pass() {
+	if g.before.Add(1) == g.need {
+		close(g.open)
+	}
+	<-g.open
+}
+
+func TestASandboxThatHangsLeavesTheOthersAndTheListAlone(t *testing.T) {
+	s, asked := stopped(3 * networkCalls)
+	s.status = func(ctx context.Context, id string) {
+		if id == "s00" {
+			<-ctx.Done()
+		}
+	}
+	path := socket(t)
+	serve(t, s, path)
+	r := New(Options{Endpoint: path, Timeout: 2 * time.Second})
+	t.Cleanup(func() { r.Close(context.Background()) })
+	got, err := r.List(t.Context(), asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range got.Sandboxes {
+		if known := one.Network == handshake.NamespaceClosed; known != (one.ID != "s00") {
+			t.Errorf("%s: %d", one.ID, one.Network)
+		}
+	}
+}
