@@ -92,7 +92,12 @@ func (r *PodReconciler) explainOnRecord(ctx context.Context, v *view, d release.
 }
 
 // keep has a pod that uses its addresses say so, if anything was said before; a conflict stays loud.
-func (r *PodReconciler) keep(ctx context.Context, v *view) error {
+func (r *PodReconciler) keep(ctx context.Context, v *view, d release.Decision) error {
+	if !d.Asking {
+		if err := r.dropQuestions(ctx, v); err != nil {
+			return err
+		}
+	}
 	conflict := v.supersededAny() || v.conflictAny()
 	if !conflict {
 		r.held.remove(v.uid)
@@ -154,7 +159,7 @@ func (v *view) conflictAny() bool {
 // warnings are the reasons that somebody should look into.
 var warnings = sets.New(v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonConflict, v1alpha1.ReasonNodeUnreachable,
 	v1alpha1.ReasonObservationFailed, v1alpha1.ReasonUnclassified, v1alpha1.ReasonNodeOutOfService, v1alpha1.ReasonNodeGone,
-	v1alpha1.ReasonNodeReplaced)
+	v1alpha1.ReasonNodeReplaced, v1alpha1.ReasonAgentSilent)
 
 // event tells the pod's owner, or whoever looks at the record of a pod that is gone.
 func (c *core) event(v *view, d release.Decision, reason v1alpha1.Reason, note string) {

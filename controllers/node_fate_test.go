@@ -154,7 +154,7 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 	shared := &core{client: writer, live: live, finalizers: finalizer.Client{Writer: writer, Reader: live}, backends: o.Backends,
 		tracker: newTracker(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
 		sightings: &sightings{live: live, clock: f.clock}}
-	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods()}
+	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	return f
 }
 

@@ -34,6 +34,7 @@ type PodReconciler struct {
 	*core
 	held    *heldPods
 	settled *settledPods
+	flights *flights
 }
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;delete
@@ -75,6 +76,7 @@ func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (aga
 	} else if err != nil {
 		return false, result, err
 	}
+	r.hear(seen)
 	decision := release.Decide(seen.observation(r.options), r.clock.Now())
 	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", decision.Action.String(), "reason", decision.Reason, "live", live)
 	if decision.Readdress {
@@ -91,16 +93,19 @@ func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (aga
 func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
 	switch decision.Action {
 	case release.Reread:
-		return true, result, nil
-	case release.Release:
-		// Who else has the address is looked up in the cache of records, which therefore must not have been behind.
-		if late, err := seen.recordsLate(); err != nil {
+		if turn, waits := r.outOfTurn(seen, decision); waits && decision.Intended == release.Confirm {
+			result, err = r.hold(ctx, seen, turn)
 			return false, result, err
-		} else if late {
+		}
+		return true, result, nil
+	case release.Confirm:
+		again, result, err = r.confirm(ctx, seen, decision)
+		if errors.Is(err, errStale) {
 			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
 		}
-		settled, err := r.release(ctx, seen, decision)
-		return !settled && err == nil, result, err
+		return again, result, err
+	case release.Release, release.Rewrite:
+		return r.writePools(ctx, seen, decision)
 	case release.Unprotect:
 		err = r.unprotect(ctx, seen, decision)
 		if errors.Is(err, errStale) && !seen.live {
@@ -113,6 +118,25 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 	}
 }
 
+// writePools carries out what changes entries. Who else has an address is looked up in the cache of records, which therefore must not
+// have been behind.
+func (r *PodReconciler) writePools(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	if late, err := seen.recordsLate(); err != nil {
+		return false, result, err
+	} else if late {
+		return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
+	}
+	if decision.Action == release.Rewrite {
+		tried, err := r.rewrite(ctx, seen, decision)
+		if !tried {
+			return false, reconcile.Result{RequeueAfter: turnAgain}, err
+		}
+		return err == nil, result, err
+	}
+	settled, err := r.release(ctx, seen, decision)
+	return !settled && err == nil, result, err
+}
+
 // hold keeps everything as it is and says why.
 func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.Decision) (reconcile.Result, error) {
 	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
@@ -123,7 +147,7 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 		r.held.wasRead(seen.uid)
 	}
 	if decision.Action == release.Keep {
-		return reconcile.Result{}, r.keep(ctx, seen)
+		return reconcile.Result{RequeueAfter: decision.After}, r.keep(ctx, seen, decision)
 	}
 	after := seen.fateDue(decision.After)
 	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
@@ -178,4 +202,5 @@ func (r *PodReconciler) takeFinalizerOff(ctx context.Context, seen *view, decisi
 
 func (r *PodReconciler) forget(uid types.UID) {
 	r.held.remove(uid)
+	r.flights.forget(uid)
 }

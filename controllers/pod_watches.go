@@ -38,7 +38,7 @@ type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 
 // setupPods registers the PodReconciler with everything that can end a wait: the pod, its record, its pool entries, its node.
 func setupPods(mgr manager.Manager, shared *core, routes *router) error {
-	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods()}
+	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
 		Reconciler: reconciler, MaxConcurrentReconciles: shared.options.Concurrency,
 		RateLimiter: retries[types.UID](shared.options),

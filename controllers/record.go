@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -39,6 +38,7 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 	}
 	c.recordHeld(v, record, now)
 	c.dropGone(v, record)
+	c.dropMarksOver(v, record)
 	recordEnding(v, record, now)
 	if record.Spec.NodeName == "" {
 		record.Spec.NodeName = v.nodeName()
@@ -109,7 +109,7 @@ func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Tim
 		}
 		if address.SandboxID != held.SandboxID || address.ObservedTime.IsZero() {
 			*address = v1alpha1.AddressRecord{Backend: held.Backend, Pool: held.Pool, IP: held.IP.String(), Interface: held.Interface,
-				PodRef: held.PodRef, SandboxID: held.SandboxID, ObservedTime: now, PoolResourceVersion: held.PoolResourceVersion}
+				PodRef: held.PodRef, SandboxID: held.SandboxID, ObservedTime: roundUp(now.Time), PoolResourceVersion: held.PoolResourceVersion}
 		}
 	}
 }
@@ -142,6 +142,7 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *heldEntry, now 
 		if s.Attribution == v1alpha1.AttributionObservedAdd && held.attribution != v1alpha1.AttributionNone && v.ending().ByKubelet() {
 			s.Attribution = held.attribution
 		}
+		s.Attribution = v.attributed(s.ID, s.Attribution) // an answer may go with its mark
 		return
 	}
 	record.Spec.Sandboxes = append(record.Spec.Sandboxes,
@@ -191,7 +192,7 @@ func recordEnding(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
 	if !reported || len(v.held) == 0 || (report != nil && (report.Ending == ending || report.Ending == v1alpha1.EndingFinished)) {
 		return
 	}
-	observed := now
+	observed := roundUp(now.Time)
 	if report != nil {
 		observed = report.ObservedTime
 	}
@@ -239,17 +240,8 @@ func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool 
 
 // writeRecord creates or updates the record; somebody else's write in between is an error worth another try.
 func (c *core) writeRecord(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
-	var err error
-	if v.record == nil {
-		err = c.client.Create(ctx, record, client.FieldOwner(finalizer.FieldManager))
-	} else {
-		err = c.client.Update(ctx, record, client.FieldOwner(finalizer.FieldManager))
-	}
-	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
-		return fmt.Errorf("writing the record of %s (%w): %w", v.podName(), errStale, err)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the record of %s: %w", v.podName(), err)
+	if err := c.putRecord(ctx, record); err != nil {
+		return fmt.Errorf("%s: %w", v.podName(), err)
 	}
 	v.record = record
 	return nil

@@ -27,6 +27,8 @@ type Options struct {
 	Evidence release.Evidence
 	// Settings are the delays of the decision table.
 	Settings release.Settings
+	// Handshakes bound how many questions to agents are open at once.
+	Handshakes Handshakes
 	// Rules say which pods are stamped; the late stamp and the early unstamp follow them like the webhook.
 	Rules protection.Rules
 	// Repair puts right what the audit finds; false only reports it.

@@ -59,6 +59,7 @@ func (p *onePool) All() ipam.Snapshot {
 	return ipam.Snapshot{Entries: append([]ipam.Entry(nil), p.entries...), PoolVersions: map[string]string{"kube-system/pool": "100"}}
 }
 
+func (p *onePool) Rewrite(context.Context, []ipam.Rewrite) []ipam.Rewritten { panic("not expected") }
 func (p *onePool) Release(_ context.Context, requests []ipam.Request) []ipam.Result {
 	p.released = append(p.released, requests...)
 	p.entries = nil
@@ -159,5 +160,5 @@ func lateReconciler(t *testing.T, pool *onePool, cachedPod, livePod *corev1.Pod)
 		ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute}}
 	shared := &core{client: cached, live: truth, finalizers: finalizer.Client{Writer: cached, Reader: truth}, backends: o.Backends,
 		tracker: watched, recorder: events.NewFakeRecorder(100), clock: clock, options: o}
-	return &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods()}, clock, func() { late = false }
+	return &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}, clock, func() { late = false }
 }

@@ -183,7 +183,7 @@ func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
 			index[entry.SandboxID] = at
 			asked := release.AskedOf(v.record, entry.SandboxID)
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: v.machine(entry.SandboxID),
-				Attribution: entry.attribution, Mark: asked.Mark, Answer: asked.Answer})
+				Attribution: v.attributed(entry.SandboxID, entry.attribution), Mark: asked.Mark, Answer: asked.Answer})
 		}
 		s := &sandboxes[at]
 		s.Conflict = s.Conflict || entry.conflict

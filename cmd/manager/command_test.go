@@ -99,7 +99,7 @@ func TestConfigPrintsWhatItCanRead(t *testing.T) {
 
 func TestAWrongFileStopsTheManagerWithEveryMistake(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wrong.yaml")
-	content := "apiVersion: config.holdfast.dev/v1alpha1\nkind: ManagerConfiguration\nevidence: Agent\ndelay: 1s\ncontroller: {concurrency: many}\n"
+	content := "apiVersion: config.holdfast.dev/v1alpha1\nkind: ManagerConfiguration\nevidence: Runtime\ndelay: 1s\ncontroller: {concurrency: many}\n"
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestAWrongFileStopsTheManagerWithEveryMistake(t *testing.T) {
 		if err == nil {
 			t.Fatalf("manager %s accepted the file", strings.Join(args, " "))
 		}
-		for _, want := range []string{path + " has 3 mistakes", "- delay: ", "- controller.concurrency: ", `- evidence: Invalid value: "Agent": the node agent is not part`} {
+		for _, want := range []string{path + " has 3 mistakes", "- delay: ", "- controller.concurrency: ", `- evidence: Unsupported value: "Runtime"`} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("manager %s: %q is not in the error:\n%v", strings.Join(args, " "), want, err)
 			}

@@ -34,6 +34,8 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 		},
 		Audit:   configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
 		Orphans: configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxAsked: new(int32(200))},
+		Handshakes: configv1alpha1.Handshakes{MaxInFlight: new(int32(500)), MaxInFlightPerNode: new(int32(100)),
+			AnswerWithin: &metav1.Duration{Duration: time.Minute}},
 		NodeResources: configv1alpha1.NodeResources{
 			Enabled: new(true), SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
 		},
@@ -157,7 +159,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"unknown fields, also by case": {
 			content: header + "evidance: Kubelet\nwhereabouts:\n  Namespaces: [a]\n",
 			want: []string{
-				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, kind, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
+				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
 				`whereabouts.Namespaces: Invalid value: line 5: unknown field; known here: enabled, namespaces`,
 			},
 		},
@@ -191,15 +193,18 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 				`controller.burst: Invalid value: line 9: expected a whole number, found "99999999999"`,
 			},
 		},
-		"evidence that is not there yet": {
-			content: header + "evidence: Agent\n",
-			want: []string{`evidence: Invalid value: "Agent": the node agent is not part of the installation yet, so nobody would answer ` +
-				`for a sandbox and every address would be held; use Kubelet`},
+		"handshakes out of range": {
+			content: header + "handshakes: {maxInFlight: 0, maxInFlightPerNode: 10001, answerWithin: 10ms}\n",
+			want: []string{
+				`handshakes.maxInFlight: Invalid value: 0: must be between 1 and 10000, inclusive`,
+				`handshakes.maxInFlightPerNode: Invalid value: 10001: must be between 1 and 10000, inclusive`,
+				`handshakes.answerWithin: Invalid value: "10ms": must be 1s or more`,
+			},
 		},
 		"words that are none of the choices": {
 			content: header + "evidence: Runtime\nunsafeReleases: {mode: Refuse}\n",
 			want: []string{
-				`evidence: Unsupported value: "Runtime": supported values: "Kubelet"`,
+				`evidence: Unsupported value: "Runtime": supported values: "Kubelet", "Agent"`,
 				`unsafeReleases.mode: Unsupported value: "Refuse": supported values: "Off", "Warn", "Deny"`,
 			},
 		},
@@ -312,12 +317,12 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			},
 		},
 		"mistakes of reading and of validation together": {
-			content: "apiVersion: config.holdfast.dev/v1alpha1\nkind: Manager\nextra: 1\ndelays: {releaseDelay: -1s, nodeGoneDelay: soon}\nevidence: Agent\n",
+			content: "apiVersion: config.holdfast.dev/v1alpha1\nkind: Manager\nextra: 1\ndelays: {releaseDelay: -1s, nodeGoneDelay: soon}\nevidence: Runtime\n",
 			want: []string{
-				`extra: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, kind, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
+				`extra: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
 				`delays.nodeGoneDelay: Invalid value: "soon": line 4: time: invalid duration "soon"`,
 				`kind: Unsupported value: "Manager": supported values: "ManagerConfiguration"`,
-				`evidence: Invalid value: "Agent": the node agent is not part of the installation yet, so nobody would answer for a sandbox and every address would be held; use Kubelet`,
+				`evidence: Unsupported value: "Runtime": supported values: "Kubelet", "Agent"`,
 				`delays.releaseDelay: Invalid value: "-1s": must be 0s or more`,
 			},
 		},

@@ -123,6 +123,20 @@ type Result struct {
 	Err     error
 }
 
+// Rewrite asks for one entry to be given to another sandbox of the same pod: the one that uses the address now.
+type Rewrite struct {
+	// Key is the entry as it stands, under the sandbox that is gone.
+	Key
+	// Successor is the sandbox that came in its place.
+	Successor string
+}
+
+// Rewritten is the outcome of one Rewrite, at the same index. A nil Err means that the entry names the successor.
+type Rewritten struct {
+	Rewrite Rewrite
+	Err     error
+}
+
 // Event says that what the backend holds for some pods or sandboxes has changed.
 type Event struct {
 	// PodRefs and SandboxIDs are those of the entries that appeared, changed or went.
@@ -159,4 +173,8 @@ type Backend interface {
 	// Release gives each entry back to its pool by compare-and-release, in the order tombstone, reservation, removal. It
 	// resumes from a tombstone of the same record. One failing request does not stop the others.
 	Release(ctx context.Context, requests []Request) []Result
+	// Rewrite gives each entry to its successor, by comparing every field of it and changing the sandbox ID alone. An entry that is
+	// the successor's already is done; any other that does not match fails with ErrChanged. One failing request does not stop the
+	// others.
+	Rewrite(ctx context.Context, requests []Rewrite) []Rewritten
 }

@@ -12,7 +12,7 @@ import (
 func Decide(o Observation, now time.Time) Decision {
 	decision := decide(o, now)
 	if !o.Live && needsLive(o, decision) {
-		decision.Action = Reread
+		decision.Action, decision.Intended = Reread, decision.Action
 	}
 	return decision
 }

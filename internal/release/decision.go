@@ -58,6 +58,8 @@ type Decision struct {
 	Row int
 	// Action is what is to be done.
 	Action Action
+	// Intended is, for a Reread, what would be done if the facts prove to be so.
+	Intended Action
 	// Reason is the word for event, condition, metric and log.
 	Reason v1alpha1.Reason
 	// Message says to a person what was found and what would end a wait.

@@ -52,6 +52,7 @@ func SetDefaults(c *ManagerConfiguration) {
 	setUnsafeReleasesDefaults(&c.UnsafeReleases)
 	c.Audit.Mode = orDefault(c.Audit.Mode, DefaultAuditMode)
 	setOrphansDefaults(&c.Orphans)
+	setHandshakesDefaults(&c.Handshakes)
 	setNodeResourcesDefaults(&c.NodeResources)
 	setDelaysDefaults(&c.Delays)
 	setServerDefaults(&c.Server)

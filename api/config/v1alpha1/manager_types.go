@@ -12,8 +12,8 @@ import (
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Evidence says whose word proves a sandbox gone: Kubelet (the pod's status) or Agent (the node's runtime, not
-	// available yet). Default: Kubelet.
+	// Evidence says whose word proves a sandbox gone where the kubelet did not end the pod after its deletion: Kubelet (the pod's
+	// status) or Agent (the node's runtime; the DaemonSet of agents has to run). Default: Kubelet.
 	Evidence Evidence `json:"evidence,omitempty"`
 	// Stamping says which pods are held by the finalizer.
 	Stamping Stamping `json:"stamping,omitempty"`
@@ -25,6 +25,8 @@ type ManagerConfiguration struct {
 	Audit Audit `json:"audit,omitempty"`
 	// Orphans says how addresses whose owner nobody can tell are reclaimed.
 	Orphans Orphans `json:"orphans,omitempty"`
+	// Handshakes says how agents are asked about the sandboxes of pods.
+	Handshakes Handshakes `json:"handshakes,omitempty"`
 	// NodeResources configures the guard of node-scoped resources.
 	NodeResources NodeResources `json:"nodeResources,omitempty"`
 	// Delays are the times that the decision table knows.

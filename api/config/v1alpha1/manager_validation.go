@@ -32,6 +32,7 @@ func Validate(c *ManagerConfiguration) field.ErrorList {
 	errs = append(errs, validateUnsafeReleases(&c.UnsafeReleases, field.NewPath("unsafeReleases"))...)
 	errs = append(errs, validateAudit(&c.Audit, field.NewPath("audit"))...)
 	errs = append(errs, validateOrphans(&c.Orphans, field.NewPath("orphans"))...)
+	errs = append(errs, validateHandshakes(&c.Handshakes, field.NewPath("handshakes"))...)
 	errs = append(errs, validateNodeResources(&c.NodeResources, field.NewPath("nodeResources"))...)
 	errs = append(errs, validateDelays(&c.Delays, field.NewPath("delays"))...)
 	errs = append(errs, validateServer(&c.Server, field.NewPath("server"))...)
@@ -50,16 +51,10 @@ func validateType(t metav1.TypeMeta) field.ErrorList {
 }
 
 func validateEvidence(evidence Evidence, path *field.Path) field.ErrorList {
-	switch evidence {
-	case EvidenceKubelet:
-		return nil
-	case EvidenceAgent:
-		return field.ErrorList{field.Invalid(path, evidence, fmt.Sprintf(
-			"the node agent is not part of the installation yet, so nobody would answer for a sandbox and every address would be held; use %s",
-			EvidenceKubelet))}
-	default:
-		return field.ErrorList{field.NotSupported(path, evidence, []Evidence{EvidenceKubelet})}
+	if evidence != EvidenceKubelet && evidence != EvidenceAgent {
+		return field.ErrorList{field.NotSupported(path, evidence, []Evidence{EvidenceKubelet, EvidenceAgent})}
 	}
+	return nil
 }
 
 func validateStamping(s *Stamping, path *field.Path) field.ErrorList {

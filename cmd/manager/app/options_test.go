@@ -121,8 +121,8 @@ func TestSchemeKnowsWhatIsRead(t *testing.T) {
 }
 
 func TestNewRefusesAWrongConfiguration(t *testing.T) {
-	_, err := New(context.Background(), &rest.Config{}, &configv1alpha1.ManagerConfiguration{Evidence: configv1alpha1.EvidenceAgent}, Options{})
-	if err == nil || !strings.Contains(err.Error(), "evidence: Invalid value") {
+	_, err := New(context.Background(), &rest.Config{}, &configv1alpha1.ManagerConfiguration{Evidence: "Runtime"}, Options{})
+	if err == nil || !strings.Contains(err.Error(), "evidence: Unsupported value") {
 		t.Errorf("got %v", err)
 	}
 }

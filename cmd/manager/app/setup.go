@@ -81,7 +81,12 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			GracePeriodSlack:   c.Delays.GracePeriodSlack.Duration,
 			SandboxCreationMax: c.Delays.SandboxCreationMax.Duration,
 			NodeGoneDelay:      c.Delays.NodeGoneDelay.Duration,
+			AnswerWithin:       c.Handshakes.AnswerWithin.Duration,
 			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
+		},
+		Handshakes: controllers.Handshakes{
+			MaxInFlight:        int(*c.Handshakes.MaxInFlight),
+			MaxInFlightPerNode: int(*c.Handshakes.MaxInFlightPerNode),
 		},
 		Rules:         rules(c, o),
 		Repair:        c.Audit.Mode == configv1alpha1.AuditModeRepair,

@@ -27,6 +27,8 @@ const (
 	cleared
 	// gone: the pool has no such entry.
 	gone
+	// rewritten: the entry names the successor of its sandbox. No release leads here.
+	rewritten
 )
 
 // item is one request on its way. An item with an error goes no further.
@@ -36,7 +38,9 @@ type item struct {
 	state  state
 	err    error
 	// adopted: the request names the tombstone itself, so the podref from before is not known.
-	adopted      bool
+	adopted bool
+	// successor is the sandbox that the entry is to be given to; only of a rewriting.
+	successor    string
 	reservations []reservation
 }
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// turnAgain is how soon a question that has to wait for its turn looks again.
+const turnAgain = 5 * time.Second
+
+// confirm asks the agent of the node that was read live, and holds on with what there is to wait for then.
+func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision) (again bool, result reconcile.Result, err error) {
+	if turn, waits := r.outOfTurn(v, d); waits {
+		result, err = r.hold(ctx, v, turn)
+		return false, result, err
+	}
+	record := v.record
+	if record == nil {
+		record = r.newRecord(v)
+	}
+	questions := questionsTo(v.node.Get(), d.Sandboxes, d.Fence)
+	asked, err := r.ask(ctx, record, questions)
+	if err != nil {
+		return false, result, err
+	}
+	v.record = asked
+	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	r.flights.sent(v.uid, asked, questions)
+	next := release.Decide(v.observation(r.options), r.clock.Now())
+	if next.Action != release.Wait && next.Action != release.Keep {
+		return true, result, nil
+	}
+	result, err = r.hold(ctx, v, next)
+	return false, result, err
+}
+
+// outOfTurn is the wait of a question that would be one too many. It is asked before the facts are read live, and again after.
+func (r *PodReconciler) outOfTurn(v *view, d release.Decision) (release.Decision, bool) {
+	if !v.node.IsKnown() || r.flights.room(v.node.Get().NodeUID, len(d.Sandboxes)) {
+		return release.Decision{}, false
+	}
+	action := release.Wait
+	if d.Row == 2 {
+		action = release.Keep
+	}
+	const jitter = 0.5
+	return release.Decision{Row: d.Row, Action: action, Reason: v1alpha1.ReasonHandshakesInFlight, After: wait.Jitter(turnAgain, jitter), Asking: true,
+		Message: fmt.Sprintf("as many questions as may be open at once (%d, of one node %d) wait for the answers of agents: its node is asked after them",
+			r.options.Handshakes.MaxInFlight, r.options.Handshakes.MaxInFlightPerNode)}, true
+}
+
+// hear counts what was said to the questions that stand.
+func (r *PodReconciler) hear(v *view) {
+	if v.record == nil || !v.node.IsKnown() || r.options.Evidence != release.EvidenceAgent {
+		return
+	}
+	for i := range v.record.Spec.Marks {
+		if word, said := release.AskedOf(v.record, v.record.Spec.Marks[i].SandboxID).Word(v.node.Get()); said {
+			r.flights.heard(v.uid, word)
+		}
+	}
+}
+
+// rewrite gives the entries of sandboxes that are gone to those that came in their place, as far as the pod, which lives, shows their
+// addresses. The view is live, and the backend compares each entry once more. False says that there was nothing to rewrite.
+func (r *PodReconciler) rewrite(ctx context.Context, v *view, d release.Decision) (bool, error) {
+	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	var failures []error
+	var rewritten []string
+	tried := false
+	for _, backend := range r.backends {
+		requests := v.rewrites(backend.Name(), d)
+		if len(requests) == 0 {
+			continue
+		}
+		tried = true
+		for _, result := range backend.Rewrite(ctx, requests) {
+			switch {
+			case errors.Is(result.Err, ipam.ErrChanged): // the next pass sees it
+			case result.Err != nil:
+				failures = append(failures, result.Err)
+			default:
+				metrics.Rewrites.WithLabelValues(backend.Name()).Inc()
+				rewritten = append(rewritten, result.Rewrite.IP.String())
+			}
+		}
+	}
+	if len(rewritten) > 0 {
+		r.event(v, d, d.Reason, "gave the entries of "+strings.Join(rewritten, ", ")+" to the pod's present sandbox: "+d.Message)
+	}
+	return tried, errors.Join(failures...)
+}
+
+func (v *view) rewrites(backend string, d release.Decision) []ipam.Rewrite {
+	var requests []ipam.Rewrite
+	sandboxes := sets.New(d.Sandboxes...)
+	for i := range v.held {
+		held := &v.held[i]
+		if held.Backend == backend && held.Releasing == "" && !held.conflict && sandboxes.Has(held.SandboxID) && v.shows(held) {
+			requests = append(requests, ipam.Rewrite{Key: held.Key, Successor: d.Successors[held.SandboxID]})
+		}
+	}
+	return requests
+}
