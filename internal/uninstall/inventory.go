@@ -76,13 +76,16 @@ var contents = []schema.GroupVersionKind{
 	kind("", "v1", "ServiceAccount"),
 }
 
+// seatbelts are the names of the policies and of their bindings (config/policies).
+var seatbelts = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-answers", "holdfast-agent-leases", "holdfast-records"}
+
 // known are the names of what an installation has, whatever its labels: those of a component are applied beside config/default, a
 // Secret is made by cert-manager, a Lease by the manager.
 var known = map[string][]string{
 	"MutatingWebhookConfiguration":     {"holdfast-stamp", "holdfast-slices"},
 	"ValidatingWebhookConfiguration":   {"holdfast-release", "holdfast-node-resources"},
-	"ValidatingAdmissionPolicy":        {"holdfast-guarded-label"},
-	"ValidatingAdmissionPolicyBinding": {"holdfast-guarded-label"},
+	"ValidatingAdmissionPolicy":        seatbelts,
+	"ValidatingAdmissionPolicyBinding": seatbelts,
 	"Namespace":                        {agentName},
 	"ClusterRole": {managerName, agentName, "holdfast-node-resources", "holdfast-metrics-reader", "holdfast-viewer",
 		"holdfast-wait-node-resource"},

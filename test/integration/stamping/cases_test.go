@@ -40,6 +40,7 @@ func cases() []TableEntry {
 		Entry("opted out by its annotation", spared(naming("blue"), annotate("holdfast.dev/guard", "off"))),
 		Entry("in a namespace that opted out", spared(naming("apps/blue"), in(quiet))),
 		Entry("in kube-system", spared(naming("apps/blue"), in("kube-system"))),
+		Entry("in the agents' namespace", spared(naming("apps/blue"), in(agents))),
 		Entry("stamped by its creator", spared(naming("blue"), withFinalizers(finalizer), labeled(guardedLabel, "true"))),
 
 		Entry("a name", guarded(naming("blue"))),

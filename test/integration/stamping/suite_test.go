@@ -45,8 +45,8 @@ const (
 	// pollInterval is how often a condition is looked at.
 	pollInterval = 50 * time.Millisecond
 
-	// apps is the namespace of the pods; quiet opted out by its label.
-	apps, quiet = "apps", "quiet"
+	// apps is the namespace of the pods; quiet opted out by its label; agents is that of the node agents.
+	apps, quiet, agents = "apps", "quiet", "holdfast-agent"
 )
 
 // networks are the definitions in the namespace apps, by name.
@@ -104,7 +104,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 func createFixtures(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apps}})).To(Succeed())
+	for _, name := range []string{apps, agents} {
+		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	}
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: quiet, Labels: map[string]string{"holdfast.dev/guard": "off"}}})).To(Succeed())
 	for name, config := range networks {
 		Expect(admin.Create(ctx, definition(apps, name, config))).To(Succeed())

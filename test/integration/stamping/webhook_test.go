@@ -167,6 +167,7 @@ var _ = Describe("The stamping webhook", Ordered, func() {
 			Entry("opted out", newPod(annotate("holdfast.dev/guard", "off")), false),
 			Entry("a namespace that opted out", newPod(in(quiet)), false),
 			Entry("kube-system", newPod(in("kube-system")), false),
+			Entry("the agents' namespace", newPod(in(agents)), false),
 		)
 	})
 })

@@ -264,11 +264,12 @@ func newPool(namespace string) *wbv1alpha1.IPPool {
 	}
 }
 
-// record makes the record of one address.
+// record makes the record of one address, as nobody but the manager does without a word about it.
 func record(ctx context.Context, name, namespace, pod, ip, sandbox string) {
 	GinkgoHelper()
 	now := metav1.Now()
-	Expect(admin.Create(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPAllocationSpec{
+	Expect(admin.Create(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Annotations: map[string]string{"holdfast.dev/break-glass": "a test"}}, Spec: v1alpha1.IPAllocationSpec{
 		PodNamespace: namespace, PodName: pod,
 		Sandboxes: []v1alpha1.SandboxRecord{{ID: sandbox, ObservedTime: now, Attribution: v1alpha1.AttributionNetworkStatus}},
 		Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/" + namespace, IP: ip, PodRef: namespace + "/" + pod,
