@@ -81,7 +81,7 @@ func TestClientLimits(t *testing.T) {
 func TestTheManagersOwnNamespacesAreAlwaysExcluded(t *testing.T) {
 	c := complete(t, configv1alpha1.ManagerConfiguration{Stamping: configv1alpha1.Stamping{ExcludedNamespaces: []string{"infra", "kube-system"}}})
 	got := excludedNamespaces(c, Options{Namespace: "guard"})
-	if diff := cmp.Diff([]string{"guard", "infra", "kube-system"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"guard", "holdfast-agent", "infra", "kube-system"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -39,7 +39,7 @@ func TestControllerOptionsComeFromTheConfiguration(t *testing.T) {
 	if got.Evidence != release.EvidenceKubelet || got.Concurrency != 3 || got.SweepInterval != time.Minute {
 		t.Errorf("got evidence %v, concurrency %d, sweep %s", got.Evidence, got.Concurrency, got.SweepInterval)
 	}
-	if diff := cmp.Diff([]string{"holdfast-system", "kube-system"}, got.Rules.ExcludedNamespaces); diff != "" {
+	if diff := cmp.Diff([]string{"holdfast-agent", "holdfast-system", "kube-system"}, got.Rules.ExcludedNamespaces); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
@@ -52,7 +52,7 @@ func TestPodOptionsComeFromTheConfiguration(t *testing.T) {
 	if !got.GuardClusterNetwork || got.MultusNamespace != "multus" {
 		t.Errorf("got %+v", got.Rules)
 	}
-	if diff := cmp.Diff([]string{"holdfast-system", "infra", "kube-system"}, got.Rules.ExcludedNamespaces); diff != "" {
+	if diff := cmp.Diff([]string{"holdfast-agent", "holdfast-system", "infra", "kube-system"}, got.Rules.ExcludedNamespaces); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if !got.Manages(podnetwork.IPAM{Type: "whereabouts"}) || got.Manages(podnetwork.IPAM{Type: "host-local"}) {
