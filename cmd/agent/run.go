@@ -102,7 +102,8 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("rounds", node.Healthz), mgr.AddReadyzCheck("answers", node.Readyz), mgr.Add(node)); err != nil {
+	if err := errors.Join(mgr.AddHealthzCheck("rounds", node.Healthz), mgr.AddReadyzCheck("answers", node.Readyz), mgr.Add(node),
+		addStores(mgr, c, o.nodeName, node, runtime, direct, logger)); err != nil {
 		return fmt.Errorf("adding the agent's probes: %w", err)
 	}
 	return mgr.Start(ctx)

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stores
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+const (
+	// eventNamespace holds the events of objects without a namespace.
+	eventNamespace = metav1.NamespaceDefault
+	// eventsPerPass bounds what a node with hundreds of leaks writes at once; the rest follows.
+	eventsPerPass = 25
+	// eventTimeout bounds the writing of one pass.
+	eventTimeout = 10 * time.Second
+	// maxNote is the longest note that the API server takes, in bytes.
+	maxNote = 1024
+	// maxNameOfNode leaves room for what makes an event's name unique.
+	maxNameOfNode = 200
+	// controllerName is the reporting controller of the events; that of every event of the agent.
+	controllerName = "holdfast-agent"
+	// maxInstance is the longest name of a reporting instance.
+	maxInstance = 128
+	action      = "AuditStore"
+)
+
+// herald writes one event on the Node for each finding, and again until it succeeds. An event's name is made of what it is about:
+// so an agent that starts again does not tell twice while the event is kept, and two findings of one kind are two events. A recorder
+// of client-go would join them into one, with the note of the first.
+type herald struct {
+	writer   client.Writer
+	nodeName string
+	clock    clock.PassiveClock
+	log      logr.Logger
+	// queue are the announcements that are not written yet, in order.
+	queue []announcement
+}
+
+type announcement struct {
+	eventType string
+	reason    v1alpha1.Reason
+	note      string
+	digest    string
+}
+
+func newAnnouncement(eventType string, reason v1alpha1.Reason, note string, about identity) announcement {
+	hash := sha256.New()
+	for _, part := range append(identity{string(reason)}, about...) {
+		// A length before each part: no two identities have the same bytes.
+		_, _ = hash.Write([]byte{byte(len(part) >> 8), byte(len(part))})
+		_, _ = hash.Write([]byte(part))
+	}
+	return announcement{eventType: eventType, reason: reason, note: note, digest: hex.EncodeToString(hash.Sum(nil)[:16])}
+}
+
+func newHerald(writer client.Writer, nodeName string, clock clock.PassiveClock, log logr.Logger) *herald {
+	return &herald{writer: writer, nodeName: nodeName, clock: clock, log: log}
+}
+
+func (h *herald) announce(a announcement) { h.queue = append(h.queue, a) }
+
+// withdraw forgets what nobody was told.
+func (h *herald) withdraw(a announcement) {
+	kept := h.queue[:0]
+	for _, queued := range h.queue {
+		if queued.digest != a.digest {
+			kept = append(kept, queued)
+		}
+	}
+	h.queue = kept
+}
+
+// write writes what is waiting, while the agent may speak for the Node.
+func (h *herald) write(ctx context.Context, nodeUID types.UID) {
+	if nodeUID == "" || len(h.queue) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	for range min(len(h.queue), eventsPerPass) {
+		err := h.writer.Create(ctx, h.event(h.queue[0], nodeUID))
+		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsInvalid(err) {
+			h.log.Error(err, "Writing events about the stores of this node; trying again", "left", len(h.queue))
+			return
+		}
+		if apierrors.IsInvalid(err) {
+			h.log.Error(err, "An event about a store of this node was refused", "note", h.queue[0].note)
+		}
+		h.queue = h.queue[1:]
+	}
+}
+
+func (h *herald) event(a announcement, nodeUID types.UID) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: eventNamespace, Name: strings.TrimRight(cut(h.nodeName, maxNameOfNode), ".-") + "." + a.digest},
+		EventTime:           metav1.NewMicroTime(h.clock.Now()),
+		ReportingController: controllerName,
+		ReportingInstance:   cut(controllerName+"-"+h.nodeName, maxInstance),
+		Action:              action,
+		Reason:              string(a.reason),
+		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: h.nodeName, UID: nodeUID},
+		Note:                cut(a.note, maxNote),
+		Type:                a.eventType,
+	}
+}
+
+// cut shortens a text to a number of bytes, without leaving half a character.
+func cut(text string, longest int) string {
+	if len(text) <= longest {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longest], "")
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stores audits the IPAM stores of the agent's node: it reads them, then lists the runtime, and tells what
+// internal/nodestore makes of the two, by metric, event on the Node and log line. Where it was asked to, it gives back the
+// addresses of sandboxes that are proven gone.
+package stores
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodestore"
+	"github.com/holdfast-dev/holdfast/internal/sandbox"
+)
+
+const (
+	// watchInterval is how often the stores are looked at for a change, by the times of their folders. That costs some system
+	// calls, works on every kind of mount and takes none of the node's few inotify instances.
+	watchInterval = time.Second
+	// minRest lies between the beginnings of two passes, however often the stores change.
+	minRest = 5 * time.Second
+)
+
+// Source is where stores are read.
+type Source interface {
+	// Read gives a reading of every store, those that could not be read included.
+	Read() []nodestore.Reading
+	// Fingerprint changes when the stores do. It may miss a change.
+	Fingerprint() string
+}
+
+// Reclaimer removes an entry of its stores whose sandbox is proven gone, if it still is exactly that entry. The reason says
+// whether it did.
+type Reclaimer interface {
+	Reclaim(ctx context.Context, e nodestore.Entry) (v1alpha1.Reason, error)
+}
+
+// Options of an Auditor. All are required, but for Reclaimers, Clock and Log.
+type Options struct {
+	// NodeName is the node on which the agent runs.
+	NodeName string
+	// Backends are those of the sources: their metrics are there from the start.
+	Backends []nodestore.Backend
+	// Sources are the stores.
+	Sources []Source
+	// Reclaimers are by the source of the stores (nodestore.Store.Source) from which leaked addresses are reclaimed; those of any other
+	// are only reported.
+	Reclaimers map[string]Reclaimer
+	// Lister is the runtime of the node's kubelet.
+	Lister sandbox.Lister
+	// Self gives the agent's own pod, and the Node for which it may speak; see agent.Agent.
+	Self func() (podUID, nodeUID types.UID)
+	// Events writes events on the Node.
+	Events client.Writer
+	// Interval is how often the stores are read while they do not change; at most as long as lists of one row may be apart.
+	Interval time.Duration
+	// Settings are the delays of the handshake.
+	Settings handshake.Settings
+	// Clock is the real one except in tests.
+	Clock clock.WithTicker
+	// Log gets one line for each finding. Default: none.
+	Log logr.Logger
+}
+
+// Auditor is the audit of one node's stores.
+type Auditor struct {
+	options Options
+	clock   clock.WithTicker
+	log     logr.Logger
+	audit   *nodestore.Audit
+	herald  *herald
+	// prints are the fingerprints before the last reading, and began is when that pass began.
+	prints string
+	began  time.Time
+	// failed are the entries whose reclaim failed and was told.
+	failed sets.Set[nodestore.Entry]
+}
+
+// New makes an auditor that is ready to be started.
+func New(o Options) (*Auditor, error) {
+	if o.NodeName == "" || len(o.Sources) == 0 || o.Lister == nil || o.Self == nil || o.Events == nil || o.Interval <= 0 || o.Interval >= handshake.MaxGap || o.Settings.SandboxCreationMax <= 0 {
+		return nil, errors.New("making the audit of the node's stores: every option but Reclaimers, Clock and Log is required, and Interval has to be shorter than " + handshake.MaxGap.String())
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Auditor{options: o, clock: o.Clock, log: o.Log, audit: nodestore.NewAudit(o.Settings), failed: sets.New[nodestore.Entry](),
+		herald: newHerald(o.Events, o.NodeName, o.Clock, o.Log)}, nil
+}
+
+// Start runs until ctx ends.
+func (a *Auditor) Start(ctx context.Context) error {
+	for ctx.Err() == nil {
+		a.pass(ctx)
+		a.rest(ctx)
+	}
+	return nil
+}
+
+// rest waits until the next pass is due.
+func (a *Auditor) rest(ctx context.Context) {
+	timer := a.clock.NewTimer(min(a.options.Interval, watchInterval))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C():
+		}
+		since := a.clock.Now().Sub(a.began)
+		if since >= a.options.Interval || since >= minRest && a.fingerprint() != a.prints {
+			return
+		}
+		timer.Reset(min(a.options.Interval-since, watchInterval))
+	}
+}
+
+func (a *Auditor) fingerprint() string {
+	var all strings.Builder
+	for _, s := range a.options.Sources {
+		all.WriteString(s.Fingerprint())
+	}
+	return all.String()
+}
+
+// pass reads the stores, then the runtime: in this order a sandbox whose address was recorded before the list began, and that the
+// list does not show, was not listed after all.
+func (a *Auditor) pass(ctx context.Context) {
+	a.began, a.prints = a.clock.Now(), a.fingerprint()
+	var readings []nodestore.Reading
+	for _, s := range a.options.Sources {
+		readings = append(readings, s.Read()...)
+	}
+	read := a.clock.Now()
+	look := a.look(ctx, readings)
+	report := a.audit.Compare(readings, read, look)
+	a.measure(report)
+	a.tell(report)
+	a.reclaim(ctx, report.Gone)
+	_, nodeUID := a.options.Self()
+	a.herald.write(ctx, nodeUID)
+}
+
+// look lists the runtime, if there is a sandbox to look for.
+func (a *Auditor) look(ctx context.Context, readings []nodestore.Reading) handshake.Look {
+	if !slices.ContainsFunc(readings, func(r nodestore.Reading) bool { return len(r.Entries) > 0 }) {
+		metrics.NodeStoreAudits.WithLabelValues(metrics.NodeStoreAudited).Inc()
+		return handshake.Look{}
+	}
+	podUID, _ := a.options.Self()
+	listing, err := a.options.Lister.List(ctx, sandbox.Asked{})
+	look := handshake.Look{}
+	switch {
+	case err != nil:
+		look = sandbox.FailureOf(err)
+	case podUID == "":
+		look.Failure = handshake.Failure{Reason: v1alpha1.ReasonListFailed,
+			Message: "the API server did not say yet in which pod the agent runs, so that nothing shows that this is its node's runtime"}
+	default:
+		look = handshake.Check(listing, podUID)
+	}
+	result := metrics.NodeStoreAudited
+	if look.Listing == nil {
+		result = string(look.Failure.Reason)
+		a.log.V(1).Info("The stores of this node are not compared", "reason", result, "why", look.Failure.Message)
+	}
+	metrics.NodeStoreAudits.WithLabelValues(result).Inc()
+	return look
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stores
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodestore"
+)
+
+// kinds are all that can stand.
+var kinds = []v1alpha1.Reason{v1alpha1.ReasonAddressLeaked, v1alpha1.ReasonAddressOfStoppedSandbox, v1alpha1.ReasonAddressDuplicated,
+	v1alpha1.ReasonAddressInTwoNetworks, v1alpha1.ReasonStoreUnreadable, v1alpha1.ReasonStoreBroken, v1alpha1.ReasonStoreVersionUnknown}
+
+// measure sets the gauges, those of what is not there to zero.
+func (a *Auditor) measure(report nodestore.Report) {
+	counts := map[nodestore.Backend]map[v1alpha1.Reason]int{}
+	for _, backend := range a.options.Backends {
+		counts[backend] = map[v1alpha1.Reason]int{}
+	}
+	for i := range report.Standing {
+		f := &report.Standing[i]
+		if counts[f.Store.Backend] != nil {
+			counts[f.Store.Backend][f.Kind]++
+		}
+	}
+	for backend, found := range counts {
+		metrics.NodeStoreEntries.WithLabelValues(string(backend)).Set(float64(report.Entries[backend]))
+		for _, kind := range kinds {
+			metrics.NodeStoreFindings.WithLabelValues(string(backend), string(kind)).Set(float64(found[kind]))
+		}
+	}
+}
+
+// tell says what began and what is over: each a line in the log, and what began an event.
+func (a *Auditor) tell(report nodestore.Report) {
+	for i := range report.Begun {
+		f := &report.Begun[i]
+		if f.Told() {
+			a.log.Info("Store of this node", "reason", f.Kind, "found", f.Message)
+			a.herald.announce(newAnnouncement(corev1.EventTypeWarning, f.Kind, f.Message, identityOf(f)))
+		}
+	}
+	for i := range report.Over {
+		f := &report.Over[i]
+		a.failed.Delete(f.Entry)
+		if f.Told() {
+			a.log.Info("Store of this node, over", "reason", f.Kind, "found", f.Message)
+			a.herald.withdraw(newAnnouncement(corev1.EventTypeWarning, f.Kind, f.Message, identityOf(f)))
+		}
+	}
+}
+
+// reclaim removes the entries of the stores that are to be reclaimed. Only what the list of this very pass proves is touched.
+func (a *Auditor) reclaim(ctx context.Context, gone []nodestore.Entry) {
+	for _, e := range gone {
+		reclaimer := a.options.Reclaimers[e.Store.Source]
+		if reclaimer == nil || ctx.Err() != nil {
+			continue
+		}
+		reason, err := reclaimer.Reclaim(ctx, e)
+		if err != nil {
+			reason = v1alpha1.ReasonReclaimFailed
+		}
+		metrics.NodeStoreReclaims.WithLabelValues(string(reason)).Inc()
+		a.tellReclaim(e, reason, err)
+	}
+}
+
+func (a *Auditor) tellReclaim(e nodestore.Entry, reason v1alpha1.Reason, err error) {
+	log := a.log.WithValues("reason", reason, "ip", e.IP, "sandboxID", e.SandboxID, "interface", e.Interface, "store", e.Store.String())
+	identity := identity{string(e.Store.Backend), e.Store.Source, e.Store.Name, e.IP.String(), e.SandboxID, e.Interface}
+	switch reason {
+	case v1alpha1.ReasonAddressReclaimed:
+		log.Info("Reclaimed a leaked address")
+		a.herald.announce(newAnnouncement(corev1.EventTypeNormal, reason,
+			e.Store.String()+" gave back "+e.IP.String()+", which it had for sandbox "+e.SandboxID+": the sandbox is gone", identity))
+	case v1alpha1.ReasonReclaimFailed:
+		if a.failed.Has(e) {
+			return
+		}
+		a.failed.Insert(e)
+		log.Error(err, "Reclaiming a leaked address; trying again")
+		a.herald.announce(newAnnouncement(corev1.EventTypeWarning, reason, err.Error()+"; trying again", identity))
+	default:
+		log.Info("Left a leaked address alone: its entry is another by now")
+	}
+}
+
+// identity is what tells one finding from another.
+type identity []string
+
+func identityOf(f *nodestore.Finding) identity {
+	id := identity{string(f.Store.Backend), f.Store.Source, f.Store.Name, f.Path}
+	if f.Path != "" {
+		return append(id, f.Message)
+	}
+	return append(id, f.Entry.IP.String(), f.Entry.SandboxID, f.Entry.Interface, f.Entry.Network)
+}
