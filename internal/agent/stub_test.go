@@ -47,6 +47,8 @@ type stubAPI struct {
 	applied  []*unstructured.Unstructured
 	leases   []*coordinationv1ac.LeaseApplyConfiguration
 	reads    int
+	// leaseReads are those of the Lease.
+	leaseReads int
 	// tried gets every read of the identity that failed, and every write that did.
 	tried chan struct{}
 }
@@ -83,6 +85,7 @@ func (s *stubAPI) Get(_ context.Context, key client.ObjectKey, into client.Objec
 			return nil
 		}
 	case *coordinationv1.Lease:
+		s.leaseReads++
 		if s.lease != nil {
 			s.lease.DeepCopyInto(o)
 			return nil

@@ -116,6 +116,88 @@ func TestView(t *testing.T) {
 	}
 }
 
+func TestWhatHappensToAViewWhenEtcdIsRestored(t *testing.T) {
+	v := newView(newClock(), func() {})
+	place := func() map[string]placed {
+		got := map[string]placed{}
+		for _, m := range v.snapshot().marks {
+			got[m.record.Name] = placed{Record: m.record.Name, Epoch: m.mark.Epoch, After: m.after, By: m.by}
+		}
+		return got
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(v.Replace(nil, "900"))
+	must(v.Add(recordAt("old", 910, 1)))
+	v.UpdateResourceVersion("910")
+	// Restored to 700; a mark was written since, before the agent listed again.
+	must(v.Replace([]any{recordAt("old", 650, 1), recordAt("new", 720, 1)}, "730"))
+	want := map[string]placed{"old": {Record: "old", Epoch: 1, By: 910}, "new": {Record: "new", Epoch: 1, By: 720}}
+	if diff := cmp.Diff(want, place()); diff != "" || v.snapshot().version != 730 {
+		t.Errorf("at %d: no version that was given before the restoration bounds a mark of now (-want +got)\n%s", v.snapshot().version, diff)
+	}
+	// Restored again, and written so much that the list is newer than the view: what the record says shows it.
+	must(v.Replace([]any{recordAt("late", 725, 1)}, "800"))
+	if diff := cmp.Diff(map[string]placed{"late": {Record: "late", Epoch: 1, By: 725}}, place()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestOnlyWhatMayChangeAnAnswerAsksForARound(t *testing.T) {
+	answered := func(record *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
+		return answeredBefore(record, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", bootID, 1)
+	}
+	with := func(record *v1alpha1.IPAllocation, kind string) *v1alpha1.IPAllocation {
+		record.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionFalse, Reason: "X"}}
+		return record
+	}
+	cases := map[string]struct {
+		before, after *v1alpha1.IPAllocation
+		want          int
+	}{
+		"a new record without a mark":                  {nil, recordAt("a", 20), 0},
+		"a record without a mark changes":              {recordAt("a", 10), with(recordAt("a", 20), v1alpha1.ReleasedCondition), 0},
+		"a new record with a mark":                     {nil, recordAt("a", 20, 1), 1},
+		"a mark is set":                                {recordAt("a", 10), recordAt("a", 20, 1), 1},
+		"a mark gets another epoch":                    {recordAt("a", 10, 1), recordAt("a", 20, 2), 1},
+		"a mark is taken back":                         {recordAt("a", 10, 1), recordAt("a", 20), 1},
+		"an answer is there":                           {recordAt("a", 10, 1), answered(recordAt("a", 20, 1)), 1},
+		"the agent's condition is there":               {recordAt("a", 10, 1), with(recordAt("a", 20, 1), v1alpha1.AnsweredCondition), 1},
+		"the controller writes its own condition":      {recordAt("a", 10, 1), with(recordAt("a", 20, 1), v1alpha1.ReleasedCondition), 0},
+		"a record with a mark is written, nothing new": {recordAt("a", 10, 1), recordAt("a", 20, 1), 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			rounds := 0
+			v := newView(newClock(), func() { rounds++ })
+			if tc.before != nil {
+				if err := v.Add(tc.before); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rounds = 0
+			if err := v.Update(tc.after); err != nil {
+				t.Fatal(err)
+			}
+			if rounds != tc.want {
+				t.Errorf("asked for %d rounds", rounds)
+			}
+		})
+	}
+}
+
+func TestRoundsThatSomethingNewCausesLieApart(t *testing.T) {
+	for since, want := range map[time.Duration]time.Duration{0: roundEvery, roundEvery / 2: roundEvery / 2, roundEvery: minRest, time.Hour: minRest} {
+		if got := rest(since); got != want {
+			t.Errorf("%s after the last: %s, not %s", since, got, want)
+		}
+	}
+}
+
 func TestAViewRefusesWhatItCannotRead(t *testing.T) {
 	v := newView(newClock(), func() {})
 	if v.Add(&v1alpha1.NodeResourcePolicy{}) == nil || v.Add(&v1alpha1.IPAllocation{}) == nil || v.Replace(nil, "x") == nil {

@@ -142,6 +142,9 @@ func TestWhatIsWritten(t *testing.T) {
 	w.put(s)
 	wait(t, done)
 	applied := api.applied[0]
+	if applied.GetResourceVersion() != "10" {
+		t.Errorf("applied to version %q: only the one from which it was made may be overwritten", applied.GetResourceVersion())
+	}
 	if applied.GetUID() != "uid-of-a" || applied.GetName() != "a" || applied.GetKind() != "IPAllocation" {
 		t.Errorf("applied to %s %s, UID %q", applied.GetKind(), applied.GetName(), applied.GetUID())
 	}
@@ -163,6 +166,7 @@ func TestNothingIsSaidForANodeThatIsNotTheAgents(t *testing.T) {
 	cases := map[string]func(*stubAPI){
 		"registered anew":                func(s *stubAPI) { s.node.UID = "new" },
 		"another machine has the name":   func(s *stubAPI) { s.node.Status.NodeInfo.BootID = "another" },
+		"rebooted since":                 func(s *stubAPI) { s.node.Status.NodeInfo.BootID = "BOOT" },
 		"the Node is gone":               func(s *stubAPI) { s.node = nil },
 		"the token is of an earlier one": func(s *stubAPI) { s.nodeUIDs = []string{"earlier"} },
 		"the token says two nodes":       func(s *stubAPI) { s.nodeUIDs = []string{string(nodeUID), "b"} },
@@ -181,23 +185,94 @@ func TestNothingIsSaidForANodeThatIsNotTheAgents(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsGoneOrAnotherOneEndsTheMatter(t *testing.T) {
+func TestARecordThatIsAnotherByNowEndsTheMatterUntilTheWatchBringsIt(t *testing.T) {
 	resource := schema.GroupResource{Group: "holdfast.dev", Resource: "ipallocations"}
 	for name, err := range map[string]error{
 		"gone":        apierrors.NewNotFound(resource, "a"),
 		"another UID": apierrors.NewConflict(resource, "a", errors.New("precondition failed: UID")),
+		"changed":     apierrors.NewConflict(resource, "a", errors.New("the object has been modified")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := newStubAPI()
-			w, clock, done := startWriter(t, api)
+			api, clock := newStubAPI(), newClock()
+			superseded := 0
+			w := newWriter(api, &identity{client: api, nodeName: nodeName, files: writeMachine(t, bootID, "machine"), clock: clock}, clock, logr.Discard(), func(was bool) {
+				if was {
+					superseded++
+				}
+			})
+			t.Cleanup(w.queue.ShutDown)
 			if _, e := w.identity.fresh(t.Context()); e != nil {
 				t.Fatal(e)
 			}
 			api.failWith(err)
 			w.put(says(10, v1alpha1.VerdictReadyForRelease, 1))
-			wait(t, done)
-			if clock.HasWaiters() && len(w.waiting) > 0 {
-				t.Error("it is tried again")
+			w.next(t.Context(), "a")
+			if superseded != 1 || len(w.waiting) != 0 {
+				t.Errorf("superseded: %d, waiting: %d", superseded, len(w.waiting))
+			}
+			if w.put(says(9, v1alpha1.VerdictReadyForRelease, 1)) || w.put(says(10, v1alpha1.VerdictReadyForRelease, 1)) {
+				t.Error("the version that could not be written is tried again")
+			}
+			if !w.put(says(11, v1alpha1.VerdictReadyForRelease, 1)) {
+				t.Error("what the watch brought is not written")
+			}
+		})
+	}
+}
+
+func TestAnOlderStatementNeverOverwritesANewerOne(t *testing.T) {
+	ready, held := v1alpha1.VerdictReadyForRelease, v1alpha1.VerdictDoNotRelease
+	cases := map[string]struct {
+		play func(w *writer, clock *clocktesting.FakeClock)
+		want *statement
+	}{
+		"an older view does not replace what waits": {func(w *writer, _ *clocktesting.FakeClock) {
+			w.put(says(20, ready, 1))
+			w.put(says(10, held, 1))
+		}, says(20, ready, 1)},
+		"a newer view does": {func(w *writer, _ *clocktesting.FakeClock) {
+			w.put(says(10, held, 1))
+			w.put(says(20, ready, 1))
+		}, says(20, ready, 1)},
+		"also where it says the same: only into that version it may be written": {func(w *writer, _ *clocktesting.FakeClock) {
+			w.put(says(10, ready, 1))
+			w.put(says(20, ready, 1))
+		}, says(20, ready, 1)},
+		"what was made while the last one was being written is not written over it": {func(w *writer, _ *clocktesting.FakeClock) {
+			w.put(says(10, ready, 1))
+			w.take("a")
+			w.put(says(11, held, 1))
+			w.note("a", 12)
+		}, nil},
+		"a failed write is not given back over a newer statement": {func(w *writer, _ *clocktesting.FakeClock) {
+			w.put(says(10, held, 1))
+			failed := w.take("a")
+			w.put(says(20, ready, 1))
+			w.giveBack(failed)
+		}, says(20, ready, 1)},
+		"a view that stays older for long is of a history that began again": {func(w *writer, clock *clocktesting.FakeClock) {
+			w.note("a", 5000)
+			clock.Step(lastRetry + 1)
+			w.put(says(30, ready, 1))
+		}, says(30, ready, 1)},
+		"a view that is older for a moment is only late": {func(w *writer, clock *clocktesting.FakeClock) {
+			w.note("a", 5000)
+			clock.Step(lastRetry)
+			w.put(says(30, held, 1))
+		}, nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			clock := newClock()
+			w := newWriter(newStubAPI(), nil, clock, logr.Discard(), func(bool) {})
+			t.Cleanup(w.queue.ShutDown)
+			tc.play(w, clock)
+			got := w.take("a")
+			if (got == nil) != (tc.want == nil) {
+				t.Fatalf("got %+v", got)
+			}
+			if got != nil && (got.version != tc.want.version || !got.equal(tc.want)) {
+				t.Errorf("got version %d: %s", got.version, got.describe())
 			}
 		})
 	}

@@ -3,6 +3,7 @@
 package node_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,7 +42,7 @@ type containerd struct {
 }
 
 func newContainerd(dir string) *containerd {
-	return &containerd{dir: dir, socket: filepath.Join(dir, "containerd.sock"), config: filepath.Join(dir, "config.toml")}
+	return &containerd{dir: dir, socket: filepath.Join(dir, "run", "containerd.sock"), config: filepath.Join(dir, "config.toml")}
 }
 
 // start starts it, with what an earlier start left, and waits until the CRI is served.
@@ -87,7 +88,10 @@ func (c *containerd) stop() {
 	Expect(c.process.Stop(0)).To(Succeed())
 }
 
-// configure writes its configuration: no plugin of the machine's own containerd, no network of its own.
+func (c *containerd) root() string { return filepath.Join(c.dir, "root") }
+
+// configure writes its configuration: no plugin of the machine's own containerd, no network of its own. As installed, its state is
+// in the folder of its socket.
 func (c *containerd) configure() {
 	GinkgoHelper()
 	plugins := filepath.Join(c.dir, "cni")
@@ -110,7 +114,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = %q
-`, filepath.Join(c.dir, "root"), filepath.Join(c.dir, "state"), c.socket, c.socket+".ttrpc", pauseImage, plugins))
+`, c.root(), filepath.Dir(c.socket), c.socket, c.socket+".ttrpc", pauseImage, plugins))
 	network, err := json.Marshal(map[string]any{"cniVersion": "0.4.0", "name": "holdfast-node", "plugins": []any{map[string]any{
 		"type": "ptp",
 		"ipam": map[string]any{"type": "host-local", "dataDir": filepath.Join(c.dir, "addresses"), "ranges": []any{[]any{map[string]any{"subnet": podSubnet}}}},
@@ -151,7 +155,13 @@ var ownProcesses = &runtimeapi.NamespaceOption{Pid: runtimeapi.NamespaceMode_CON
 // runSandbox makes a sandbox as the kubelet does.
 func (c *containerd) runSandbox(ctx context.Context, p pod) string {
 	GinkgoHelper()
-	id, err := c.cri.RunPodSandbox(ctx, c.sandboxConfig(p, 0), "")
+	return c.runAttempt(ctx, p, 0)
+}
+
+// runAttempt makes another sandbox of the same pod.
+func (c *containerd) runAttempt(ctx context.Context, p pod, attempt uint32) string {
+	GinkgoHelper()
+	id, err := c.cri.RunPodSandbox(ctx, c.sandboxConfig(p, attempt), "")
 	Expect(err).NotTo(HaveOccurred())
 	return id
 }
@@ -210,6 +220,25 @@ func (c *containerd) info(ctx context.Context, id string) sandboxInfo {
 	Expect(json.Unmarshal([]byte(status.Info["info"]), &info)).To(Succeed())
 	Expect(info.PID).To(BeNumerically(">", 1))
 	return info
+}
+
+// unload makes containerd unable to load a sandbox, which lives on: it starts again with a version in the sandbox's metadata that
+// no containerd knows. The returned function undoes that.
+func (c *containerd) unload(ctx context.Context, id string) (load func(context.Context)) {
+	GinkgoHelper()
+	known, unknown := []byte(`{"Version":"v1","Metadata":{"ID":"`+id+`"`), []byte(`{"Version":"v9","Metadata":{"ID":"`+id+`"`)
+	rewrite := func(ctx context.Context, from, to []byte) {
+		GinkgoHelper()
+		c.stop()
+		path := filepath.Join(c.root(), "io.containerd.metadata.v1.bolt", "meta.db")
+		content, err := os.ReadFile(path)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(bytes.Count(content, from)).To(BeNumerically(">", 0), "the sandbox's metadata is not where it was expected")
+		Expect(os.WriteFile(path, bytes.ReplaceAll(content, from, to), 0o600)).To(Succeed())
+		c.start(ctx)
+	}
+	rewrite(ctx, known, unknown)
+	return func(ctx context.Context) { GinkgoHelper(); rewrite(ctx, unknown, known) }
 }
 
 func (c *containerd) remove(ctx context.Context, id string) {

@@ -134,6 +134,12 @@ var _ = Describe("A machine that was rebooted", func() {
 		write(w.file("boot-id"), boot+"\n")
 		w.report(ctx, boot)
 		w.startAgent(ctx)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, p.uid}))
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonNotThisMachine)}), "the mark asked the earlier boot")
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
+
+		By("the controller, having read the Node, asks the boot of now")
+		markOf(ctx, record, id, w.node.UID, 2)
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, p.uid}))
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
 	}, SpecTimeout(specTimeout))
 })

@@ -171,11 +171,39 @@ func (w *world) record(ctx context.Context, name, sandboxID string, nodeName str
 // markOf asks about the sandbox, as the controller does; an empty Node UID asks all. It gives the record's version with the mark.
 func markOf(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string, nodeUID types.UID, epoch int64) string {
 	GinkgoHelper()
+	return markBoot(ctx, record, v1alpha1.Mark{SandboxID: sandboxID, NodeUID: nodeUID, BootID: bootOf(ctx, nodeUID), Epoch: epoch})
+}
+
+// markBoot sets a mark as it is, and gives the record's version with it.
+func markBoot(ctx context.Context, record *v1alpha1.IPAllocation, mark v1alpha1.Mark) string {
+	GinkgoHelper()
+	mark.Time = metav1.Now()
+	return setMarks(ctx, record, mark)
+}
+
+func setMarks(ctx context.Context, record *v1alpha1.IPAllocation, marks ...v1alpha1.Mark) string {
+	GinkgoHelper()
 	Expect(admin.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
 	before := record.DeepCopy()
-	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: sandboxID, NodeUID: nodeUID, Epoch: epoch, Time: metav1.Now()}}
+	record.Spec.Marks = marks
 	Expect(admin.Patch(ctx, record, client.MergeFrom(before))).To(Succeed())
 	return record.ResourceVersion
+}
+
+// bootOf is what a live read says of a Node; a Node that is no more had some boot.
+func bootOf(ctx context.Context, nodeUID types.UID) string {
+	GinkgoHelper()
+	if nodeUID == "" {
+		return ""
+	}
+	var nodes corev1.NodeList
+	Expect(admin.List(ctx, &nodes)).To(Succeed())
+	for i := range nodes.Items {
+		if nodes.Items[i].UID == nodeUID {
+			return nodes.Items[i].Status.NodeInfo.BootID
+		}
+	}
+	return "of-a-node-that-is-no-more"
 }
 
 // answer is what the record has from a Node UID about the sandbox in this epoch, without its time.
@@ -191,6 +219,22 @@ func answer(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string
 			}
 		}
 		return said{}, nil
+	}
+}
+
+// successor is what the record's answer about the sandbox names.
+func successor(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string) func() (string, error) {
+	return func() (string, error) {
+		var current v1alpha1.IPAllocation
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(record), &current); err != nil {
+			return "", err
+		}
+		for _, given := range current.Status.Answers {
+			if given.SandboxID == sandboxID {
+				return given.SuccessorID, nil
+			}
+		}
+		return "", nil
 	}
 }
 

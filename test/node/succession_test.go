@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+var _ = Describe("A pod of a real containerd with more than one sandbox", func() {
+	var w *world
+	var p pod
+	var id string
+	var record *v1alpha1.IPAllocation
+
+	BeforeEach(func(ctx context.Context) {
+		w = newWorld(ctx, engine.socket, long)
+		engine.cleanUp(engine.runSandbox(ctx, w.own()))
+		p = newPod()
+		id = engine.runSandbox(ctx, p)
+		engine.cleanUp(id)
+		record = w.record(ctx, string(p.uid), id, w.node.Name)
+	}, NodeTimeout(specTimeout))
+
+	It("keeps the address of the earlier one until the later one is gone too", func(ctx context.Context) {
+		w.startAgent(ctx)
+		w.ready(ctx)
+		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
+		next := engine.runAttempt(ctx, p, 1)
+		engine.cleanUp(next)
+		markOf(ctx, record, id, w.node.UID, 1)
+		word := answer(ctx, record, id, w.node.UID, 1)
+		succeeded := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, p.uid}
+		Eventually(ctx, word).Should(Equal(succeeded))
+		Expect(successor(ctx, record, id)()).To(Equal(next))
+
+		By("the earlier one removed")
+		Expect(engine.cri.RemovePodSandbox(ctx, id)).To(Succeed())
+		Consistently(ctx, word).Should(Equal(succeeded))
+
+		By("the later one's process killed: it is not ready, and not gone")
+		engine.killProcess(ctx, next)
+		Consistently(ctx, word).Should(Equal(succeeded))
+
+		By("the later one stopped, and still listed: the agent asked for its network namespace too")
+		Expect(engine.cri.StopPodSandbox(ctx, next)).To(Succeed())
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
+		Expect(successor(ctx, record, id)()).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+
+	It("is asked about as a whole, and has none once none was listed for sandboxCreationMax", func(ctx context.Context) {
+		w.config.Delays.SandboxCreationMax.Duration = settled
+		w.startAgent(ctx)
+		w.ready(ctx)
+		markOf(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
+		word := answer(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		Expect(successor(ctx, record, v1alpha1.AnySandbox)()).To(Equal(id))
+		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, p.uid}), "the next one may be in the making")
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, p.uid}))
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A sandbox that a real containerd fails to load when it is restarted", func() {
+	It("is in no list, lives on, and is not released", func(ctx context.Context) {
+		w := newWorld(ctx, engine.socket, settled)
+		engine.cleanUp(engine.runSandbox(ctx, w.own()))
+		p := newPod()
+		id := engine.runSandbox(ctx, p)
+		engine.cleanUp(id)
+		record := w.record(ctx, string(p.uid), id, w.node.Name)
+		orphan := w.record(ctx, v1alpha1.OrphanPrefix+id, id, "")
+		w.startAgent(ctx)
+		w.ready(ctx)
+		markOf(ctx, record, id, w.node.UID, 1)
+		word := answer(ctx, record, id, w.node.UID, 1)
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		process := engine.info(ctx, id).PID
+
+		load := engine.unload(ctx, id)
+		listed, err := engine.cri.ListPodSandbox(ctx, nil)
+		Expect(err).NotTo(HaveOccurred())
+		for _, s := range listed {
+			Expect(s.Id).NotTo(Equal(id), "containerd loaded it all the same")
+		}
+		Expect(filepath.Join("/proc", strconv.Itoa(process))).To(BeADirectory(), "the sandbox's process lives on")
+		notLoaded := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, p.uid}
+		Eventually(ctx, word).Should(Equal(notLoaded))
+		Consistently(ctx, word, 2*settled).Should(Equal(notLoaded), "for longer than sandboxCreationMax")
+
+		By("another agent, that never saw it, asked about it as that of an orphan, and as that of the pod UID")
+		w.stopAgent()
+		unsaid := w.record(ctx, v1alpha1.OrphanPrefix+"2-"+id, id, w.node.Name)
+		w.startAgent(ctx)
+		markOf(ctx, unsaid, id, w.node.UID, 1)
+		markOf(ctx, orphan, id, "", 1)
+		unseen := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, ""}
+		Eventually(ctx, answer(ctx, unsaid, id, w.node.UID, 1)).Should(Equal(unseen))
+		Eventually(ctx, answer(ctx, orphan, id, w.node.UID, 1)).Should(Equal(unseen), "its node claims it")
+		Consistently(ctx, answer(ctx, unsaid, id, w.node.UID, 1), 2*settled).Should(Equal(unseen))
+
+		By("containerd able to load it again")
+		load(ctx)
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		engine.remove(ctx, id)
+		Eventually(ctx, word).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
+	}, SpecTimeout(specTimeout))
+})
