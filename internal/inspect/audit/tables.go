@@ -35,14 +35,21 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 	if len(parts) > 0 {
 		head.Say("Found: %s.", strings.Join(parts, ", "))
 	}
-	t := inspect.Table{Columns: inspect.Columns("CLASS", "KIND", "ADDRESS", "POD", "FOUND", "DO", "+UID", "+NODE", "+POOL", "+SANDBOX", "+KEPT BECAUSE"), None: "Nothing contradicts anything."}
+	t := inspect.Table{Columns: inspect.Columns("CLASS", "KIND", "ADDRESS", "POD", "FOUND", "+UID", "+NODE", "+POOL", "+SANDBOX", "+KEPT BECAUSE"), None: "Nothing contradicts anything."}
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		pool, sandbox := "", ""
 		if f.Entry != nil {
 			pool, sandbox = f.Entry.Pool, f.Entry.SandboxID
 		}
-		t.Add(string(f.Class), f.Kind, f.Address, strings.Join(f.Pods, ","), f.Message, f.Do, join(f.UIDs), f.Node, pool, sandbox, f.KeptBecause)
+		t.Add(string(f.Class), f.Kind, f.Address, strings.Join(f.Pods, ","), f.Message, join(f.UIDs), f.Node, pool, sandbox, f.KeptBecause)
+	}
+	do := inspect.Table{Heading: "WHAT TO DO", Columns: inspect.Columns("KIND", "ADDRESS", "DO")}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if i == 0 || f.Kind != r.Findings[i-1].Kind || f.Do != r.Findings[i-1].Do {
+			do.Add(f.Kind, f.Address, f.Do)
+		}
 	}
 	tail := inspect.Table{}
 	for _, unread := range r.Unread {
@@ -51,7 +58,7 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 	if releasable > 0 {
 		tail.Say("%d of the leaks may be released once a later report agrees: kubectl holdfast release --from-reports FIRST SECOND.", releasable)
 	}
-	return []inspect.Table{head, t, tail}
+	return []inspect.Table{head, t, do, tail}
 }
 
 func join(uids []types.UID) string {

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -45,9 +47,19 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 	if err != nil {
 		return nil, err
 	}
+	holders := sets.New[types.UID]()
+	for i := range f.Records {
+		holders.Insert(f.Records[i].UID, types.UID(f.Records[i].Name))
+	}
+	for i := range f.Pods {
+		holders.Insert(f.Pods[i].UID)
+	}
 	for i := range events {
-		if who.Names(events[i].Note, ip) {
+		switch {
+		case who.Names(events[i].Note, ip):
 			f.Events = append(f.Events, events[i])
+		case holders.Has(events[i].UID):
+			f.Related = append(f.Related, events[i])
 		}
 	}
 	return f, nil

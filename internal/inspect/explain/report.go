@@ -19,9 +19,9 @@ import (
 // Explanation says of one pod UID why its addresses are held, since when, what would end it, and on what that rests.
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
-	// Pod is "namespace/name", UID the pod's, and Record the name of its IPAllocation where there is one.
+	// Pod is "namespace/name", UID the pod's (empty for addresses of nobody known), and Record the name of the IPAllocation.
 	Pod    string    `json:"pod"`
-	UID    types.UID `json:"uid"`
+	UID    types.UID `json:"uid,omitempty"`
 	Record string    `json:"record,omitempty"`
 	Node   string    `json:"node,omitempty"`
 	// State is Running, Terminating, Ended (by itself, and not deleted), Gone (there is no object any more) or Unknown.
@@ -200,7 +200,7 @@ func (f *Facts) address(h *held, o release.Observation, now time.Time) Address {
 
 // ofOrphan explains a record of nobody's: no row of the table is about it; what is known stands in the record.
 func (e *Explanation) ofOrphan(f *Facts) *Explanation {
-	e.Held = true
+	e.Held, e.UID = true, ""
 	e.Decision = Decision{Action: release.Wait.String(), Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses: they are held"}
 	if c := meta.FindStatusCondition(f.Record.Status.Conditions, v1alpha1.ReleasedCondition); c != nil {
 		e.Decision.Reason, e.Decision.Message, e.ReasonSince = v1alpha1.Reason(c.Reason), c.Message, c.LastTransitionTime.DeepCopy()

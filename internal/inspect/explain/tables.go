@@ -52,7 +52,11 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 	if e.Node != "" {
 		state += ", on node " + e.Node
 	}
-	t.Say("Pod %s (UID %s): %s", e.Pod, e.UID, state)
+	if e.UID == "" {
+		t.Say("Record %s, of addresses whose owner nobody can tell; the IPAM names pod %s", e.Record, e.Pod)
+	} else {
+		t.Say("Pod %s (UID %s): %s", e.Pod, e.UID, state)
+	}
 	switch {
 	case e.Held:
 		t.Say("Held: %s", e.Decision.line())
@@ -69,7 +73,10 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 }
 
 func (d *Decision) line() string {
-	text := fmt.Sprintf("%s, %s (row %d of the decision table)", d.Action, d.Reason, d.Row)
+	text := fmt.Sprintf("%s, %s", d.Action, d.Reason)
+	if d.Row > 0 {
+		text += fmt.Sprintf(" (row %d of the decision table)", d.Row)
+	}
 	if d.After != "" {
 		text += ", looked at again in " + d.After + " at the latest"
 	}

@@ -47,14 +47,13 @@ func (h *History) Attention() bool { return len(h.Now) > 1 }
 func Tell(f *who.Facts) *History {
 	answer := who.Who(f)
 	h := &History{TypeMeta: inspect.Type("AddressHistory"), Address: f.IP.String(), Steps: []Step{}, Now: answer.Now, Notes: answer.Notes}
-	for i := range f.Records {
-		h.ofRecord(&f.Records[i])
-	}
 	for i := range f.Pods {
 		h.ofPod(&f.Pods[i])
 	}
-	for i := range f.Events {
-		e := &f.Events[i]
+	for i := range f.Records {
+		h.ofRecord(&f.Records[i])
+	}
+	for _, e := range slices.Concat(f.Events, f.Related) {
 		detail := e.Note
 		if e.Count > 1 {
 			detail += fmt.Sprintf(" (%d times, last at %s)", e.Count, inspect.Stamp(inspect.At(e.Last)))

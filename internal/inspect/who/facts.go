@@ -22,8 +22,8 @@ type Facts struct {
 	// Records hold the address; Pods show it in their network-status.
 	Records []v1alpha1.IPAllocation
 	Pods    []corev1.Pod
-	// Events are those of ours that name the address.
-	Events []inspect.Event
+	// Events are those of ours that name the address; Related are those about its holders that do not.
+	Events, Related []inspect.Event
 }
 
 // Names says whether a text names an address, and not one that merely begins or ends like it.

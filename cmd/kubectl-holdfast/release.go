@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
+	"github.com/holdfast-dev/holdfast/internal/inspect/byhand"
+	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+)
+
+const releaseDescription = `Release gives ONE address back to its pool by a person's word, where no proof will ever come. It
+shows the evidence first, wants a reason and the address typed once more, leaves a trail (an event
+and an annotation on the record, both before anything is done), and then releases as the manager
+does: by a comparison of pool, address, sandbox ID, podref and interface, so that an entry that
+has changed meanwhile stays.
+
+It refuses while a sandbox that may use the address is known to live, and while time or the
+manager by itself would do it. --force goes past that, and the trail says what was gone past. An
+address that is given back while its sandbox lives is handed out twice: that is the failure that
+Holdfast is there to prevent.
+
+With --from-reports it releases the leaks on which two reports of kubectl holdfast audit --report
+agree, and a third look at this moment too. The reports have to be delays.sandboxCreationMax apart
+or more. What Holdfast itself holds for a known pod UID is never among them, and --force does not
+apply.
+
+Where unsafeReleases.mode is Deny, admission refuses you like anybody else. Who may impersonate the
+manager can act as it: --as system:serviceaccount:holdfast-system:holdfast-manager.
+
+Needed rights: those of audit; create events (events.k8s.io); patch ipallocations; patch ippools;
+get, list, delete overlappingrangeipreservations.`
+
+type releaseOptions struct {
+	*options
+	reason, pool, sandbox, confirm string
+	force, dryRun                  bool
+	reports                        bool
+}
+
+func (o *options) newReleaseCommand() *cobra.Command {
+	r := &releaseOptions{options: o}
+	cmd := &cobra.Command{
+		Use:   "release (ADDRESS | --from-reports FIRST SECOND) --reason TEXT",
+		Short: "Give an address back by hand, or the leaks that two audits agree on",
+		Long:  releaseDescription,
+		Example: `  # What would speak against it?
+  kubectl holdfast release 192.168.2.3 --dry-run
+
+  # The machine is scrap, and nobody will ever report its end
+  kubectl holdfast release 192.168.2.3 --reason "INC-1432: node-b burnt down, seen by ops"
+
+  # What leaked before Holdfast was there
+  kubectl holdfast audit --report first.json
+  kubectl holdfast audit --report second.json      # ten minutes later or more
+  kubectl holdfast release --from-reports first.json second.json --reason "CHG-77: leaks of 2025"`,
+		Args:              r.args,
+		ValidArgsFunction: r.complete,
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.reason, "reason", "", "why, in a `sentence` that others will read: needed, unless with --dry-run")
+	flags.StringVar(&r.pool, "pool", "", "`namespace/name` of the IPPool, where several have the address")
+	flags.StringVar(&r.sandbox, "sandbox", "", "sandbox `ID` of the entry, or its beginning, where several have the address")
+	flags.BoolVar(&r.force, "force", false, "go past what speaks against it, also past a sandbox that is known to live")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "show the evidence, and change nothing")
+	flags.BoolVar(&r.reports, "from-reports", false, "the arguments are two reports of kubectl holdfast audit --report")
+	flags.StringVar(&r.confirm, "confirm", "", "the address (with --from-reports the number of entries) that would be typed at the `prompt`, for scripts")
+	return cmd
+}
+
+func (r *releaseOptions) args(_ *cobra.Command, args []string) error {
+	switch {
+	case r.reports && len(args) != 2:
+		return fmt.Errorf("--from-reports has %d arguments: expected two reports", len(args))
+	case r.reports && (r.force || r.pool != "" || r.sandbox != ""):
+		return errors.New("--from-reports acts only on what both reports agree on: --force, --pool and --sandbox do not apply")
+	case !r.reports && len(args) != 1:
+		return fmt.Errorf("%d arguments: expected one address", len(args))
+	case !r.dryRun && len(strings.TrimSpace(r.reason)) < minReason:
+		return refuse("--reason is %q: expected a sentence of %d characters or more, that others will understand", r.reason, minReason)
+	}
+	return nil
+}
+
+// minReason keeps a reason from being a keystroke.
+const minReason = 10
+
+func (r *releaseOptions) complete(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if r.reports {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return r.completeAddresses(cmd, args, typed)
+}
+
+func (r *releaseOptions) run(ctx context.Context, args []string) error {
+	c, err := r.open()
+	if err != nil {
+		return err
+	}
+	r.output = "wide"
+	if r.reports {
+		return r.fromReports(ctx, c, args)
+	}
+	ip, err := netip.ParseAddr(args[0])
+	if err != nil {
+		return fmt.Errorf("%q is no address: expected one like 192.168.2.3 or fd00:2::7, without a prefix length", args[0])
+	}
+	facts, backend, err := c.ByHand(ctx, ip.Unmap(), r.pool, r.sandbox)
+	if err != nil {
+		return err
+	}
+	return r.one(ctx, c, facts, backend)
+}
+
+// one releases a single entry.
+func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byhand.Facts, backend *whereabouts.Backend) error {
+	found := byhand.Judge(facts, r.now())
+	if err := r.print(found); err != nil {
+		return err
+	}
+	fmt.Fprintln(r.Out)
+	var overridden []string
+	for _, o := range found.Objections {
+		overridden = append(overridden, o.What)
+	}
+	switch {
+	case r.dryRun:
+		fmt.Fprintln(r.Out, "A dry run: nothing was changed.")
+		return nil
+	case found.Alive() && !r.force:
+		return refuse("a sandbox that may use %s is known to live: releasing it hands the address out twice. Nothing was changed; see above, and --force", found.Entry.Address)
+	case found.Attention() && !r.force:
+		return refuse("it is not needed: wait, as said above. Nothing was changed; --force does it all the same")
+	}
+	if err := r.consent(ctx, found.Entry.Address, "the address"); err != nil {
+		return err
+	}
+	about := backend.PoolReference(found.Entry.Pool)
+	if facts.Owner != nil && facts.Owner.Record != nil {
+		about = trail.RecordReference(facts.Owner.Record)
+	}
+	return r.release(ctx, c, backend, &found.Entry, found.Record, about, overridden)
+}
+
+// release leaves the trail, releases one entry, and says what became of it.
+func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backend *whereabouts.Backend, e *audit.Entry, record string,
+	about *corev1.ObjectReference, overridden []string) error {
+	key, err := e.Key()
+	if err != nil {
+		return fmt.Errorf("reading the entry's address: %w", err)
+	}
+	instance, err := os.Hostname()
+	if err != nil {
+		instance = trail.Reporter
+	}
+	w := &trail.Writer{Client: c.Client, Instance: instance, Now: r.now}
+	user, err := w.WhoAmI(ctx)
+	if err != nil {
+		return err
+	}
+	deed := trail.DeedOf(e, user, strings.TrimSpace(r.reason), overridden, r.now())
+	if err := w.Begin(ctx, deed, about, record); err != nil {
+		return fmt.Errorf("%w; without a trail nothing is released, and nothing was", err)
+	}
+	results := backend.Release(ctx, []ipam.Request{{Key: key, Record: byhand.RequestRecord(e, record)}})
+	failure := results[0].Err
+	if err := w.End(ctx, deed, about, failure); err != nil {
+		fmt.Fprintln(r.ErrOut, "warning:", err)
+	}
+	if errors.Is(failure, ipam.ErrChanged) {
+		return refuse("%v", failure)
+	}
+	if failure != nil {
+		return fmt.Errorf("%w; run it again: it goes on where it was", failure)
+	}
+	fmt.Fprintf(r.Out, "Released %s of pool %s (sandbox %s). The trail is in the events (%s, %s)", e.Address, e.Pool, e.SandboxID, v1alpha1.ReasonReleaseByHand, v1alpha1.ReasonReleasedByHand)
+	if record != "" {
+		fmt.Fprintf(r.Out, " and in annotation %s of record %s", v1alpha1.ReleasedByHandAnnotation, record)
+	}
+	fmt.Fprintln(r.Out, ".")
+	return nil
+}

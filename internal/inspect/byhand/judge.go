@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package byhand
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
+	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Facts are what was read about one entry, live.
+type Facts struct {
+	Entry ipam.Entry
+	// Owner is what is known of the UID, or of the orphan, whose record has the entry's sandbox; nil where no record has.
+	Owner *explain.Facts
+	// Named is the pod that has the podref's name now; nil where there is none.
+	Named *corev1.Pod
+	// Showing are the pods whose network-status shows the address.
+	Showing []corev1.Pod
+}
+
+// Case is one entry, with all that speaks against its release.
+type Case struct {
+	metav1.TypeMeta `json:",inline"`
+	Entry           audit.Entry `json:"entry"`
+	// Record is the record that holds the entry; empty where none does.
+	Record      string               `json:"record,omitempty"`
+	Objections  []Objection          `json:"objections"`
+	Explanation *explain.Explanation `json:"explanation,omitempty"`
+}
+
+// Objection is something that speaks against a release. Only --force goes past it.
+type Objection struct {
+	// Alive says that a sandbox which may use the address is known to live.
+	Alive bool `json:"alive"`
+	// What was found.
+	What string `json:"what"`
+}
+
+// Select finds the one entry that is meant among those at an address. Pool and sandbox are empty where they were not given.
+func Select(entries []ipam.Entry, pool, sandbox string) (*ipam.Entry, error) {
+	var meant []ipam.Entry
+	for i := range entries {
+		if (pool == "" || entries[i].Pool == pool) && (sandbox == "" || strings.HasPrefix(entries[i].SandboxID, sandbox)) {
+			meant = append(meant, entries[i])
+		}
+	}
+	switch len(meant) {
+	case 0:
+		return nil, fmt.Errorf("no entry of that address (and pool, and sandbox) is in any pool: there is nothing to release")
+	case 1:
+		return &meant[0], nil
+	}
+	var pools []string
+	for i := range meant {
+		pools = append(pools, fmt.Sprintf("%s (sandbox %s, %s)", meant[i].Pool, meant[i].SandboxID, meant[i].PodRef))
+	}
+	return nil, fmt.Errorf("%d entries have that address: %s; name one with --pool or --sandbox", len(meant), strings.Join(pools, ", "))
+}
+
+// Judge says what speaks against releasing the entry.
+func Judge(f *Facts, now time.Time) *Case {
+	c := &Case{TypeMeta: inspect.Type("ReleaseCase"), Entry: *audit.EntryOf(&f.Entry), Objections: []Objection{}}
+	f.showing(c)
+	if f.Owner != nil {
+		c.Explanation = explain.Explain(f.Owner, now)
+		c.Record = c.Explanation.Record
+		f.owner(c)
+	} else {
+		f.named(c)
+	}
+	return c
+}
+
+func (c *Case) object(alive bool, format string, args ...any) {
+	c.Objections = append(c.Objections, Objection{Alive: alive, What: fmt.Sprintf(format, args...)})
+}
+
+// Alive says whether a sandbox is known to live.
+func (c *Case) Alive() bool {
+	return slices.ContainsFunc(c.Objections, func(o Objection) bool { return o.Alive })
+}
+
+// RequestRecord is the record in whose name the entry is released: that which holds it, that which its tombstone names, or the name
+// that a record of it would have.
+func (c *Case) RequestRecord() string { return RequestRecord(&c.Entry, c.Record) }
+
+// RequestRecord is the record in whose name an entry is released.
+func RequestRecord(e *audit.Entry, record string) string {
+	switch {
+	case e.Record != "":
+		return e.Record
+	case record != "":
+		return record
+	}
+	return v1alpha1.OrphanPrefix + e.SandboxID
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// showing: an address in a network-status of a pod that has not ended may be in use.
+func (f *Facts) showing(c *Case) {
+	for i := range f.Showing {
+		pod := &f.Showing[i]
+		if !ended(pod) && pod.DeletionTimestamp == nil {
+			c.object(true, "pod %s/%s (UID %s) is not being deleted and shows the address", pod.Namespace, pod.Name, pod.UID)
+		}
+	}
+}
+
+// owner: what is known of the UID whose sandbox it is.
+func (f *Facts) owner(c *Case) {
+	o := f.Owner
+	if a := audit.LastAnswer(o.Record, f.Entry.SandboxID); a != nil && a.Verdict == v1alpha1.VerdictDoNotRelease {
+		c.object(true, "the agent of its node said DoNotRelease (%s) at %s", a.Reason, inspect.Stamp(&a.Time))
+	}
+	if o.Pod.IsKnown() {
+		f.ownerPod(c, o.Pod.Get())
+	}
+	d := c.Explanation.Decision
+	switch {
+	case d.Action == release.Release.String() || d.Action == release.Unprotect.String():
+		c.object(false, "the manager releases it by itself: %s (row %d)", d.Reason, d.Row)
+	case d.Action == release.Confirm.String():
+		c.object(false, "the node's agent is being asked whether the sandbox is gone; its answer decides")
+	case d.After != "":
+		c.object(false, "time alone changes it: in %s, %s", d.After, d.Reason)
+	}
+}
+
+// ownerPod: the pod of the very UID exists.
+func (f *Facts) ownerPod(c *Case, pod *corev1.Pod) {
+	switch {
+	case pod.DeletionTimestamp == nil && !ended(pod):
+		c.object(true, "its pod %s/%s (UID %s) is not being deleted", pod.Namespace, pod.Name, pod.UID)
+	case ended(pod):
+	case nodeReady(f.Owner) && runs(pod):
+		c.object(true, "its pod %s/%s (UID %s) is terminating, and its kubelet, whose node is Ready, reports a running container", pod.Namespace, pod.Name, pod.UID)
+	}
+}
+
+func nodeReady(f *explain.Facts) bool {
+	if !f.Node.IsKnown() {
+		return false
+	}
+	return slices.ContainsFunc(f.Node.Get().Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func runs(pod *corev1.Pod) bool {
+	running := func(s corev1.ContainerStatus) bool { return s.State.Running != nil }
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, running) || slices.ContainsFunc(pod.Status.InitContainerStatuses, running)
+}
+
+// named: no record has the sandbox, so that a pod of the name may be the one that uses it.
+func (f *Facts) named(c *Case) {
+	pod := f.Named
+	switch {
+	case pod == nil || ended(pod):
+	case pod.DeletionTimestamp == nil:
+		c.object(true, "pod %s/%s (UID %s) has the name in the entry and is not being deleted; no record tells its sandbox from this one", pod.Namespace, pod.Name, pod.UID)
+	default:
+		c.object(false, "pod %s/%s (UID %s) has the name in the entry and is terminating; no record tells its sandbox from this one: wait until it is gone", pod.Namespace, pod.Name, pod.UID)
+	}
+}
+
+// Tables show the case.
+func (c *Case) Tables(now time.Time) []inspect.Table {
+	var head inspect.Table
+	e := &c.Entry
+	head.Say("Entry %s in %s pool %s: sandbox %s, podref %s, interface %q", e.Address, e.Backend, e.Pool, e.SandboxID, e.PodRef, e.Interface)
+	if c.Record == "" {
+		head.Say("No record of Holdfast has its sandbox.")
+	}
+	tables := []inspect.Table{head}
+	if c.Explanation != nil {
+		tables = append(tables, c.Explanation.Tables(now)...)
+	}
+	objections := inspect.Table{Heading: "WHAT SPEAKS AGAINST A RELEASE", Columns: inspect.Columns("KIND", "FOUND"),
+		None: "Nothing that the cluster knows; whether the sandbox is gone is your word."}
+	for _, o := range c.Objections {
+		kind := "not needed"
+		if o.Alive {
+			kind = "ALIVE"
+		}
+		objections.Add(kind, o.What)
+	}
+	return append(tables, objections)
+}
+
+// Attention is true while anything speaks against it.
+func (c *Case) Attention() bool { return len(c.Objections) > 0 }

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/cmd/manager/app"
+	"github.com/holdfast-dev/holdfast/internal/config"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
+)
+
+const (
+	own          = "holdfast-system"
+	fieldManager = client.FieldOwner("administrator")
+)
+
+// configuration is the manager's, with delays that a test can wait for; the plugin reads the same from the ConfigMap.
+const configuration = `apiVersion: config.holdfast.dev/v1alpha1
+kind: ManagerConfiguration
+delays: {releaseDelay: 1s, gracePeriodSlack: 0s, sandboxCreationMax: 2s, nodeGoneDelay: 5m}
+audit: {mode: Report}
+controller: {leaderElection: false}
+server: {webhookHost: 127.0.0.1, webhookPort: %d, certDir: %s, metricsBindAddress: "0", healthProbeBindAddress: "0"}
+`
+
+// webhookPort is where the manager of this suite serves, and authority the certificate that it serves with and that is trusted.
+var (
+	webhookPort int
+	certDir     string
+	authority   []byte
+)
+
+// install applies config/default as it is rendered; its webhooks find the manager at a port of this machine.
+func install(ctx context.Context) {
+	GinkgoHelper()
+	var err error
+	webhookPort, err = process.FreePort()
+	Expect(err).NotTo(HaveOccurred())
+	certDir = GinkgoT().TempDir()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, []string{"holdfast-webhook.holdfast-system.svc"})
+	Expect(err).NotTo(HaveOccurred())
+	authority = certificate
+	Expect(os.WriteFile(filepath.Join(certDir, "tls.crt"), certificate, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(certDir, "tls.key"), key, 0o600)).To(Succeed())
+
+	objects := render()
+	for _, first := range []bool{true, false} {
+		for _, object := range objects {
+			kind := object.GetKind()
+			if foundation := kind == "Namespace" || kind == "CustomResourceDefinition"; foundation != first {
+				continue
+			}
+			adapt(object)
+			Eventually(ctx, func() error {
+				return admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.ForceOwnership, fieldManager)
+			}).Should(Succeed(), "%s %s", kind, object.GetName())
+		}
+	}
+	Expect(admin.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "holdfast-webhook-cert"}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}})).To(Succeed())
+}
+
+// adapt makes an object of the installation fit a control plane without a pod network.
+func adapt(object *unstructured.Unstructured) {
+	GinkgoHelper()
+	switch object.GetKind() {
+	case "ConfigMap":
+		Expect(unstructured.SetNestedField(object.Object, fmt.Sprintf(configuration, webhookPort, certDir), "data", "config.yaml")).To(Succeed())
+	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+		webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
+		Expect(err).NotTo(HaveOccurred())
+		for _, webhook := range webhooks {
+			w := webhook.(map[string]any)
+			path, _, err := unstructured.NestedString(w, "clientConfig", "service", "path")
+			Expect(err).NotTo(HaveOccurred())
+			w["clientConfig"] = map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", webhookPort, path), "caBundle": authority}
+		}
+		Expect(setWebhooks(object, webhooks)).To(Succeed())
+	}
+}
+
+func setWebhooks(object *unstructured.Unstructured, webhooks []any) error {
+	for _, webhook := range webhooks {
+		c := webhook.(map[string]any)["clientConfig"].(map[string]any)
+		c["caBundle"] = base64Of(c["caBundle"].([]byte))
+	}
+	return unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")
+}
+
+func render() []*unstructured.Unstructured {
+	GinkgoHelper()
+	rendered := run("go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", "config/default")
+	var objects []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(rendered), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		Expect(err).NotTo(HaveOccurred())
+		objects = append(objects, object)
+	}
+}
+
+// startManager runs the manager of the installation in this process, with its account's token, and makes its pods look Ready.
+func startManager(ctx context.Context) (stop func()) {
+	GinkgoHelper()
+	identity, err := plane.ServiceAccountConfig(ctx, own, app.Name, nil)
+	Expect(err).NotTo(HaveOccurred())
+	c, err := config.ParseManager("the suite's", fmt.Appendf(nil, configuration, webhookPort, certDir))
+	Expect(err).NotTo(HaveOccurred())
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	mgr, err := app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr})
+	Expect(err).NotTo(HaveOccurred())
+	ended := make(chan error, 1)
+	go func() {
+		defer GinkgoRecover()
+		ended <- mgr.Start(running)
+	}()
+	stop = sync.OnceFunc(func() {
+		GinkgoHelper()
+		cancel()
+		Eventually(ended).Should(Receive())
+	})
+	DeferCleanup(stop)
+	return stop
+}
+
+// playReplicas does what the kubelets of the manager's pods would: it says that they are Ready.
+func playReplicas(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(g Gomega) {
+		var deployment appsv1.Deployment
+		g.Expect(admin.Get(ctx, client.ObjectKey{Namespace: own, Name: app.Name}, &deployment)).To(Succeed())
+		var pods corev1.PodList
+		g.Expect(admin.List(ctx, &pods, client.InNamespace(own))).To(Succeed())
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			pod.Status.Phase = corev1.PodRunning
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+			g.Expect(admin.Status().Update(ctx, pod)).To(Succeed())
+		}
+		g.Expect(deployment.Status.AvailableReplicas).To(BeEquivalentTo(2))
+	}).Should(Succeed())
+}
