@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -18,6 +17,9 @@ const (
 	system  = "holdfast-system"
 	manager = "holdfast-manager"
 )
+
+// managerLabels select the manager's pods.
+var managerLabels = client.MatchingLabels{"app.kubernetes.io/component": "manager"}
 
 // The order is the point: first the harm, then the installation, then its absence, then the uninstallation.
 var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
@@ -33,7 +35,7 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 		scaleReconciler(ctx, 0)
 	})
 
-	Context("without Holdfast", func() {
+	Context(unguarded, func() {
 		for _, name := range names {
 			It(name+": the harm is real", scenarios[name].labels(), func(ctx context.Context) { play(ctx, scenarios[name], false) })
 		}
@@ -45,14 +47,10 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 		for _, name := range names {
 			It(name+": no harm", scenarios[name].labels(), func(ctx context.Context) { play(ctx, scenarios[name], true) })
 		}
-		for _, name := range slices.Sorted(maps.Keys(guardedSpecs)) {
-			spec := guardedSpecs[name]
-			It(name, labelsOf(spec.core, spec.nodes), func(ctx context.Context) {
-				w := newWorld(ctx, spec.capacity)
-				spec.play(ctx, w)
-				w.deleteAll(ctx)
-				w.isClean(ctx)
-			})
+		for _, specs := range []map[string]guardedSpec{guardedSpecs, componentSpecs} {
+			for _, name := range slices.Sorted(maps.Keys(specs)) {
+				It(name, labelsOf(specs[name].core, specs[name].nodes), func(ctx context.Context) { playGuarded(ctx, specs[name]) })
+			}
 		}
 	})
 
@@ -66,20 +64,21 @@ func play(ctx context.Context, s scenario, guarded bool) {
 	s.judge(ctx, w, guarded)
 }
 
+func playGuarded(ctx context.Context, s guardedSpec) {
+	GinkgoHelper()
+	w := newWorld(ctx, s.capacity)
+	s.play(ctx, w)
+	w.deleteAll(ctx)
+	w.isClean(ctx)
+}
+
 // install installs what this tree builds, with the commands of the installation's page.
 func install(ctx context.Context) {
 	GinkgoHelper()
-	run(ctx, kubectl, "apply", "--server-side", "-k", "test/e2e/cluster/overlay")
+	run(ctx, kubectl(), "apply", "--server-side", "-k", overlayFolder)
 	awaitManager(ctx)
 	By("wait until a pod of a guarded network is stamped")
-	w := newWorld(ctx, 1)
-	Eventually(func(g Gomega) {
-		probe := w.pod("probe")
-		pod := &corev1.Pod{ObjectMeta: probe.ObjectMeta, Spec: probe.Spec}
-		pod.Namespace, pod.Name = w.namespace, "probe"
-		g.Expect(admin.Create(ctx, pod, client.DryRunAll)).To(Succeed())
-		g.Expect(pod.Finalizers).To(ConsistOf(HavePrefix("holdfast.dev/")))
-	}).WithContext(ctx).WithTimeout(installSoon).Should(Succeed())
+	newWorld(ctx, 1).isStamped(ctx)
 }
 
 // uninstall takes Holdfast away, while it holds a pod where one can be made to be held, and looks for whatever is left of it.
@@ -94,7 +93,8 @@ func uninstall(ctx context.Context) {
 		Eventually(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue())
 		defer w.isGone(ctx, pod)
 	}
-	AddReportEntry("manager uninstall", run(ctx, "bin/manager", "uninstall", "--yes"))
+	// A replica on a frozen node never stops: the account loses its rights instead.
+	AddReportEntry("manager uninstall", run(ctx, "bin/manager", "uninstall", "--yes", "--stop-timeout=20s"))
 	Expect(ours(ctx)).To(BeEmpty())
 	DeferCleanup(w.emptyPools)
 }
@@ -103,11 +103,11 @@ func uninstall(ctx context.Context) {
 func ours(ctx context.Context) []string {
 	GinkgoHelper()
 	var found []string
-	for kind := range strings.FieldsSeq(run(ctx, kubectl, "api-resources", "--verbs=list", "-o", "name")) {
+	for kind := range strings.FieldsSeq(run(ctx, kubectl(), "api-resources", "--verbs=list", "-o", "name")) {
 		if kind == "events" || kind == "events.events.k8s.io" {
 			continue
 		}
-		for object := range strings.FieldsSeq(run(ctx, kubectl, "get", kind, "-A", "-o", "name", "--ignore-not-found")) {
+		for object := range strings.FieldsSeq(run(ctx, kubectl(), "get", kind, "-A", "-o", "name", "--ignore-not-found")) {
 			if strings.Contains(object, "holdfast") {
 				found = append(found, object)
 			}

@@ -68,14 +68,25 @@ func churn(ctx context.Context, w *world) {
 
 func killManagers(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/component": "manager"},
+	Expect(admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(system), managerLabels,
 		client.GracePeriodSeconds(0))).To(Succeed())
 }
 
 func withoutManager(ctx context.Context) {
 	GinkgoHelper()
-	scaleManager(ctx, 0)
+	noManager(ctx)
 	scaleManager(ctx, 2)
+}
+
+// noManager stops every replica and waits until the last has answered its last call.
+func noManager(ctx context.Context) {
+	GinkgoHelper()
+	scaleManager(ctx, 0)
+	Eventually(func(g Gomega) {
+		var pods corev1.PodList
+		g.Expect(admin.List(ctx, &pods, client.InNamespace(system), managerLabels)).To(Succeed())
+		g.Expect(pods.Items).To(BeEmpty())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 func scaleManager(ctx context.Context, replicas int32) {
@@ -237,7 +248,7 @@ func drained(ctx context.Context, w *world) {
 	w.awaitAll(ctx, "web", 3)
 	DeferCleanup(func(ctx context.Context) { uncordon(ctx, first) })
 	By("drain " + first)
-	run(ctx, kubectl, "drain", first, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout="+soon.String())
+	run(ctx, kubectl(), "drain", first, "--ignore-daemonsets", "--pod-selector=app=web", "--timeout="+soon.String())
 	for i := range 3 {
 		name := fmt.Sprintf("web-%d", i)
 		Eventually(func(g Gomega) {
@@ -251,7 +262,7 @@ func drained(ctx context.Context, w *world) {
 // address in use, the plugin passes over that, and what is left is released once the kubelet has ended the pod.
 func namelessToken(ctx context.Context, w *world) {
 	const file = "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"
-	token := strings.TrimSpace(run(ctx, kubectl, "-n", poolNamespace, "create", "token", "whereabouts", "--duration=1h"))
+	token := strings.TrimSpace(run(ctx, kubectl(), "-n", poolNamespace, "create", "token", "whereabouts", "--duration=1h"))
 	before := onNode(ctx, first, "cat "+file)
 	DeferCleanup(func(ctx context.Context) { write(ctx, first, file, before) })
 	var lines []string

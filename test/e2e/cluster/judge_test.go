@@ -63,6 +63,7 @@ func (s scenario) judge(ctx context.Context, w *world, guarded bool) {
 		return
 	}
 	DeferCleanup(w.emptyPools)
+	w.judged = &judged{left: len(w.entries(ctx))}
 	verdict := w.watch.Verdict()
 	switch s.harm {
 	case duplicate:
@@ -76,6 +77,7 @@ func (s scenario) judge(ctx context.Context, w *world, guarded bool) {
 // is no entry without a sandbox, no finalizer and no record.
 func (w *world) isClean(ctx context.Context) {
 	GinkgoHelper()
+	DeferCleanup(func(ctx context.Context) { w.judged = &judged{left: len(w.entries(ctx))} })
 	Eventually(w.entries).WithContext(ctx).Should(BeEmpty(), "entries that no sandbox has")
 	Eventually(w.records).WithContext(ctx).Should(BeEmpty(), "records of pods that are gone")
 	Expect(w.finalizers(ctx)).To(BeEmpty())

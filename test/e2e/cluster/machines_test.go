@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,8 +24,16 @@ import (
 const (
 	clusterFolder  = "bin/cluster"
 	clusterCommand = "bin/holdfast-cluster"
-	kubectl        = "bin/kube/kubectl"
+	kubeFolder     = "bin/kube"
 )
+
+// kubectl is the path of that of the Kubernetes version which the suite is run for.
+func kubectl() string {
+	GinkgoHelper()
+	path, err := filepath.Abs(cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(repository, kubeFolder)))
+	Expect(err).NotTo(HaveOccurred())
+	return filepath.Join(path, "kubectl")
+}
 
 // breakNode runs `holdfast-cluster node ACTION NAME`; what it takes to mend the node is done when the spec ends.
 func breakNode(ctx context.Context, action, name string, args ...string) {
@@ -152,11 +161,9 @@ func declareOut(ctx context.Context, name string) {
 // with the node, and an ADD with a token that is not valid hangs for two minutes.
 func awaitPlugins(ctx context.Context) {
 	GinkgoHelper()
-	path, err := filepath.Abs(filepath.Join(repository, kubectl))
-	Expect(err).NotTo(HaveOccurred())
 	for _, node := range []string{first, second} {
 		Eventually(func() error {
-			command := exec.CommandContext(ctx, clusterCommand, "exec", node, "--", path,
+			command := exec.CommandContext(ctx, clusterCommand, "exec", node, "--", kubectl(),
 				"--kubeconfig=/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig", "--namespace="+poolNamespace, "get", "ippools")
 			command.Dir = repository
 			out, err := command.CombinedOutput()

@@ -69,7 +69,7 @@ func (w *world) reconciled(ctx context.Context, address netip.Addr, guarded bool
 	}
 	By("wait for the reconciler to be refused")
 	Eventually(func() string {
-		return run(ctx, kubectl, "-n", poolNamespace, "logs", "deployment/"+reconciler, "--tail=200")
+		return run(ctx, kubectl(), "-n", poolNamespace, "logs", "deployment/"+reconciler, "--tail=200")
 	}).WithContext(ctx).WithTimeout(reconcilerSoon).Should(ContainSubstring("denied the request"))
 	Expect(w.entries(ctx)).To(HaveLen(1))
 	Expect(admin.Delete(ctx, next)).To(Succeed())

@@ -20,6 +20,7 @@ import (
 	whereaboutsv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -63,7 +64,7 @@ var (
 func init() {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, certmanagerv1.AddToScheme,
-		nadv1.AddToScheme, whereaboutsv1alpha1.AddToScheme, v1alpha1.AddToScheme,
+		monitoringv1.AddToScheme, nadv1.AddToScheme, whereaboutsv1alpha1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

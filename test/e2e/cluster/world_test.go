@@ -49,6 +49,8 @@ type world struct {
 	capacity int
 	// watch is nil on a cluster whose nodes cannot be looked into.
 	watch *observer.Observer
+	// judged is what was found when the last pod was gone; nil before.
+	judged *judged
 }
 
 // newWorld makes one whose pool has at most six addresses. When the spec ends, its pods are deleted and everything is judged
@@ -66,15 +68,31 @@ func newWorld(ctx context.Context, capacity int) *world {
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, namespace))).To(Succeed()) })
 	w.attach(ctx, network, fmt.Sprintf(`{"type":"whereabouts","range":"%s","range_start":"%s","range_end":"%s"}`,
 		w.subnet, w.address(1), w.address(capacity)))
-	if !powered {
-		return w
+	if powered {
+		awaitPlugins(ctx)
+		var err error
+		w.watch, err = observer.Start(observer.Options{Nodes: watchedNodes, Bridge: segment})
+		Expect(err).NotTo(HaveOccurred())
 	}
-	awaitPlugins(ctx)
-	var err error
-	w.watch, err = observer.Start(observer.Options{Nodes: watchedNodes, Bridge: segment})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { AddReportEntry("observer", w.watch.Stop().String()) })
+	DeferCleanup(w.report)
 	return w
+}
+
+// report ends the watch and hands what was found to the table of the run's end. A spec that is not about a world's addresses
+// judges none, and one that failed may not have come to it.
+func (w *world) report(ctx context.Context) {
+	var verdict *observer.Verdict
+	if w.watch != nil {
+		v := w.watch.Stop()
+		verdict = &v
+	}
+	if w.judged == nil && CurrentSpecReport().Failed() {
+		w.judged = &judged{left: len(w.entries(ctx))}
+	}
+	if w.judged != nil {
+		w.judged.verdict = verdict
+		AddReportEntry(verdicts, *w.judged)
+	}
 }
 
 // address is the nth of the subnet.

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// componentSpecs apply components of config/components over the installation, see that each does what the installation's page
+// says, and take it away again.
+var componentSpecs = map[string]guardedSpec{
+	"fail-closed: without a manager no pod of a guarded network starts, and every other one does":        {capacity: 2, core: true, play: failClosed},
+	"admission-policy-stamping: without a manager and without the webhook a pod is stamped all the same": {capacity: 3, core: true, play: policyStamping},
+	"hostnetwork: the webhooks come up and answer while no node has a network plugin":                    {capacity: 2, nodes: true, play: hostNetwork},
+	"prometheus: whoever may have the metrics gets them where the ServiceMonitor says":                   {capacity: 1, nodes: true, play: scraped},
+}
+
+// overlayFolder is the installation of this suite, and componentsFolder where those with components are written, both from the
+// top of the repository.
+const (
+	overlayFolder    = "test/e2e/cluster/overlay"
+	componentsFolder = "bin/e2e"
+)
+
+// added are the objects that a component brings; an installation that is applied without it does not take them away.
+var added = map[string][]string{
+	"admission-policy-stamping": {"-f", "config/components/admission-policy-stamping/policy.yaml"},
+	"prometheus":                {"-k", "config/prometheus"},
+}
+
+// withComponents applies the installation with components, until the spec ends.
+func withComponents(ctx context.Context, components ...string) {
+	GinkgoHelper()
+	By("install with " + strings.Join(components, " and "))
+	folder := filepath.Join(componentsFolder, strings.Join(components, "-"))
+	lines := []string{
+		"apiVersion: kustomize.config.k8s.io/v1beta1", "kind: Kustomization",
+		"resources:", "  - ../../../" + overlayFolder, "components:",
+	}
+	for _, component := range components {
+		lines = append(lines, "  - ../../../config/components/"+component)
+	}
+	Expect(os.MkdirAll(filepath.Join(repository, folder), 0o755)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(repository, folder, "kustomization.yaml"), []byte(strings.Join(lines, "\n")+"\n"), 0o600)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		for _, component := range components {
+			if objects := added[component]; objects != nil {
+				run(ctx, kubectl(), slices.Concat([]string{"delete", "--ignore-not-found"}, objects)...)
+			}
+		}
+		applyInstallation(ctx, overlayFolder)
+	})
+	applyInstallation(ctx, folder)
+}
+
+// applyInstallation applies a kustomization and waits until the manager is as it says. The suite itself has scaled the
+// Deployment, and a user may have: what is applied counts.
+func applyInstallation(ctx context.Context, folder string) {
+	GinkgoHelper()
+	run(ctx, kubectl(), "apply", "--server-side", "--force-conflicts", "-k", folder)
+	awaitManager(ctx)
+}
+
+// stampPolicy is the failurePolicy of the webhook that stamps.
+func stampPolicy(ctx context.Context) admissionregistrationv1.FailurePolicyType {
+	GinkgoHelper()
+	var stamp admissionregistrationv1.MutatingWebhookConfiguration
+	Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-stamp"}, &stamp)).To(Succeed())
+	Expect(stamp.Webhooks).To(HaveLen(1))
+	return *stamp.Webhooks[0].FailurePolicy
+}
+
+// probe asks the API server what would become of a pod that names the network.
+func (w *world) probe(ctx context.Context) (*corev1.Pod, error) {
+	template := w.pod("probe")
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Namespace, pod.Name = w.namespace, "probe"
+	return pod, admin.Create(ctx, pod, client.DryRunAll)
+}
+
+// isStamped waits until a pod that names the network is stamped.
+func (w *world) isStamped(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		pod, err := w.probe(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pod.Finalizers).To(ConsistOf(v1alpha1.Finalizer))
+		g.Expect(pod.Labels).To(HaveKeyWithValue(v1alpha1.GuardedLabel, v1alpha1.GuardedLabelValue))
+	}).WithContext(ctx).WithTimeout(installSoon).Should(Succeed())
+}
+
+// single makes a pod that names networks, or none, wherever the scheduler wants it; each change sees it before it is created.
+func (w *world) single(ctx context.Context, name, networks string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	GinkgoHelper()
+	template := w.pod(name)
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Namespace, pod.Name, pod.Annotations = w.namespace, name, nil
+	if networks != "" {
+		pod.Annotations = map[string]string{nadv1.NetworkAttachmentAnnot: networks}
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	By("start pod " + name)
+	Expect(admin.Create(ctx, pod)).To(Succeed())
+	return pod
+}
+
+// runs waits until a pod runs.
+func runs(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var found corev1.Pod
+		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &found)).To(Succeed())
+		g.Expect(found.Status.Phase).To(Equal(corev1.PodRunning))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+func failClosed(ctx context.Context, w *world) {
+	withComponents(ctx, "fail-closed")
+	Expect(stampPolicy(ctx)).To(Equal(admissionregistrationv1.Fail))
+	noManager(ctx)
+	By("create a pod that names the network")
+	Eventually(func() error { _, err := w.probe(ctx); return err }).WithContext(ctx).
+		Should(MatchError(ContainSubstring(`failed calling webhook "stamp.holdfast.dev"`)))
+	w.statefulSet(ctx, "web", 2, nil)
+	By("wait until its controller was refused")
+	Eventually(func(g Gomega) {
+		var events corev1.EventList
+		g.Expect(admin.List(ctx, &events, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(events.Items).To(ContainElement(And(HaveField("Reason", "FailedCreate"), HaveField("Message", ContainSubstring("stamp.holdfast.dev")))))
+	}).WithContext(ctx).Should(Succeed())
+	runs(ctx, w.single(ctx, "plain", ""))
+	Expect(w.pods(ctx)).To(HaveLen(1), "the one that names no network")
+	By("let the manager come back")
+	scaleManager(ctx, 2)
+	w.awaitAll(ctx, "web", 2)
+	Expect(w.finalizers(ctx)).To(ConsistOf("web-0", "web-1"))
+}
+
+// policyStamping has fail-closed too: a pod that the policy has stamped is not sent to the webhook, so that none is refused.
+func policyStamping(ctx context.Context, w *world) {
+	const unguarded = "unguarded"
+	w.attach(ctx, unguarded, `{}`)
+	withComponents(ctx, "fail-closed", "admission-policy-stamping")
+	noManager(ctx)
+	w.isStamped(ctx)
+	w.statefulSet(ctx, "web", 1, nil)
+	old, _ := w.awaitPod(ctx, "web-0")
+	By("remove the webhook")
+	Expect(admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-stamp"}})).To(Succeed())
+	w.isStamped(ctx)
+	w.statefulSet(ctx, "next", 1, nil)
+	w.awaitPod(ctx, "next-0")
+	Expect(w.single(ctx, "plain", "").Finalizers).To(BeEmpty())
+	By("start a pod of a network that no IPAM of ours manages: the policy cannot know that")
+	runs(ctx, w.single(ctx, "superset", unguarded))
+	Expect(w.finalizers(ctx)).To(ConsistOf("web-0", "next-0", "superset"))
+	By("delete a pod")
+	Expect(admin.Delete(ctx, old)).To(Succeed())
+	Eventually(w.entries).WithContext(ctx).Should(HaveLen(1), "its node has run CNI DEL")
+	Expect(w.isHeld(ctx, old)()).To(BeTrue(), "nobody is there to let it go")
+	By("let the manager come back")
+	scaleManager(ctx, 2)
+	w.awaitPod(ctx, "web-0", old.UID)
+	Eventually(w.finalizers).WithContext(ctx).Should(ConsistOf("web-0", "next-0"), "the stamp goes where no network is guarded")
+}
+
+// hostNetwork takes the network plugin's configuration from every node, so that each is NotReady and no pod with a network of
+// its own starts, and then every replica: those that come have nothing but the nodes' network, as on the first start of a cluster.
+func hostNetwork(ctx context.Context, w *world) {
+	withComponents(ctx, "hostnetwork")
+	replicas := onHosts(ctx)
+	w.isStamped(ctx)
+	w.statefulSet(ctx, "web", 1, nil)
+	w.awaitPod(ctx, "web-0")
+	withoutNetworkPlugin(ctx)
+	By("kill every replica")
+	killManagers(ctx)
+	onHosts(ctx, replicas...)
+	w.isStamped(ctx)
+	By("give the network plugin back")
+	giveNetworkPlugin(ctx)
+	w.statefulSet(ctx, "next", 1, nil)
+	w.awaitPod(ctx, "next-0")
+}
+
+// onHosts waits for two replicas other than the given ones that are ready on the network of two nodes, and gives their UIDs.
+func onHosts(ctx context.Context, other ...types.UID) (replicas []types.UID) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		replicas = nil
+		addresses := map[string]bool{}
+		for _, pod := range managerPods(ctx) {
+			g.Expect(other).NotTo(ContainElement(pod.UID))
+			g.Expect(pod.Spec.HostNetwork).To(BeTrue())
+			g.Expect(pod.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
+			g.Expect(pod.Status.PodIP).To(Equal(pod.Status.HostIP))
+			addresses[pod.Status.PodIP] = true
+			replicas = append(replicas, pod.UID)
+		}
+		g.Expect(replicas).To(HaveLen(2))
+		g.Expect(addresses).To(HaveLen(2), "their ports are the node's: no node can have both")
+	}).WithContext(ctx).WithTimeout(installSoon).Should(Succeed())
+	return replicas
+}
+
+// pluginConfiguration is what a runtime looks for, and hiddenConfiguration where it does not.
+const (
+	pluginConfiguration = "/etc/cni/net.d/00-multus.conflist"
+	hiddenConfiguration = "/etc/cni/00-multus.conflist"
+)
+
+// withoutNetworkPlugin takes the network plugin's configuration from every node, until the spec ends.
+func withoutNetworkPlugin(ctx context.Context) {
+	GinkgoHelper()
+	watched, err := watchedNodes()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(giveNetworkPlugin)
+	for _, node := range watched {
+		onNode(ctx, node.Name, fmt.Sprintf("mv %s %s", pluginConfiguration, hiddenConfiguration))
+	}
+	for _, node := range watched {
+		awaitReady(ctx, node.Name, false)
+	}
+}
+
+func giveNetworkPlugin(ctx context.Context) {
+	GinkgoHelper()
+	watched, err := watchedNodes()
+	Expect(err).NotTo(HaveOccurred())
+	for _, node := range watched {
+		// The runtime looks again when a file is written, not when one is moved in.
+		onNode(ctx, node.Name, fmt.Sprintf("[ -e %[2]s ] || cp %[1]s %[2]s", hiddenConfiguration, pluginConfiguration))
+	}
+	for _, node := range watched {
+		awaitReady(ctx, node.Name, true)
+	}
+}
+
+// managerPods are the manager's pods that are not being deleted.
+func managerPods(ctx context.Context) []corev1.Pod {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(admin.List(ctx, &pods, client.InNamespace(system), managerLabels)).To(Succeed())
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+}
