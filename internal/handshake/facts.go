@@ -52,6 +52,9 @@ type Sandbox struct {
 type Tasks struct {
 	// IDs are those of sandboxes and of containers alike; nil for a runtime that keeps no such thing.
 	IDs map[string]bool
+	// Pods are the pod UIDs of those that are sandboxes by what they say of themselves, and in no list, by sandbox ID. One in the making
+	// is among them for a moment.
+	Pods map[string]types.UID
 	// Problem says why they could not be read; empty if they were, and for a runtime that keeps no such thing. Nothing counts as
 	// gone while there is one.
 	Problem string
@@ -64,6 +67,8 @@ type Listing struct {
 	// TellsNamespaces says that the runtime, once a sandbox is stopped, reports whether its network namespace is closed
 	// (containerd's verbose status). For every other only absence is "gone".
 	TellsNamespaces bool
+	// Strays is the number of listed containers that have not exited and whose sandbox is not listed, by the ID of that sandbox.
+	Strays map[string]int
 	// Tasks were read after the sandboxes.
 	Tasks Tasks
 	// Runtime is the runtime's name and version, for messages.
@@ -125,8 +130,8 @@ type Recollection struct {
 	// AbsentSince is the end of the first list of an unbroken row, up to the last look, none of which shows it; zero without one.
 	// For AnySandbox: none of which shows a sandbox of the pod UID that is not gone.
 	AbsentSince time.Time
-	// Unloaded is another sandbox of the question's pod that was listed once, is not any more, and has a task all the same; empty
-	// without one.
+	// Unloaded is another sandbox of the question's pod that is not listed and has a task all the same; empty without one. That it is
+	// of the pod is known because it was listed once, or by its task.
 	Unloaded string
 }
 

@@ -94,6 +94,9 @@ func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
 	case l.Tasks.IDs[q.SandboxID]:
 		return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, pod,
 			l.Runtime+" does not list the sandbox, but has a task of it: it failed to load the sandbox when it was restarted, or is making it")
+	case l.Strays[q.SandboxID] > 0:
+		return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonContainerNotExited, pod,
+			fmt.Sprintf("the runtime does not list the sandbox, but %d of its containers, which have not exited", l.Strays[q.SandboxID]))
 	case r.Listed:
 		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod, "the runtime no longer lists the sandbox")
 	case q.Affirmed != "":
@@ -123,7 +126,7 @@ func judgeAny(q Question, l *Listing, r Recollection, s Settings) Word {
 	}
 	if r.Unloaded != "" {
 		w := answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, seen,
-			l.Runtime+" does not list sandbox "+r.Unloaded+" any more, but has a task of it")
+			l.Runtime+" does not list sandbox "+r.Unloaded+", but has a task of it")
 		w.SuccessorID = r.Unloaded
 		return w
 	}

@@ -50,6 +50,7 @@ type situation struct {
 	tells    bool
 	early    bool
 	task     bool // the runtime has one of the sandbox
+	stray    bool // a container of the sandbox runs, and the sandbox is not listed
 	blind    bool // the runtime's tasks could not be read
 	failed   v1alpha1.Reason
 	listed   []Sandbox
@@ -66,6 +67,9 @@ func (s situation) judge() Word {
 	}
 	if s.task {
 		look = withTasksOf(look)
+	}
+	if s.stray && look.Listing != nil {
+		look = stray(look, id)
 	}
 	if s.blind && look.Listing != nil {
 		look = blind(look)

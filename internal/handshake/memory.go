@@ -3,6 +3,7 @@
 package handshake
 
 import (
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +25,7 @@ const (
 type Memory struct {
 	seen   map[string]*sighting
 	absent map[wanted]*row
-	// unloaded are the sandboxes that were listed once, are not any more, and have a task, as of the last look: by pod UID.
+	// unloaded are the sandboxes that are not listed and have a task, or a container that runs, as of the last look: by pod UID.
 	unloaded map[types.UID][]string
 }
 
@@ -94,17 +95,30 @@ func (m *Memory) Observe(look Look) {
 	}
 }
 
-// findUnloaded notes the tasks of sandboxes that are not listed. A task of an ID that was never listed may be a container's.
+// findUnloaded notes what shows that a sandbox lives which is not listed: its task, or a container of it. A task of an ID that was
+// never listed may be a container's.
 func (m *Memory) findUnloaded(l *Listing, present map[wanted]bool) {
 	m.unloaded = map[types.UID][]string{}
-	for id := range l.Tasks.IDs {
-		known, seen := m.seen[id]
-		if seen && !present[wanted{id: id}] {
-			known.last = l.Ended
-			m.unloaded[known.pod.UID] = append(m.unloaded[known.pod.UID], id)
-			present[wanted{pod: known.pod.UID}] = true
+	traces := maps.Clone(l.Tasks.IDs)
+	if traces == nil {
+		traces = map[string]bool{}
+	}
+	for id := range l.Strays {
+		traces[id] = true
+	}
+	for id := range traces {
+		if present[wanted{id: id}] {
+			continue
 		}
 		present[wanted{id: id}] = true
+		pod := l.Tasks.Pods[id]
+		if known, seen := m.seen[id]; seen {
+			known.last, pod = l.Ended, known.pod.UID
+		}
+		if pod != "" {
+			m.unloaded[pod] = append(m.unloaded[pod], id)
+			present[wanted{pod: pod}] = true
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -22,6 +23,18 @@ func withTasks(look Look, ids ...string) Look {
 	for _, id := range ids {
 		look.Listing.Tasks.IDs[id] = true
 	}
+	return look
+}
+
+// owned is the look at a runtime whose task says that it is a sandbox of the pod.
+func owned(look Look, id string) Look {
+	look.Listing.Tasks.Pods = map[string]types.UID{id: web.UID}
+	return look
+}
+
+// stray is a look at a container without its sandbox.
+func stray(look Look, id string) Look {
+	look.Listing.Strays = map[string]int{id: 1}
 	return look
 }
 
@@ -69,6 +82,8 @@ func TestMemory(t *testing.T) {
 			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap)}, want: Recollection{AbsentSince: start.Add(time.Second)}},
 		"a task of it ends the row: it is in the making": {
 			questions: []Question{asked}, looks: []Look{at(0), unloaded}, want: Recollection{}},
+		"a container of it that runs ends the row": {
+			questions: []Question{asked}, looks: []Look{at(0), stray(at(time.Second), id)}, want: Recollection{}},
 		"a list whose tasks could not be read ends the row": {
 			questions: []Question{asked}, looks: []Look{at(0), blind(at(time.Second))}, want: Recollection{}},
 		"to be listed ends the row": {
@@ -121,16 +136,19 @@ func TestMemoryOfAPodUID(t *testing.T) {
 		looks []Look
 		want  Recollection
 	}{
-		"lists without a sandbox of the pod are a row":         {[]Look{at(0), at(time.Minute)}, row},
-		"sandboxes of other pods do not matter":                {[]Look{at(0), at(time.Minute, Sandbox{ID: "x", Pod: other, State: StateReady})}, row},
-		"a ready one ends the row":                             {[]Look{at(0), at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady})}, Recollection{}},
-		"two of them, whichever is listed last, end it":        {[]Look{at(0), tells(at(time.Minute, Sandbox{ID: "a", Pod: web, State: StateReady}, stopped))}, Recollection{}},
-		"a stopped one does not, where the runtime tells":      {[]Look{tells(at(0, stopped)), tells(at(time.Minute, stopped))}, row},
-		"a stopped one does, where the runtime does not":       {[]Look{at(0), at(time.Minute, stopped)}, Recollection{}},
-		"one that was listed and has a task yet is unloaded":   {[]Look{at(0, stopped), withTasks(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
-		"a task of an ID that was never listed is nobody's":    {[]Look{at(0), withTasks(at(time.Minute), "b")}, row},
-		"one whose task has ended is not unloaded any more":    {[]Look{withTasks(at(0, stopped), "b"), withTasks(at(time.Minute))}, Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
-		"one that is listed and has a task is none, of course": {[]Look{at(0), withTasks(at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady}), "b")}, Recollection{}},
+		"lists without a sandbox of the pod are a row":          {[]Look{at(0), at(time.Minute)}, row},
+		"sandboxes of other pods do not matter":                 {[]Look{at(0), at(time.Minute, Sandbox{ID: "x", Pod: other, State: StateReady})}, row},
+		"a ready one ends the row":                              {[]Look{at(0), at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady})}, Recollection{}},
+		"two of them, whichever is listed last, end it":         {[]Look{at(0), tells(at(time.Minute, Sandbox{ID: "a", Pod: web, State: StateReady}, stopped))}, Recollection{}},
+		"a stopped one does not, where the runtime tells":       {[]Look{tells(at(0, stopped)), tells(at(time.Minute, stopped))}, row},
+		"a stopped one does, where the runtime does not":        {[]Look{at(0), at(time.Minute, stopped)}, Recollection{}},
+		"one that was listed and has a task yet is unloaded":    {[]Look{at(0, stopped), withTasks(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
+		"a task of an ID that was never listed is nobody's":     {[]Look{at(0), withTasks(at(time.Minute), "b")}, row},
+		"a task that says of itself that it is a sandbox of it": {[]Look{at(0), owned(withTasks(at(time.Minute), "b"), "b")}, Recollection{Unloaded: "b"}},
+		"one that was listed and has a container that runs":     {[]Look{at(0, stopped), stray(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
+		"a container of a sandbox that nobody knows":            {[]Look{at(0), stray(at(time.Minute), "b")}, row},
+		"one whose task has ended is not unloaded any more":     {[]Look{withTasks(at(0, stopped), "b"), withTasks(at(time.Minute))}, Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
+		"one that is listed and has a task is none, of course":  {[]Look{at(0), withTasks(at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady}), "b")}, Recollection{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestI1I5OnlyProofReleases(t *testing.T) {
 		if released != proven(s) {
 			t.Fatalf("proven: %t, and the word is %+v: %+v", proven(s), w, s)
 		}
-		mayPass := s.toAll && neverSeenForLong(s) && !s.task && !s.blind && !succeeded(s) && s.recalled.Unloaded == ""
+		mayPass := s.toAll && neverSeenForLong(s) && !s.task && !s.stray && !s.blind && !succeeded(s) && s.recalled.Unloaded == ""
 		if w.Kind == Nothing && !mayPass {
 			t.Fatalf("passed over without proof: %+v", s)
 		}
@@ -41,7 +41,7 @@ func proven(s situation) bool {
 	if mine >= 0 {
 		return s.stopped(s.listed[mine])
 	}
-	return !s.task && (s.recalled.Listed || s.affirmed != "" || neverSeenForLong(s))
+	return !s.task && !s.stray && (s.recalled.Listed || s.affirmed != "" || neverSeenForLong(s))
 }
 
 // stopped: NOTREADY, no running container, the network namespace closed.
@@ -98,11 +98,12 @@ func situations() []situation {
 					if flags&4 != 0 {
 						s.record, s.affirmed = web.UID, web.UID
 					}
-					early, failed, blind := s, s, s
+					early, failed, blind, stray := s, s, s, s
 					early.early = true
 					failed.failed = v1alpha1.ReasonListFailed
 					blind.blind = true
-					all = append(all, s, early, failed, blind)
+					stray.stray = len(listed) == 0
+					all = append(all, s, early, failed, blind, stray)
 				}
 			}
 		}

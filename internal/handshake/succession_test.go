@@ -72,6 +72,8 @@ func TestASandboxThatContainerdFailedToLoadIsNotGone(t *testing.T) {
 		"seen, not listed, and its task is there":                   {situation{task: true, recalled: seen}, hold(v1alpha1.ReasonSandboxNotLoaded, web.UID)},
 		"an earlier agent saw it":                                   {situation{task: true, affirmed: web.UID}, hold(v1alpha1.ReasonSandboxNotLoaded, web.UID)},
 		"never seen":                                                {situation{task: true, recalled: longAbsent}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
+		"not listed, but a container of it that has not exited":     {situation{stray: true, recalled: seen}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
+		"never seen, but a container of it that has not exited":     {situation{stray: true, recalled: longAbsent}, hold(v1alpha1.ReasonContainerNotExited, "")},
 		"asked of all, its node claims it":                          {situation{toAll: true, task: true}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
 		"listed as stopped, and its own container's task is there":  {situation{tells: true, task: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
 		"listed as ready with its task: ready":                      {situation{tells: true, task: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	criapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criclient "k8s.io/cri-client/pkg"
@@ -84,7 +85,7 @@ func (r *Runtime) List(ctx context.Context, asked sandbox.Asked) (*handshake.Lis
 	if err != nil {
 		return nil, &sandbox.Error{Reason: v1alpha1.ReasonRuntimeUnreachable, Err: err}
 	}
-	listing, err := list(ctx, service)
+	listing, err := list(ctx, service, r.stateDir(endpoint))
 	if err != nil {
 		err = fmt.Errorf("container runtime at %s: %w", endpoint, err)
 		if unreachable(err) {
@@ -94,8 +95,6 @@ func (r *Runtime) List(ctx context.Context, asked sandbox.Asked) (*handshake.Lis
 		return nil, &sandbox.Error{Reason: v1alpha1.ReasonListFailed, Err: err}
 	}
 	if listing.TellsNamespaces {
-		// The folders come after the lists: what has neither then has nothing.
-		listing.Tasks = readTasks(r.stateDir(endpoint))
 		askNetworks(ctx, service, listing, asked, r.options.Timeout)
 	}
 	listing.Began, listing.Ended = began, r.options.Clock.Now()
@@ -161,7 +160,7 @@ func unreachable(err error) bool {
 }
 
 // list makes the calls.
-func list(ctx context.Context, service criapi.RuntimeService) (*handshake.Listing, error) {
+func list(ctx context.Context, service criapi.RuntimeService, stateDir string) (*handshake.Listing, error) {
 	version, err := service.Version(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("asking for its version: %w", err)
@@ -183,13 +182,22 @@ func list(ctx context.Context, service criapi.RuntimeService) (*handshake.Listin
 		Sandboxes:       make([]handshake.Sandbox, 0, len(sandboxes)),
 	}
 	notExited := map[string]int{}
+	known := sets.New[string]()
 	for _, c := range containers {
+		known.Insert(c.Id)
 		if c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
 			notExited[c.PodSandboxId]++
 		}
 	}
 	for _, s := range sandboxes {
+		known.Insert(s.Id)
 		listing.Sandboxes = append(listing.Sandboxes, fromCRI(s, notExited[s.Id]))
+		delete(notExited, s.Id)
+	}
+	listing.Strays = notExited
+	if listing.TellsNamespaces {
+		// The folders come after the lists: what has neither then has nothing.
+		listing.Tasks = readTasks(stateDir, known)
 	}
 	return listing, nil
 }

@@ -5,6 +5,7 @@ package cri
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -156,6 +157,7 @@ func TestList(t *testing.T) {
 		server *server
 		asked  []string
 		pods   []types.UID
+		strays map[string]int
 		want   []handshake.Sandbox
 		tells  bool
 		// verbose are the sandboxes of which the verbose status was asked.
@@ -174,7 +176,7 @@ func TestList(t *testing.T) {
 				{Id: "1", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_RUNNING}, {Id: "2", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_EXITED},
 				{Id: "3", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_CREATED}, {Id: "4", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
 				{Id: "5", PodSandboxId: "z", State: runtimeapi.ContainerState_CONTAINER_RUNNING}}},
-			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, NotExited: 3}}},
+			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, NotExited: 3}}, strays: map[string]int{"z": 1}},
 		"containerd tells of network namespaces, of what is asked about and not ready": {
 			server: &server{name: "containerd", info: map[string]string{"a": closed, "b": open, "c": closed, "d": closed},
 				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady), listedSandbox("b", notReady), listedSandbox("c", notReady), listedSandbox("d", isReady)}},
@@ -208,6 +210,9 @@ func TestList(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, slices.Concat(got.Sandboxes)); diff != "" || got.TellsNamespaces != tc.tells {
 				t.Errorf("tells: %t (-want +got)\n%s", got.TellsNamespaces, diff)
+			}
+			if !maps.Equal(got.Strays, tc.strays) {
+				t.Errorf("strays: %v", got.Strays)
 			}
 			if len(tc.server.filtered) > 0 || !slices.Equal(slices.Sorted(slices.Values(tc.server.verbose)), tc.verbose) {
 				t.Errorf("filtered: %v, verbose: %v", tc.server.filtered, tc.server.verbose)

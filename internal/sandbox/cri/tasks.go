@@ -3,12 +3,16 @@
 package cri
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
@@ -21,18 +25,35 @@ var taskPlugins = []string{"io.containerd.runtime.v2.task", "io.containerd.sandb
 // criNamespace is containerd's namespace of everything that is made through the CRI.
 const criNamespace = "k8s.io"
 
-// readTasks reads the IDs of containerd's tasks. A plugin that it does not use has no folder.
-func readTasks(stateDir string) handshake.Tasks {
-	tasks := handshake.Tasks{IDs: map[string]bool{}}
+const (
+	// specFile is a task's OCI runtime specification, in its folder.
+	specFile = "config.json"
+	// containerd writes what a task is, and of which pod, into the annotations of that (pkg/cri/annotations).
+	typeAnnotation, sandboxType = "io.kubernetes.cri.container-type", "sandbox"
+	podUIDAnnotation            = "io.kubernetes.cri.sandbox-uid"
+)
+
+// readTasks reads the IDs of containerd's tasks, and of those that are in no list what they are. A plugin that containerd does not
+// use has no folder.
+func readTasks(stateDir string, listed sets.Set[string]) handshake.Tasks {
+	tasks := handshake.Tasks{IDs: map[string]bool{}, Pods: map[string]types.UID{}}
 	for _, plugin := range taskPlugins {
-		entries, err := os.ReadDir(filepath.Join(stateDir, plugin, criNamespace))
+		folder := filepath.Join(stateDir, plugin, criNamespace)
+		entries, err := os.ReadDir(folder)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			tasks.Problem = fmt.Sprintf("reading containerd's tasks: %v", err)
 		}
 		for _, entry := range entries {
 			// A folder that is being removed is hidden first.
-			if !strings.HasPrefix(entry.Name(), ".") {
-				tasks.IDs[entry.Name()] = true
+			if strings.HasPrefix(entry.Name(), ".") {
+				continue
+			}
+			tasks.IDs[entry.Name()] = true
+			if listed.Has(entry.Name()) {
+				continue
+			}
+			if pod := podOf(filepath.Join(folder, entry.Name(), specFile)); pod != "" {
+				tasks.Pods[entry.Name()] = pod
 			}
 		}
 	}
@@ -41,4 +62,20 @@ func readTasks(stateDir string) handshake.Tasks {
 			"mount the folder of the socket, and leave containerd's state in it", stateDir)
 	}
 	return tasks
+}
+
+// podOf is the pod UID in the specification of a sandbox's task; empty if it is no sandbox's, or does not say: a task is being made or
+// removed while it is read.
+func podOf(path string) types.UID {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	var spec struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if err := json.Unmarshal(content, &spec); err != nil || spec.Annotations[typeAnnotation] != sandboxType {
+		return ""
+	}
+	return types.UID(spec.Annotations[podUIDAnnotation])
 }

@@ -48,7 +48,7 @@ func TestTasks(t *testing.T) {
 			for _, folder := range tc.folders {
 				makeFolder(t, filepath.Join(dir, folder))
 			}
-			got := readTasks(dir)
+			got := readTasks(dir, nil)
 			if diff := cmp.Diff(tc.want, got.IDs); diff != "" || (got.Problem != "") != tc.problem {
 				t.Errorf("problem %q (-want +got)\n%s", got.Problem, diff)
 			}
@@ -71,6 +71,28 @@ func makeFolder(t *testing.T, path string) {
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestOfATaskThatIsInNoListItIsReadWhatItIs(t *testing.T) {
+	spec := func(kind, pod string) string {
+		return `{"ociVersion":"1.0.2","annotations":{"io.kubernetes.cri.container-type":"` + kind + `","io.kubernetes.cri.sandbox-uid":"` + pod + `"}}`
+	}
+	dir := t.TempDir()
+	for id, content := range map[string]string{"listed": spec("sandbox", "uid-listed"), "unloaded": spec("sandbox", "uid-unloaded"), "container": spec("container", "uid-c"),
+		"broken": "{", "old": `{"annotations":{"io.kubernetes.cri.container-type":"sandbox"}}`, "bare": ""} {
+		folder := filepath.Join(dir, taskPlugins[0], criNamespace, id)
+		makeFolder(t, folder)
+		if content == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(folder, specFile), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := readTasks(dir, sets.New("listed"))
+	if diff := cmp.Diff(map[string]types.UID{"unloaded": "uid-unloaded"}, got.Pods); diff != "" || len(got.IDs) != 6 || got.Problem != "" {
+		t.Errorf("%+v (-want +got)\n%s", got, diff)
 	}
 }
 
@@ -97,7 +119,7 @@ func TestTasksAreReadOfContainerdInTheFolderOfItsSocketOrWhereItIsTold(t *testin
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(handshake.Tasks{IDs: tc.want}, got.Tasks); diff != "" {
+			if diff := cmp.Diff(tc.want, got.Tasks.IDs); diff != "" || got.Tasks.Problem != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
