@@ -40,6 +40,10 @@ type auditor struct {
 	changed chan struct{}
 	known   []*knownFinding
 	writes  flowcontrol.RateLimiter
+	// failures are the audits in a row that have failed.
+	failures int
+	// unread is the last call of the present audit that gave no fact to decide about a repair.
+	unread error
 }
 
 // knownFinding is a finding of the last audit.
@@ -83,12 +87,15 @@ func (a *auditor) wake() {
 	}
 }
 
-// Start audits at once, then at every interval, and sooner after pools have changed. A failed audit is made up for by the
-// next.
+// Start audits at once, then at every interval, and sooner after pools have changed. A failed audit is tried again with back-off.
 func (a *auditor) Start(ctx context.Context) error {
 	for {
-		if err := a.audit(ctx); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Auditing the IPAM failed; the next audit tries again", "backend", a.backend.Name())
+		err := a.audit(ctx)
+		if a.failures++; err == nil {
+			a.failures = 0
+		}
+		if err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Auditing the IPAM failed; it is tried again", "backend", a.backend.Name())
 		}
 		if !a.pause(ctx) {
 			return nil
@@ -104,6 +111,9 @@ func (a *auditor) pause(ctx context.Context) bool {
 	}
 	if slices.ContainsFunc(a.known, func(k *knownFinding) bool { return !k.told || k.soon }) || !a.backend.HasSynced() {
 		interval = min(interval, max(a.options.Settings.ReleaseDelay, time.Second))
+	}
+	if a.failures > 0 {
+		interval = min(interval, backOff(a.failures, a.options.LastRetry))
 	}
 	due := time.NewTimer(interval)
 	defer due.Stop()
@@ -124,6 +134,15 @@ func (a *auditor) pause(ctx context.Context) bool {
 			gather = soon.C
 		}
 	}
+}
+
+// backOff is the time to the next try after failures in a row.
+func backOff(failures int, last time.Duration) time.Duration {
+	wait := firstRetry
+	for ; failures > 1 && wait < last; failures-- {
+		wait *= 2
+	}
+	return min(wait, last)
 }
 
 func (a *auditor) audit(ctx context.Context) error {

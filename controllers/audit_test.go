@@ -296,3 +296,11 @@ func (readOnly) Delete(context.Context, client.Object, ...client.DeleteOption) e
 func (readOnly) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	panic("a write")
 }
+
+func TestBackOffGrowsToItsEnd(t *testing.T) {
+	for failures, want := range map[int]time.Duration{1: firstRetry, 2: 2 * firstRetry, 4: 8 * firstRetry, 100: time.Second, 1_000_000: time.Second} {
+		if got := backOff(failures, time.Second); got != want {
+			t.Errorf("after %d failures %s, expected %s", failures, got, want)
+		}
+	}
+}

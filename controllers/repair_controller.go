@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 const (
@@ -42,6 +43,7 @@ func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
 	if len(standing) == 0 {
 		return nil
 	}
+	a.unread = nil
 	reads := a.readRepairs(ctx, standing)
 	var failures []error
 	for _, k := range standing {
@@ -51,7 +53,16 @@ func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
 		result, err := a.act(ctx, k, decision, object)
 		failures = append(failures, err, a.conclude(ctx, k, result))
 	}
-	return errors.Join(failures...)
+	return errors.Join(append(failures, a.unread)...)
+}
+
+// unread is the fact that a call did not give. The audit has failed then, however it decides, and is tried again soon.
+func unread[T any](a *auditor, what string, err error) release.Fact[T] {
+	if what != "" {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	a.unread = err
+	return release.Unknown[T](err.Error())
 }
 
 // act does what was decided. A reservation that changed in between is no failure: the next audit looks again.

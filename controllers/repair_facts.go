@@ -107,8 +107,12 @@ func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachm
 		return release.Unknown[string](fmt.Sprintf("the network is called %q, expected \"namespace/name\" of a NetworkAttachmentDefinition", network))
 	}
 	var definition nadv1.NetworkAttachmentDefinition
-	if err := a.live.Get(ctx, client.ObjectKey(ref), &definition); err != nil {
-		return release.Unknown[string](fmt.Sprintf("reading NetworkAttachmentDefinition %s: %v", network, err))
+	err := a.live.Get(ctx, client.ObjectKey(ref), &definition)
+	switch {
+	case apierrors.IsNotFound(err):
+		return release.Unknown[string]("there is no NetworkAttachmentDefinition " + network)
+	case err != nil:
+		return unread[string](a, "reading NetworkAttachmentDefinition "+network, err)
 	}
 	at.Config, at.Definition = definition.Spec.Config, definition.Name
 	name, err := a.backend.ReservationName(at)
@@ -131,7 +135,7 @@ func (a *auditor) entriesLive(ctx context.Context, name, owner string, addresses
 	}
 	snapshot, err := a.backend.Live(ctx, query)
 	if err != nil {
-		return release.Unknown[[]ipamaudit.Entry](err.Error())
+		return unread[[]ipamaudit.Entry](a, "", err)
 	}
 	if len(snapshot.Problems) > 0 {
 		return release.Unknown[[]ipamaudit.Entry]("pool " + snapshot.Problems[0].Pool + ": " + snapshot.Problems[0].Message)
@@ -220,11 +224,11 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 	case apierrors.IsNotFound(err):
 		return release.Absent[ipamrepair.Owner]()
 	case err != nil:
-		return release.Unknown[ipamrepair.Owner](err.Error())
+		return unread[ipamrepair.Owner](a, "", err)
 	}
 	records := &v1alpha1.IPAllocationList{}
 	if err := a.live.List(ctx, records, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
-		return release.Unknown[ipamrepair.Owner]("its records: " + err.Error())
+		return unread[ipamrepair.Owner](a, "its records", err)
 	}
 	facts := a.podFacts(&pod)
 	found := ipamrepair.Owner{UID: pod.UID, Held: controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer),

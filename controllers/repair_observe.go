@@ -38,18 +38,18 @@ func (a *auditor) readRepairs(ctx context.Context, standing []*knownFinding) rep
 	reads := repairReads{users: release.Absent[[]*corev1.Pod](), records: release.Absent[[]v1alpha1.IPAllocation]()}
 	reservations, err := a.backend.Reservations(ctx)
 	if reads.reservations = release.Known(reservations); err != nil {
-		reads.reservations = release.Unknown[[]ipam.Reservation](err.Error())
+		reads.reservations = unread[[]ipam.Reservation](a, "", err)
 	}
 	if len(addresses) == 0 {
 		return reads
 	}
 	users, err := a.usersLive(ctx, addresses)
 	if reads.users = release.Known(users); err != nil {
-		reads.users = release.Unknown[[]*corev1.Pod](err.Error())
+		reads.users = unread[[]*corev1.Pod](a, "", err)
 	}
 	records, err := a.recordsLive(ctx, addresses)
 	if reads.records = release.Known(records); err != nil {
-		reads.records = release.Unknown[[]v1alpha1.IPAllocation](err.Error())
+		reads.records = unread[[]v1alpha1.IPAllocation](a, "", err)
 	}
 	return reads
 }

@@ -254,12 +254,16 @@ func TestRepairHoldsWhatCannotBeRead(t *testing.T) {
 				a, _ := repairing(t, pool, change)
 				readable := a.live
 				a.live = unreadable{Reader: readable, fail: fail}
-				audits(t, a, 4)
+				if errs := audits(t, a, 4); len(errs) == 0 {
+					t.Error("no audit failed while they could not be listed, so none was tried again")
+				}
 				if len(pool.wrote) > 0 {
 					t.Errorf("wrote %v while they could not be listed", pool.wrote)
 				}
 				a.live = readable
-				audits(t, a, 4)
+				if errs := audits(t, a, 4); len(errs) > 0 {
+					t.Errorf("errors once they could be listed: %v", errs)
+				}
 				if len(pool.wrote) != test.writes {
 					t.Errorf("wrote %v once they could be listed", pool.wrote)
 				}
