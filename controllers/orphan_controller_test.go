@@ -14,23 +14,26 @@ import (
 // as it stands is a rival of everybody who has the address later.
 func TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain(t *testing.T) {
 	record := recordOfOld(nil)
-	record.Name = v1alpha1.OrphanPrefix + "old-sandbox"
+	record.Name, record.Spec.NodeName = v1alpha1.OrphanPrefix+"old-sandbox", ""
 	f := newFate(t, record)
 	f.pool.entries[0].SandboxID = "next-sandbox"
-	r := &OrphanReconciler{core: f.r.core, known: &orphanSet{members: map[sandboxID]int{}}}
+	r := orphansOf(f)
 
-	var stored v1alpha1.IPAllocation
-	if err := f.truth.Get(t.Context(), client.ObjectKeyFromObject(record), &stored); err != nil {
-		t.Fatal(err)
-	}
-	result, err := r.resolve(t.Context(), "old-sandbox", &stored)
+	result, err := r.Reconcile(t.Context(), "old-sandbox")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if result.RequeueAfter <= 0 {
 		t.Errorf("result %+v: nothing would ever look at the record again", result)
 	}
+	var stored v1alpha1.IPAllocation
 	if err := f.truth.Get(t.Context(), client.ObjectKeyFromObject(record), &stored); err != nil || stored.Status.State != v1alpha1.StateConflict {
 		t.Errorf("state %q, %v; expected Conflict", stored.Status.State, err)
 	}
+}
+
+func orphansOf(f *fate) *OrphanReconciler {
+	r := &OrphanReconciler{core: f.r.core, known: newOrphanSet(), keeper: newOrphanKeeper(f.r.core)}
+	r.keeper.orphans = r
+	return r
 }

@@ -47,6 +47,10 @@ func (r *router) route(event ipam.Event) {
 		r.routeSandbox(id)
 	}
 	for _, record := range event.Records {
+		if id, isOrphan := strings.CutPrefix(record, v1alpha1.OrphanPrefix); isOrphan {
+			r.routeSandbox(id)
+			continue
+		}
 		r.addPod(types.UID(record))
 	}
 	for i := range event.Problems {

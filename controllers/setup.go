@@ -29,6 +29,8 @@ type Options struct {
 	Settings release.Settings
 	// Handshakes bound how many questions to agents are open at once.
 	Handshakes Handshakes
+	// Orphans are about entries whose owner nobody can tell.
+	Orphans OrphanOptions
 	// Rules say which pods are stamped; the late stamp and the early unstamp follow them like the webhook.
 	Rules protection.Rules
 	// Repair puts right what the audit finds; false only reports it.

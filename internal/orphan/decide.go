@@ -86,7 +86,7 @@ func decideUnrecorded(f *Facts, entries Entries, now time.Time) Decision {
 
 // decideAddressed is row 7: a claimed sandbox is judged like the one of a pod that is gone, by the same table.
 func decideAddressed(d release.Decision) Decision {
-	decided := Decision{Row: 7, Reason: d.Reason, Message: d.Message, After: d.After}
+	decided := Decision{Row: 7, Reason: d.Reason, Message: d.Message, After: d.After, Fence: d.Fence}
 	switch d.Action {
 	case release.Release:
 		decided.Action = Release

@@ -60,6 +60,8 @@ type Decision struct {
 	Claim Claim
 	// Missing is how many nodes are not silent (row 14).
 	Missing int
+	// Fence: a Confirm is to be asked because the node was declared dead.
+	Fence bool
 }
 
 func wait(row int, reason v1alpha1.Reason, after time.Duration, format string, args ...any) Decision {

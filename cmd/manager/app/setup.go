@@ -88,6 +88,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			MaxInFlight:        int(*c.Handshakes.MaxInFlight),
 			MaxInFlightPerNode: int(*c.Handshakes.MaxInFlightPerNode),
 		},
+		Orphans:       controllers.OrphanOptions{ManagerNamespace: o.Namespace, AgentNamespace: c.Orphans.AgentNamespace, MaxAsked: int(*c.Orphans.MaxAsked)},
 		Rules:         rules(c, o),
 		Repair:        c.Audit.Mode == configv1alpha1.AuditModeRepair,
 		Concurrency:   int(*c.Controller.Concurrency),

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+)
+
+// adopt writes entries that have been nobody's for long enough into a record of their own, or further ones of its sandbox into the
+// record that there is.
+func (r *OrphanReconciler) adopt(ctx context.Context, v *orphanView, d orphan.Decision) (reconcile.Result, error) {
+	if owned, err := r.ownedLive(ctx, v.entries); err != nil {
+		return reconcile.Result{}, err
+	} else if owned {
+		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
+	}
+	now := metav1.NewTime(r.clock.Now())
+	record := &v1alpha1.IPAllocation{}
+	record.Name = v.recordName()
+	record.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: string(v.id), ObservedTime: now, Attribution: v1alpha1.AttributionNone}}
+	if v.record != nil {
+		record = v.record.DeepCopy()
+	}
+	for i := range v.entries {
+		entry := &v.entries[i]
+		if entry.Owner != nil && v.record == nil {
+			record.Spec.PodNamespace, record.Spec.PodName = entry.Owner.Namespace, entry.Owner.Name
+		}
+		if !v.records(entry) {
+			record.Spec.Addresses = append(record.Spec.Addresses, v1alpha1.AddressRecord{Backend: entry.Backend, Pool: entry.Pool,
+				IP: entry.IP.String(), Interface: entry.Interface, PodRef: entry.PodRef, SandboxID: string(v.id), ObservedTime: now,
+				PoolResourceVersion: entry.PoolResourceVersion})
+		}
+	}
+	r.keeper.forget(v.id) // what was said before did not know of these
+	if err := r.putRecord(ctx, record); err != nil {
+		return reconcile.Result{}, err
+	}
+	v.record = record
+	return reconcile.Result{}, r.explain(ctx, v, d)
+}
+
+// drop ends a record that nobody needs any more.
+func (r *OrphanReconciler) drop(ctx context.Context, v *orphanView) error {
+	r.keeper.forget(v.id)
+	r.known.set(v.id, "", 0)
+	return r.deleteRecord(ctx, v.record)
+}
+
+// askAll puts the next question to every node. Only the version that this write gives shows later who has seen it.
+func (r *OrphanReconciler) askAll(ctx context.Context, v *orphanView, d orphan.Decision) error {
+	r.keeper.forget(v.id)
+	record, err := r.ask(ctx, v.record, []question{{sandboxID: string(v.id)}})
+	if err != nil {
+		return err
+	}
+	version, err := strconv.ParseUint(record.ResourceVersion, 10, 64)
+	if err != nil {
+		return fmt.Errorf("reading the resourceVersion of the question about sandbox %s: %w", v.id, err)
+	}
+	metrics.OrphansAsked.Inc()
+	v.record = record
+	r.keeper.sent(v, version)
+	return r.explain(ctx, v, d)
+}
+
+// address gives a record the node that has claimed its sandbox, and asks that node alone, in one write. Where no Node object is there,
+// nobody is asked: the record is judged by the fate of the machine.
+func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.Decision) error {
+	identity, node, err := r.claimant(ctx, v, d.Claim)
+	if err != nil {
+		return err
+	}
+	record := v.record.DeepCopy()
+	record.Spec.NodeName = d.Claim.NodeName
+	for i := range record.Spec.Sandboxes {
+		record.Spec.Sandboxes[i].Node = &identity
+		record.Spec.Sandboxes[i].Attribution = v1alpha1.AttributionAgentSeen
+	}
+	r.keeper.forget(v.id)
+	if node == nil {
+		record.Spec.Marks = nil // only a record of unknown node may ask all
+		err = r.putRecord(ctx, record)
+	} else {
+		record, err = r.ask(ctx, record, questionsTo(nodeFacts(node), []string{string(v.id)}, false))
+	}
+	if err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("A node has claimed a sandbox without an owner", "sandbox", v.id, "node", d.Claim.NodeName, "nodeUID", identity.UID)
+	v.record = record
+	return r.explain(ctx, v, d)
+}
+
+// confirm asks the node that was read live.
+func (r *OrphanReconciler) confirm(ctx context.Context, v *orphanView, d orphan.Decision) error {
+	record, err := r.ask(ctx, v.record, questionsTo(v.facts.Addressed.Node.Get(), []string{string(v.id)}, d.Fence))
+	if err != nil {
+		return err
+	}
+	v.record = record
+	return r.explain(ctx, v, d)
+}
+
+// attribute moves what the orphan's record has into that of the pod with whose UID a node has seen the sandbox. The pod's goes first: in
+// between both hold the entries.
+func (r *OrphanReconciler) attribute(ctx context.Context, v *orphanView, d orphan.Decision) error {
+	identity, _, err := r.claimant(ctx, v, d.Claim)
+	if err != nil {
+		return err
+	}
+	pod, err := r.podOfUID(ctx, v, d.Claim.PodUID)
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		return fmt.Errorf("pod UID %s went while its sandbox %s was found: %w", d.Claim.PodUID, v.id, errStale)
+	}
+	record, err := r.recordOfPod(ctx, pod)
+	if err != nil {
+		return err
+	}
+	sandbox := v1alpha1.SandboxRecord{ID: string(v.id), ObservedTime: v.record.CreationTimestamp, Attribution: v1alpha1.AttributionAgentSeen, Node: &identity}
+	if at := slices.IndexFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == sandbox.ID }); at >= 0 {
+		record.Spec.Sandboxes[at] = sandbox
+	} else {
+		record.Spec.Sandboxes = append(record.Spec.Sandboxes, sandbox)
+	}
+	for _, address := range v.record.Spec.Addresses {
+		at := slices.IndexFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.Pool == address.Pool && a.IP == address.IP })
+		switch {
+		case at < 0:
+			record.Spec.Addresses = append(record.Spec.Addresses, address)
+		case record.Spec.Addresses[at].SandboxID != address.SandboxID:
+			_, err := r.hold(ctx, v, orphan.Decision{Action: orphan.Wait, Row: d.Row, Reason: v1alpha1.ReasonConflict, Message: fmt.Sprintf(
+				"%s, whose record has %s for its sandbox %s: neither is released", d.Message, address.IP, record.Spec.Addresses[at].SandboxID)})
+			return err
+		}
+	}
+	if err := r.putRecord(ctx, record); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("A sandbox without an owner is a live pod's", "sandbox", v.id, "pod", d.Claim.Pod.Get(), "podUID", d.Claim.PodUID)
+	return r.drop(ctx, v)
+}
+
+// recordOfPod is the record of a pod, read past the cache, or a new one that is not written yet.
+func (r *OrphanReconciler) recordOfPod(ctx context.Context, pod *corev1.Pod) (*v1alpha1.IPAllocation, error) {
+	var record v1alpha1.IPAllocation
+	err := r.live.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record)
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.newRecord(&view{uid: pod.UID, pod: pod}), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the record of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return &record, nil
+}
+
+// release gives entries back, those of many orphans at once: each backend writes a pool once for all of them. The views are live, and
+// each entry is compared once more by the backend, in every field.
+func (r *OrphanReconciler) release(ctx context.Context, views []*orphanView, decisions []orphan.Decision) error {
+	reasons := map[string]v1alpha1.Reason{}
+	requests := map[string][]ipam.Request{}
+	for i, v := range views {
+		reasons[v.recordName()] = decisions[i].Reason
+		for _, e := range v.entries {
+			requests[e.Backend] = append(requests[e.Backend], ipam.Request{Key: v.keyBefore(&e), Record: v.recordName()})
+		}
+	}
+	released := map[string][]string{}
+	var failures []error
+	for _, backend := range r.backends {
+		for _, result := range backend.Release(ctx, requests[backend.Name()]) {
+			record := result.Request.Record
+			switch {
+			case errors.Is(result.Err, ipam.ErrChanged): // the next look sees it
+				log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
+			case result.Err != nil:
+				metrics.ReleaseFailures.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
+				failures = append(failures, result.Err)
+			default:
+				metrics.OrphansReclaimed.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
+				metrics.Releases.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
+				released[record] = append(released[record], result.Request.IP.String())
+				log.FromContext(ctx).Info("Released", "entry", result.Request.Key.String(), "reason", reasons[record])
+			}
+		}
+	}
+	for i, v := range views {
+		if ips := released[v.recordName()]; len(ips) > 0 && v.record != nil {
+			r.tell(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
+		}
+		r.keeper.enqueue(v.id)
+	}
+	return errors.Join(failures...)
+}
+
+// keyBefore is the key of an entry as it was before its release was begun, which finds the reservation.
+func (v *orphanView) keyBefore(e *ipam.Entry) ipam.Key {
+	key := e.Key
+	if e.Releasing == "" || v.record == nil {
+		return key
+	}
+	for i := range v.record.Spec.Addresses {
+		if a := &v.record.Spec.Addresses[i]; a.Backend == e.Backend && a.Pool == e.Pool && a.IP == e.IP.String() && a.SandboxID == e.SandboxID {
+			key.PodRef = a.PodRef
+		}
+	}
+	return key
+}

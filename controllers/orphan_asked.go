@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+)
+
+// askedAll is a question to all nodes that this process has put. Nobody else knows the version of the write that put it.
+type askedAll struct {
+	record  types.UID
+	epoch   int64
+	version uint64
+	at      time.Time
+}
+
+// sent notes a question with the version of the record that its write gave.
+func (k *orphanKeeper) sent(v *orphanView, version uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked[v.id] = askedAll{record: v.record.UID, epoch: epochToAll(v), version: version, at: k.clock.Now()}
+	k.turn.Delete(v.id)
+}
+
+// askedOf is the question about an orphan as far as this process knows it. A record that was written since, and has another question, or
+// none, shows that it is void.
+func (k *orphanKeeper) askedOf(v *orphanView) orphan.Asked {
+	if v.record == nil {
+		return orphan.Asked{}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known, ok := k.asked[v.id]
+	if !ok {
+		return orphan.Asked{Epoch: epochToAll(v)}
+	}
+	at, err := strconv.ParseUint(v.record.ResourceVersion, 10, 64)
+	if v.record.UID != known.record || err != nil || (at >= known.version && epochToAll(v) != known.epoch) {
+		k.forgetLocked(v.id)
+		return orphan.Asked{Epoch: epochToAll(v)}
+	}
+	return orphan.Asked{Epoch: known.epoch, Version: known.version, Since: known.at}
+}
+
+// epochToAll is the epoch of the mark that asks all nodes; zero without one.
+func epochToAll(v *orphanView) int64 {
+	for _, m := range v.record.Spec.Marks {
+		if m.SandboxID == string(v.id) && m.NodeUID == "" {
+			return m.Epoch
+		}
+	}
+	return 0
+}
+
+// forget takes a question back, and lets others have its place.
+func (k *orphanKeeper) forget(id sandboxID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgetLocked(id)
+}
+
+func (k *orphanKeeper) forgetLocked(id sandboxID) {
+	delete(k.asked, id)
+	k.complete.Delete(id)
+	k.turn.Delete(id)
+	if len(k.asked) < k.options.Orphans.MaxAsked {
+		if next, some := k.turn.PopAny(); some {
+			k.enqueue(next)
+		}
+	}
+}
+
+// hasRoom says whether another question may be put. Who finds none is woken when there is.
+func (k *orphanKeeper) hasRoom() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.asked) < k.options.Orphans.MaxAsked
+}
+
+func (k *orphanKeeper) awaitTurn(id sandboxID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.turn.Insert(id)
+	if len(k.asked) < k.options.Orphans.MaxAsked { // there is room since it was looked for
+		k.turn.Delete(id)
+		k.enqueue(id)
+	}
+}
+
+func (k *orphanKeeper) allAsked() []sandboxID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ids := make([]sandboxID, 0, len(k.asked))
+	for id := range k.asked {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// ready notes orphans that are worth a look past the caches, and has it made.
+func (k *orphanKeeper) ready(ids ...sandboxID) {
+	k.mu.Lock()
+	k.complete.Insert(ids...)
+	k.mu.Unlock()
+	k.wake()
+}
+
+func (k *orphanKeeper) takeComplete() []sandboxID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	taken := k.complete.UnsortedList()
+	k.complete.Clear()
+	return taken
+}
+
+func (k *orphanKeeper) isTraced() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.traced
+}

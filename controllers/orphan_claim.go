@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// addClaims reads what nodes have said in a record that has no node yet. Whatever they said, the sandbox is or was theirs.
+func (r *OrphanReconciler) addClaims(ctx context.Context, v *orphanView) error {
+	if v.record == nil || v.addressed() {
+		return nil
+	}
+	var claims []orphan.Claim
+	for i := range v.record.Status.Answers {
+		answer := &v.record.Status.Answers[i]
+		if answer.SandboxID != string(v.id) {
+			continue
+		}
+		claim, err := r.claimOf(ctx, v, answer)
+		if err != nil {
+			return err
+		}
+		again := slices.IndexFunc(claims, func(c orphan.Claim) bool { return c.Live && claim.Live && c.NodeName == claim.NodeName })
+		if again < 0 {
+			claims = append(claims, claim)
+		} else if claims[again].PodUID == "" {
+			claims[again] = claim // one machine, under its old Node UID and under its new one
+		}
+	}
+	v.facts.Record = release.Known(orphan.Record{Claims: claims})
+	return nil
+}
+
+// claimOf finds who an answer is from: a Node that is there, by its UID or by the boot of its machine, or one that was.
+func (r *OrphanReconciler) claimOf(ctx context.Context, v *orphanView, answer *v1alpha1.Answer) (orphan.Claim, error) {
+	claim := orphan.Claim{NodeUID: answer.NodeUID, PodUID: answer.PodUID, Pod: release.Absent[string]()}
+	var nodes corev1.NodeList
+	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return claim, fmt.Errorf("looking for the Node of UID %s, which has claimed sandbox %s: %w", answer.NodeUID, v.id, err)
+	}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if node.UID == answer.NodeUID || (answer.BootID != "" && node.Status.NodeInfo.BootID == answer.BootID) {
+			claim.NodeName, claim.Live = node.Name, true
+		}
+	}
+	if seen, known := r.keeper.roster.find(answer.NodeUID, answer.BootID); known && !claim.Live {
+		claim.NodeName = seen.Name
+	}
+	if answer.PodUID == "" {
+		return claim, nil
+	}
+	pod, err := r.podOfUID(ctx, v, answer.PodUID)
+	switch {
+	case err != nil:
+		claim.Pod = release.Unknown[string](err.Error())
+	case pod == nil:
+	case pod.Spec.NodeName != claim.NodeName:
+		claim.Pod = release.Unknown[string](fmt.Sprintf("pod %s/%s is on node %q", pod.Namespace, pod.Name, pod.Spec.NodeName))
+	default:
+		claim.Pod = release.Known(pod.Namespace + "/" + pod.Name)
+	}
+	return claim, nil
+}
+
+// podOfUID reads past the cache the pod of a UID, of the name that the entry or the cache gives it; nil where that is not there.
+func (r *OrphanReconciler) podOfUID(ctx context.Context, v *orphanView, uid types.UID) (*corev1.Pod, error) {
+	names := []types.NamespacedName{{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}}
+	var cached corev1.PodList
+	if err := r.client.List(ctx, &cached, client.MatchingFields{indexPodUID: string(uid)}); err != nil {
+		return nil, fmt.Errorf("looking up pod UID %s: %w", uid, err)
+	}
+	for i := range cached.Items {
+		names = append(names, client.ObjectKeyFromObject(&cached.Items[i]))
+	}
+	for _, name := range names {
+		if name.Name == "" {
+			continue
+		}
+		var pod corev1.Pod
+		err := r.live.Get(ctx, name, &pod)
+		if err == nil && pod.UID == uid {
+			return &pod, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading pod %s: %w", name, err)
+		}
+	}
+	return nil, nil
+}
+
+// observeAddressed is the observation of a sandbox whose node is known, as of a pod that is gone. The node is read after the
+// record, so that an answer counts only for the machine that is there after it.
+func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, pools *livePools) error {
+	of := &view{uid: types.UID(v.record.Name), live: true, record: v.record, podFact: release.Absent[release.Pod](),
+		heldRead: release.Known(struct{}{}), node: r.observeNode(ctx, v.record.Spec.NodeName, true)}
+	for _, e := range v.entries {
+		of.held = append(of.held, heldEntry{Entry: e, attribution: v1alpha1.AttributionAgentSeen})
+	}
+	if len(v.entries) == 0 && len(pools.takenOver(v)) > 0 {
+		for i := range v.record.Spec.Addresses {
+			if key, err := keyOf(&v.record.Spec.Addresses[i]); err == nil {
+				of.held = append(of.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v1alpha1.AttributionAgentSeen, superseded: true})
+			}
+		}
+	}
+	if err := r.followNode(ctx, of); err != nil {
+		return err
+	}
+	v.record = of.record
+	observation := of.observation(r.options)
+	if said := release.AskedOf(v.record, string(v.id)).Answer; said.IsKnown() && said.Get().PodUID != "" {
+		observation.UID = said.Get().PodUID // whose sandbox it was, nobody but the node knows
+	}
+	v.facts.Addressed = &observation
+	return nil
+}
+
+// followNode writes down what has become of the node, before anything rests on it: since when it is gone, or that the same boot of the
+// same machine has another Node UID (row 7 of internal/release).
+func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
+	record := of.record.DeepCopy()
+	if err := r.recordNodeFate(ctx, of, record); err != nil {
+		return err
+	}
+	for i := range record.Spec.Sandboxes {
+		node := record.Spec.Sandboxes[i].Node
+		if node != nil && of.node.IsKnown() && release.Compare(machineOf(*node), of.node.Get().Machine) == release.Reregistered {
+			node.UID = of.node.Get().NodeUID
+		}
+	}
+	if equality.Semantic.DeepEqual(record.Spec, of.record.Spec) {
+		return nil
+	}
+	return r.writeRecord(ctx, of, record)
+}
+
+// claimant is the machine that has claimed a sandbox, as a live Node or the list of those ever seen shows it for the boot of the
+// claim, with the Node object that is there; nil where there is none.
+func (r *OrphanReconciler) claimant(ctx context.Context, v *orphanView, claim orphan.Claim) (v1alpha1.NodeIdentity, *corev1.Node, error) {
+	identity := v1alpha1.NodeIdentity{UID: claim.NodeUID}
+	for i := range v.record.Status.Answers {
+		if a := &v.record.Status.Answers[i]; a.SandboxID == string(v.id) && a.NodeUID == claim.NodeUID {
+			identity.BootID = a.BootID
+		}
+	}
+	if seen, known := r.keeper.roster.find(claim.NodeUID, identity.BootID); known && seen.Node.BootID == identity.BootID {
+		identity = seen.Node
+	}
+	var node corev1.Node
+	err := r.live.Get(ctx, types.NamespacedName{Name: claim.NodeName}, &node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return identity, nil, nil
+	case err != nil:
+		return identity, nil, fmt.Errorf("reading Node %s, which has claimed sandbox %s: %w", claim.NodeName, v.id, err)
+	}
+	if live := identityOf(&node); live.BootID == identity.BootID && live.BootID != "" {
+		identity = live // also under another UID than the claim's: it is the same boot
+	}
+	return identity, &node, nil
+}

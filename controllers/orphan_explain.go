@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+)
+
+// explain says why the addresses are held: gauge, event and condition of the record, with one reason. A message that changes alone,
+// as it does with each node that acknowledges, is written rarely: every agent watches these records.
+func (r *OrphanReconciler) explain(ctx context.Context, v *orphanView, d orphan.Decision) error {
+	r.known.set(v.id, d.Reason, len(v.entries))
+	state := v1alpha1.StateOrphaned
+	if d.Reason == v1alpha1.ReasonConflict || d.Reason == v1alpha1.ReasonClaimedTwice || v.facts.Entries.Get().TakenOver {
+		state = v1alpha1.StateConflict
+	}
+	said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition)
+	news := said == nil || said.Reason != string(d.Reason) || v.record.Status.State != state
+	message := d.Message
+	if v.facts.Entries.Get().TakenOver {
+		message = takenOverMessage + ": " + message
+	}
+	if !news && (said.Message == message || !r.known.mayReword(v.id, r.clock.Now(), r.rewordAfter())) {
+		return nil
+	}
+	updated := v.record.DeepCopy()
+	updated.Status.State = state
+	meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse,
+		Reason: string(d.Reason), Message: message, LastTransitionTime: metav1.NewTime(r.clock.Now())})
+	// With the version that was read: what agents have said since must not be taken back.
+	if err := r.client.Status().Update(ctx, updated, client.FieldOwner(finalizer.FieldManager)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.known.reworded(v.id, r.clock.Now())
+	v.record = updated
+	if news {
+		r.tell(updated, corev1.EventTypeWarning, d, message)
+	}
+	return nil
+}
+
+// rewordAfter is the least time between two wordings of one reason.
+func (r *OrphanReconciler) rewordAfter() time.Duration { return r.options.Settings.SandboxCreationMax }
+
+// tell writes an event about a record.
+func (r *OrphanReconciler) tell(record *v1alpha1.IPAllocation, kind string, d orphan.Decision, note string) {
+	const limit = 1000 // events.k8s.io refuses notes of 1 KiB and more
+	if len(note) > limit {
+		note = note[:limit]
+	}
+	r.recorder.Eventf(record, nil, kind, string(d.Reason), d.Action.String(), "%s", note)
+}
+
+const takenOverMessage = "an address of this sandbox, whose owner nobody can tell, stands in its pool for another sandbox by now: neither is released " +
+	"until this one is proven gone; delete this record once you know that it is"
+
+// orphanSet is what is known of the orphans on record: the gauges.
+type orphanSet struct {
+	mu      sync.Mutex
+	members map[sandboxID]knownOrphan
+}
+
+type knownOrphan struct {
+	entries int
+	reason  v1alpha1.Reason
+	// worded is when its condition was written last by this process.
+	worded time.Time
+}
+
+func newOrphanSet() *orphanSet { return &orphanSet{members: map[sandboxID]knownOrphan{}} }
+
+// set notes what an orphan waits for; without a reason there is none any more.
+func (o *orphanSet) set(id sandboxID, reason v1alpha1.Reason, entries int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.members[id]
+	metrics.Orphans.Add(float64(entries - before.entries))
+	if before.reason != "" {
+		metrics.OrphanSandboxes.WithLabelValues(string(before.reason)).Dec()
+	}
+	if reason == "" {
+		delete(o.members, id)
+		return
+	}
+	metrics.OrphanSandboxes.WithLabelValues(string(reason)).Inc()
+	before.reason, before.entries = reason, entries
+	o.members[id] = before
+}
+
+func (o *orphanSet) mayReword(id sandboxID, now time.Time, pause time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return now.Sub(o.members[id].worded) >= pause
+}
+
+func (o *orphanSet) reworded(id sandboxID, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if known, ok := o.members[id]; ok {
+		known.worded = now
+		o.members[id] = known
+	}
+}

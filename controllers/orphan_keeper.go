@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// keeperGather is how long wakes are gathered: Leases change one by one.
+const keeperGather = 250 * time.Millisecond
+
+// orphanKeeper keeps the list of Nodes ever seen, knows which orphans all nodes are asked about, and gives the addresses of those back of
+// which every node is silent, many at once. It only runs where agents are the evidence.
+//
+// Caches say when a look is worth it. A look reads the Leases, then the Nodes, then the records, then the pools, all past the caches.
+type orphanKeeper struct {
+	*core
+	orphans *OrphanReconciler
+	roster  *rosterStore
+	leases  *agentLeases
+	woken   chan struct{}
+	// changed: a Lease or a Node is not as it was when the asked orphans were woken last.
+	changed atomic.Bool
+	queue   atomic.Pointer[orphanQueue]
+	nodes   atomic.Pointer[[]orphan.Node]
+
+	mu sync.Mutex
+	// asked are the open questions of this process, complete those that the caches show to be answered by all.
+	asked    map[sandboxID]askedAll
+	complete sets.Set[sandboxID]
+	// turn are those that wait for room.
+	turn sets.Set[sandboxID]
+	// traced: the records were looked through for Nodes that went before there was a list.
+	traced bool
+}
+
+func newOrphanKeeper(shared *core) *orphanKeeper {
+	o := shared.options.Orphans
+	return &orphanKeeper{core: shared, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{},
+		complete: sets.New[sandboxID](), turn: sets.New[sandboxID](),
+		roster: &rosterStore{live: shared.live, writer: shared.client, namespace: o.ManagerNamespace},
+		leases: &agentLeases{live: shared.live, namespace: o.AgentNamespace}}
+}
+
+func (k *orphanKeeper) setup(mgr manager.Manager) error {
+	if k.options.Evidence != release.EvidenceAgent {
+		return nil
+	}
+	if err := k.leases.setup(mgr, k.nodesChanged); err != nil {
+		return err
+	}
+	return mgr.Add(k)
+}
+
+// NeedLeaderElection: one keeper in the cluster is enough.
+func (k *orphanKeeper) NeedLeaderElection() bool { return true }
+
+// nodesChanged is called for each change of a Lease or a Node.
+func (k *orphanKeeper) nodesChanged() {
+	k.changed.Store(true)
+	k.wake()
+}
+
+func (k *orphanKeeper) wake() {
+	select {
+	case k.woken <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+func (k *orphanKeeper) connect(queue orphanQueue) { k.queue.Store(&queue) }
+
+func (k *orphanKeeper) enqueue(ids ...sandboxID) {
+	if queue := k.queue.Load(); queue != nil {
+		for _, id := range ids {
+			(*queue).Add(id)
+		}
+	}
+}
+
+// Start looks whenever something has changed, and once a minute while a machine has no Node. A round that failed is made again with
+// back-off.
+func (k *orphanKeeper) Start(ctx context.Context) error {
+	const factor, steps = 2, 1 << 16
+	fresh := wait.Backoff{Duration: firstRetry, Factor: factor, Steps: steps, Cap: k.options.LastRetry}
+	backoff := fresh
+	k.wake()
+	for {
+		again, err := k.round(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			log.FromContext(ctx).Error(err, "Looking after addresses without an owner failed; it is tried again")
+			again = backoff.Step()
+		default:
+			backoff = fresh
+		}
+		if !k.pause(ctx, again) {
+			return nil
+		}
+	}
+}
+
+// pause waits for the next round: for the time, if there is one, or for a wake; false at the end.
+func (k *orphanKeeper) pause(ctx context.Context, again time.Duration) bool {
+	due := make(<-chan time.Time)
+	if again > 0 {
+		timer := time.NewTimer(again)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-due:
+		return true
+	case <-k.woken:
+	}
+	gather := time.NewTimer(keeperGather)
+	defer gather.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-gather.C:
+		return true
+	}
+}
+
+// round looks at the caches, and past them where that is worth it; again is when to look next though nothing has changed.
+func (k *orphanKeeper) round(ctx context.Context) (again time.Duration, err error) {
+	without, err := k.lookCached(ctx)
+	if err != nil {
+		return 0, err
+	}
+	complete := k.takeComplete()
+	if without || len(complete) > 0 || !k.isTraced() {
+		if without, err = k.lookLive(ctx, complete); err != nil {
+			k.ready(complete...)
+			return 0, err
+		}
+	}
+	if without {
+		return fateConfirmed, nil
+	}
+	return 0, nil
+}
+
+// lookCached puts every Node of the cache on the list, and wakes the orphans about which all are asked; without says whether a machine of
+// the list has no Node there.
+func (k *orphanKeeper) lookCached(ctx context.Context) (without bool, err error) {
+	var cached corev1.NodeList
+	if err := k.client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("listing the Nodes of the cache: %w", err)
+	}
+	present := presentNodes(cached.Items)
+	uids := sets.New[string]()
+	err = k.roster.change(ctx, func(roster orphan.Roster) error {
+		for i := range present {
+			roster.See(present[i].Name, identityOfFacts(&present[i].Node))
+			uids.Insert(orphan.KeyOf(identityOfFacts(&present[i].Node)))
+		}
+		for key, seen := range roster {
+			without = without || seen.Gone != nil || !uids.Has(key)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	roster, _ := k.roster.snapshot()
+	nodes := roster.Nodes(present, k.leases.cached(ctx))
+	k.nodes.Store(&nodes)
+	if k.changed.Swap(false) {
+		k.enqueue(k.allAsked()...)
+	}
+	return without, nil
+}
+
+// lookLive reads Leases and Nodes, keeps the list, and gives back what nobody claims; without is as in lookCached.
+func (k *orphanKeeper) lookLive(ctx context.Context, complete []sandboxID) (without bool, err error) {
+	acknowledged, traces, err := k.leases.read(ctx)
+	if err != nil {
+		return false, err
+	}
+	present, err := k.readNodes(ctx)
+	if err != nil {
+		return false, err
+	}
+	if traces, err = k.addTraces(ctx, traces); err != nil {
+		return false, err
+	}
+	if without, err = k.keep(ctx, present, traces); err != nil {
+		return false, err
+	}
+	roster, _ := k.roster.snapshot()
+	nodes := roster.Nodes(present, acknowledged)
+	k.nodes.Store(&nodes)
+	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(present)))
+	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(present)))
+	return without, k.reclaim(ctx, complete, nodes)
+}
+
+// reclaim decides about orphans on live facts, and gives back together what may go.
+func (k *orphanKeeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan.Node) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	views, err := k.orphans.observeLive(ctx, ids, release.Known(nodes))
+	if err != nil {
+		return err
+	}
+	var gone []*orphanView
+	var decisions []orphan.Decision
+	for _, v := range views {
+		d := orphan.Decide(v.facts, k.clock.Now())
+		if d.Action == orphan.Release {
+			gone, decisions = append(gone, v), append(decisions, d)
+			continue
+		}
+		result, err := k.orphans.act(ctx, v, d)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Looking after a sandbox without an owner failed; it is tried again", "sandbox", v.id)
+			k.enqueue(v.id)
+			continue
+		}
+		k.enqueueAfter(v.id, result.RequeueAfter)
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return k.orphans.release(ctx, gone, decisions)
+}
+
+func (k *orphanKeeper) enqueueAfter(id sandboxID, after time.Duration) {
+	if queue := k.queue.Load(); queue != nil && after > 0 {
+		(*queue).AddAfter(id, after)
+	}
+}
+
+// cachedNodes is what the caches, or the last look, showed of every Node ever seen.
+func (k *orphanKeeper) cachedNodes() release.Fact[[]orphan.Node] {
+	if nodes := k.nodes.Load(); nodes != nil {
+		return release.Known(*nodes)
+	}
+	return release.Unknown[[]orphan.Node]("the list of Nodes ever seen was not read yet")
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// usedElsewhere fills in, for each view, who may use its addresses though the sandbox is gone. It comes last before a release.
+func (r *OrphanReconciler) usedElsewhere(ctx context.Context, views []*orphanView) error {
+	users, err := r.cachedUsers(ctx, views)
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		v.facts.Rival = r.rivalOf(ctx, v)
+		v.facts.Shown = r.shownBy(ctx, v, users)
+	}
+	return nil
+}
+
+// cachedUsers are the guarded pods of which the network-status, in the cache, mentions one of the addresses in question.
+func (r *OrphanReconciler) cachedUsers(ctx context.Context, views []*orphanView) ([]types.NamespacedName, error) {
+	var texts []string
+	for _, v := range views {
+		for i := range v.entries {
+			texts = append(texts, v.entries[i].IP.String())
+		}
+	}
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("looking for pods that show an address without an owner: %w", err)
+	}
+	var users []types.NamespacedName
+	for i := range pods.Items {
+		status := pods.Items[i].Annotations[nadv1.NetworkStatusAnnot]
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(status, text) }) {
+			users = append(users, client.ObjectKeyFromObject(&pods.Items[i]))
+		}
+	}
+	return users, nil
+}
+
+// shownBy reads the pods that may show an address past the cache: the one of the entry's name, and those of which the cache says so. A
+// pod of the entry's name that shows nothing yet may be given this very address: an IPAM gives the entry of a name to whoever
+// has the name next.
+func (r *OrphanReconciler) shownBy(ctx context.Context, v *orphanView, users []types.NamespacedName) release.Fact[string] {
+	for i := range v.entries {
+		e := &v.entries[i]
+		named := v.podName(e)
+		if named.Name != "" {
+			if fact := r.showsLive(ctx, named, e, true); !fact.IsAbsent() {
+				return fact
+			}
+		}
+		for _, name := range users {
+			if fact := r.showsLive(ctx, name, e, false); name != named && !fact.IsAbsent() {
+				return fact
+			}
+		}
+	}
+	return release.Absent[string]()
+}
+
+// podName is the pod that an entry names, or named before its release was begun.
+func (v *orphanView) podName(e *ipam.Entry) types.NamespacedName {
+	if e.Owner != nil {
+		return types.NamespacedName(*e.Owner)
+	}
+	if v.record != nil {
+		return types.NamespacedName{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}
+	}
+	return types.NamespacedName{}
+}
+
+func (r *OrphanReconciler) showsLive(ctx context.Context, name types.NamespacedName, e *ipam.Entry, inherits bool) release.Fact[string] {
+	var pod corev1.Pod
+	err := r.live.Get(ctx, name, &pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return release.Absent[string]()
+	case err != nil:
+		return release.Unknown[string](fmt.Sprintf("reading pod %s: %v", name, err))
+	case ownership.ShownBy(shown(&pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
+		return release.Known(fmt.Sprintf("%s (uid %s)", name, pod.UID))
+	case inherits && len(shown(&pod)) == 0 && pod.Spec.NodeName != "":
+		return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one", name, pod.UID))
+	}
+	return release.Absent[string]()
+}
+
+// rivalOf looks for records that hold an address for another sandbox, in a cache that is as new as the orphan's own record.
+func (r *OrphanReconciler) rivalOf(ctx context.Context, v *orphanView) release.Fact[string] {
+	if v.record == nil {
+		return release.Absent[string]()
+	}
+	var cached v1alpha1.IPAllocation
+	if err := r.client.Get(ctx, client.ObjectKeyFromObject(v.record), &cached); err != nil {
+		return release.Unknown[string](fmt.Sprintf("the cache of records does not have this one: %v", err))
+	}
+	if order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, v.record.ResourceVersion); err != nil || order < 0 {
+		return release.Unknown[string]("the cache of records is behind")
+	}
+	of := &view{uid: types.UID(v.record.Name)}
+	for i := range v.entries {
+		e := &v.entries[i]
+		others, err := r.rivals(ctx, of, e.Backend, e.Pool, e.IP.String(), e.SandboxID)
+		switch {
+		case err != nil:
+			return release.Unknown[string](err.Error())
+		case len(others) > 0:
+			return release.Known(string(others[0]))
+		}
+	}
+	return release.Absent[string]()
+}
+
+func (r *OrphanReconciler) podOwns(ctx context.Context, entry *ipam.Entry) bool {
+	var pod corev1.Pod
+	if entry.Owner == nil || r.client.Get(ctx, types.NamespacedName(*entry.Owner), &pod) != nil {
+		return false
+	}
+	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
+		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, []ownership.Candidate{r.candidate(pod.UID, &pod, nil)})
+	return owner.UID == pod.UID
+}
+
+// ownedLive: that the cache has no pod of the name says nothing. A live pod that is exempt from the guard, or that shows the
+// address, has no need of a record.
+func (r *OrphanReconciler) ownedLive(ctx context.Context, entries []ipam.Entry) (bool, error) {
+	for i := range entries {
+		if entries[i].Owner == nil {
+			continue
+		}
+		var pod corev1.Pod
+		err := r.live.Get(ctx, types.NamespacedName(*entries[i].Owner), &pod)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading pod %s, which may own an entry: %w", entries[i].Owner, err)
+		}
+		exempt, err := r.exempt(ctx, &pod)
+		if err != nil || exempt || ownership.ShownBy(shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface}) {
+			return true, err
+		}
+	}
+	return false, nil
+}

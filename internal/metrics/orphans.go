@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// What becomes of the addresses whose owner nobody can tell.
+var (
+	// OrphanSandboxes is the number of sandboxes without an owner, by what they wait for.
+	OrphanSandboxes = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: Prefix + "orphan_sandboxes",
+		Help: "Sandboxes on record whose owner is unknown, by the reason of the wait. Only the leader reports it.",
+	}, []string{"reason"}))
+
+	// OrphansReclaimed counts addresses of unknown owner that went back to their pool.
+	OrphansReclaimed = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "orphans_reclaimed_total",
+		Help: "Addresses of unknown owner that Holdfast gave back to their pool, by backend and by the reason that showed their sandbox to be gone.",
+	}, []string{"backend", "reason"}))
+
+	// OrphansAsked counts questions to all nodes.
+	OrphansAsked = register(prometheus.NewCounter(prometheus.CounterOpts{
+		Name: Prefix + "orphan_questions_total",
+		Help: "Questions about a sandbox of unknown owner that were put to every node; each restart of the manager asks again.",
+	}))
+
+	// OrphanNodesMissing is the number of nodes without which no orphan of unknown node is reclaimed.
+	OrphanNodesMissing = register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: Prefix + "orphan_nodes_missing",
+		Help: "Nodes whose silence does not count yet about the orphan that has waited the longest; zero while nothing is asked. Only the leader reports it.",
+	}))
+
+	// NodesSeen is the number of machines on the list of Nodes ever seen.
+	NodesSeen = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: Prefix + "nodes_seen",
+		Help: "Machines on the persisted list of Nodes, by whether a Node object speaks for them (live) or not (gone). Only the leader reports it.",
+	}, []string{"state"}))
+)
+
+// The states of NodesSeen.
+const (
+	NodeLive = "live"
+	NodeGone = "gone"
+)
