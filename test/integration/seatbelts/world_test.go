@@ -114,6 +114,12 @@ func as(config *rest.Config) client.Client {
 // agentOn is the identity of a pod of the DaemonSet on a node.
 func agentOn(ctx context.Context, node string) *rest.Config {
 	GinkgoHelper()
+	_, config := agentPodOn(ctx, node)
+	return config
+}
+
+func agentPodOn(ctx context.Context, node string) (*corev1.Pod, *rest.Config) {
+	GinkgoHelper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, GenerateName: "agent-"},
 		Spec: corev1.PodSpec{NodeName: node, ServiceAccountName: agentAccount, TerminationGracePeriodSeconds: new(int64(0)),
@@ -123,7 +129,7 @@ func agentOn(ctx context.Context, node string) *rest.Config {
 	Expect(admin.Create(ctx, pod)).To(Succeed())
 	config, err := plane.ServiceAccountConfig(ctx, agentNamespace, agentAccount, pod)
 	Expect(err).NotTo(HaveOccurred())
-	return config
+	return pod, config
 }
 
 // awaitPolicies waits until the API server has compiled them: a write that each refuses is refused by it.
