@@ -117,14 +117,26 @@ func entriesGo(o *release.Observation, _ *time.Time) bool {
 	return had
 }
 
+// agentsAnswer answers every question as a gone sandbox does; where none was asked yet, one that is asked now.
 func agentsAnswer(o *release.Observation, now *time.Time) bool {
-	if o.Evidence != release.EvidenceAgent || !o.Sandboxes.IsKnown() {
+	if o.Evidence != release.EvidenceAgent || !o.Node.IsKnown() {
 		return false
 	}
+	if !o.Sandboxes.IsKnown() {
+		o.Any = answered(v1alpha1.AnySandbox, o.Any, o.Node.Get(), *now)
+		return true
+	}
 	return eachSandbox(o, func(s *release.Sandbox) bool {
-		s.Answer = release.Known(release.Answer{Verdict: v1alpha1.VerdictReadyForRelease, Time: *now})
+		asked := answered(s.ID, release.Asked{Mark: s.Mark, Answer: s.Answer}, o.Node.Get(), *now)
+		s.Mark, s.Answer = asked.Mark, asked.Answer
 		return true
 	})
+}
+
+func answered(sandbox string, asked release.Asked, node release.Node, now time.Time) release.Asked {
+	mark := release.Mark{SandboxID: sandbox, NodeUID: node.NodeUID, BootID: node.BootID, Epoch: asked.Mark.Get().Epoch + 1, Time: now, Fence: node.OutOfService && !node.Ready}
+	return release.Asked{Mark: release.Known(mark), Answer: release.Known(release.Answer{SandboxID: sandbox, NodeUID: node.NodeUID, BootID: node.BootID,
+		Epoch: mark.Epoch, Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxAbsent), Time: now})}
 }
 
 func conflictEnds(o *release.Observation, _ *time.Time) bool {

@@ -182,6 +182,21 @@ func attributionOf(record *v1alpha1.IPAllocation, sandbox string) v1alpha1.Attri
 	return v1alpha1.AttributionNone
 }
 
+// attributed is the best evidence for a held entry: what was only an observed ADD is more once the agent of the node that ran the
+// sandbox has seen it with this UID (controllers/marks.go).
+func (f *Facts) attributed(h *held) v1alpha1.Attribution {
+	machine := f.machine(h.SandboxID)
+	if h.attribution != v1alpha1.AttributionObservedAdd || !machine.IsKnown() {
+		return h.attribution
+	}
+	if slices.ContainsFunc(f.Record.Status.Answers, func(a v1alpha1.Answer) bool {
+		return a.SandboxID == h.SandboxID && a.PodUID == f.UID && a.NodeUID == machine.Get().NodeUID
+	}) {
+		return v1alpha1.AttributionAgentSeen
+	}
+	return h.attribution
+}
+
 // recordedAddress is what the record has of an entry for its very sandbox.
 func (f *Facts) recordedAddress(key *ipam.Key) *v1alpha1.AddressRecord {
 	if f.Record == nil {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -17,10 +18,12 @@ import (
 // observation puts the facts into the terms of the decision table, as the controllers do (controllers/view.go).
 func (f *Facts) observation(entries []held) release.Observation {
 	o := release.Observation{
-		Evidence: f.Evidence, Live: true, Recorded: f.recordsAll(), Pod: f.podFact(), Last: f.recorded(), Sandboxes: f.sandboxes(entries),
+		Evidence: f.Evidence, UID: f.UID, Live: true, Recorded: f.recordsAll(), Pod: f.podFact(), Last: f.recorded(), Sandboxes: f.sandboxes(entries),
 		NodeGoneSince: release.Absent[time.Time](), Settings: f.Settings,
+		Any: release.AskedOf(f.Record, v1alpha1.AnySandbox), Silence: release.SilenceOf(f.Record),
 	}
-	if pod := f.pod(); pod == nil || pod.DeletionTimestamp != nil || f.ending().ByKubelet() {
+	agents := f.Evidence == release.EvidenceAgent && len(entries) > 0
+	if pod := f.pod(); pod == nil || pod.DeletionTimestamp != nil || f.ending().ByKubelet() || agents {
 		o.Node = f.nodeFact()
 	}
 	if f.Record != nil && f.Record.Spec.NodeGone != nil {
@@ -68,7 +71,7 @@ func nodeOf(node *corev1.Node) release.Node {
 		Machine: release.Machine{NodeUID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}}
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			facts.Ready = c.Status == corev1.ConditionTrue
+			facts.Ready, facts.ReadySince = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
 		}
 	}
 	for i := range node.Spec.Taints {
@@ -100,8 +103,10 @@ func (f *Facts) sandboxes(entries []held) release.Fact[[]release.Sandbox] {
 		at := slices.IndexFunc(all, func(s release.Sandbox) bool { return s.ID == h.SandboxID })
 		if at < 0 {
 			at = len(all)
-			all = append(all, release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: h.attribution, Answer: f.answer(h.SandboxID)})
+			asked := release.AskedOf(f.Record, h.SandboxID)
+			all = append(all, release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: f.attributed(h), Mark: asked.Mark, Answer: asked.Answer})
 		}
+		all[at].Shown = all[at].Shown || f.shows(h)
 		all[at].Conflict = all[at].Conflict || h.conflict
 		if since := f.unchangedSince(&h.Key); since.After(all[at].UnchangedSince) {
 			all[at].UnchangedSince = since
@@ -137,15 +142,10 @@ func (f *Facts) machine(sandbox string) release.Fact[release.Machine] {
 	return release.Unknown[release.Machine]("no live read of the node has succeeded since its entry was seen")
 }
 
-// answer is the agent's answer to the question that stands now. Where the kubelet is the only evidence nobody is asked.
-func (f *Facts) answer(sandbox string) release.Fact[release.Answer] {
-	if f.Evidence != release.EvidenceAgent || f.Record == nil {
-		return release.Absent[release.Answer]()
-	}
-	if answer := CurrentAnswer(f.Record, sandbox); answer != nil {
-		return release.Known(release.Answer{Verdict: answer.Verdict, Time: answer.Time.Time})
-	}
-	return release.Absent[release.Answer]()
+// shows: the pod lives and its network-status has the address.
+func (f *Facts) shows(h *held) bool {
+	pod := f.pod()
+	return pod != nil && pod.DeletionTimestamp == nil && !h.superseded && ownership.ShownBy(shown(pod), ownership.Entry{IP: h.IP, Interface: h.Interface})
 }
 
 // CurrentAnswer is the answer to the mark that stands in a record for a sandbox: of its Node, epoch and boot. Nil where there is none.

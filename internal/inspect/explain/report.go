@@ -118,7 +118,8 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	o := f.observation(entries)
 	d := release.Decide(o, now)
 	e.Decision = decisionOf(d)
-	e.Held = f.holds(e.Guarded, o) && d.Action != release.Keep
+	const inUse = 2 // the row of a pod that uses its addresses, whatever is asked or rewritten meanwhile
+	e.Held = f.holds(e.Guarded, o) && d.Row != inUse
 	e.Said, e.ReasonSince = f.said(d.Reason)
 	for i := range entries {
 		e.Addresses = append(e.Addresses, f.address(&entries[i], o, now))

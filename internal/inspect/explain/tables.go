@@ -61,7 +61,7 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 	case e.Held:
 		t.Say("Held: %s", e.Decision.line())
 		t.Say("      %s", e.Decision.Message)
-	case e.Decision.Action == release.Keep.String():
+	case e.Decision.Reason == v1alpha1.ReasonPodInUse:
 		t.Say("Not held: the pod is not being deleted, and its addresses are its own.")
 	default:
 		t.Say("Not held: %s", e.Decision.line())

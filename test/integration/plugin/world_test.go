@@ -86,12 +86,16 @@ func (w *world) clear(ctx context.Context) {
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
 		Expect(client.IgnoreNotFound(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null,"labels":null}}`))))).To(Succeed())
 	}
-	Expect(admin.DeleteAllOf(ctx, &v1alpha1.IPAllocation{})).To(Succeed())
-	Eventually(ctx, func() ([]v1alpha1.IPAllocation, error) {
+	breakGlass := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/break-glass":"the end of a spec"}}}`))
+	Eventually(ctx, func(g Gomega) {
 		var records v1alpha1.IPAllocationList
-		err := admin.List(ctx, &records)
-		return records.Items, err
-	}).Should(BeEmpty())
+		g.Expect(admin.List(ctx, &records)).To(Succeed())
+		for i := range records.Items {
+			g.Expect(client.IgnoreNotFound(admin.Patch(ctx, &records.Items[i], breakGlass))).To(Succeed())
+			g.Expect(client.IgnoreNotFound(admin.Delete(ctx, &records.Items[i]))).To(Succeed())
+		}
+		g.Expect(records.Items).To(BeEmpty())
+	}).Should(Succeed())
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}))).To(Succeed())
 }
 

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+)
+
+// Diagnose makes every check.
+func Diagnose(f *Facts, now time.Time) *Diagnosis {
+	d := &Diagnosis{TypeMeta: inspect.Type("Diagnosis")}
+	for _, check := range []func(*Diagnosis, *Facts, time.Time){
+		manager, configuration, certificate, webhooks, stamping, foreign, updates, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
+	} {
+		check(d, f, now)
+	}
+	return d
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// manager: replicas that are Ready, on more than one node.
+func manager(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "manager replicas"
+	switch {
+	case f.Manager.IsAbsent():
+		d.add(Fail, name, "there is no Deployment holdfast-manager in namespace "+f.Namespace, "install Holdfast, or name its namespace (--manager-namespace)")
+		return
+	case !f.Manager.IsKnown():
+		d.unread(name, f.Manager.Why())
+		return
+	}
+	wanted := int32(1)
+	if replicas := f.Manager.Get().Spec.Replicas; replicas != nil {
+		wanted = *replicas
+	}
+	ready, nodes := int32(0), sets.New[string]()
+	for i := range f.Pods {
+		if podReady(&f.Pods[i]) && f.Pods[i].DeletionTimestamp == nil {
+			ready++
+			nodes.Insert(f.Pods[i].Spec.NodeName)
+		}
+	}
+	const look = "look at the pods and their logs: kubectl -n holdfast-system get pods -o wide"
+	switch {
+	case ready == 0:
+		d.add(Fail, name, fmt.Sprintf("none of %d is Ready: nothing is stamped by a webhook, judged or released", wanted), look)
+	case ready < wanted:
+		d.add(Warn, name, fmt.Sprintf("%d of %d are Ready", ready, wanted), look)
+	case wanted == 1:
+		d.add(Warn, name, "there is one replica only: while it is away, nothing is stamped by a webhook or judged", "set replicas to 2 or more")
+	case len(nodes) == 1 && wanted > 1:
+		d.add(Warn, name, fmt.Sprintf("all %d are on node %s", ready, sets.List(nodes)[0]), "delete one of the pods once another node has room: the topology spread puts it there")
+	default:
+		d.ok(name, "%d of %d are Ready, on %d nodes", ready, wanted, len(nodes))
+	}
+}
+
+func configuration(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "configuration"
+	switch {
+	case !f.Configuration.IsKnown():
+		d.add(Fail, name, f.Configuration.Why(), "correct the ConfigMap; the manager refuses to start with it")
+	case f.Assumed:
+		d.add(Warn, name, "assumed: "+f.ConfigurationSource, "read it with an account that may, since other checks go by it")
+	default:
+		c := f.Configuration.Get()
+		d.ok(name, "evidence %s, unsafe releases %s, audit %s (%s)", c.Evidence, c.UnsafeReleases.Mode, c.Audit.Mode, f.ConfigurationSource)
+	}
+}
+
+// ipam: the pools are there, and the DaemonSets by which CNI DEL is known.
+func ipam(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "IPAM"
+	switch {
+	case !f.PoolsServed.IsKnown():
+		d.unread(name, f.PoolsServed.Why())
+		return
+	case !f.PoolsServed.Get():
+		d.add(Fail, name, "the API server serves no IPPools: nothing is known of any address, and every pod that may hold one stays protected", "install whereabouts")
+		return
+	}
+	for _, daemonSet := range sets.List(sets.KeySet(f.DaemonSets)) {
+		if f.DaemonSets[daemonSet].IsAbsent() {
+			d.add(Warn, name, "there is no DaemonSet "+daemonSet+", by which the nodes' own CNI DEL is known", "name the one that runs CNI DEL in unsafeReleases.daemonSets; with mode Deny every DEL of another account is refused")
+			return
+		}
+	}
+	d.ok(name, "IPPools are served")
+}
+
+// reconciler: whereabouts' own reconciler, or anybody else, was refused, or warned.
+func reconciler(d *Diagnosis, f *Facts, now time.Time) {
+	const name, within = "unsafe releases", time.Hour
+	if !f.Events.IsKnown() {
+		d.unread(name, f.Events.Why())
+		return
+	}
+	count, last := int32(0), inspect.Event{}
+	for _, e := range f.Events.Get() {
+		if e.Reason == "UnsafeReleaseRefused" && now.Sub(e.Last) <= within {
+			count += max(e.Count, 1)
+			if e.Last.After(last.Last) {
+				last = e
+			}
+		}
+	}
+	mode := configv1alpha1.ReleaseMode("unknown")
+	if f.Configuration.IsKnown() {
+		mode = f.Configuration.Get().UnsafeReleases.Mode
+	}
+	if count > 0 {
+		d.add(Warn, name, fmt.Sprintf("%d removals within the last hour were not safe (mode %s); the last: %s", count, mode, last.Note),
+			"see who it was: whereabouts' own reconciler frees addresses in use (set its schedule to never, or unsafeReleases.mode to Deny); a person, or a node's CNI that is not known (unsafeReleases.daemonSets)")
+		return
+	}
+	d.ok(name, "none within the last hour (mode %s)", mode)
+}
+
+// oldest is the oldest Kubernetes with what the installation needs: match conditions (GA in 1.30).
+const oldest = "1.30"
+
+// versions: API server, manager, agents and plugin.
+func versions(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "versions"
+	if !f.APIServer.IsKnown() {
+		d.unread(name, f.APIServer.Why())
+		return
+	}
+	if v, err := version.ParseGeneric(f.APIServer.Get()); err != nil || v.LessThan(version.MustParseGeneric(oldest)) {
+		d.add(Fail, name, "Kubernetes is "+f.APIServer.Get(), "use "+oldest+" or newer: older ones know no match conditions")
+		return
+	}
+	found := []string{"Kubernetes " + f.APIServer.Get()}
+	var tags []string
+	if f.Manager.IsKnown() {
+		tags = append(tags, imageTag(f.Manager.Get().Spec.Template.Spec.Containers))
+		found = append(found, "manager "+tags[0])
+	}
+	if f.Agents.IsKnown() {
+		tags = append(tags, imageTag(f.Agents.Get().Spec.Template.Spec.Containers))
+		found = append(found, "agents "+tags[len(tags)-1])
+	}
+	tags = append(tags, f.Plugin)
+	found = append(found, "plugin "+f.Plugin)
+	if skewed(tags) {
+		d.add(Warn, name, strings.Join(found, ", "), "use the same minor version everywhere; the plugin's decision table is the manager's only then")
+		return
+	}
+	d.ok(name, "%s", strings.Join(found, ", "))
+}
+
+func imageTag(containers []corev1.Container) string {
+	if len(containers) == 0 {
+		return "unknown"
+	}
+	image, _, _ := strings.Cut(containers[0].Image, "@")
+	at := strings.LastIndex(image, ":")
+	if at < strings.LastIndex(image, "/") || at < 0 {
+		return "unknown"
+	}
+	return image[at+1:]
+}
+
+// skewed says whether two of the versions are of different minor versions. What is no version (a build of the tree) is not compared.
+func skewed(tags []string) bool {
+	minors := sets.New[string]()
+	for _, tag := range tags {
+		if v, err := version.ParseSemantic(tag); err == nil {
+			minors.Insert(fmt.Sprintf("%d.%d", v.Major(), v.Minor()))
+		}
+	}
+	return minors.Len() > 1
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
+)
+
+func rights(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "rights of the accounts"
+	if f.RightsUnread != "" {
+		d.unread(name, f.RightsUnread)
+		return
+	}
+	var missing []string
+	for _, r := range f.Rights {
+		if !r.Allowed {
+			text := fmt.Sprintf("%s may not %s %s", r.Account, r.Verb, r.Resource)
+			if r.Namespace != "" {
+				text += " in namespace " + r.Namespace
+			}
+			missing = append(missing, text)
+		}
+	}
+	if len(missing) > 0 {
+		d.add(Fail, name, strings.Join(missing, "; "), "apply the installation's roles and bindings again (config/rbac, config/agent)")
+		return
+	}
+	d.ok(name, "%d rights were asked for, and are given", len(f.Rights))
+}
+
+// unanswered is for how long a question may stand before an agent counts as silent.
+const unanswered = time.Minute
+
+// agents: one on every node where their word is needed, and none that is silent.
+func agents(d *Diagnosis, f *Facts, now time.Time) {
+	const name = "agents"
+	needed := f.Configuration.IsKnown() && f.Configuration.Get().Evidence == configv1alpha1.EvidenceAgent
+	level := Warn
+	if needed {
+		level = Fail
+	}
+	switch {
+	case f.Agents.IsAbsent() && !needed:
+		d.ok(name, "not installed, and not needed (evidence: Kubelet)")
+		return
+	case f.Agents.IsAbsent():
+		d.add(Fail, name, "there is no DaemonSet holdfast-agent/holdfast-agent, and the configuration wants their word (evidence: Agent): everything is held", "install the agents (config/agent)")
+		return
+	case !f.Agents.IsKnown():
+		d.unread(name, f.Agents.Why())
+		return
+	case !f.Nodes.IsKnown():
+		d.unread(name, f.Nodes.Why())
+		return
+	}
+	without := nodesWithout(f)
+	silent := silentQuestions(f, now)
+	switch {
+	case len(without) > 0:
+		d.add(level, name, "no agent is Ready on "+strings.Join(without, ", "), "a node without an agent holds every address whose release needs its word: look at its pod of DaemonSet holdfast-agent")
+	case len(silent) > 0:
+		d.add(level, name, "not answered for more than "+unanswered.String()+": "+strings.Join(silent, "; "), "look at the agent of that node; the record's condition Answered says why it is silent")
+	default:
+		d.ok(name, "one is Ready on each of %d nodes, and no question is unanswered", len(f.Nodes.Get()))
+	}
+}
+
+func nodesWithout(f *Facts) []string {
+	var without []string
+	for _, node := range f.Nodes.Get() {
+		if system := node.Labels[corev1.LabelOSStable]; system != "" && system != "linux" {
+			continue
+		}
+		has := slices.ContainsFunc(f.AgentPods, func(p corev1.Pod) bool { return p.Spec.NodeName == node.Name && podReady(&p) })
+		if !has {
+			without = append(without, node.Name)
+		}
+	}
+	slices.Sort(without)
+	return without
+}
+
+func silentQuestions(f *Facts, now time.Time) []string {
+	var silent []string
+	for i := range f.Records.Get() {
+		r := &f.Records.Get()[i]
+		for j := range r.Spec.Marks {
+			m := &r.Spec.Marks[j]
+			if m.NodeUID == "" || now.Sub(m.Time.Time) <= unanswered || explain.CurrentAnswer(r, m.SandboxID) != nil {
+				continue
+			}
+			text := fmt.Sprintf("record %s, node %s", r.Name, r.Spec.NodeName)
+			if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.AnsweredCondition); c != nil && c.Status == metav1.ConditionFalse {
+				text += " (" + c.Reason + ")"
+			}
+			silent = append(silent, text)
+		}
+	}
+	slices.Sort(silent)
+	return slices.Compact(silent)
+}
+
+const (
+	// longHeld is from when on somebody should look why a record is held.
+	longHeld = 30 * time.Minute
+	// heldShown is how many of the longest held are named.
+	heldShown = 5
+)
+
+// held: the records that are held the longest.
+func held(d *Diagnosis, f *Facts, now time.Time) {
+	const name = "records held"
+	if !f.Records.IsKnown() {
+		d.unread(name, f.Records.Why())
+		return
+	}
+	type one struct {
+		record *v1alpha1.IPAllocation
+		reason string
+		since  time.Time
+	}
+	var all []one
+	for i := range f.Records.Get() {
+		r := &f.Records.Get()[i]
+		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReleasedCondition)
+		if r.Status.State == "" || c == nil || c.Status != metav1.ConditionFalse {
+			continue
+		}
+		all = append(all, one{r, c.Reason, c.LastTransitionTime.Time})
+	}
+	if len(all) == 0 {
+		d.ok(name, "none")
+		return
+	}
+	slices.SortFunc(all, func(x, y one) int {
+		return cmp.Or(x.since.Compare(y.since), cmp.Compare(x.record.Name, y.record.Name))
+	})
+	var texts []string
+	for _, o := range all[:min(len(all), heldShown)] {
+		texts = append(texts, fmt.Sprintf("%s/%s for %s (%s, ipa/%s)", o.record.Spec.PodNamespace, o.record.Spec.PodName, duration.HumanDuration(now.Sub(o.since)), o.reason, o.record.Name))
+	}
+	found := fmt.Sprintf("%d; the longest: %s", len(all), strings.Join(texts, ", "))
+	if now.Sub(all[0].since) >= longHeld {
+		d.add(Warn, name, found, "kubectl holdfast explain says for each what would end it")
+		return
+	}
+	d.ok(name, "%s", found)
+}
+
+// unclassified: no row of the decision table fits. That is a bug, whatever else is well.
+func unclassified(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "unclassified"
+	const do = "report it as a bug of Holdfast, with the pod, its record and the manager's log"
+	if !f.Records.IsKnown() || !f.Events.IsKnown() {
+		why := f.Records.Why()
+		if f.Records.IsKnown() {
+			why = f.Events.Why()
+		}
+		d.unread(name, why)
+		return
+	}
+	for i := range f.Records.Get() {
+		r := &f.Records.Get()[i]
+		if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReleasedCondition); c != nil && c.Reason == string(v1alpha1.ReasonUnclassified) {
+			d.add(Fail, name, "record "+r.Name+": "+c.Message, do)
+			return
+		}
+	}
+	for _, e := range f.Events.Get() {
+		if e.Reason == string(v1alpha1.ReasonUnclassified) {
+			d.add(Fail, name, "event about "+e.About()+": "+e.Note, do)
+			return
+		}
+	}
+	d.ok(name, "none")
+}
+
+// policies: each NodeResourcePolicy works.
+func policies(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "node resource policies"
+	if !f.Policies.IsKnown() {
+		d.unread(name, f.Policies.Why())
+		return
+	}
+	broken := false
+	for i := range f.Policies.Get() {
+		p := &f.Policies.Get()[i]
+		for _, kind := range []string{v1alpha1.PolicyAccepted, v1alpha1.PolicyEnforced, v1alpha1.PolicySwept} {
+			if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+				broken = true
+				d.add(Warn, name, fmt.Sprintf("%s is not %s: %s, %s", p.Name, kind, c.Reason, c.Message), "see the policy: kubectl describe nrp "+p.Name)
+				break
+			}
+		}
+	}
+	if !broken {
+		d.ok(name, "%d, and each works", len(f.Policies.Get()))
+	}
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// renewal is how long before its end cert-manager renews the serving certificate (config/certmanager), less a day of grace.
+const renewal = 29 * 24 * time.Hour
+
+// leaf is the first certificate of a PEM text.
+func leaf(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("there is no PEM block in it")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// certificate: it is there, fresh, and for the Service's name.
+func certificate(d *Diagnosis, f *Facts, now time.Time) {
+	const name = "certificate"
+	const mend = "look at the Certificate and at cert-manager: kubectl -n holdfast-system describe certificate holdfast-webhook"
+	switch {
+	case f.Certificate.IsAbsent():
+		d.add(Fail, name, "there is no Secret holdfast-webhook-cert", mend)
+		return
+	case !f.Certificate.IsKnown():
+		d.unread(name, f.Certificate.Why())
+		return
+	}
+	served, err := leaf(f.Certificate.Get().Data[corev1.TLSCertKey])
+	if err != nil {
+		d.add(Fail, name, "the Secret holdfast-webhook-cert has no certificate that can be read: "+err.Error(), mend)
+		return
+	}
+	host := serviceHost(f.Namespace)
+	left := served.NotAfter.Sub(now).Round(time.Hour)
+	switch {
+	case now.After(served.NotAfter):
+		d.add(Fail, name, "it ended at "+served.NotAfter.UTC().Format(time.RFC3339)+": the API server trusts no webhook of Holdfast", mend)
+	case served.VerifyHostname(host) != nil:
+		d.add(Fail, name, fmt.Sprintf("it is not for %s: %v", host, served.VerifyHostname(host)), mend)
+	case served.NotAfter.Sub(now) < renewal && served.NotAfter.Sub(served.NotBefore) > 2*renewal:
+		d.add(Warn, name, fmt.Sprintf("it ends in %s, and should have been renewed by now", left), mend)
+	default:
+		d.ok(name, "for %s, ends in %s", host, left)
+	}
+}
+
+func serviceHost(namespace string) string { return "holdfast-webhook." + namespace + ".svc" }
+
+// webhooks: every one of ours is there, trusts the certificate, and has somebody behind it.
+func webhooks(d *Diagnosis, f *Facts, now time.Time) {
+	const name = "webhooks"
+	if !f.Webhooks.IsKnown() {
+		d.unread(name, f.Webhooks.Why())
+		return
+	}
+	present := map[string]bool{}
+	broken := false
+	for _, w := range f.Webhooks.Get() {
+		if !w.Ours {
+			continue
+		}
+		present[w.Configuration] = true
+		if what, do := brokenWebhook(f, &w, now); what != "" {
+			broken = true
+			d.add(Fail, name, fmt.Sprintf("%s (%s) %s", w.Name, w.Configuration, what), do)
+		}
+	}
+	for _, wanted := range []string{"holdfast-stamp", "holdfast-release", "holdfast-slices"} {
+		if !present[wanted] {
+			broken = true
+			d.add(Fail, name, "there is no webhook configuration "+wanted, "apply the installation again")
+		}
+	}
+	if !broken {
+		d.ok(name, "%d, each trusts the serving certificate and has a replica behind it", countOurs(f.Webhooks.Get()))
+	}
+}
+
+func countOurs(all []Webhook) int {
+	n := 0
+	for i := range all {
+		if all[i].Ours {
+			n++
+		}
+	}
+	return n
+}
+
+func brokenWebhook(f *Facts, w *Webhook, now time.Time) (what, do string) {
+	const inject = "look at cert-manager's CA injector, and at the annotation cert-manager.io/inject-ca-from of the configuration"
+	switch {
+	case len(w.CABundle) == 0:
+		return "has no authority (caBundle): the API server cannot call it, and its failurePolicy decides", inject
+	case w.Ready.IsKnown() && w.Ready.Get() == 0:
+		return "has nobody behind its Service " + w.Service + ": every call fails, and its failurePolicy decides", "see the check of the manager's replicas"
+	case !f.Certificate.IsKnown():
+		return "", ""
+	}
+	served, err := leaf(f.Certificate.Get().Data[corev1.TLSCertKey])
+	if err != nil {
+		return "", "" // the check of the certificate says it
+	}
+	if err := trusts(w.CABundle, f.Certificate.Get().Data[corev1.TLSCertKey], served, now); err != nil {
+		return "does not trust the serving certificate: " + err.Error(), inject
+	}
+	return "", ""
+}
+
+// trusts verifies the served certificate, with the others that are served with it, against an authority.
+func trusts(bundle, chain []byte, served *x509.Certificate, now time.Time) error {
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(bundle) {
+		return fmt.Errorf("its caBundle has no certificate")
+	}
+	between.AppendCertsFromPEM(bytes.TrimSpace(chain))
+	_, err := served.Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	return err
+}
+
+// stamping: the API server really stamps.
+func stamping(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "stamping"
+	switch {
+	case !f.Stamp.IsKnown():
+		d.unread(name, f.Stamp.Why())
+	case !f.Stamp.Get().Finalizer || !f.Stamp.Get().Label:
+		d.add(Fail, name, "a pod that names a network was not stamped in a dry run: the webhook was not called, or its call failed", "see the checks of webhooks, certificate and replicas, and the API server's log for stamp.holdfast.dev")
+	default:
+		d.ok(name, "a pod that names a network was stamped in a dry run")
+	}
+}
+
+// foreign: webhooks of others that can stop an update of pods, and so keep a finalizer on.
+func foreign(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "webhooks of others"
+	if !f.Webhooks.IsKnown() {
+		d.unread(name, f.Webhooks.Why())
+		return
+	}
+	var mutating []string
+	blocked := false
+	for _, w := range f.Webhooks.Get() {
+		if w.Ours || !w.UpdatesPods {
+			continue
+		}
+		if w.FailsClosed && w.Ready.IsKnown() && w.Ready.Get() == 0 {
+			blocked = true
+			d.add(Fail, name, fmt.Sprintf("%s (%s) is called for updates of pods, fails closed, and has nobody behind its Service %s: no finalizer comes off", w.Name, w.Configuration, w.Service),
+				"bring its Service back, or delete its configuration")
+		}
+		if w.Mutating {
+			mutating = append(mutating, w.Name)
+		}
+	}
+	slices.Sort(mutating)
+	switch {
+	case blocked:
+	case len(mutating) > 0:
+		d.add(Warn, name, "these may change pods at every update: "+strings.Join(mutating, ", "),
+			"one that changes a pod's spec makes every update of it fail (kubernetes#109164); Holdfast then goes through pods/status. See the check of pod updates")
+	default:
+		d.ok(name, "none stops updates of pods")
+	}
+}
+
+// updates: dry runs of the patch that takes a finalizer off.
+func updates(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "pod updates"
+	if f.UpdatesUnread != "" {
+		d.unread(name, f.UpdatesUnread)
+		return
+	}
+	refused, worst := 0, Update{}
+	for _, u := range f.Updates {
+		if u.Refused != "" {
+			refused++
+			if worst.Pod == "" || (u.StatusRefused != "" && worst.StatusRefused == "") {
+				worst = u
+			}
+		}
+	}
+	switch {
+	case len(f.Updates) == 0:
+		d.ok(name, "there is no guarded pod to try")
+	case worst.StatusRefused != "":
+		d.add(Fail, name, fmt.Sprintf("pod %s can be changed neither directly (%s) nor through pods/status (%s): its finalizer cannot come off", worst.Pod, worst.Refused, worst.StatusRefused),
+			"find the webhook or policy that the message names")
+	case refused > 0:
+		d.add(Warn, name, fmt.Sprintf("%d of %d guarded pods that were tried cannot be changed directly (%s: %s); through pods/status they can, which Holdfast does", refused, len(f.Updates), worst.Pod, worst.Refused),
+			"find the webhook or policy that the message names")
+	default:
+		d.ok(name, "a dry run went through for %d guarded pods", len(f.Updates))
+	}
+}
+
+// bootstrap: whether the guard can keep the cluster, or itself, from starting.
+func bootstrap(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "bootstrap"
+	if !f.Webhooks.IsKnown() {
+		d.unread(name, f.Webhooks.Why())
+		return
+	}
+	for _, w := range f.Webhooks.Get() {
+		switch {
+		case !w.Ours || !w.CreatesPods || !w.FailsClosed:
+		case w.Everywhere:
+			d.add(Fail, name, w.Name+" fails closed for pods of every namespace: with no manager alive, no pod starts, the manager's own included", "keep kube-system and the manager's namespace away (namespaceSelector), as the installation does")
+			return
+		default:
+			d.add(Warn, name, w.Name+" fails closed: with no manager alive, no pod that it concerns starts (component fail-closed)", "accept that, or leave the component out")
+			return
+		}
+	}
+	d.ok(name, "with no manager alive, every pod starts")
+}
