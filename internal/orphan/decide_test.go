@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+const asked uint64 = 1000
+
+func settings() Settings {
+	return Settings{ReleaseDelay: 3 * time.Minute, NodeGoneDelay: 5 * time.Minute}
+}
+
+func live(name string) release.Node {
+	return release.Node{Machine: release.Machine{NodeUID: types.UID("uid-" + name), MachineID: "m-" + name, SystemUUID: "s-" + name, BootID: "boot-" + name}, Ready: true}
+}
+
+// silent is a node whose agent has acknowledged the question.
+func silent(name string) Node {
+	n := live(name)
+	return Node{Name: name, Live: release.Known(n), GoneSince: release.Absent[time.Time](),
+		Acknowledged: release.Known(Acknowledgement{Version: asked, NodeUID: n.NodeUID, BootID: n.BootID})}
+}
+
+func goneSince(name string, since time.Time) Node {
+	return Node{Name: name, Live: release.Absent[release.Node](), GoneSince: release.Known(since), Acknowledged: release.Absent[Acknowledgement]()}
+}
+
+// reclaimable are facts in which nothing is missing.
+func reclaimable(change ...func(*Facts)) Facts {
+	f := Facts{Evidence: release.EvidenceAgent, Live: true, Entries: release.Known(Entries{}), Record: release.Known(Record{}),
+		Asked: Asked{Epoch: 2, Version: asked, Since: now.Add(-time.Hour)}, Room: true,
+		Nodes: release.Known([]Node{silent("a"), silent("b")}),
+		Shown: release.Absent[string](), Rival: release.Absent[string](), Settings: settings()}
+	for _, c := range change {
+		c(&f)
+	}
+	return f
+}
+
+func nodes(all ...Node) func(*Facts) { return func(f *Facts) { f.Nodes = release.Known(all) } }
+
+func entries(e Entries) func(*Facts) { return func(f *Facts) { f.Entries = release.Known(e) } }
+
+func claims(all ...Claim) func(*Facts) {
+	return func(f *Facts) { f.Record = release.Known(Record{Claims: all}) }
+}
+
+func claimOf(change ...func(*Claim)) Claim {
+	c := Claim{NodeUID: "uid-a", NodeName: "a", Live: true, Pod: release.Absent[string]()}
+	for _, ch := range change {
+		ch(&c)
+	}
+	return c
+}
+
+func changed(n Node, change func(*Node)) Node {
+	change(&n)
+	return n
+}
+
+// addressed is a sandbox that node a has claimed; its agent has said verdict to the question that stands.
+func addressed(verdict v1alpha1.Verdict, change ...func(*release.Observation)) func(*Facts) {
+	node := live("a")
+	mark := release.Mark{SandboxID: "s", NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 3, Time: now.Add(-time.Minute)}
+	answer := release.Absent[release.Answer]()
+	if verdict != "" {
+		answer = release.Known(release.Answer{SandboxID: "s", NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 3, Verdict: verdict})
+	}
+	o := release.Observation{Evidence: release.EvidenceAgent, Live: true, UID: "orphan-s", Pod: release.Absent[release.Pod](),
+		Last: release.Pod{Deleting: true, Bound: true, Ending: release.EndingNone}, Node: release.Known(node),
+		Sandboxes: release.Known([]release.Sandbox{{ID: "s", Machine: release.Known(node.Machine), Attribution: v1alpha1.AttributionAgentSeen,
+			Mark: release.Known(mark), Answer: answer}}),
+		NodeGoneSince: release.Absent[time.Time](), Settings: release.Settings{ReleaseDelay: time.Minute, SandboxCreationMax: time.Minute, NodeGoneDelay: time.Minute}}
+	for _, c := range change {
+		c(&o)
+	}
+	return func(f *Facts) { f.Addressed = &o }
+}
+
+func TestDecide(t *testing.T) {
+	unasked := func(f *Facts) { f.Asked = Asked{} }
+	full := func(f *Facts) { f.Room = false }
+	kubelet := func(f *Facts) { f.Evidence = release.EvidenceKubelet }
+	unrecorded := func(since time.Time) func(*Facts) {
+		return func(f *Facts) { f.Record, f.Entries = release.Absent[Record](), release.Known(Entries{Since: since}) }
+	}
+	cached := func(f *Facts) { f.Live = false }
+	livePod := func(c *Claim) { c.PodUID, c.Pod = "pod", release.Known("ns/web-0") }
+	cases := map[string]struct {
+		facts  Facts
+		row    int
+		action Action
+		reason v1alpha1.Reason
+		after  time.Duration
+	}{
+		"what the pools hold could not be read":       {facts: reclaimable(func(f *Facts) { f.Entries = release.Unknown[Entries]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"nobody looked into the pools":                {facts: reclaimable(func(f *Facts) { f.Entries = release.Fact[Entries]{} }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"the record could not be read":                {facts: reclaimable(func(f *Facts) { f.Record = release.Unknown[Record]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"somebody owns it after all":                  {facts: reclaimable(func(f *Facts) { f.Owned = true }), row: 1, action: Drop, reason: v1alpha1.ReasonOwnerFound},
+		"no pool has it":                              {facts: reclaimable(func(f *Facts) { f.Entries = release.Absent[Entries]() }), row: 2, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},
+		"it was seen a minute ago":                    {facts: reclaimable(unrecorded(now.Add(-time.Minute))), row: 3, action: Wait, reason: v1alpha1.ReasonReleaseDelay, after: 2 * time.Minute},
+		"it has been nobody's for the delay":          {facts: reclaimable(unrecorded(now.Add(-3 * time.Minute))), row: 4, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
+		"the kubelet's mode records it too":           {facts: reclaimable(unrecorded(now.Add(-time.Hour)), kubelet), row: 4, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
+		"a pool has one more of it":                   {facts: reclaimable(entries(Entries{Unrecorded: true})), row: 5, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
+		"its release was begun":                       {facts: reclaimable(entries(Entries{Tombstone: true}), unasked), row: 6, action: Release, reason: v1alpha1.ReasonReleaseResumed},
+		"its release was begun, by a cache":           {facts: reclaimable(entries(Entries{Tombstone: true}), unasked, cached), row: 6, action: Reread, reason: v1alpha1.ReasonReleaseResumed},
+		"its claimant says that it is gone":           {facts: reclaimable(addressed(v1alpha1.VerdictReadyForRelease)), row: 7, action: Release, reason: v1alpha1.ReasonSandboxGone},
+		"its claimant says that it is not":            {facts: reclaimable(addressed(v1alpha1.VerdictDoNotRelease)), row: 7, action: Wait, reason: v1alpha1.ReasonSandboxRunning},
+		"its claimant is to be asked":                 {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes.Get()[0].Mark = release.Absent[release.Mark]() })), row: 7, action: Confirm, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"its claimant holds none any more":            {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes = release.Absent[[]release.Sandbox]() })), row: 7, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},
+		"the kubelet is the only evidence":            {facts: reclaimable(kubelet), row: 8, action: Wait, reason: v1alpha1.ReasonOwnerUnknown},
+		"a node has seen it with a live pod":          {facts: reclaimable(claims(claimOf(livePod))), row: 9, action: Attribute, reason: v1alpha1.ReasonOwnerFound},
+		"whether that pod lives is not known":         {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Pod = release.Unknown[string]("x") }))), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"a node claims it":                            {facts: reclaimable(claims(claimOf())), row: 10, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"a node that is gone has claimed it":          {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live = false }))), row: 10, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"a node that nobody knows has claimed it":     {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: 11, action: Wait, reason: v1alpha1.ReasonClaimantUnknown},
+		"two live nodes claim it":                     {facts: reclaimable(claims(claimOf(), claimOf(func(c *Claim) { c.NodeName = "b" }))), row: 11, action: Wait, reason: v1alpha1.ReasonClaimedTwice},
+		"nobody was asked":                            {facts: reclaimable(unasked), row: 12, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"another process has asked":                   {facts: reclaimable(func(f *Facts) { f.Asked.Version = 0 }), row: 12, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"nobody was asked, and there is no room":      {facts: reclaimable(unasked, full), row: 12, action: Wait, reason: v1alpha1.ReasonOrphanQueued},
+		"all were asked a minute ago":                 {facts: reclaimable(func(f *Facts) { f.Asked.Since = now.Add(-time.Minute) }), row: 13, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
+		"the nodes could not be read":                 {facts: reclaimable(func(f *Facts) { f.Nodes = release.Unknown[[]Node]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"there is no node at all":                     {facts: reclaimable(nodes()), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"one node is missing":                         {facts: reclaimable(nodes(silent("a"), changed(silent("b"), func(n *Node) { n.Acknowledged = release.Absent[Acknowledgement]() }))), row: 14, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"all are silent, by caches":                   {facts: reclaimable(cached), row: 16, action: Reread, reason: v1alpha1.ReasonAllNodesSilent},
+		"all are silent":                              {facts: reclaimable(), row: 16, action: Release, reason: v1alpha1.ReasonAllNodesSilent},
+		"all are silent, and another has the address": {facts: reclaimable(entries(Entries{TakenOver: true})), row: 16, action: Drop, reason: v1alpha1.ReasonAllNodesSilent},
+		"all are silent, and a live pod shows it":     {facts: reclaimable(func(f *Facts) { f.Shown = release.Known("ns/web-0") }), row: 16, action: Wait, reason: v1alpha1.ReasonAddressShown},
+		"a live pod may show it":                      {facts: reclaimable(func(f *Facts) { f.Shown = release.Unknown[string]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"all are silent, and a record has it too":     {facts: reclaimable(func(f *Facts) { f.Rival = release.Known("uid") }), row: 16, action: Wait, reason: v1alpha1.ReasonConflict},
+		"another record may have it":                  {facts: reclaimable(func(f *Facts) { f.Rival = release.Fact[string]{} }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"the claimant's is gone, and a pod shows it":  {facts: reclaimable(addressed(v1alpha1.VerdictReadyForRelease), func(f *Facts) { f.Shown = release.Known("ns/web-0") }), row: 16, action: Wait, reason: v1alpha1.ReasonAddressShown},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tc.facts, now)
+			got := []any{d.Row, d.Action, d.Reason, d.After}
+			if diff := cmp.Diff([]any{tc.row, tc.action, tc.reason, tc.after}, got); diff != "" {
+				t.Errorf("(-want +got)\n%s\n%s", diff, d.Message)
+			}
+			if d.Message == "" {
+				t.Error("no message")
+			}
+		})
+	}
+}
+
+func TestWhatASilenceIsWorth(t *testing.T) {
+	question := Asked{Epoch: 2, Version: asked}
+	hold := settings()
+	hold.HoldGoneNodes = true
+	of := func(change func(*release.Node, *Acknowledgement)) Node {
+		n := live("a")
+		said := Acknowledgement{Version: asked, NodeUID: n.NodeUID, BootID: n.BootID}
+		change(&n, &said)
+		return Node{Name: "a", Live: release.Known(n), GoneSince: release.Absent[time.Time](), Acknowledged: release.Known(said)}
+	}
+	cases := map[string]struct {
+		node     Node
+		settings Settings
+		want     Silence
+	}{
+		"acknowledged":                                    {node: silent("a"), want: Counted},
+		"acknowledged a later version":                    {node: of(func(_ *release.Node, a *Acknowledgement) { a.Version++ }), want: Counted},
+		"acknowledged, and is not Ready":                  {node: of(func(n *release.Node, _ *Acknowledgement) { n.Ready = false }), want: Counted},
+		"acknowledged the version before":                 {node: of(func(_ *release.Node, a *Acknowledgement) { a.Version-- }), want: Behind},
+		"has not, and is not Ready":                       {node: of(func(n *release.Node, a *Acknowledgement) { n.Ready, a.Version = false, 1 }), want: Behind},
+		"has not, and is tainted while Ready":             {node: of(func(n *release.Node, a *Acknowledgement) { n.OutOfService, a.Version = true, 1 }), want: Behind},
+		"has not, and is fenced":                          {node: of(func(n *release.Node, a *Acknowledgement) { n.OutOfService, n.Ready, a.Version = true, false, 1 }), want: Fenced},
+		"acknowledged under an earlier Node UID":          {node: of(func(_ *release.Node, a *Acknowledgement) { a.NodeUID = "before" }), want: Elsewhere},
+		"acknowledged in an earlier boot":                 {node: of(func(_ *release.Node, a *Acknowledgement) { a.BootID = "before" }), want: Elsewhere},
+		"acknowledged in no boot, and reports none":       {node: of(func(n *release.Node, a *Acknowledgement) { n.BootID, a.BootID = "", "" }), want: Elsewhere},
+		"has no agent":                                    {node: changed(silent("a"), func(n *Node) { n.Acknowledged = release.Absent[Acknowledgement]() }), want: NoAgent},
+		"its Lease could not be read":                     {node: changed(silent("a"), func(n *Node) { n.Acknowledged = release.Unknown[Acknowledgement]("x") }), want: Unread},
+		"nobody looked at it":                             {node: changed(silent("a"), func(n *Node) { n.Live = release.Fact[release.Node]{} }), want: Unread},
+		"gone for the delay":                              {node: goneSince("a", now.Add(-5*time.Minute)), want: Gone},
+		"gone for less":                                   {node: goneSince("a", now.Add(-5*time.Minute+time.Second)), want: NotGoneYet},
+		"gone, and nobody knows since when":               {node: changed(goneSince("a", now), func(n *Node) { n.GoneSince = release.Absent[time.Time]() }), want: NotGoneYet},
+		"gone, and whether it shows itself is not known":  {node: changed(goneSince("a", now), func(n *Node) { n.GoneSince = release.Unknown[time.Time]("x") }), want: Unread},
+		"gone for long, where that is no proof":           {node: goneSince("a", now.Add(-time.Hour)), settings: hold, want: NeverGone},
+		"acknowledged before its Node object went, short": {node: changed(silent("a"), func(n *Node) { n.Live = release.Absent[release.Node]() }), want: NotGoneYet},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if tc.settings == (Settings{}) {
+				tc.settings = settings()
+			}
+			if got := SilenceOf(&tc.node, question, tc.settings, now); got != tc.want {
+				t.Errorf("got %d, want %d", got, tc.want)
+			}
+		})
+	}
+	unknown := silent("a")
+	if got := SilenceOf(&unknown, Asked{Epoch: 2}, settings(), now); got != Behind {
+		t.Errorf("a question of which nobody knows the version: got %d, want %d", got, Behind)
+	}
+}
+
+func TestTheMessageNamesTheFirstFewNodes(t *testing.T) {
+	var all []Node
+	for _, name := range []string{"e", "d", "c", "b", "a"} {
+		all = append(all, changed(silent(name), func(n *Node) { n.Acknowledged = release.Absent[Acknowledgement]() }))
+	}
+	all = append(all, silent("z"), goneSince("gone", now))
+	d := Decide(reclaimable(nodes(all...)), now)
+	for _, want := range []string{"6 of 7 nodes are missing", "5 without an agent (a, b, c and 2 more)", "1 of which the Node object is gone, but not for long enough without a sign of life (gone)"} {
+		if !strings.Contains(d.Message, want) {
+			t.Errorf("%q is not in %q", want, d.Message)
+		}
+	}
+	if d.Missing != 6 {
+		t.Errorf("%d missing, expected 6", d.Missing)
+	}
+}

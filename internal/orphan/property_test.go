@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// cases is how many random facts are judged; the seed is fixed, so that a failure is one for ever.
+const (
+	cases      = 400_000
+	seed, more = 20260101, 7
+)
+
+type dice struct{ *rand.Rand }
+
+func (d dice) one(in int) bool { return d.IntN(in) == 0 }
+
+func pick[T any](d dice, all ...T) T { return all[d.IntN(len(all))] }
+
+// fact is mostly the value, and sometimes absent, unknown or never read.
+func fact[T any](d dice, value T) release.Fact[T] {
+	switch d.IntN(20) {
+	case 0:
+		return release.Fact[T]{}
+	case 1:
+		return release.Unknown[T]("x")
+	case 2:
+		return release.Absent[T]()
+	}
+	return release.Known(value)
+}
+
+// rarely is mostly absent.
+func rarely[T any](d dice, value T) release.Fact[T] {
+	if d.one(8) {
+		return fact(d, value)
+	}
+	return release.Absent[T]()
+}
+
+func (d dice) node() Node {
+	n := live(pick(d, "a", "b", "c"))
+	n.Ready, n.OutOfService = !d.one(3), d.one(4)
+	if d.one(20) {
+		n.BootID = ""
+	}
+	said := Acknowledgement{Version: pick(d, asked, asked, asked, asked, asked+1, asked-1, 0), NodeUID: n.NodeUID, BootID: n.BootID}
+	if d.one(12) {
+		said.NodeUID = pick(d, types.UID(""), types.UID("other"))
+	}
+	if d.one(12) {
+		said.BootID = pick(d, "", "other")
+	}
+	gone := now.Add(-time.Duration(d.IntN(10)) * time.Minute)
+	node := Node{Name: "n", Live: fact(d, n), GoneSince: release.Absent[time.Time](), Acknowledged: fact(d, said)}
+	if d.one(5) {
+		node.Live, node.GoneSince = release.Absent[release.Node](), fact(d, gone)
+	}
+	return node
+}
+
+func (d dice) claim() Claim {
+	c := claimOf()
+	c.Live, c.NodeName = !d.one(3), pick(d, "a", "b", "")
+	c.Pod = rarely(d, "ns/web-0")
+	return c
+}
+
+func (d dice) facts() Facts {
+	f := reclaimable()
+	f.Evidence = pick(d, release.EvidenceAgent, release.EvidenceAgent, release.EvidenceAgent, release.EvidenceKubelet, 0)
+	f.Live, f.Owned, f.Room = !d.one(5), d.one(20), !d.one(3)
+	f.Entries = fact(d, Entries{Since: now.Add(-time.Duration(d.IntN(6)) * time.Minute), Unrecorded: d.one(12), Tombstone: d.one(12), TakenOver: d.one(12)})
+	var claims []Claim
+	for d.one(5) {
+		claims = append(claims, d.claim())
+	}
+	f.Record = fact(d, Record{Claims: claims})
+	f.Asked = Asked{Epoch: pick(d, int64(1), 1, 1, 0), Version: pick(d, asked, asked, asked, 0), Since: now.Add(-time.Duration(d.IntN(30)) * time.Minute)}
+	var all []Node
+	for range d.IntN(4) {
+		all = append(all, d.node())
+	}
+	f.Nodes = fact(d, all)
+	f.Shown, f.Rival = rarely(d, "ns/web-0"), rarely(d, "uid")
+	f.Settings.HoldGoneNodes = d.one(6)
+	if d.one(6) {
+		addressed(pick(d, v1alpha1.VerdictReadyForRelease, v1alpha1.VerdictDoNotRelease, ""), func(o *release.Observation) {
+			o.Evidence = f.Evidence
+			node := o.Node.Get()
+			node.Ready, node.OutOfService = !d.one(3), d.one(6)
+			if d.one(6) {
+				node.NodeUID, node.BootID = "other", "other"
+			}
+			o.Node = fact(d, node)
+			o.NodeGoneSince = fact(d, now.Add(-time.Duration(d.IntN(3))*time.Minute))
+		})(&f)
+	}
+	return f
+}
+
+// An independent statement of what an address without an owner may be given back for, and its record be dropped as that of a
+// sandbox that is gone.
+func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
+	d := dice{rand.New(rand.NewPCG(seed, more))}
+	ways := map[string]int{}
+	for range cases {
+		f := d.facts()
+		decision := Decide(f, now)
+		if decision.Action == 0 || decision.Message == "" || decision.Reason == "" {
+			t.Fatalf("no decision: %+v about %+v", decision, f)
+		}
+		gone := decision.Action == Drop && decision.Row > 2 && !(f.Addressed != nil && f.Addressed.Sandboxes.IsAbsent())
+		if decision.Action != Release && !gone {
+			continue
+		}
+		way, allowed := mayGo(&f)
+		if !allowed {
+			t.Fatalf("row %d, %s (%s) of %+v", decision.Row, decision.Action, decision.Reason, f)
+		}
+		ways[way]++
+		if decision.Action == Release && (!f.Shown.IsAbsent() || !f.Rival.IsAbsent()) {
+			t.Fatalf("released while somebody uses the address, or may: %+v", f)
+		}
+	}
+	for _, way := range []string{"tombstone", "claimant", "fate", "silence"} {
+		if ways[way] < cases/10000 {
+			t.Errorf("%s: %d of %d releases: the facts hardly ever suffice", way, ways[way], cases)
+		}
+	}
+}
+
+func mayGo(f *Facts) (way string, allowed bool) {
+	switch {
+	case !f.Live || f.Owned || !f.Record.IsKnown() || !f.Entries.IsKnown() || f.Entries.Get().Unrecorded:
+		return "", false
+	case f.Entries.Get().Tombstone:
+		return "tombstone", true
+	case f.Addressed != nil:
+		return claimantsWord(f.Addressed)
+	}
+	return "silence", f.Evidence == release.EvidenceAgent && len(f.Record.Get().Claims) == 0 && everyNodeSilent(f)
+}
+
+// claimantsWord: the claimant said ReadyForRelease as the very Node in the very boot that was asked, or its machine is declared dead.
+func claimantsWord(o *release.Observation) (string, bool) {
+	s := o.Sandboxes.Get()[0]
+	node := o.Node.Get()
+	fated := o.Node.IsAbsent() || (o.Node.IsKnown() && (release.Compare(s.Machine.Get(), node.Machine) == release.Replaced || (node.OutOfService && !node.Ready)))
+	if fated {
+		return "fate", true // by internal/release, which has tests of its own
+	}
+	return "claimant", o.Evidence == release.EvidenceAgent && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease &&
+		node.NodeUID == s.Mark.Get().NodeUID && node.BootID == s.Mark.Get().BootID
+}
+
+func everyNodeSilent(f *Facts) bool {
+	if f.Asked.Epoch == 0 || f.Asked.Version == 0 || now.Sub(f.Asked.Since) < 5*time.Minute || !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0 {
+		return false
+	}
+	for _, n := range f.Nodes.Get() {
+		node, said := n.Live.Get(), n.Acknowledged.Get()
+		acknowledged := n.Live.IsKnown() && n.Acknowledged.IsKnown() && said.Version >= f.Asked.Version &&
+			said.NodeUID == node.NodeUID && said.BootID == node.BootID && said.BootID != ""
+		fenced := n.Live.IsKnown() && n.Acknowledged.IsRead() && node.OutOfService && !node.Ready
+		gone := n.Live.IsAbsent() && !f.Settings.HoldGoneNodes && n.GoneSince.IsKnown() && now.Sub(n.GoneSince.Get()) >= 5*time.Minute
+		if !acknowledged && !fenced && !gone {
+			return false
+		}
+	}
+	return true
+}
