@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/doctor"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+var ippools = schema.GroupVersionResource{Group: "whereabouts.cni.cncf.io", Version: "v1alpha1", Resource: "ippools"}
+
+// webhooks lists every admission webhook, with how many addresses stand behind its Service.
+func (c *Cluster) webhooks(ctx context.Context) ([]doctor.Webhook, error) {
+	var all []doctor.Webhook
+	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
+	if err := c.Client.List(ctx, &mutating); err != nil {
+		return nil, readError(err, "list", "mutatingwebhookconfigurations.admissionregistration.k8s.io", cluster)
+	}
+	for i := range mutating.Items {
+		for j := range mutating.Items[i].Webhooks {
+			w := &mutating.Items[i].Webhooks[j]
+			one := webhookOf(mutating.Items[i].Name, w.Name, &w.ClientConfig, w.Rules, w.FailurePolicy, len(w.MatchConditions), w.NamespaceSelector, w.ObjectSelector)
+			one.Mutating = true
+			all = append(all, one)
+		}
+	}
+	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
+	if err := c.Client.List(ctx, &validating); err != nil {
+		return nil, readError(err, "list", "validatingwebhookconfigurations.admissionregistration.k8s.io", cluster)
+	}
+	for i := range validating.Items {
+		for j := range validating.Items[i].Webhooks {
+			w := &validating.Items[i].Webhooks[j]
+			all = append(all, webhookOf(validating.Items[i].Name, w.Name, &w.ClientConfig, w.Rules, w.FailurePolicy, len(w.MatchConditions), w.NamespaceSelector, w.ObjectSelector))
+		}
+	}
+	for i := range all {
+		all[i].Ready = c.readyBehind(ctx, all[i].Service)
+	}
+	return all, nil
+}
+
+func webhookOf(configuration, name string, at *admissionregistrationv1.WebhookClientConfig, rules []admissionregistrationv1.RuleWithOperations,
+	policy *admissionregistrationv1.FailurePolicyType, conditions int, namespaces, objects *metav1.LabelSelector) doctor.Webhook {
+	w := doctor.Webhook{Configuration: configuration, Name: name, CABundle: at.CABundle,
+		FailsClosed: policy != nil && *policy == admissionregistrationv1.Fail, Ours: strings.HasSuffix(name, ".holdfast.dev"),
+		UpdatesPods: called(rules, admissionregistrationv1.Update), CreatesPods: called(rules, admissionregistrationv1.Create),
+		Everywhere: isEmpty(namespaces) && isEmpty(objects) && conditions == 0}
+	if at.Service != nil {
+		w.Service = at.Service.Namespace + "/" + at.Service.Name
+	}
+	if at.URL != nil {
+		w.URL = *at.URL
+	}
+	return w
+}
+
+func isEmpty(s *metav1.LabelSelector) bool {
+	return s == nil || (len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0)
+}
+
+// called says whether a webhook is called for an operation on pods or their status.
+func called(rules []admissionregistrationv1.RuleWithOperations, operation admissionregistrationv1.OperationType) bool {
+	any := func(list []string, wanted ...string) bool {
+		return slices.ContainsFunc(wanted, func(w string) bool { return slices.Contains(list, w) })
+	}
+	return slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
+		return any(r.APIGroups, "", "*") && any(r.APIVersions, "v1", "*") && any(r.Resources, "pods", "pods/status", "pods/*", "*", "*/*") &&
+			(slices.Contains(r.Operations, operation) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll))
+	})
+}
+
+// readyBehind counts the ready addresses of a Service.
+func (c *Cluster) readyBehind(ctx context.Context, service string) release.Fact[int] {
+	ref, ok := podRefOf(service)
+	if !ok {
+		return release.Absent[int]()
+	}
+	return factOf(func() (int, error) {
+		var endpoints discoveryv1.EndpointSliceList
+		if err := c.Client.List(ctx, &endpoints, client.InNamespace(ref.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: ref.Name}); err != nil {
+			return 0, readError(err, "list", "endpointslices.discovery.k8s.io", inNamespace(ref.Namespace))
+		}
+		ready := 0
+		for i := range endpoints.Items {
+			for _, endpoint := range endpoints.Items[i].Endpoints {
+				if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
+					ready += len(endpoint.Addresses)
+				}
+			}
+		}
+		return ready, nil
+	})
+}
+
+// tryStamp creates a pod that names a network, as a dry run: nothing is stored, and the API server calls the webhook as always.
+func (c *Cluster) tryStamp(ctx context.Context, namespace string) (doctor.Stamp, error) {
+	excluded, err := c.isExcluded(ctx, namespace)
+	if err != nil {
+		return doctor.Stamp{}, err
+	}
+	if excluded {
+		return doctor.Stamp{}, errNotStamped
+	}
+	pod := probe(namespace)
+	if err := c.Client.Create(ctx, pod, client.DryRunAll); err != nil {
+		return doctor.Stamp{}, dryRunError(err, "create", namespace)
+	}
+	return doctor.Stamp{Finalizer: controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer), Label: pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue}, nil
+}
+
+// dryRunError: a webhook that has side effects makes the API server refuse a dry run; that says nothing about the real thing.
+func dryRunError(err error, verb, namespace string) error {
+	// The API server's own words for missing rights; an admission plugin's refusal is Forbidden too.
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "+verb+" resource ") {
+		return &inspect.ForbiddenError{Verb: verb, Resource: "pods", Scope: inNamespace(namespace), Err: err}
+	}
+	return fmt.Errorf("the dry run was refused: %w", err)
+}
+
+// triedPods is how many guarded pods are tried, of as many namespaces.
+const triedPods = 5
+
+// tryUpdates makes dry runs of the patch that takes the finalizer off, through pods and through pods/status.
+func (c *Cluster) tryUpdates(ctx context.Context, f *doctor.Facts) {
+	tried := map[string]types.NamespacedName{}
+	uids := map[string]types.UID{}
+	err := c.Pods(ctx, func(pod *corev1.Pod) {
+		if _, had := tried[pod.Namespace]; !had && len(tried) < triedPods && controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) {
+			tried[pod.Namespace], uids[pod.Namespace] = client.ObjectKeyFromObject(pod), pod.UID
+		}
+	}, client.MatchingLabels{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue})
+	if err != nil {
+		f.UpdatesUnread = err.Error()
+		return
+	}
+	for namespace, key := range tried {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uids[namespace], "$deleteFromPrimitiveList/finalizers": []string{v1alpha1.Finalizer},
+			"labels": map[string]any{v1alpha1.GuardedLabel: nil}}})
+		if err != nil {
+			f.UpdatesUnread = err.Error()
+			return
+		}
+		target := func() *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		}
+		raw := client.RawPatch(types.StrategicMergePatchType, patch)
+		update := doctor.Update{Pod: key.String()}
+		update.Refused, err = refusal(c.Client.Patch(ctx, target(), raw, client.DryRunAll), namespace)
+		if err == nil && update.Refused != "" {
+			update.StatusRefused, err = refusal(c.Client.Status().Patch(ctx, target(), raw, client.DryRunAll), namespace)
+		}
+		if err != nil {
+			f.UpdatesUnread = err.Error()
+			return
+		}
+		f.Updates = append(f.Updates, update)
+	}
+	slices.SortFunc(f.Updates, func(x, y doctor.Update) int { return strings.Compare(x.Pod, y.Pod) })
+}
+
+// refusal tells a refusal of the patch from a run that proves nothing: a missing right, a pod that is gone, a webhook with side effects.
+func refusal(err error, namespace string) (string, error) {
+	var forbidden *inspect.ForbiddenError
+	switch told := dryRunError(err, "patch", namespace); {
+	case err == nil, apierrors.IsNotFound(err):
+		return "", nil
+	case errors.As(told, &forbidden):
+		return "", told
+	case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "dryRun"):
+		return "", fmt.Errorf("the dry run was refused, which says nothing about the real thing: %w", err)
+	}
+	return err.Error(), nil
+}
