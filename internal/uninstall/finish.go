@@ -57,7 +57,7 @@ func (u *uninstallation) removeNamespace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(own, func(n metav1.PartialObjectMetadata) bool { return n.Name == u.Namespace }) {
+	if !slices.Contains(u.sparedNamespaces, u.Namespace) && !slices.ContainsFunc(own, func(n metav1.PartialObjectMetadata) bool { return n.Name == u.Namespace }) {
 		u.say("there is no Namespace %s with the label %s=%s; one without it stays", u.Namespace, partOfLabel, partOf)
 	}
 	return u.remove(ctx, own)
@@ -85,12 +85,16 @@ func (u *uninstallation) removePods(ctx context.Context, namespace string) error
 	return nil
 }
 
-// findNamespaces gives the namespaces that came with the installation: the manager's, and those of its other parts.
+// findNamespaces gives the namespaces that came with the installation: the manager's, and those of its other parts; but not those
+// that others use too.
 func (u *uninstallation) findNamespaces(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	all, err := u.list(ctx, namespaces, metav1.NamespaceAll)
-	return slices.DeleteFunc(all, func(n metav1.PartialObjectMetadata) bool {
+	if err != nil {
+		return nil, err
+	}
+	return u.spared(ctx, slices.DeleteFunc(all, func(n metav1.PartialObjectMetadata) bool {
 		return !isOurs(namespaces, &n) || n.Name != u.Namespace && !strings.HasPrefix(n.Name, prefix)
-	}), err
+	}))
 }
 
 // verify waits until nothing of an installation is left.

@@ -23,6 +23,8 @@ type uninstallation struct {
 	living map[string]types.UID
 	// held are the entries that stay.
 	held []Held
+	// sparedNamespaces are those that stay for what others have in them.
+	sparedNamespaces []string
 }
 
 type step struct {
@@ -32,8 +34,8 @@ type step struct {
 }
 
 // Run uninstalls. It returns nil when it is proven that no pod has the finalizer, and everything else is gone too; after a dry
-// run, when everything could be read. A *TimeoutError and ErrStopped say that it was cut short, a *WaitersError that something
-// has to be done before; nothing was changed then.
+// run, when everything could be read. A *TimeoutError and ErrStopped say that it was cut short, a *WaitersError and an
+// *ElsewhereError that something has to be done before; nothing was changed then.
 func Run(ctx context.Context, o Options) error {
 	u := &uninstallation{Options: o.withDefaults()}
 	if o.Timeout > 0 {

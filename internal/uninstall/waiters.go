@@ -29,9 +29,12 @@ func (e *WaitersError) Error() string {
 		strings.Join(e.DaemonSets, ", "), waitCommand)
 }
 
-// check refuses where nodes' agents depend on our definitions, and where the list of held entries could not be written.
+// check refuses where nodes' agents depend on our definitions, where the manager is in another namespace, and where the list of held entries could not be written.
 func (u *uninstallation) check(ctx context.Context) error {
 	if err := u.checkHeldFile(); err != nil {
+		return err
+	}
+	if err := u.checkNamespace(ctx); err != nil {
 		return err
 	}
 	var waiting []string

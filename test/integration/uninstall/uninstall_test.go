@@ -283,6 +283,26 @@ var _ = Describe("An uninstallation", func() {
 		uninstalled(ctx, options(out))
 	}, SpecTimeout(specTimeout))
 
+	It("refuses, before it changes anything, where the manager is in another namespace", func(ctx context.Context) {
+		o := options(out)
+		o.Namespace = "network-guard"
+		var refused *uninstall.ElsewhereError
+		Expect(errors.As(uninstall.Run(ctx, o), &refused)).To(BeTrue())
+		Expect(refused.Found).To(ConsistOf("holdfast-system"))
+		Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+		uninstalled(ctx, options(out))
+	}, SpecTimeout(specTimeout))
+
+	It("keeps its namespace where somebody else has something in it, and says what", func(ctx context.Context) {
+		theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast-system", Name: "team"}}
+		Expect(admin.Create(ctx, theirs)).To(Succeed())
+		Expect(uninstall.Run(ctx, options(out))).To(Succeed())
+		Expect(out.String()).To(ContainSubstring("Namespace holdfast-system stays, because it holds what did not come with the installation: ConfigMap holdfast-system/team\n"))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(theirs), theirs)).To(Succeed())
+		Expect(admin.Delete(ctx, theirs)).To(Succeed())
+		uninstalled(ctx, options(out))
+	}, SpecTimeout(specTimeout))
+
 	It("keeps what only looks like ours", func(ctx context.Context) {
 		lookalike := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-team"}}
 		labeled := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"app.kubernetes.io/part-of": "holdfast"}}}
