@@ -207,7 +207,11 @@ func (s *statement) apply() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing out answers for IPAllocation %s: %w", s.name, err)
 	}
-	applied := &unstructured.Unstructured{Object: map[string]any{"status": content}}
+	applied := &unstructured.Unstructured{Object: map[string]any{}}
+	if len(content) > 0 {
+		// To apply an empty status would take the last field out of it and leave null.
+		applied.Object["status"] = content
+	}
 	applied.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IPAllocation"))
 	applied.SetName(s.name)
 	applied.SetUID(s.record)

@@ -106,6 +106,13 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		Eventually(ctx, answer(ctx, orphan, id, w.node.UID, 1)).Should(Equal(unseen), "its node claims it")
 		Consistently(ctx, answer(ctx, unsaid, id, w.node.UID, 1), 2*settled).Should(Equal(unseen))
 
+		By("asked for every sandbox of the pod UID, which its task names; what nobody asks any more is dropped")
+		markOf(ctx, record, v1alpha1.AnySandbox, w.node.UID, 2)
+		Eventually(ctx, answer(ctx, record, v1alpha1.AnySandbox, w.node.UID, 2)).Should(Equal(unseen))
+		Expect(successor(ctx, record, v1alpha1.AnySandbox)()).To(Equal(id))
+		Expect(word()).To(Equal(said{}))
+		markOf(ctx, record, id, w.node.UID, 1)
+
 		By("containerd able to load it again")
 		load(ctx)
 		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))

@@ -171,21 +171,18 @@ func (w *world) record(ctx context.Context, name, sandboxID string, nodeName str
 // markOf asks about the sandbox, as the controller does; an empty Node UID asks all. It gives the record's version with the mark.
 func markOf(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string, nodeUID types.UID, epoch int64) string {
 	GinkgoHelper()
-	return markBoot(ctx, record, v1alpha1.Mark{SandboxID: sandboxID, NodeUID: nodeUID, BootID: bootOf(ctx, nodeUID), Epoch: epoch})
+	return setMarks(ctx, record, v1alpha1.Mark{SandboxID: sandboxID, NodeUID: nodeUID, BootID: bootOf(ctx, nodeUID), Epoch: epoch})
 }
 
-// markBoot sets a mark as it is, and gives the record's version with it.
-func markBoot(ctx context.Context, record *v1alpha1.IPAllocation, mark v1alpha1.Mark) string {
-	GinkgoHelper()
-	mark.Time = metav1.Now()
-	return setMarks(ctx, record, mark)
-}
-
+// setMarks sets all marks of a record, but for their times, and gives its version with them.
 func setMarks(ctx context.Context, record *v1alpha1.IPAllocation, marks ...v1alpha1.Mark) string {
 	GinkgoHelper()
 	Expect(admin.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
 	before := record.DeepCopy()
 	record.Spec.Marks = marks
+	for i := range marks {
+		record.Spec.Marks[i].Time = metav1.Now()
+	}
 	Expect(admin.Patch(ctx, record, client.MergeFrom(before))).To(Succeed())
 	return record.ResourceVersion
 }
