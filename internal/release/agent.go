@@ -23,9 +23,9 @@ func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 	case said && node.Ready:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "its node says that sandbox %s is not gone (%s)%s", s.ID, word.Reason, succeeded(word))
 	case said:
-		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,
-			"the node is not Ready, and the last word of its agent was that sandbox %s is not gone (%s); bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
-			s.ID, word.Reason)
+		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
+			"the last word of its node, which is not Ready now, was that sandbox %s is not gone (%s)%s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
+			s.ID, word.Reason, succeeded(word))
 	}
 	return waitForWord(row, o, asked.Mark.Get(), "sandbox "+s.ID+" is gone", now)
 }

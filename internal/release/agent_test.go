@@ -119,8 +119,8 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, notReady, one(asked(ask(longAsked), Absent[Answer]()))), want{12, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"row 12: DoNotRelease holds": {
 			terminating(agent, one(asked(ask(longAsked), Known(said(alive))))), want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 12: DoNotRelease of a node that is not Ready any more is its last word": {
-			terminating(agent, notReady, one(asked(ask(longAsked), Known(said(alive))))), want{12, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"row 12: DoNotRelease holds also where the kubelet is silent": {
+			terminating(agent, notReady, one(asked(ask(longAsked), Known(said(alive))))), want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"row 12: ReadyForRelease releases, also of a node that is not Ready any more": {
 			terminating(agent, notReady, one(asked(ask(), Known(said(gone))))), want{12, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"row 12: a completed pod that is deleted is asked about, too": {
