@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,6 +66,10 @@ func withComponents(ctx context.Context, components ...string) {
 			}
 		}
 		applyInstallation(ctx, overlayFolder)
+		Expect(stampPolicy(ctx)).To(Equal(admissionregistrationv1.Ignore))
+		var deployment appsv1.Deployment
+		Expect(admin.Get(ctx, client.ObjectKey{Namespace: system, Name: manager}, &deployment)).To(Succeed())
+		Expect(deployment.Spec.Template.Spec).To(And(HaveField("HostNetwork", false), HaveField("Tolerations", BeEmpty())))
 	})
 	applyInstallation(ctx, folder)
 }
