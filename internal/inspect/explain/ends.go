@@ -24,6 +24,8 @@ type End struct {
 // change is a change of facts that could come.
 type change struct {
 	what, caution string
+	// unless is another change: where that one alone is enough, this is not told.
+	unless string
 	// apply changes a copy of the observation; false where it makes no sense.
 	apply func(o *release.Observation, now *time.Time) bool
 }
@@ -38,7 +40,7 @@ func ends(o release.Observation, now time.Time) []End {
 	seen := map[string]bool{}
 	for _, c := range changes(base) {
 		changed, at := o, now
-		if !c.apply(&changed, &at) {
+		if seen[c.unless] || !c.apply(&changed, &at) {
 			continue
 		}
 		d := release.Decide(changed, at)
@@ -55,17 +57,22 @@ func then(d release.Decision) string {
 	return fmt.Sprintf("%s (%s, row %d)", d.Action, d.Reason, d.Row)
 }
 
+const kubeletReports = "the kubelet reports the end of the pod"
+
 func changes(base release.Decision) []change {
 	return append([]change{
 		{what: "time: in " + base.After.Round(time.Second).String() + ", if nothing else changes", apply: func(_ *release.Observation, now *time.Time) bool {
 			*now = now.Add(base.After)
 			return base.After > 0
 		}},
-		{what: "the kubelet reports the end of the pod", apply: kubeletEnds},
+		{what: kubeletReports, apply: kubeletEnds},
+		{what: "the IPAM's entries go by themselves (CNI DEL on the node), and " + kubeletReports, unless: kubeletReports, apply: func(o *release.Observation, now *time.Time) bool {
+			return entriesGo(o, now) && kubeletEnds(o, now)
+		}},
 		{what: "the IPAM's entries go by themselves (CNI DEL on the node)", apply: entriesGo},
 		{what: "the node's agent says that the sandbox is gone", apply: agentsAnswer},
 		{what: "the other user of the address is proven gone", apply: conflictEnds},
-		{what: "the node comes back, and its kubelet reports the end of the pod", apply: func(o *release.Observation, now *time.Time) bool {
+		{what: "the node comes back, and " + kubeletReports, apply: func(o *release.Observation, now *time.Time) bool {
 			return nodeReady(o) && kubeletEnds(o, now)
 		}},
 	}, administratorChanges...)

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+const (
+	uid     = types.UID("11111111-1111-1111-1111-111111111111")
+	other   = types.UID("22222222-2222-2222-2222-222222222222")
+	sandbox = "sandbox-1"
+	pool    = "kube-system/10.0.0.0-24"
+)
+
+var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+var networkStatus = map[string]string{"k8s.v1.cni.cncf.io/network-status": `[{"name":"apps/net","interface":"net1","ips":["10.0.0.1"]}]`}
+
+func thePod() *corev1.Pod {
+	deleted := before(10 * time.Minute)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web-0", UID: uid, Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &deleted,
+			DeletionGracePeriodSeconds: new(int64(0)), Annotations: networkStatus},
+		Spec:   corev1.PodSpec{NodeName: "node-1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+}
+
+// end writes a terminal phase in somebody's name.
+func end(pod *corev1.Pod, manager string) {
+	written := before(5 * time.Minute)
+	pod.Status.Phase = corev1.PodSucceeded
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: written}}}}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Subresource: "status", Time: &written, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
+}
+
+func theNode(status corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "node-uid", CreationTimestamp: before(24 * time.Hour)},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: "m", SystemUUID: "s", BootID: "b"},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: before(time.Hour)}}},
+	}
+}
+
+func theRecord() *v1alpha1.IPAllocation {
+	return &v1alpha1.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{Name: string(uid)},
+		Spec: v1alpha1.IPAllocationSpec{PodNamespace: "apps", PodName: "web-0", NodeName: "node-1",
+			Sandboxes: []v1alpha1.SandboxRecord{{ID: sandbox, ObservedTime: before(time.Hour), Attribution: v1alpha1.AttributionNetworkStatus,
+				Node: &v1alpha1.NodeIdentity{UID: "node-uid", MachineID: "m", SystemUUID: "s", BootID: "b"}}},
+			Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: pool, IP: "10.0.0.1", Interface: "net1", PodRef: "apps/web-0", SandboxID: sandbox, ObservedTime: before(time.Hour)}}},
+	}
+}
+
+func theEntry() ipam.Entry {
+	return ipam.Entry{Key: ipam.Key{Backend: "whereabouts", Pool: pool, IP: netip.MustParseAddr("10.0.0.1"), SandboxID: sandbox, PodRef: "apps/web-0", Interface: "net1"},
+		Owner: &ipam.PodRef{Namespace: "apps", Name: "web-0"}}
+}
+
+// held is a pod that is being deleted on a node that is not Ready.
+func heldFacts() *Facts {
+	return &Facts{
+		UID: uid, Ref: ipam.PodRef{Namespace: "apps", Name: "web-0"}, Pod: release.Known(thePod()), Record: theRecord(),
+		Records: release.Known([]v1alpha1.IPAllocation{}), Entries: release.Known(ipam.Snapshot{Entries: []ipam.Entry{theEntry()}}),
+		Node: release.Known(theNode(corev1.ConditionUnknown)), Evidence: release.EvidenceKubelet,
+		Settings: release.Settings{ReleaseDelay: time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute, AnswerWithin: time.Minute},
+	}
+}
+
+func rival() v1alpha1.IPAllocation {
+	r := theRecord()
+	r.Name, r.Spec.PodName = string(other), "db-0"
+	r.Spec.Addresses[0].SandboxID, r.Spec.Sandboxes[0].ID = "sandbox-2", "sandbox-2"
+	return *r
+}
+
+func asks(f *Facts, answer *v1alpha1.Answer) {
+	f.Evidence = release.EvidenceAgent
+	f.Node = release.Known(theNode(corev1.ConditionTrue))
+	f.Record.Spec.Marks = []v1alpha1.Mark{{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Time: before(10 * time.Second)}}
+	if answer != nil {
+		f.Record.Status.Answers = []v1alpha1.Answer{*answer}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	cases := map[string]struct {
+		change   func(*Facts)
+		row      int
+		action   release.Action
+		reason   v1alpha1.Reason
+		notHeld  bool
+		standing string
+		// ends are beginnings of what would end it; notes are parts of what is said besides.
+		ends, notes []string
+	}{
+		"a node that is not Ready holds, until it is back, declared dead or deleted": {
+			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingInPool,
+			ends: []string{"the node comes back, and the kubelet", "the node is tainted", "the Node object is deleted"},
+		},
+		"a pod that is not being deleted uses its addresses": {
+			change: func(f *Facts) { p := thePod(); p.DeletionTimestamp = nil; f.Pod = release.Known(p) },
+			row:    2, action: release.Keep, reason: v1alpha1.ReasonPodInUse, notHeld: true, standing: StandingInPool,
+		},
+		"a kubelet that has not finished the pod holds": {
+			change: func(f *Facts) { f.Node = release.Known(theNode(corev1.ConditionTrue)) },
+			row:    15, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the kubelet reports the end"},
+		},
+		"a pod that its kubelet finished is released on the manager's next look": {
+			change: func(f *Facts) {
+				p := thePod()
+				end(p, "kubelet")
+				f.Pod, f.Node = release.Known(p), release.Known(theNode(corev1.ConditionTrue))
+			},
+			row: 10, action: release.Release, reason: v1alpha1.ReasonKubeletFinished, standing: StandingInPool, ends: []string{"nothing more is needed"},
+		},
+		"a phase that PodGC wrote proves nothing": {
+			change: func(f *Facts) {
+				p := thePod()
+				end(p, "kube-controller-manager")
+				f.Pod, f.Node = release.Known(p), release.Known(theNode(corev1.ConditionTrue))
+			},
+			row: 15, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the kubelet reports the end"},
+		},
+		"what the record proved stays proven once the object is gone": {
+			change: func(f *Facts) {
+				f.Pod, f.Node = release.Absent[*corev1.Pod](), release.Known(theNode(corev1.ConditionTrue))
+				f.Record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: before(time.Minute)}
+			},
+			row: 10, action: release.Release, reason: v1alpha1.ReasonKubeletFinished, standing: StandingInPool, ends: []string{"nothing more is needed"},
+		},
+		"a pod that cannot be read is not gone": {
+			change: func(f *Facts) { f.Pod = release.Unknown[*corev1.Pod]("no right") },
+			row:    0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
+		},
+		"pools that cannot be read are not empty": {
+			change: func(f *Facts) { f.Entries = release.Unknown[ipam.Snapshot]("no right") },
+			row:    0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed,
+		},
+		"records that cannot be read may hold the address too": {
+			change: func(f *Facts) { f.Records = release.Unknown[[]v1alpha1.IPAllocation]("no right") },
+			row:    0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
+		},
+		"a pool that is unreadable may still have the entry": {
+			change: func(f *Facts) {
+				f.Entries = release.Known(ipam.Snapshot{Problems: []ipam.Problem{{Backend: "whereabouts", Pool: pool, Message: "bad range"}}})
+			},
+			row: 0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed,
+		},
+		"a node that cannot be read holds": {
+			change: func(f *Facts) { f.Node = release.Unknown[*corev1.Node]("no right") },
+			row:    0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
+		},
+		"a Node that is gone is waited for, and time ends it": {
+			change: func(f *Facts) {
+				f.Node = release.Absent[*corev1.Node]()
+				f.Record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-uid"}, Since: before(2 * time.Minute), ConfirmedTime: before(0)}
+			},
+			row: 6, action: release.Wait, reason: v1alpha1.ReasonNodeGone, standing: StandingInPool, ends: []string{"time: in 3m0s"},
+		},
+		"an address in another record is in conflict": {
+			change: func(f *Facts) { f.Records = release.Known([]v1alpha1.IPAllocation{rival()}) },
+			row:    17, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool,
+			ends: []string{"the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other"},
+		},
+		"an address that the pool has for somebody else by now was taken over": {
+			change: func(f *Facts) {
+				e := theEntry()
+				e.SandboxID, e.PodRef, e.Owner = "sandbox-2", "apps/db-0", &ipam.PodRef{Namespace: "apps", Name: "db-0"}
+				f.Entries = release.Known(ipam.Snapshot{Entries: []ipam.Entry{e}})
+			},
+			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingTakenOver,
+			ends: []string{"the node comes back", "the node is tainted", "the Node object is deleted"},
+		},
+		"an entry under the record's own tombstone is being released": {
+			change: func(f *Facts) {
+				e := theEntry()
+				e.PodRef, e.Owner, e.Releasing = "holdfast-releasing/"+string(uid), nil, string(uid)
+				f.Entries = release.Known(ipam.Snapshot{Entries: []ipam.Entry{e}})
+			},
+			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingReleasing,
+			ends: []string{"the node comes back", "the node is tainted", "the Node object is deleted"},
+		},
+		"the name's next pod that shows the address is in conflict with the one before": {
+			change: func(f *Facts) {
+				next := thePod()
+				next.UID, next.DeletionTimestamp = other, nil
+				f.Pod, f.Namesake = release.Absent[*corev1.Pod](), next
+			},
+			row: 17, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool, notes: []string{"The name belongs to another pod now"},
+			ends: []string{"the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other"},
+		},
+		"a sandbox whose machine nobody recorded is held": {
+			change: func(f *Facts) {
+				f.Record.Spec.Sandboxes[0].Node, f.Node = nil, release.Known(theNode(corev1.ConditionTrue))
+			},
+			row: 0, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, standing: StandingInPool, ends: []string{"the IPAM's entries go"},
+		},
+		"no entries, and it may be starting": {
+			change: func(f *Facts) {
+				f.Entries, f.Record = release.Known(ipam.Snapshot{}), nil
+				f.Node = release.Known(theNode(corev1.ConditionTrue))
+			},
+			row: 16, action: release.Wait, reason: v1alpha1.ReasonMayBeStarting, ends: []string{"the kubelet reports the end"},
+		},
+		"a pod without our finalizer is somebody else's": {
+			change: func(f *Facts) {
+				p := thePod()
+				p.Finalizers = []string{"example.com/x"}
+				f.Pod, f.Record, f.Entries = release.Known(p), nil, release.Known(ipam.Snapshot{})
+			},
+			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, notHeld: true, notes: []string{"Holdfast does not keep this object", "example.com/x"},
+		},
+		"an agent that was asked is waited for": {
+			change: func(f *Facts) { asks(f, nil) },
+			row:    12, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool,
+			ends: []string{"the kubelet reports the end", "the node's agent says"},
+		},
+		"an agent's DoNotRelease holds": {
+			change: func(f *Facts) {
+				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"})
+			},
+			row: 12, action: release.Wait, reason: v1alpha1.ReasonSandboxRunning, standing: StandingInPool, ends: []string{"the kubelet reports the end", "the node's agent says"},
+		},
+		"an agent's ReadyForRelease to an earlier question is no answer": {
+			change: func(f *Facts) {
+				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 2, Verdict: v1alpha1.VerdictReadyForRelease})
+			},
+			row: 12, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool, ends: []string{"the kubelet reports the end", "the node's agent says"},
+		},
+		"an agent's ReadyForRelease releases": {
+			change: func(f *Facts) {
+				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictReadyForRelease})
+			},
+			row: 12, action: release.Release, reason: v1alpha1.ReasonSandboxGone, standing: StandingInPool, ends: []string{"nothing more is needed"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := heldFacts()
+			if tc.change != nil {
+				tc.change(f)
+			}
+			got := Explain(f, now)
+			if d := got.Decision; d.Row != tc.row || d.Action != tc.action.String() || d.Reason != tc.reason {
+				t.Errorf("decided %+v, want row %d, %s, %s", d, tc.row, tc.action, tc.reason)
+			}
+			if got.Held == tc.notHeld || got.Attention() != got.Held {
+				t.Errorf("held is %t", got.Held)
+			}
+			standing := ""
+			if len(got.Addresses) > 0 {
+				standing = got.Addresses[0].Standing
+			}
+			if standing != tc.standing {
+				t.Errorf("the address is %q, want %q", standing, tc.standing)
+			}
+			checkEnds(t, got.Ends, tc.ends)
+			for _, note := range tc.notes {
+				if !strings.Contains(strings.Join(got.Notes, "\n"), note) {
+					t.Errorf("%q is not among the notes %q", note, got.Notes)
+				}
+			}
+		})
+	}
+}
+
+// checkEnds wants exactly the ends that begin so, but for "the IPAM's entries go", which ends most waits.
+func checkEnds(t *testing.T, got []End, want []string) {
+	t.Helper()
+	for _, begin := range want {
+		if !slices.ContainsFunc(got, func(e End) bool { return strings.HasPrefix(e.What, begin) }) {
+			t.Errorf("nothing that ends it begins with %q: %v", begin, got)
+		}
+	}
+	for _, e := range got {
+		if !strings.HasPrefix(e.What, "the IPAM's entries go") && !slices.ContainsFunc(want, func(begin string) bool { return strings.HasPrefix(e.What, begin) }) {
+			t.Errorf("%q was not expected to end it", e.What)
+		}
+	}
+}
+
+func TestUnreadFactsNeverLeadToARelease(t *testing.T) {
+	unread := map[string]func(*Facts){
+		"the pod":     func(f *Facts) { f.Pod = release.Unknown[*corev1.Pod]("x") },
+		"the pools":   func(f *Facts) { f.Entries = release.Unknown[ipam.Snapshot]("x") },
+		"the records": func(f *Facts) { f.Records = release.Unknown[[]v1alpha1.IPAllocation]("x") },
+		"the node":    func(f *Facts) { f.Node = release.Unknown[*corev1.Node]("x") },
+	}
+	for name, forget := range unread {
+		t.Run(name, func(t *testing.T) {
+			f := heldFacts()
+			p := thePod()
+			end(p, "kubelet")
+			f.Pod, f.Node = release.Known(p), release.Known(theNode(corev1.ConditionTrue))
+			if d := Explain(f, now).Decision; d.Action != release.Release.String() {
+				t.Fatalf("the case proves nothing: %+v", d)
+			}
+			forget(f)
+			if got := Explain(f, now); got.Decision.Action != release.Wait.String() || !got.Held {
+				t.Errorf("decided %+v", got.Decision)
+			}
+		})
+	}
+}
+
+func TestAnOrphanIsExplainedByItsRecord(t *testing.T) {
+	f := heldFacts()
+	f.Record.Name, f.UID = v1alpha1.OrphanPrefix+sandbox, v1alpha1.OrphanPrefix+sandbox
+	f.Record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonConflict), Message: "taken over", LastTransitionTime: before(time.Hour)}}
+	f.Pod = release.Absent[*corev1.Pod]()
+	got := Explain(f, now)
+	if got.Decision.Reason != v1alpha1.ReasonConflict || got.UID != "" || !got.Held || got.ReasonSince == nil || got.Addresses[0].Standing != StandingInPool {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestTheManagersOwnWordIsCompared(t *testing.T) {
+	f := heldFacts()
+	said := metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonNodeUnreachable), LastTransitionTime: before(time.Hour)}
+	f.Record.Status.Conditions = []metav1.Condition{said}
+	if got := Explain(f, now); got.Said != "" || got.ReasonSince == nil || !got.ReasonSince.Time.Equal(said.LastTransitionTime.Time) {
+		t.Errorf("said %q since %v", got.Said, got.ReasonSince)
+	}
+	f.Record.Status.Conditions[0].Reason = string(v1alpha1.ReasonKubeletNotFinished)
+	if got := Explain(f, now); got.Said != string(v1alpha1.ReasonKubeletNotFinished) || got.ReasonSince != nil || !strings.Contains(strings.Join(got.Notes, ""), "The manager said KubeletNotFinished last") {
+		t.Errorf("said %q since %v, notes %q", got.Said, got.ReasonSince, got.Notes)
+	}
+}
