@@ -49,6 +49,8 @@ type herald struct {
 	log      logr.Logger
 	// queue are the announcements that are not written yet, in order.
 	queue []announcement
+	// failing: the last write failed, and the log has it.
+	failing bool
 }
 
 type announcement struct {
@@ -95,9 +97,13 @@ func (h *herald) write(ctx context.Context, nodeUID types.UID) {
 	for range min(len(h.queue), eventsPerPass) {
 		err := h.writer.Create(ctx, h.event(h.queue[0], nodeUID))
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsInvalid(err) {
-			h.log.Error(err, "Writing events about the stores of this node; trying again", "left", len(h.queue))
+			if !h.failing {
+				h.log.Error(err, "Writing events about the stores of this node; trying again", "left", len(h.queue))
+			}
+			h.failing = true
 			return
 		}
+		h.failing = false
 		if apierrors.IsInvalid(err) {
 			h.log.Error(err, "An event about a store of this node was refused", "note", h.queue[0].note)
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ const (
 	ownPod      = types.UID("own-pod")
 	ownNode     = types.UID("own-node")
 	creationMax = 10 * time.Minute
-	patience    = 10 * time.Second
+	patience    = time.Minute
 )
 
 var store = nodestore.Store{Backend: nodestore.HostLocal, Source: "/networks", Name: "cbr0"}
@@ -326,6 +327,27 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
+func TestReclaimingLeavesTimeForTheNextList(t *testing.T) {
+	n := newNode(t)
+	for i := range 60 {
+		n.entries = append(n.entries, entryOf(fmt.Sprintf("10.0.0.%d", i+2), fmt.Sprintf("s%d", i)))
+	}
+	n.reclaim = func(nodestore.Entry) (v1alpha1.Reason, error) {
+		n.clock.Step(5 * time.Second)
+		return "", errors.New("the lock is kept")
+	}
+	a := n.auditor(t, func(o *Options) { o.Reclaimers = map[string]Reclaimer{"/networks": n} })
+	n.passes(a, 12)
+	tried := slices.DeleteFunc(slices.Clone(n.calls), func(call string) bool { return !strings.HasPrefix(call, "reclaim") })
+	if len(tried) != 7 {
+		t.Errorf("%d were tried in one pass, each of five seconds", len(tried))
+	}
+	n.passes(a, 1)
+	if !slices.Contains(n.calls, "reclaim s7") || !slices.Contains(n.calls, "reclaim s13") {
+		t.Errorf("the next pass did not take up others: %v", n.calls)
+	}
+}
+
 func TestEventsAreWrittenUntilTheyAre(t *testing.T) {
 	broken := nodestore.Defect{Store: store, Reason: v1alpha1.ReasonStoreBroken, Path: "/networks/cbr0/10.0.0.9", Message: "the file is empty"}
 	cases := map[string]struct {
@@ -454,6 +476,7 @@ func (n *node) await(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the loop does not wait")
 		}
+		goruntime.Gosched()
 	}
 }
 

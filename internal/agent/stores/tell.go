@@ -4,6 +4,8 @@ package stores
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -11,6 +13,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodestore"
 )
+
+// reclaimTime is how long after its beginning the reclaiming of a pass takes up another address: with a lock that somebody keeps, each
+// takes seconds, and the lists of one row must not be too far apart.
+const reclaimTime = 30 * time.Second
 
 // kinds are all that can stand.
 var kinds = []v1alpha1.Reason{v1alpha1.ReasonAddressLeaked, v1alpha1.ReasonAddressOfStoppedSandbox, v1alpha1.ReasonAddressDuplicated,
@@ -57,9 +63,12 @@ func (a *Auditor) tell(report nodestore.Report) {
 
 // reclaim removes the entries of the stores that are to be reclaimed. Only what the list of this very pass proves is touched.
 func (a *Auditor) reclaim(ctx context.Context, gone []nodestore.Entry) {
+	last := a.clock.Now().Add(reclaimTime)
+	// Those that failed come last: they must not use up the time of the others in every pass.
+	gone = slices.Concat(slices.DeleteFunc(slices.Clone(gone), a.failed.Has), slices.DeleteFunc(slices.Clone(gone), func(e nodestore.Entry) bool { return !a.failed.Has(e) }))
 	for _, e := range gone {
 		reclaimer := a.options.Reclaimers[e.Store.Source]
-		if reclaimer == nil || ctx.Err() != nil {
+		if reclaimer == nil || ctx.Err() != nil || a.clock.Now().After(last) {
 			continue
 		}
 		reason, err := reclaimer.Reclaim(ctx, e)

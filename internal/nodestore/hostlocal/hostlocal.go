@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodestore"
@@ -23,11 +24,13 @@ import (
 type Source struct {
 	dir      string
 	networks []string
+	// lockTimeout bounds the wait for host-local's lock.
+	lockTimeout time.Duration
 }
 
 // New makes a source of a data directory. With networks only those are looked at, whichever of them are there.
 func New(dataDir string, networks []string) *Source {
-	return &Source{dir: filepath.Clean(dataDir), networks: networks}
+	return &Source{dir: filepath.Clean(dataDir), networks: networks, lockTimeout: lockTimeout}
 }
 
 // Dir is the data directory, as the stores name it (nodestore.Store.Source).

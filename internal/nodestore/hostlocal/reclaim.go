@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// lockTimeout bounds the wait for host-local's lock, which host-local holds for milliseconds.
+	// lockTimeout is more than enough for host-local, which holds its lock for milliseconds.
 	lockTimeout = 5 * time.Second
 	// lockRetry is how often the lock is tried.
 	lockRetry = 20 * time.Millisecond
@@ -49,7 +49,7 @@ func (s *Source) reclaim(ctx context.Context, e nodestore.Entry) (v1alpha1.Reaso
 		return "", err
 	}
 	defer folder.Close()
-	lock, err := lock(ctx, folder)
+	lock, err := lock(ctx, folder, s.lockTimeout)
 	if err != nil {
 		return "", err
 	}
@@ -73,12 +73,12 @@ func (s *Source) reclaim(ctx context.Context, e nodestore.Entry) (v1alpha1.Reaso
 
 // lock takes host-local's lock. A folder without the file is none in which host-local ever worked, and a lock that was replaced
 // while we waited keeps nobody out.
-func lock(ctx context.Context, folder *os.Root) (*os.File, error) {
+func lock(ctx context.Context, folder *os.Root, timeout time.Duration) (*os.File, error) {
 	file, err := storefile.Open(folder, nodestore.HostLocalLock)
 	if err != nil {
 		return nil, fmt.Errorf("opening host-local's lock: %w", err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, lockRetry, lockTimeout, true, func(context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, lockRetry, timeout, true, func(context.Context) (bool, error) {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
 			return false, nil
@@ -90,7 +90,7 @@ func lock(ctx context.Context, folder *os.Root) (*os.File, error) {
 	}
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("taking host-local's lock within %s: %w", lockTimeout, err)
+		return nil, fmt.Errorf("taking host-local's lock within %s: %w", timeout, err)
 	}
 	return file, nil
 }
