@@ -73,3 +73,26 @@ func TestAgentReferenceNamesEveryStore(t *testing.T) {
 		}
 	}
 }
+
+func TestStoreComponentsDifferOnlyInTheStores(t *testing.T) {
+	cases := map[string]configv1alpha1.AgentStores{
+		"audit-host-local": {Interval: duration(30e9), HostLocal: configv1alpha1.AgentHostLocal{DataDirs: []string{"/host/cni/networks"}}},
+		"audit-aws-ipamd":  {Interval: duration(30e9), AWS: configv1alpha1.AgentAWS{Checkpoint: "/host/aws-node/ipam.json"}},
+	}
+	for name, stores := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := LoadAgent("../../config/components/" + name + "/config.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := LoadAgent("../../config/agent/config.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want.Stores = stores
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
