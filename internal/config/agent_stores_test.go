@@ -81,7 +81,7 @@ func TestStoreComponentsDifferOnlyInTheStores(t *testing.T) {
 	}
 	for name, stores := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := LoadAgent("../../config/components/" + name + "/config.yaml")
+			got, err := LoadAgent("../../config/agent/components/" + name + "/config.yaml")
 			if err != nil {
 				t.Fatal(err)
 			}
