@@ -97,6 +97,42 @@ var (
 	longAbsent = Recollection{AbsentSince: start.Add(-settings.SandboxCreationMax - time.Nanosecond)}
 )
 
+// The agent's word, sentence by sentence as the design has it, and where each is held against the code. "node" is test/node, with a
+// real API server and a real containerd, or k8s.io/cri-client/pkg/fake; agent is internal/agent, cri is internal/sandbox/cri.
+//
+//	"From an unfiltered list"
+//		cri: TestList (ready and not ready, both, in one list without a filter); TestThereIsACompleteListOrNone
+//		here: TestAListIsBelievedOnlyWithTheAgentsOwnSandbox
+//		node: that lists nothing, not even the agent's own sandbox, is not believed
+//	"taken after the mark was seen"
+//		here: TestTheAgentsWord (a list from before the mark was seen answers nothing); TestMemory (does not count)
+//		agent: TestAMarkThatComesWhileTheRuntimeIsListedWaitsForTheNextList, TestAMarkTakenBackAndSetAgainIsAnotherQuestion
+//	"never from a cache"
+//		cri: TestNothingIsTakenFromAnEarlierList; agent: TestRound (a list that fails)
+//		node: gets no answer while containerd is stopped, and everybody sees why
+//	"Gone = absent"
+//		here: TestTheAgentsWord, TestI1I5OnlyProofReleases, TestASandboxThatContainerdFailedToLoadIsNotGone
+//		node: The transcript of a handshake; A sandbox that a real containerd fails to load when it is restarted
+//	"or, on containerd, NOTREADY with no running container and the network namespace closed"
+//		here: TestTheAgentsWord; cri: TestList, TestParseNetwork
+//		node: is not released while it lives, nor with its process killed, but once it is stopped; is held while a container of it runs
+//	"NOTREADY alone is not gone"
+//		here: TestTheAgentsWord (three rows); cri: TestASandboxThatHangsLeavesTheOthersAndTheListAlone
+//		node: The transcript; that calls itself containerd and tells nothing of a network namespace is not believed to have closed it
+//	"on CRI-O only absence counts"
+//		here: TestTheAgentsWord, TestMemoryOfAPodUID; node: CRI-O: runs DEL, then stops, then removes; only absence is gone
+//	"An ID that this agent never saw needs absence for longer than sandboxCreationMax (10m)"
+//		here: TestTheAgentsWord, TestMemory, TestAbsenceIsCountedByLists
+//		node: that no agent ever saw is held until it was absent for sandboxCreationMax
+//	"the IPAM records an address before the runtime lists the sandbox, and runtimes park half-made ones"
+//		here: TestTheAgentsWord (however long it was not), TestMemory (to be listed ends the row; a task of it ends the row)
+//		node: that is in the making, and parked, is held and then seen
+//	"ReadyForRelease is final, since sandbox IDs never return"
+//		here: TestReadyForReleaseIsFinalForItsEpochAndBoot; agent: TestRound, TestAMarkIsAnsweredInItsBootOnly; node: The transcript
+//	"DoNotRelease is not"
+//		agent: TestRound (DoNotRelease is not final); node: The transcript
+//
+// Of decision 0073, TestForWhomAMarkIs, TestReadyForReleaseIsAboutThePodUIDToo and TestEverySandboxOfAPodUID.
 func TestTheAgentsWord(t *testing.T) {
 	cases := map[string]struct {
 		situation

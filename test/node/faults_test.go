@@ -5,6 +5,7 @@ package node_test
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -34,6 +35,13 @@ func newFakeRuntime(name string) *fakeRuntime {
 		apitest.FakeRuntimeName = before
 	})
 	return f
+}
+
+// serve starts another one in its place after Stop, which has nothing yet.
+func (f *fakeRuntime) serve() {
+	GinkgoHelper()
+	f.RemoteRuntime = fake.NewFakeRemoteRuntime()
+	Expect(f.Start("unix://" + f.socket)).To(Succeed())
 }
 
 // have sets what the runtime lists.
@@ -136,6 +144,42 @@ var _ = Describe("A runtime that is at fault", func() {
 		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(held))
 		f.have(own)
 		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
+	}, SpecTimeout(specTimeout))
+
+	It("CRI-O: a sandbox that is in the making, and parked, is held and then seen", func(ctx context.Context) {
+		start(ctx, "cri-o")
+		f.have(own)
+		w.stopAgent()
+		w.config.Delays.SandboxCreationMax.Duration = 2 * settled
+		w.startAgent(ctx)
+		markOf(ctx, record, id, w.node.UID, 1)
+		word := answer(ctx, record, id, w.node.UID, 1)
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, ""}))
+		f.have(own, listed(id, p, isReady))
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		Consistently(ctx, word, 3*settled).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
+	}, SpecTimeout(specTimeout))
+
+	It("CRI-O: the sandbox of a pod that completed stays listed until the pod is deleted, and is held", func(ctx context.Context) {
+		start(ctx, "cri-o")
+		f.have(own, listed(id, p, notReady))
+		markOf(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
+		word := answer(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
+		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}))
+		content, err := os.ReadFile(w.process.LogFile())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(content)).To(ContainSubstring("the kubelet removes the last sandbox of a pod once the pod is deleted, and not when it has completed"))
+	}, SpecTimeout(specTimeout))
+
+	It("that calls itself containerd and shows no tasks where its socket is proves nobody gone, and says who lives", func(ctx context.Context) {
+		start(ctx, "containerd")
+		markOf(ctx, record, id, w.node.UID, 1)
+		alive := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}
+		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(alive))
+		f.have(own)
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonListFailed)}))
+		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonListFailed)))
+		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(alive), "what was said stays until there is another word")
 	}, SpecTimeout(specTimeout))
 
 	It("that calls itself containerd and tells nothing of a network namespace is not believed to have closed it", func(ctx context.Context) {

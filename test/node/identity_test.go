@@ -143,6 +143,28 @@ var _ = Describe("A mark that asks all nodes", func() {
 		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
 	}, SpecTimeout(specTimeout))
 
+	It("is looked for anew by an agent that was killed and started again, and by one whose runtime was", func(ctx context.Context) {
+		start(ctx)
+		w.stopAgent()
+		w.config.Delays.SandboxCreationMax.Duration = long
+		w.startAgent(ctx)
+		w.ready(ctx)
+		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"f0reign", "f0reign", "")
+		version := markOf(ctx, orphan, "f0reign", "", 1)
+		Consistently(ctx, acknowledged(ctx)).Should(BeNumerically("<", number(version)), "before sandboxCreationMax is over")
+		Expect(w.process.Kill()).To(Succeed())
+
+		By("an agent whose sandboxCreationMax is over soon, and a runtime that goes away meanwhile")
+		w.config.Delays.SandboxCreationMax.Duration = settled
+		w.startAgent(ctx)
+		f.Stop()
+		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonRuntimeUnreachable)))
+		Consistently(ctx, acknowledged(ctx), 2*settled).Should(BeNumerically("<", number(version)))
+		f.serve()
+		f.have(own)
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
+	}, SpecTimeout(specTimeout))
+
 	It("is not acknowledged while the runtime gives no list", func(ctx context.Context) {
 		start(ctx)
 		f.have()

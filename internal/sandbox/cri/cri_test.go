@@ -258,6 +258,27 @@ func TestThereIsACompleteListOrNone(t *testing.T) {
 	}
 }
 
+func TestNothingIsTakenFromAnEarlierList(t *testing.T) {
+	path := socket(t)
+	s := &server{name: "containerd", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}, info: map[string]string{"a": closed}}
+	serve(t, s, path)
+	r := newRuntime(t, path)
+	about := sandbox.Asked{IDs: sets.New("a")}
+	first, err := r.List(t.Context(), about)
+	if err != nil || len(first.Sandboxes) != 1 || first.Sandboxes[0].Network != handshake.NamespaceClosed {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	s.sandboxes, s.info["a"] = append(s.sandboxes, listedSandbox("b", isReady)), open
+	second, err := r.List(t.Context(), about)
+	if err != nil || len(second.Sandboxes) != 2 || second.Sandboxes[0].Network != handshake.NamespaceOpen || second.Began.Before(first.Ended) {
+		t.Fatalf("got %+v, %v", second, err)
+	}
+	s.fail = map[string]error{"ListPodSandbox": errors.New("locked")}
+	if got, err := r.List(t.Context(), about); err == nil {
+		t.Errorf("a list that failed gives %+v", got)
+	}
+}
+
 func TestARuntimeThatStartsAgainIsFoundAgain(t *testing.T) {
 	path := socket(t)
 	r := newRuntime(t, path)
