@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,16 @@ const (
 	noRecordState = "manager and agents alone write the status"
 	noForgetting  = "still holds addresses"
 )
+
+// The last of all, because the other specs need the definition.
+var _ = AfterSuite(func(ctx context.Context) {
+	By("deleting the definition, which takes records along that nobody may delete")
+	held := newRecord(ctx, nodeA)
+	Expect(user.Delete(ctx, held.DeepCopy())).To(outcome(recordsPolicy, noForgetting))
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ipallocations.holdfast.dev"}}
+	Expect(user.Delete(ctx, definition)).To(Succeed())
+	Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(Satisfy(apierrors.IsNotFound))
+}, NodeTimeout(soon))
 
 var _ = Describe("What people write to a record", func() {
 	annotations := func(reason string) any {
