@@ -39,17 +39,7 @@ func (a *Agent) round(ctx context.Context) {
 	own, all := a.own.snapshot(), a.all.snapshot()
 	me := a.whoAmI(ctx, own.marks)
 	records := newest(own, all)
-	var words []word
-	for _, m := range own.marks {
-		if records[m.record.Name] == m.record {
-			words = append(words, a.ask(m, me))
-		}
-	}
-	for _, m := range all.marks {
-		if records[m.record.Name] == m.record && (m.mark.NodeUID == "" || m.mark.NodeUID == me.nodeUID) {
-			words = append(words, a.ask(m, me))
-		}
-	}
+	words := a.questions(own, all, records, me)
 	look := a.look(ctx, words, me)
 	a.health.step(a.clock.Now())
 	for i := range words {
@@ -64,6 +54,22 @@ func (a *Agent) round(ctx context.Context) {
 	}
 	a.health.step(a.clock.Now())
 	a.health.ended(own.synced && all.synced && look.Listing != nil && me.nodeUID != "")
+}
+
+// questions are the marks of the records as they are now that are for this agent, or may be.
+func (a *Agent) questions(own, all sights, records map[string]*v1alpha1.IPAllocation, me self) []word {
+	var words []word
+	for _, m := range own.marks {
+		if records[m.record.Name] == m.record {
+			words = append(words, a.ask(m, me))
+		}
+	}
+	for _, m := range all.marks {
+		if records[m.record.Name] == m.record && (m.mark.NodeUID == "" || m.mark.NodeUID == me.nodeUID) {
+			words = append(words, a.ask(m, me))
+		}
+	}
+	return words
 }
 
 // newest are the records of both views. One that was given a node name, or lost it, may be in both for a moment.

@@ -121,7 +121,7 @@ func ownedBy(record *v1alpha1.IPAllocation, manager string) owned {
 			} `json:"f:status"`
 		}
 		// What cannot be read is nobody's.
-		_ = json.Unmarshal(entry.FieldsV1.Raw, &fields)
+		_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields)
 		return owned{answers: fields.Status.Answers != nil, condition: fields.Status.Conditions != nil}
 	}
 	return owned{}

@@ -25,7 +25,7 @@ func ownedByAgent(t *testing.T, record *v1alpha1.IPAllocation, manager string, f
 		t.Fatal(err)
 	}
 	record.ManagedFields = append(record.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationApply,
-		Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: raw}})
+		Subresource: "status", FieldsV1: metav1.NewFieldsV1(string(raw))})
 	return record
 }
 

@@ -25,28 +25,36 @@ func TestI1I5OnlyProofReleases(t *testing.T) {
 		if released != proven(s) {
 			t.Fatalf("proven: %t, and the word is %+v: %+v", proven(s), w, s)
 		}
-		mayPass := s.toAll && neverSeenForLong(s) && !s.task && !s.stray && !s.blind && !succeeded(s) && s.recalled.Unloaded == ""
-		if w.Kind == Nothing && !mayPass {
+		if w.Kind == Nothing && !mayPass(s) {
 			t.Fatalf("passed over without proof: %+v", s)
 		}
 	}
 }
 
+// mayPass: this node has nothing to claim, and knows that.
+func mayPass(s situation) bool {
+	return s.toAll && neverSeenForLong(s) && !traced(s) && !s.blind && !succeeded(s)
+}
+
 // proven is the design's sentence, in its own words.
 func proven(s situation) bool {
-	if s.toAll || s.failed != "" || s.early || s.blind || conflicted(s) || s.recalled.Unloaded != "" || succeeded(s) {
+	if s.toAll || s.failed != "" || s.early || s.blind || conflicted(s) || succeeded(s) {
 		return false
 	}
 	mine := slices.IndexFunc(s.listed, func(l Sandbox) bool { return l.ID == id })
 	if mine >= 0 {
 		return s.stopped(s.listed[mine])
 	}
-	return !s.task && !s.stray && (s.recalled.Listed || s.affirmed != "" || neverSeenForLong(s))
+	return !traced(s) && (s.recalled.Listed || s.affirmed != "" || neverSeenForLong(s))
 }
+
+// traced: something else than the list of sandboxes shows that it lives.
+func traced(s situation) bool { return s.task || s.stray }
 
 // stopped: NOTREADY, no running container, the network namespace closed.
 func (s situation) stopped(l Sandbox) bool {
-	return s.tells && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed && !(s.task && l.ID == id)
+	own := s.task && l.ID == id
+	return s.tells && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed && !own
 }
 
 // related: the pod UID of the situations' other sandbox has to do with the question.
@@ -56,7 +64,8 @@ func related(s situation) bool {
 
 // succeeded: another sandbox of the pod UID is not gone.
 func succeeded(s situation) bool {
-	return related(s) && slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID != id && l.Pod.UID == web.UID && !s.stopped(l) })
+	living := slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID != id && l.Pod.UID == web.UID && !s.stopped(l) })
+	return s.recalled.Unloaded != "" || related(s) && living
 }
 
 func neverSeenForLong(s situation) bool {

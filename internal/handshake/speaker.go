@@ -85,7 +85,7 @@ func Foreign(m v1alpha1.Mark, node types.UID, boot string) string {
 	return ""
 }
 
-// Final: the answer that a record has to a mark is the last word. Sandbox IDs do not return, so that there is nothing to look for;
+// Final tells whether the answer that a record has to a mark is the last word. Sandbox IDs do not return, so that there is nothing to look for;
 // of another epoch or boot it is the word on another question.
 func Final(m v1alpha1.Mark, given v1alpha1.Answer) bool {
 	return given.Verdict == v1alpha1.VerdictReadyForRelease && given.SandboxID == m.SandboxID && m.NodeUID != "" && given.NodeUID == m.NodeUID &&
