@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
@@ -29,7 +30,9 @@ type options struct {
 	// manager is the manager's namespace.
 	manager string
 	output  string
-	now     func() time.Time
+	// warnings gets those of the API server; nil prints them.
+	warnings rest.WarningHandler
+	now      func() time.Time
 }
 
 const outputFormats = "table|wide|json|yaml"
@@ -77,7 +80,10 @@ func (o *options) open() (*collect.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding a way to the cluster: %w; give one with --kubeconfig or --context", err)
 	}
-	restConfig.WarningHandler = newWarnings(o.ErrOut)
+	restConfig.WarningHandler = o.warnings
+	if o.warnings == nil {
+		restConfig.WarningHandler = newWarnings(o.ErrOut)
+	}
 	return collect.New(restConfig, o.manager, newProgress(o.ErrOut, o.now).say)
 }
 

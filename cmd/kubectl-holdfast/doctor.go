@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
@@ -35,8 +36,11 @@ right. It ends with exit code 2 where a check failed; a warning is no failure.`,
 
   # Try the stamping where your workloads are
   kubectl holdfast doctor -n apps`,
-		Args:              cobra.NoArgs,
-		PreRunE:           o.checkOutput,
+		Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			o.warnings = rest.NoWarnings{} // the pod that is tried deserves some
+			return o.checkOutput(cmd, args)
+		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: o.reporting(func(ctx context.Context, c *collect.Cluster, _ []string) (inspect.Report, error) {
 			namespace, err := o.namespace()

@@ -111,14 +111,27 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// showing: an address in a network-status of a pod that has not ended may be in use.
+// showing: an address in a network-status of a pod that has not ended may be in use. That of the entry's own pod, which is going, is
+// judged by what is known of it.
 func (f *Facts) showing(c *Case) {
 	for i := range f.Showing {
 		pod := &f.Showing[i]
-		if !ended(pod) && pod.DeletionTimestamp == nil {
+		switch {
+		case ended(pod):
+		case pod.DeletionTimestamp == nil:
 			c.object(true, "pod %s/%s (UID %s) is not being deleted and shows the address", pod.Namespace, pod.Name, pod.UID)
+		case !f.isOwn(pod):
+			c.object(true, "pod %s/%s (UID %s) is terminating, has not ended, and shows the address", pod.Namespace, pod.Name, pod.UID)
 		}
 	}
+}
+
+// isOwn says whether a pod is the one whose sandbox the entry names, as far as anybody can tell.
+func (f *Facts) isOwn(pod *corev1.Pod) bool {
+	if f.Owner != nil {
+		return f.Owner.UID == pod.UID
+	}
+	return f.Named != nil && f.Named.UID == pod.UID
 }
 
 // owner: what is known of the UID whose sandbox it is.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 // renewal is how long before its end cert-manager renews the serving certificate (config/certmanager), less a day of grace.
@@ -44,7 +45,7 @@ func certificate(d *Diagnosis, f *Facts, now time.Time) {
 		return
 	}
 	host := serviceHost(f.Namespace)
-	left := served.NotAfter.Sub(now).Round(time.Hour)
+	left := duration.HumanDuration(served.NotAfter.Sub(now))
 	switch {
 	case now.After(served.NotAfter):
 		d.add(Fail, name, "it ended at "+served.NotAfter.UTC().Format(time.RFC3339)+": the API server trusts no webhook of Holdfast", mend)

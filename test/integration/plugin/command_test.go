@@ -79,3 +79,8 @@ func text(out string) string {
 	}
 	return out
 }
+
+// text is what a command printed, without what differs from world to world.
+func (w *world) text(out string) string {
+	return text(strings.NewReplacer(w.namespace, "NS", w.node, "NODE", strings.TrimSuffix(w.ip(0), ".0")+".", "NET.").Replace(out))
+}

@@ -77,6 +77,7 @@ func install(ctx context.Context) {
 	}
 	Expect(admin.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "holdfast-webhook-cert"}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}})).To(Succeed())
+	installIPAM(ctx)
 }
 
 // adapt makes an object of the installation fit a control plane without a pod network.
@@ -146,20 +147,34 @@ func startManager(ctx context.Context) (stop func()) {
 	return stop
 }
 
-// playReplicas does what the kubelets of the manager's pods would: it says that they are Ready.
+// playReplicas does what scheduler and kubelets of the manager's pods would: each is on a node of its own, and Ready.
 func playReplicas(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func(g Gomega) {
-		var deployment appsv1.Deployment
-		g.Expect(admin.Get(ctx, client.ObjectKey{Namespace: own, Name: app.Name}, &deployment)).To(Succeed())
 		var pods corev1.PodList
 		g.Expect(admin.List(ctx, &pods, client.InNamespace(own))).To(Succeed())
 		for i := range pods.Items {
-			pod := &pods.Items[i]
+			pod, node := &pods.Items[i], fmt.Sprintf("control-%d", i)
+			g.Expect(client.IgnoreAlreadyExists(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}))).To(Succeed())
+			if pod.Spec.NodeName == "" {
+				g.Expect(admin.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}})).To(Succeed())
+			}
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
 			pod.Status.Phase = corev1.PodRunning
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 			g.Expect(admin.Status().Update(ctx, pod)).To(Succeed())
 		}
+		var deployment appsv1.Deployment
+		g.Expect(admin.Get(ctx, client.ObjectKey{Namespace: own, Name: app.Name}, &deployment)).To(Succeed())
 		g.Expect(deployment.Status.AvailableReplicas).To(BeEquivalentTo(2))
 	}).Should(Succeed())
+}
+
+// installIPAM makes the DaemonSet by which the nodes' own CNI DEL is known.
+func installIPAM(ctx context.Context) {
+	GinkgoHelper()
+	labels := map[string]string{"app": "whereabouts"}
+	Expect(admin.Create(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "whereabouts"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{NodeSelector: map[string]string{"none": "none"}, Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/none"}}}}}})).To(Succeed())
 }

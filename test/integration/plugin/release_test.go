@@ -149,7 +149,7 @@ var _ = Describe("A release by hand", Ordered, func() {
 		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
 		forceDelete(ctx, pod)
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
-		Expect(admin.Patch(ctx, pod.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null,"labels":null}}`)))).To(Succeed())
+		removeFinalizers(ctx, pod)
 		Eventually(ctx, func() bool { return exists(ctx, pod) }).Should(BeFalse())
 		for _, file := range []string{first, second} {
 			r := plugin(ctx, "audit", "--report", file)

@@ -187,3 +187,9 @@ func awaitReason(ctx context.Context, record string, reason v1alpha1.Reason) {
 		g.Expect(r.Status.Conditions).To(ContainElement(HaveField("Reason", string(reason))))
 	}).Should(Succeed())
 }
+
+func removeFinalizers(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null,"labels":null}}`))
+	Expect(client.IgnoreNotFound(admin.Patch(ctx, pod.DeepCopy(), nothing))).To(Succeed())
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+const day = 24 * time.Hour
+
+// served is a certificate that signs itself, and is its own authority.
+func served(t *testing.T, host string, from, until time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, NotBefore: from, NotAfter: until,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func secret(certificate []byte) release.Fact[*corev1.Secret] {
+	return release.Known(&corev1.Secret{Data: map[string][]byte{corev1.TLSCertKey: certificate}})
+}
+
+func managerPod(node string, ready corev1.ConditionStatus) corev1.Pod {
+	return corev1.Pod{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+}
+
+func containers(image string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
+}
+
+// wellInstalled is an installation without a fault.
+func wellInstalled(t *testing.T) *Facts {
+	t.Helper()
+	c := &configv1alpha1.ManagerConfiguration{}
+	configv1alpha1.SetDefaults(c)
+	certificate := served(t, "holdfast-webhook.holdfast-system.svc", now.Add(-30*day), now.Add(60*day))
+	ours := func(configuration, name string, creates bool) Webhook {
+		return Webhook{Configuration: configuration, Name: name, Service: "holdfast-system/holdfast-webhook", CABundle: certificate, Ready: release.Known(2), Ours: true, CreatesPods: creates}
+	}
+	return &Facts{
+		Namespace: "holdfast-system", Plugin: "v0.1.0", APIServer: release.Known("v1.37.1"), Configuration: release.Known(c), ConfigurationSource: "ConfigMap x",
+		Manager: release.Known(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: containers("ghcr.io/x/manager:v0.1.0")}}),
+		Pods:    []corev1.Pod{managerPod("a", corev1.ConditionTrue), managerPod("b", corev1.ConditionTrue)},
+		Agents:  release.Known(&appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: containers("ghcr.io/x/agent:v0.1.2")}}), AgentPods: []corev1.Pod{managerPod("a", corev1.ConditionTrue)},
+		Nodes: release.Known([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}),
+		Webhooks: release.Known([]Webhook{ours("holdfast-stamp", "stamp.holdfast.dev", true), ours("holdfast-release", "ippool.release.holdfast.dev", false),
+			ours("holdfast-slices", "slices.holdfast.dev", false)}),
+		Certificate: secret(certificate), Stamp: release.Known(Stamp{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
+		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}),
+		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[struct{}]{"kube-system/whereabouts": release.Known(struct{}{})},
+		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true),
+	}
+}
+
+func heldRecord(reason string, ago time.Duration) v1alpha1.IPAllocation {
+	return v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "u"}, Spec: v1alpha1.IPAllocationSpec{PodNamespace: "apps", PodName: "web", NodeName: "a"},
+		Status: v1alpha1.IPAllocationStatus{State: v1alpha1.StateHeld, Conditions: []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: reason,
+			LastTransitionTime: metav1.NewTime(now.Add(-ago))}}}}
+}
+
+func change(f *Facts, i int, alter func(*Webhook)) {
+	all := append([]Webhook{}, f.Webhooks.Get()...)
+	alter(&all[i])
+	f.Webhooks = release.Known(all)
+}
+
+func withAgents(f *Facts) {
+	c := *f.Configuration.Get()
+	c.Evidence = configv1alpha1.EvidenceAgent
+	f.Configuration = release.Known(&c)
+}
+
+func TestDiagnose(t *testing.T) {
+	cases := map[string]struct {
+		change func(*testing.T, *Facts)
+		check  string
+		level  Level
+		found  string
+	}{
+		"no manager":                     {func(_ *testing.T, f *Facts) { f.Manager = release.Absent[*appsv1.Deployment]() }, "manager replicas", Fail, "there is no Deployment"},
+		"a manager that may not be read": {func(_ *testing.T, f *Facts) { f.Manager = release.Unknown[*appsv1.Deployment]("no right") }, "manager replicas", Warn, "no right"},
+		"no replica is Ready":            {func(_ *testing.T, f *Facts) { f.Pods = nil }, "manager replicas", Fail, "none of 2 is Ready"},
+		"one of two replicas is Ready":   {func(_ *testing.T, f *Facts) { f.Pods[0] = managerPod("a", corev1.ConditionFalse) }, "manager replicas", Warn, "1 of 2"},
+		"both replicas are on one node":  {func(_ *testing.T, f *Facts) { f.Pods[0] = managerPod("b", corev1.ConditionTrue) }, "manager replicas", Warn, "all 2 are on node b"},
+		"one replica only":               {func(_ *testing.T, f *Facts) { f.Manager.Get().Spec.Replicas = new(int32(1)) }, "manager replicas", Warn, "one replica only"},
+		"a configuration that is wrong": {func(_ *testing.T, f *Facts) {
+			f.Configuration = release.Unknown[*configv1alpha1.ManagerConfiguration]("2 mistakes")
+		}, "configuration", Fail, "2 mistakes"},
+		"a configuration that is assumed":    {func(_ *testing.T, f *Facts) { f.Assumed = true }, "configuration", Warn, "assumed"},
+		"no certificate":                     {func(_ *testing.T, f *Facts) { f.Certificate = release.Absent[*corev1.Secret]() }, "certificate", Fail, "there is no Secret"},
+		"a certificate that may not be read": {func(_ *testing.T, f *Facts) { f.Certificate = release.Unknown[*corev1.Secret]("no right") }, "certificate", Warn, "no right"},
+		"a certificate that ended": {func(t *testing.T, f *Facts) {
+			f.Certificate = secret(served(t, "holdfast-webhook.holdfast-system.svc", now.Add(-90*day), now.Add(-day)))
+		}, "certificate", Fail, "it ended at 2026-01-01T12:00:00Z"},
+		"a certificate near its end": {func(t *testing.T, f *Facts) {
+			certificate := served(t, "holdfast-webhook.holdfast-system.svc", now.Add(-80*day), now.Add(10*day))
+			f.Certificate = secret(certificate)
+			for i := range f.Webhooks.Get() {
+				change(f, i, func(w *Webhook) { w.CABundle = certificate })
+			}
+		}, "certificate", Warn, "it ends in 10d"},
+		"a certificate for somebody else": {func(t *testing.T, f *Facts) {
+			f.Certificate = secret(served(t, "x.svc", now.Add(-day), now.Add(60*day)))
+		}, "certificate", Fail, "it is not for holdfast-webhook"},
+		"no certificate in the Secret":   {func(_ *testing.T, f *Facts) { f.Certificate = secret([]byte("x")) }, "certificate", Fail, "no certificate that can be read"},
+		"a webhook without an authority": {func(_ *testing.T, f *Facts) { change(f, 0, func(w *Webhook) { w.CABundle = nil }) }, "webhooks", Fail, "stamp.holdfast.dev (holdfast-stamp) has no authority"},
+		"a webhook with another authority": {func(t *testing.T, f *Facts) {
+			change(f, 1, func(w *Webhook) { w.CABundle = served(t, "ca", now.Add(-day), now.Add(day)) })
+		}, "webhooks", Fail, "does not trust the serving certificate"},
+		"a webhook with nobody behind it": {func(_ *testing.T, f *Facts) { change(f, 2, func(w *Webhook) { w.Ready = release.Known(0) }) }, "webhooks", Fail, "has nobody behind its Service"},
+		"a configuration is missing":      {func(_ *testing.T, f *Facts) { f.Webhooks = release.Known(f.Webhooks.Get()[:2]) }, "webhooks", Fail, "there is no webhook configuration holdfast-slices"},
+		"a pod was not stamped":           {func(_ *testing.T, f *Facts) { f.Stamp = release.Known(Stamp{Label: true}) }, "stamping", Fail, "was not stamped"},
+		"stamping could not be tried":     {func(_ *testing.T, f *Facts) { f.Stamp = release.Unknown[Stamp]("no right") }, "stamping", Warn, "no right"},
+		"somebody else's webhook blocks updates": {func(_ *testing.T, f *Facts) {
+			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Configuration: "c", Name: "x.example.com", Service: "a/b", FailsClosed: true, UpdatesPods: true, Ready: release.Known(0)}))
+		}, "webhooks of others", Fail, "x.example.com (c) is called for updates of pods, fails closed, and has nobody behind its Service a/b"},
+		"somebody else's webhook changes pods": {func(_ *testing.T, f *Facts) {
+			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Name: "x.example.com", Mutating: true, UpdatesPods: true, Ready: release.Known(1)}))
+		}, "webhooks of others", Warn, "may change pods at every update: x.example.com"},
+		"somebody else's webhook fails open": {func(_ *testing.T, f *Facts) {
+			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Name: "x.example.com", UpdatesPods: true, Ready: release.Known(0)}))
+		}, "webhooks of others", OK, "none stops"},
+		"pods can only be changed through their status": {func(_ *testing.T, f *Facts) { f.Updates[0].Refused = "no" }, "pod updates", Warn, "1 of 1 guarded pods"},
+		"pods cannot be changed at all":                 {func(_ *testing.T, f *Facts) { f.Updates[0] = Update{"apps/web", "no", "never"} }, "pod updates", Fail, "its finalizer cannot come off"},
+		"pods could not be tried":                       {func(_ *testing.T, f *Facts) { f.UpdatesUnread = "no right" }, "pod updates", Warn, "no right"},
+		"the stamp fails closed":                        {func(_ *testing.T, f *Facts) { change(f, 0, func(w *Webhook) { w.FailsClosed = true }) }, "bootstrap", Warn, "fails closed"},
+		"the stamp fails closed everywhere": {func(_ *testing.T, f *Facts) {
+			change(f, 0, func(w *Webhook) { w.FailsClosed, w.Everywhere = true, true })
+		}, "bootstrap", Fail, "no pod starts"},
+		"a right is missing":                {func(_ *testing.T, f *Facts) { f.Rights[0].Allowed = false }, "rights of the accounts", Fail, "m may not get pods"},
+		"rights could not be asked for":     {func(_ *testing.T, f *Facts) { f.RightsUnread = "no right" }, "rights of the accounts", Warn, "no right"},
+		"no pools are served":               {func(_ *testing.T, f *Facts) { f.PoolsServed = release.Known(false) }, "IPAM", Fail, "serves no IPPools"},
+		"a DaemonSet of CNI DEL is missing": {func(_ *testing.T, f *Facts) { f.DaemonSets["kube-system/whereabouts"] = release.Absent[struct{}]() }, "IPAM", Warn, "there is no DaemonSet kube-system/whereabouts"},
+		"removals that were not safe": {func(_ *testing.T, f *Facts) {
+			f.Events = release.Known([]inspect.Event{{Reason: "UnsafeReleaseRefused", Count: 3, Last: now.Add(-time.Minute), Note: "by x"}, {Reason: "UnsafeReleaseRefused", Last: now.Add(-2 * time.Hour)}})
+		}, "unsafe releases", Warn, "3 removals within the last hour were not safe (mode Warn); the last: by x"},
+		"no agents, and none needed":                   {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet]() }, "agents", OK, "not needed"},
+		"no agents, and their word is wanted":          {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet](); withAgents(f) }, "agents", Fail, "everything is held"},
+		"a node without an agent":                      {func(_ *testing.T, f *Facts) { f.AgentPods = nil }, "agents", Warn, "no agent is Ready on a"},
+		"a node without an agent whose word is wanted": {func(_ *testing.T, f *Facts) { f.AgentPods = nil; withAgents(f) }, "agents", Fail, "no agent is Ready on a"},
+		"an agent that does not answer": {func(_ *testing.T, f *Facts) {
+			r := heldRecord("AgentSilent", time.Minute)
+			r.Spec.Marks = []v1alpha1.Mark{{SandboxID: "s", NodeUID: "n", BootID: "b", Epoch: 2, Time: metav1.NewTime(now.Add(-2 * time.Minute))}}
+			r.Status.Answers = []v1alpha1.Answer{{SandboxID: "s", NodeUID: "n", BootID: "b", Epoch: 1}}
+			f.Records = release.Known([]v1alpha1.IPAllocation{r})
+		}, "agents", Warn, "not answered for more than 1m0s: record u, node a"},
+		"an old Kubernetes":                     {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.29.4") }, "versions", Fail, "Kubernetes is v1.29.4"},
+		"a plugin of another minor version":     {func(_ *testing.T, f *Facts) { f.Plugin = "v0.2.0" }, "versions", Warn, "plugin v0.2.0"},
+		"a plugin that was built from the tree": {func(_ *testing.T, f *Facts) { f.Plugin = "unknown" }, "versions", OK, "plugin unknown"},
+		"a record that is held for long": {func(_ *testing.T, f *Facts) {
+			f.Records = release.Known([]v1alpha1.IPAllocation{heldRecord("NodeUnreachable", time.Hour)})
+		}, "records held", Warn, "1; the longest: apps/web for 60m (NodeUnreachable, ipa/u)"},
+		"a record that is held for a moment": {func(_ *testing.T, f *Facts) {
+			f.Records = release.Known([]v1alpha1.IPAllocation{heldRecord("NodeUnreachable", time.Minute)})
+		}, "records held", OK, "1; the longest"},
+		"what no row fits": {func(_ *testing.T, f *Facts) {
+			f.Records = release.Known([]v1alpha1.IPAllocation{heldRecord("Unclassified", time.Minute)})
+		}, "unclassified", Fail, "record u"},
+		"what no row fitted": {func(_ *testing.T, f *Facts) {
+			f.Events = release.Known([]inspect.Event{{Reason: "Unclassified", Kind: "Pod", Namespace: "apps", Name: "web"}})
+		}, "unclassified", Fail, "event about Pod apps/web"},
+		"records that may not be read": {func(_ *testing.T, f *Facts) { f.Records = release.Unknown[[]v1alpha1.IPAllocation]("no right") }, "unclassified", Warn, "no right"},
+		"a policy that does not work": {func(_ *testing.T, f *Facts) {
+			f.Policies = release.Known([]v1alpha1.NodeResourcePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: v1alpha1.NodeResourcePolicyStatus{
+				Conditions: []metav1.Condition{{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionFalse, Reason: "AwaitingCABundle"}}}}})
+		}, "node resource policies", Warn, "p is not Enforced: AwaitingCABundle"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := wellInstalled(t)
+			tc.change(t, f)
+			d := Diagnose(f, now)
+			said := false
+			for _, c := range d.Checks {
+				if c.Name == tc.check && c.Level == tc.level && strings.Contains(c.Found, tc.found) {
+					said = true
+				}
+				if (c.Level == OK) != (c.Do == "") {
+					t.Errorf("%s is %s and says to do %q", c.Name, c.Level, c.Do)
+				}
+			}
+			if !said {
+				t.Errorf("no check %q says %s, %q: %+v", tc.check, tc.level, tc.found, d.Checks)
+			}
+			if d.Attention() != (tc.level == Fail) {
+				t.Errorf("attention is %t", d.Attention())
+			}
+		})
+	}
+}
+
+func TestAWellInstalledHoldfastHasNothingToMend(t *testing.T) {
+	for _, c := range Diagnose(wellInstalled(t), now).Checks {
+		if c.Level != OK {
+			t.Errorf("%s: %s, %s", c.Name, c.Level, c.Found)
+		}
+	}
+}

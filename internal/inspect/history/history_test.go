@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"bytes"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/who"
+)
+
+var start = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func after(minutes int) metav1.Time {
+	return metav1.NewTime(start.Add(time.Duration(minutes) * time.Minute))
+}
+
+func facts() *who.Facts {
+	bound, deleted := after(1), after(6)
+	return &who.Facts{
+		IP:   netip.MustParseAddr("10.0.0.1"),
+		Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web", UID: "u", CreationTimestamp: after(0), DeletionTimestamp: &deleted, DeletionGracePeriodSeconds: new(int64(60))}}},
+		Records: []v1alpha1.IPAllocation{{ObjectMeta: metav1.ObjectMeta{Name: "u"}, Spec: v1alpha1.IPAllocationSpec{PodNamespace: "apps", PodName: "web", NodeName: "n", ScheduledTime: &bound,
+			Addresses: []v1alpha1.AddressRecord{{IP: "10.0.0.1", Pool: "p", SandboxID: "s", ObservedTime: after(2)}, {IP: "10.0.0.2", Pool: "p", SandboxID: "t", ObservedTime: after(2)}},
+			Marks:     []v1alpha1.Mark{{SandboxID: "s", Time: after(7), Epoch: 1}, {SandboxID: "t", Time: after(7), Epoch: 1}}},
+			Status: v1alpha1.IPAllocationStatus{Answers: []v1alpha1.Answer{{SandboxID: "s", Time: after(8), Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady", Epoch: 1}},
+				Repairs:    []v1alpha1.Repair{{Time: after(3), Kind: "ReservationMissing", Address: "10.0.0.1", Result: v1alpha1.RepairRepaired}, {Time: after(3), Kind: "X", Address: "10.0.0.2"}},
+				Conditions: []metav1.Condition{{Reason: "SandboxRunning", Message: "held", LastTransitionTime: after(9)}}}}},
+		Events:  []inspect.Event{{First: start.Add(-time.Hour), Last: start.Add(-time.Hour), Count: 1, Reason: "KubeletFinished", Note: "released 10.0.0.1", Kind: "Pod", Namespace: "apps", Name: "old"}},
+		Related: []inspect.Event{{First: start.Add(9 * time.Minute), Last: start.Add(time.Hour), Count: 3, Reason: "SandboxRunning", Note: "<script>alert(1)</script>", Kind: "Pod", Namespace: "apps", Name: "web"}},
+	}
+}
+
+func TestTell(t *testing.T) {
+	h := Tell(facts())
+	var got []string
+	for _, s := range h.Steps {
+		got = append(got, s.Time.Sub(start).String()+" "+s.Who+" "+s.What)
+	}
+	want := []string{"-1h0m0s apps/old KubeletFinished", "0s apps/web Created", "1m0s apps/web Bound", "2m0s apps/web Recorded", "3m0s apps/web ReservationMissing",
+		"5m0s apps/web DeletionRequested", "7m0s apps/web Asked", "8m0s apps/web Answered", "9m0s apps/web SandboxRunning", "9m0s apps/web SandboxRunning"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+	if last := h.Steps[len(h.Steps)-1].Detail; !strings.Contains(last, "3 times, last at 2026-01-02T13:00:00Z") {
+		t.Errorf("a series does not say how long it went on: %q", last)
+	}
+}
+
+func TestThePageNeedsNothingElseAndBelievesNoText(t *testing.T) {
+	var page bytes.Buffer
+	if err := Tell(facts()).WritePage(&page, start.Add(10*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	text := page.String()
+	for _, want := range []string{"<title>10.0.0.1: history</title>", "DeletionRequested", "&lt;script&gt;alert(1)&lt;/script&gt;", "As known to the cluster at <time>2026-01-02T12:10:00Z</time>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not on the page", want)
+		}
+	}
+	if outside := regexp.MustCompile(`(?i)<script|<link|<img|<iframe|src=|href=|url\(|@import|https?:`).FindString(text); outside != "" {
+		t.Errorf("the page needs something else: %q", outside)
+	}
+}
+
+func TestAnAddressOfWhichNothingIsKnown(t *testing.T) {
+	var page bytes.Buffer
+	h := Tell(&who.Facts{IP: netip.MustParseAddr("10.0.0.1")})
+	if err := h.WritePage(&page, start); err != nil || !strings.Contains(page.String(), "Nothing is known.") || h.Attention() {
+		t.Errorf("error %v, page:\n%s", err, &page)
+	}
+}

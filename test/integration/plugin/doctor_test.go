@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// levels are the outcomes of the doctor's checks by name; the worst of those with one name.
+func levels(r result) map[string]string {
+	GinkgoHelper()
+	worst := map[string]string{}
+	for _, check := range decoded(r)["checks"].([]any) {
+		name, level := check.(map[string]any)["name"].(string), check.(map[string]any)["level"].(string)
+		if worst[name] != "FAIL" && level != "OK" || worst[name] == "" {
+			worst[name] = level
+		}
+	}
+	return worst
+}
+
+// healthy is what the doctor says of a healthy installation.
+const healthy = `^LEVEL CHECK FOUND
+OK manager replicas 2 of 2 are Ready, on 2 nodes
+OK configuration evidence Kubelet, unsafe releases Warn, audit Report \(ConfigMap holdfast-system/holdfast-manager-config-[0-9a-z]+\)
+OK certificate for holdfast-webhook.holdfast-system.svc, ends in 364d
+OK webhooks \d+, each trusts the serving certificate and has a replica behind it
+OK stamping a pod that names a network was stamped in a dry run
+OK webhooks of others none stops updates of pods
+OK pod updates a dry run went through for 1 guarded pods
+OK bootstrap with no manager alive, every pod starts
+OK rights of the accounts \d+ rights were asked for, and are given
+OK IPAM IPPools are served
+OK unsafe releases none within the last hour \(mode Warn\)
+OK agents not installed, and not needed \(evidence: Kubelet\)
+OK versions Kubernetes v1[.0-9]+, manager v[.0-9]+, plugin unknown
+OK records held none
+OK unclassified none
+OK node resource policies 0, and each works
+
+16 OK, 0 WARN, 0 FAIL
+$`
+
+var _ = Describe("The doctor", Ordered, func() {
+	var w *world
+	var stop func()
+	BeforeAll(func(ctx context.Context) {
+		stop = startManager(ctx)
+		playReplicas(ctx)
+	})
+	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
+
+	It("finds nothing in a healthy installation", func(ctx context.Context) {
+		w.run(ctx, "web-0", 1)
+		By("forgetting what other specs did on purpose")
+		for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
+			Expect(admin.DeleteAllOf(ctx, &corev1.Event{}, client.InNamespace(namespace))).To(Succeed())
+		}
+		r := plugin(ctx, "doctor", "-n", w.namespace)
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		Expect(text(r.out)).To(MatchRegexp(healthy))
+	}, SpecTimeout(specTimeout))
+
+	It("finds a webhook of somebody else's that nobody answers for, and that keeps finalizers on", func(ctx context.Context) {
+		w.run(ctx, "web-0", 1)
+		foreign := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "foreign"},
+			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+				Name: "pods.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+				FailurePolicy: new(admissionregistrationv1.Fail), TimeoutSeconds: new(int32(1)),
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}},
+				ClientConfig:      admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "gone"}},
+				Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}},
+			}}}
+		Expect(admin.Create(ctx, foreign)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, foreign)).To(Succeed()) })
+		Eventually(ctx, func() map[string]string { return levels(plugin(ctx, "doctor", "-n", w.namespace, "-o", "json")) }).
+			Should(And(HaveKeyWithValue("webhooks of others", "FAIL"), HaveKeyWithValue("pod updates", "WARN")))
+		r := plugin(ctx, "doctor", "-n", w.namespace)
+		Expect(r.code).To(Equal(2))
+		Expect(text(r.out)).To(ContainSubstring("FAIL webhooks of others pods.example.com (foreign) is called for updates of pods, fails closed, and has nobody behind its Service default/gone"))
+	}, SpecTimeout(specTimeout))
+
+	It("finds a right that the manager lacks", func(ctx context.Context) {
+		var role rbacv1.ClusterRole
+		Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-manager"}, &role)).To(Succeed())
+		before := role.DeepCopy()
+		for i := range role.Rules {
+			if role.Rules[i].Resources[0] == "ippools" {
+				role.Rules[i].Verbs = []string{"get", "list", "watch"}
+			}
+		}
+		Expect(admin.Update(ctx, &role)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			before.ResourceVersion = ""
+			Expect(admin.Update(ctx, before)).To(Succeed())
+		})
+		Eventually(ctx, func() string { return text(plugin(ctx, "doctor", "-n", w.namespace).out) }).
+			Should(ContainSubstring("FAIL rights of the accounts system:serviceaccount:holdfast-system:holdfast-manager may not patch ippools.whereabouts.cni.cncf.io"))
+	}, SpecTimeout(specTimeout))
+
+	It("warns of what it may not look at, and names the right", func(ctx context.Context) {
+		r := pluginWith(ctx, kubeconfigOf("looker"), "", "doctor", "-n", w.namespace)
+		GinkgoWriter.Println(text(r.out))
+		Expect(text(r.out)).To(And(ContainSubstring("WARN certificate could not look: this needs the right to get secrets in namespace holdfast-system"),
+			ContainSubstring("WARN stamping could not look: this needs the right to get namespaces in the cluster")))
+	}, SpecTimeout(specTimeout))
+
+	It("finds that the manager is away", func(ctx context.Context) {
+		stop()
+		r := plugin(ctx, "doctor", "-n", w.namespace, "-o", "json")
+		Expect(r.code).To(Equal(2), r.out+r.err)
+		Expect(levels(r)).To(HaveKeyWithValue("stamping", "FAIL"))
+		By("the API server went on: its failurePolicy is Ignore")
+		pod := w.create(ctx, "web-0")
+		Expect(pod.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+	}, SpecTimeout(specTimeout))
+})
