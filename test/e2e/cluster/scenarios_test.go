@@ -81,14 +81,19 @@ func frozenKubelet(ctx context.Context, w *world, guarded bool) {
 }
 
 func serverAwayAtDelete(ctx context.Context, w *world, _ bool) {
-	grace := int64(5)
+	grace := int64(20)
 	old := w.pinned(ctx, "deaf", first, "deaf")
 	_, address := w.awaitPod(ctx, old.Name)
-	By("delete it with " + fmt.Sprint(grace) + " s of grace, and cut its node off before they are over")
+	By("delete it with " + fmt.Sprint(grace) + " s of grace, and cut its node off once the kubelet knows, before they are over")
 	Expect(admin.Delete(ctx, old, client.GracePeriodSeconds(grace))).To(Succeed())
-	Eventually(func(g Gomega) { g.Expect(w.watch.Present()).To(HaveKey(address)) }).WithContext(ctx).Should(Succeed())
+	Eventually(func(g Gomega) {
+		var events corev1.EventList
+		g.Expect(admin.List(ctx, &events, client.InNamespace(w.namespace))).To(Succeed())
+		g.Expect(events.Items).To(ContainElement(And(HaveField("InvolvedObject.UID", old.UID), HaveField("Reason", "Killing"))))
+	}).WithContext(ctx).Should(Succeed())
 	withoutControlLoop(first)
 	breakNode(ctx, "cut-off", first)
+	Expect(w.watch.Present()).To(HaveKey(address), "the grace period was over before the node could be cut off")
 	By("wait until the node has ended the sandbox")
 	Eventually(w.watch.Present).WithContext(ctx).WithTimeout(deleteSoon).ShouldNot(HaveKey(address))
 	mendNode(ctx, "reconnect", first)
