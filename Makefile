@@ -119,11 +119,12 @@ faulty: kube build ## Run the suites again with a quarter of the manager's calls
 	@$(GOTEST) faulty
 
 # The end-to-end suite installs this tree's manager, so it needs its image. With KUBECONFIG it runs on that cluster, where
-# it cannot break nodes and where the images of bin/images have to be loaded already; without, on that of cluster-up.
+# it cannot break nodes, where the images of bin/images have to be loaded already, and with the kubectl of the machine;
+# without, on that of cluster-up, which has to run.
 E2E_LABELS ?= $(if $(KUBECONFIG),!nodes,core)
 
 .PHONY: e2e
-e2e: kube build build-cluster ## Run the end-to-end suite's core on the cluster of cluster-up, or on KUBECONFIG's
+e2e: $(if $(KUBECONFIG),,kube build-cluster) build ## Run the end-to-end suite's core on the cluster of cluster-up, or on KUBECONFIG's
 	@$(MAKE) images TAG=dev REGISTRY=
 	@test -n "$(KUBECONFIG)" || $(STEP) "importing the manager's image" bin/holdfast-cluster import bin/images/holdfast-manager.tar
 	@E2E_LABELS='$(E2E_LABELS)' $(GOTEST) machine ./test/e2e/cluster

@@ -27,12 +27,17 @@ const (
 	kubeFolder     = "bin/kube"
 )
 
-// kubectl is the path of that of the Kubernetes version which the suite is run for.
+// kubectl is the path of that of the Kubernetes version which the suite is run for, or of the machine's own if it was not built.
 func kubectl() string {
 	GinkgoHelper()
-	path, err := filepath.Abs(cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(repository, kubeFolder)))
+	folder, err := filepath.Abs(cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(repository, kubeFolder)))
 	Expect(err).NotTo(HaveOccurred())
-	return filepath.Join(path, "kubectl")
+	path, err := exec.LookPath(filepath.Join(folder, "kubectl"))
+	if err != nil {
+		path, err = exec.LookPath("kubectl")
+	}
+	Expect(err).NotTo(HaveOccurred(), "expected kubectl in %s or in PATH", folder)
+	return path
 }
 
 // breakNode runs `holdfast-cluster node ACTION NAME`; what it takes to mend the node is done when the spec ends.
