@@ -54,7 +54,7 @@ func (r *OrphanReconciler) adopt(ctx context.Context, v *orphanView, d orphan.De
 		return reconcile.Result{}, err
 	}
 	v.record = record
-	return reconcile.Result{}, r.explain(ctx, v, d)
+	return reconcile.Result{}, r.tellStep(ctx, v, d)
 }
 
 // drop ends a record that nobody needs any more.
@@ -78,7 +78,7 @@ func (r *OrphanReconciler) askAll(ctx context.Context, v *orphanView, d orphan.D
 	metrics.OrphansAsked.Inc()
 	v.record = record
 	r.keeper.sent(v, version)
-	return r.explain(ctx, v, d)
+	return r.tellStep(ctx, v, d)
 }
 
 // address gives a record the node that has claimed its sandbox, and asks that node alone, in one write. Where no Node object is there,
@@ -106,7 +106,7 @@ func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.
 	}
 	log.FromContext(ctx).Info("A node has claimed a sandbox without an owner", "sandbox", v.id, "node", d.Claim.NodeName, "nodeUID", identity.UID)
 	v.record = record
-	return r.explain(ctx, v, d)
+	return r.tellStep(ctx, v, d)
 }
 
 // confirm asks the node that was read live.
@@ -116,7 +116,7 @@ func (r *OrphanReconciler) confirm(ctx context.Context, v *orphanView, d orphan.
 		return err
 	}
 	v.record = record
-	return r.explain(ctx, v, d)
+	return r.tellStep(ctx, v, d)
 }
 
 // attribute moves what the orphan's record has into that of the pod with whose UID a node has seen the sandbox. The pod's goes first: in

@@ -4,12 +4,14 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -138,7 +140,11 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, id sandboxID) (reconci
 	}
 	d := orphan.Decide(v.facts, r.clock.Now())
 	log.FromContext(ctx).V(1).Info("Decided about an orphan", "row", d.Row, "action", d.Action.String(), "reason", d.Reason)
-	return r.act(ctx, v, d)
+	result, err := r.act(ctx, v, d)
+	if errors.Is(err, errStale) || apierrors.IsConflict(err) { // an agent has said something, or the cache is behind
+		return reconcile.Result{RequeueAfter: recordsCatchUp}, nil
+	}
+	return result, err
 }
 
 func (r *OrphanReconciler) poolsListed() bool {
@@ -182,7 +188,14 @@ func (r *OrphanReconciler) hold(ctx context.Context, v *orphanView, d orphan.Dec
 	if v.record == nil {
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
-	return reconcile.Result{RequeueAfter: after}, r.explain(ctx, v, d)
+	later, err := r.explain(ctx, v, d)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if later > 0 && (after == 0 || later < after) {
+		after = later
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
 }
 
 // lookAgain is when to look at what no event may tell the end of.

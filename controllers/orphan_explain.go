@@ -19,21 +19,20 @@ import (
 )
 
 // explain says why the addresses are held: gauge, event and condition of the record, with one reason. A message that changes alone,
-// as it does with each node that acknowledges, is written rarely: every agent watches these records.
-func (r *OrphanReconciler) explain(ctx context.Context, v *orphanView, d orphan.Decision) error {
+// as it does with each node that acknowledges, is written rarely, because every agent watches these records: later is when it may be.
+func (r *OrphanReconciler) explain(ctx context.Context, v *orphanView, d orphan.Decision) (later time.Duration, err error) {
 	r.known.set(v.id, d.Reason, len(v.entries))
-	state := v1alpha1.StateOrphaned
-	if d.Reason == v1alpha1.ReasonConflict || d.Reason == v1alpha1.ReasonClaimedTwice || v.facts.Entries.Get().TakenOver {
-		state = v1alpha1.StateConflict
-	}
-	said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition)
-	news := said == nil || said.Reason != string(d.Reason) || v.record.Status.State != state
-	message := d.Message
+	state, message := v.state(d), d.Message
 	if v.facts.Entries.Get().TakenOver {
 		message = takenOverMessage + ": " + message
 	}
-	if !news && (said.Message == message || !r.known.mayReword(v.id, r.clock.Now(), r.rewordAfter())) {
-		return nil
+	said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition)
+	news := said == nil || said.Reason != string(d.Reason) || v.record.Status.State != state
+	if !news && said.Message == message {
+		return 0, nil
+	}
+	if later = r.known.rewordIn(v.id, r.clock.Now(), r.rewordAfter()); !news && later > 0 {
+		return later, nil
 	}
 	updated := v.record.DeepCopy()
 	updated.Status.State = state
@@ -41,14 +40,27 @@ func (r *OrphanReconciler) explain(ctx context.Context, v *orphanView, d orphan.
 		Reason: string(d.Reason), Message: message, LastTransitionTime: metav1.NewTime(r.clock.Now())})
 	// With the version that was read: what agents have said since must not be taken back.
 	if err := r.client.Status().Update(ctx, updated, client.FieldOwner(finalizer.FieldManager)); err != nil {
-		return client.IgnoreNotFound(err)
+		return 0, client.IgnoreNotFound(err)
 	}
 	r.known.reworded(v.id, r.clock.Now())
 	v.record = updated
 	if news {
 		r.tell(updated, corev1.EventTypeWarning, d, message)
 	}
-	return nil
+	return 0, nil
+}
+
+// tellStep is explain for a step that was just taken: its own events lead to the next look.
+func (r *OrphanReconciler) tellStep(ctx context.Context, v *orphanView, d orphan.Decision) error {
+	_, err := r.explain(ctx, v, d)
+	return err
+}
+
+func (v *orphanView) state(d orphan.Decision) v1alpha1.AllocationState {
+	if d.Reason == v1alpha1.ReasonConflict || d.Reason == v1alpha1.ReasonClaimedTwice || v.facts.Entries.Get().TakenOver {
+		return v1alpha1.StateConflict
+	}
+	return v1alpha1.StateOrphaned
 }
 
 // rewordAfter is the least time between two wordings of one reason.
@@ -99,10 +111,11 @@ func (o *orphanSet) set(id sandboxID, reason v1alpha1.Reason, entries int) {
 	o.members[id] = before
 }
 
-func (o *orphanSet) mayReword(id sandboxID, now time.Time, pause time.Duration) bool {
+// rewordIn is how long until an orphan's condition may be worded anew; zero or less is now.
+func (o *orphanSet) rewordIn(id sandboxID, now time.Time, pause time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return now.Sub(o.members[id].worded) >= pause
+	return o.members[id].worded.Add(pause).Sub(now)
 }
 
 func (o *orphanSet) reworded(id sandboxID, now time.Time) {

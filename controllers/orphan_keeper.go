@@ -149,16 +149,14 @@ func (k *orphanKeeper) round(ctx context.Context) (again time.Duration, err erro
 		return 0, err
 	}
 	complete := k.takeComplete()
-	if without || len(complete) > 0 || !k.isTraced() {
-		if without, err = k.lookLive(ctx, complete); err != nil {
-			k.ready(complete...)
-			return 0, err
-		}
+	if !without && len(complete) == 0 && k.isTraced() {
+		return 0, nil
 	}
-	if without {
-		return fateConfirmed, nil
+	if again, err = k.lookLive(ctx, complete); err != nil {
+		k.ready(complete...)
+		return 0, err
 	}
-	return 0, nil
+	return again, nil
 }
 
 // lookCached puts every Node of the cache on the list, and wakes the orphans about which all are asked; without says whether a machine of
@@ -192,28 +190,31 @@ func (k *orphanKeeper) lookCached(ctx context.Context) (without bool, err error)
 	return without, nil
 }
 
-// lookLive reads Leases and Nodes, keeps the list, and gives back what nobody claims; without is as in lookCached.
-func (k *orphanKeeper) lookLive(ctx context.Context, complete []sandboxID) (without bool, err error) {
+// lookLive reads Leases and Nodes, keeps the list, and gives back what nobody claims; again is when the fate of a machine without a Node
+// is to be looked at next.
+func (k *orphanKeeper) lookLive(ctx context.Context, complete []sandboxID) (again time.Duration, err error) {
 	acknowledged, traces, err := k.leases.read(ctx)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	present, err := k.readNodes(ctx)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	if traces, err = k.addTraces(ctx, traces); err != nil {
-		return false, err
+		return 0, err
 	}
-	if without, err = k.keep(ctx, present, traces); err != nil {
-		return false, err
+	if err = k.keep(ctx, present, traces); err != nil {
+		return 0, err
 	}
 	roster, _ := k.roster.snapshot()
 	nodes := roster.Nodes(present, acknowledged)
-	k.nodes.Store(&nodes)
+	if before := k.nodes.Swap(&nodes); before == nil || len(*before) != len(nodes) {
+		k.enqueue(k.allAsked()...) // somebody came, or is gone for good
+	}
 	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(present)))
 	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(present)))
-	return without, k.reclaim(ctx, complete, nodes)
+	return k.fateDue(roster), k.reclaim(ctx, complete, nodes)
 }
 
 // reclaim decides about orphans on live facts, and gives back together what may go.

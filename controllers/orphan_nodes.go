@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,30 +68,30 @@ func (k *orphanKeeper) addTraces(ctx context.Context, traces []orphan.Trace) ([]
 
 // keep brings the list in line with the Nodes that are there, and confirms what is gone: each machine without a Node is looked for once
 // more, in every place where it could show itself. Nothing counts before it is written.
-func (k *orphanKeeper) keep(ctx context.Context, present []orphan.Present, traces []orphan.Trace) (without bool, err error) {
+func (k *orphanKeeper) keep(ctx context.Context, present []orphan.Present, traces []orphan.Trace) error {
 	var keys []string
-	err = k.roster.change(ctx, func(roster orphan.Roster) error {
+	err := k.roster.change(ctx, func(roster orphan.Roster) error {
 		roster.Remember(traces, present)
 		keys, _ = roster.Fold(present)
 		return nil
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
 	k.mu.Lock()
 	k.traced = true
 	k.mu.Unlock()
 	if len(keys) == 0 {
-		return false, nil
+		return nil
 	}
 	seen, _ := k.roster.snapshot()
 	fates := make(map[string]*v1alpha1.NodeGone, len(keys))
 	for _, key := range keys {
 		if fates[key], err = k.fateOf(ctx, seen[key], present); err != nil {
-			return true, err
+			return err
 		}
 	}
-	err = k.roster.change(ctx, func(roster orphan.Roster) error {
+	return k.roster.change(ctx, func(roster orphan.Roster) error {
 		for key, gone := range fates {
 			if s, still := roster[key]; still {
 				s.Gone = gone
@@ -98,10 +99,27 @@ func (k *orphanKeeper) keep(ctx context.Context, present []orphan.Present, trace
 			}
 		}
 		roster.Forget(traces, k.orphanSettings(), k.clock.Now())
-		without = len(roster) > len(present)
 		return nil
 	})
-	return without, err
+}
+
+// fateDue is when to look next at the machines without a Node: when the delay of one is over, and every minute before; zero where there
+// is none.
+func (k *orphanKeeper) fateDue(roster orphan.Roster) time.Duration {
+	due := time.Duration(0)
+	for _, seen := range roster {
+		if seen.Gone == nil {
+			continue
+		}
+		left := seen.Gone.Since.Add(k.options.Settings.NodeGoneDelay).Sub(k.clock.Now())
+		if left <= 0 {
+			left = fateConfirmed // its Lease is still there, or nothing of it is proof
+		}
+		if due == 0 || left < due {
+			due = left
+		}
+	}
+	return min(due, fateConfirmed)
 }
 
 // fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows 6 and 9 of internal/release).

@@ -135,6 +135,8 @@ func decideClaimed(claims []Claim) Decision {
 		Message: "node " + chosen.NodeName + " says that it has, or had, the sandbox: waiting for it to say that it is gone"}
 }
 
+const askedMessage = "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"
+
 // decideAsked is rows 12 to 16: nobody has claimed the sandbox.
 func decideAsked(f *Facts, now time.Time) Decision {
 	asked := f.Asked
@@ -143,13 +145,12 @@ func decideAsked(f *Facts, now time.Time) Decision {
 		return wait(12, v1alpha1.ReasonOrphanQueued, 0,
 			"no pod UID can be shown to own these addresses; every node will be asked for their sandbox once fewer others are asked about")
 	case asked.Epoch == 0 || asked.Version == 0:
-		return Decision{Row: 12, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes,
-			Message: "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"}
+		return Decision{Row: 12, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: askedMessage}
 	case !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0: // somebody ran the sandbox, so that no node at all is a failed read
 		return wait(0, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why())
 	}
 	if left := asked.Since.Add(max(f.Settings.NodeGoneDelay, f.Settings.ReleaseDelay)).Sub(now); left > 0 {
-		return wait(13, v1alpha1.ReasonAwaitingAllNodes, left, "every node is asked whether it has, or had, the sandbox of these addresses")
+		return wait(13, v1alpha1.ReasonAwaitingAllNodes, left, askedMessage)
 	}
 	if missing, what := missing(f, now); missing > 0 {
 		d := wait(14, v1alpha1.ReasonAwaitingAllNodes, 0,
