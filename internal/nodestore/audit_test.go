@@ -105,30 +105,33 @@ func (c *clockwork) leak(t *testing.T, e Entry) {
 func TestALeakIsAbsentFromAnUnbrokenRowOfListsForLongerThanItTakesToMakeASandbox(t *testing.T) {
 	c := newClockwork()
 	e := entryOf(network, "10.1.2.3", "a")
+	leaked := []v1alpha1.Reason{v1alpha1.ReasonAddressLeaked}
+	type told struct {
+		Begun, Standing, Over []v1alpha1.Reason
+		Gone                  []Entry
+	}
+	tellingOf := func(r Report) told { return told{kindsOf(r.Begun), kindsOf(r.Standing), kindsOf(r.Over), r.Gone} }
+	none := []v1alpha1.Reason{}
 	for minute := range 20 {
 		r := c.pass(readingOf(e), shows(ready("b")))
-		switch {
+		want := told{none, none, none, nil}
 		// The first list ends at 0:02, so that the one of 11:01 is the first that begins more than ten minutes later.
-		case minute < 11 && (len(r.Standing) != 0 || len(r.Gone) != 0):
-			t.Fatalf("minute %d: %+v", minute, r)
-		case minute == 11:
-			if diff := cmp.Diff([]v1alpha1.Reason{v1alpha1.ReasonAddressLeaked}, kindsOf(r.Begun)); diff != "" {
-				t.Fatalf("(-want +got)\n%s", diff)
-			}
-			want := "host-local store /var/lib/cni/networks (cbr0) has 10.1.2.3 for sandbox a interface eth0, but no list of the runtime showed the sandbox for longer than 10m0s"
-			if r.Begun[0].Message != want {
-				t.Errorf("want %q, got %q", want, r.Begun[0].Message)
-			}
-		case minute > 11 && (len(r.Begun) != 0 || len(r.Standing) != 1):
-			t.Errorf("minute %d: told again: %+v", minute, r)
+		if minute >= 11 {
+			want = told{none, leaked, none, []Entry{e}}
 		}
-		if minute >= 11 && !slices.Equal(r.Gone, []Entry{e}) {
-			t.Errorf("minute %d: gone: %+v", minute, r.Gone)
+		if minute == 11 {
+			want.Begun = leaked
+		}
+		if diff := cmp.Diff(want, tellingOf(r), addresses); diff != "" {
+			t.Fatalf("minute %d (-want +got)\n%s", minute, diff)
+		}
+		message := "host-local store /var/lib/cni/networks (cbr0) has 10.1.2.3 for sandbox a interface eth0, but no list of the runtime showed the sandbox for longer than 10m0s"
+		if minute == 11 && r.Begun[0].Message != message {
+			t.Errorf("want %q, got %q", message, r.Begun[0].Message)
 		}
 	}
-	r := c.pass(readingOf(), shows())
-	if diff := cmp.Diff([]v1alpha1.Reason{v1alpha1.ReasonAddressLeaked}, kindsOf(r.Over)); diff != "" || len(r.Standing) != 0 {
-		t.Errorf("the entry is gone: (-want +got)\n%s\nstanding %+v", diff, r.Standing)
+	if diff := cmp.Diff(told{none, none, leaked, nil}, tellingOf(c.pass(readingOf(), shows()))); diff != "" {
+		t.Errorf("the entry is gone (-want +got)\n%s", diff)
 	}
 }
 

@@ -47,15 +47,20 @@ func FuzzParseCheckpoint(f *testing.F) {
 			t.Errorf("Unknown is %v with %d defects and %d entries", r.Unknown, len(r.Defects), len(r.Entries))
 		}
 		for _, e := range r.Entries {
-			if checkSandboxID(e.SandboxID) != nil || checkInterface(e.Interface) != nil || !e.IP.IsValid() || e.Network == "" || e.Store != ipam {
-				t.Errorf("half an entry: %+v", e)
-			}
+			checkWhole(t, e)
 		}
 		var file struct{ Allocations []json.RawMessage }
 		if !r.Unknown && json.Unmarshal(content, &file) == nil && len(file.Allocations) != len(r.Entries)+len(r.Defects) {
 			t.Errorf("%d allocations became %d entries and %d defects", len(file.Allocations), len(r.Entries), len(r.Defects))
 		}
 	})
+}
+
+func checkWhole(t *testing.T, e Entry) {
+	t.Helper()
+	if checkSandboxID(e.SandboxID) != nil || checkInterface(e.Interface) != nil || !e.IP.IsValid() || e.Network == "" || e.Store != ipam {
+		t.Errorf("half an entry: %+v", e)
+	}
 }
 
 func isKnown(content []byte) bool {

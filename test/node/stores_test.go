@@ -70,8 +70,11 @@ func (n *secondNetwork) add(ctx context.Context, sandbox, ifName string) (netip.
 	var result struct {
 		IPs []struct{ Address netip.Prefix } `json:"ips"`
 	}
-	if err := json.Unmarshal(out, &result); err != nil || len(result.IPs) != 1 {
-		return netip.Addr{}, fmt.Errorf("host-local gave %s: %v", out, err)
+	if err := json.Unmarshal(out, &result); err != nil {
+		return netip.Addr{}, fmt.Errorf("host-local gave %s: %w", out, err)
+	}
+	if len(result.IPs) != 1 {
+		return netip.Addr{}, fmt.Errorf("host-local gave %s: want one address", out)
 	}
 	return result.IPs[0].Address.Addr(), nil
 }

@@ -76,18 +76,23 @@ func validateHostLocal(h *AgentHostLocal, path *field.Path) field.ErrorList {
 			}
 		}
 	}
-	for i, network := range h.Networks {
-		at := path.Child("networks").Index(i)
-		if network == "" || network != filepath.Base(network) || network == "." || network == ".." {
-			errs = append(errs, field.Invalid(at, network, "must be the name of a network, which is the name of its folder"))
-		}
-		if slices.Contains(h.Networks[:i], network) {
-			errs = append(errs, field.Duplicate(at, network))
-		}
-	}
+	errs = append(errs, validateNetworks(h.Networks, path.Child("networks"))...)
 	if h.Reclaim && (len(h.Networks) == 0 || len(h.DataDirs) == 0) {
 		errs = append(errs, field.Invalid(path.Child("reclaim"), h.Reclaim,
 			"needs dataDirs, and networks that only the kubelet's runtime uses: the address of a running container of podman or nerdctl looks like one of a sandbox that is gone"))
+	}
+	return errs
+}
+
+func validateNetworks(networks []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, network := range networks {
+		if network == "" || network != filepath.Base(network) || network == "." || network == ".." {
+			errs = append(errs, field.Invalid(path.Index(i), network, "must be the name of a network, which is the name of its folder"))
+		}
+		if slices.Contains(networks[:i], network) {
+			errs = append(errs, field.Duplicate(path.Index(i), network))
+		}
 	}
 	return errs
 }

@@ -211,14 +211,10 @@ func TestALeakIsOneEventOneLineAndAGauge(t *testing.T) {
 	if diff := cmp.Diff([]string{"AddressLeaked", "AddressLeaked"}, n.reasons(t)); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)
 	}
-	if findings(t, v1alpha1.ReasonAddressLeaked) != 2 || n.said("AddressLeaked") != 2 || metric(t, "node_store_entries", "host-local") != 3 {
-		t.Errorf("gauge %v, lines %q", findings(t, v1alpha1.ReasonAddressLeaked), n.lines)
+	if diff := cmp.Diff([]float64{2, 2, 3}, []float64{findings(t, v1alpha1.ReasonAddressLeaked), float64(n.said("AddressLeaked")), metric(t, "node_store_entries", "host-local")}); diff != "" {
+		t.Errorf("gauge, lines, entries (-want +got)\n%s\n%q", diff, n.lines)
 	}
-	e := n.events(t)[0]
-	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "node-1", UID: ownNode}
-	if diff := cmp.Diff(want, e.Regarding); diff != "" || e.Namespace != "default" || e.Type != corev1.EventTypeWarning || !strings.HasPrefix(e.Name, "node-1.") || !strings.Contains(e.Note, "10.0.0.") {
-		t.Errorf("%+v\n%s", e, diff)
-	}
+	checkEvent(t, n.events(t)[0])
 
 	t.Run("an agent that starts again tells it once more in its log, and not as an event", func(t *testing.T) {
 		n.lines = nil
@@ -234,6 +230,17 @@ func TestALeakIsOneEventOneLineAndAGauge(t *testing.T) {
 			t.Errorf("gauge %v, lines %q", findings(t, v1alpha1.ReasonAddressLeaked), n.lines)
 		}
 	})
+}
+
+func checkEvent(t *testing.T, e eventsv1.Event) {
+	t.Helper()
+	want := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "node-1", UID: ownNode}
+	if diff := cmp.Diff(want, e.Regarding); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if e.Namespace != "default" || e.Type != corev1.EventTypeWarning || !strings.HasPrefix(e.Name, "node-1.") || !strings.Contains(e.Note, "10.0.0.") {
+		t.Errorf("%+v", e)
+	}
 }
 
 // TestTheStoresAreReadBeforeTheRuntimeIsListed: the other way round, an address of a sandbox in the making looks leaked.
@@ -463,10 +470,10 @@ func TestTheNextPassIsDueOnAChangeAndByTheInterval(t *testing.T) {
 	}
 }
 
-func (n *node) change(print string) {
+func (n *node) change(to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.print = print
+	n.print = to
 }
 
 // await returns when the loop waits.

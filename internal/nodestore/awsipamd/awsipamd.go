@@ -92,11 +92,11 @@ func (s *Source) Fingerprint() string {
 	if err != nil {
 		return ""
 	}
-	var print strings.Builder
+	var times strings.Builder
 	for _, file := range files {
 		if info, err := file.Info(); err == nil && s.isCheckpoint(file.Name()) {
-			fmt.Fprintf(&print, "%s %d %d\n", file.Name(), info.Size(), info.ModTime().UnixNano())
+			fmt.Fprintf(&times, "%s %d %d\n", file.Name(), info.Size(), info.ModTime().UnixNano())
 		}
 	}
-	return print.String()
+	return times.String()
 }

@@ -74,23 +74,23 @@ func (s *Source) covers(network string) bool {
 
 // Fingerprint changes when an entry is added or removed. It is cheap, and only ever a hint.
 func (s *Source) Fingerprint() string {
-	var print strings.Builder
+	var times strings.Builder
 	stamp := func(path string) {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			fmt.Fprintf(&print, "%s %d\n", path, info.ModTime().UnixNano())
+			fmt.Fprintf(&times, "%s %d\n", path, info.ModTime().UnixNano())
 		}
 	}
 	stamp(s.dir)
 	networks, err := os.ReadDir(s.dir)
 	if err != nil {
-		return print.String()
+		return times.String()
 	}
 	for _, entry := range networks {
 		if entry.IsDir() && s.covers(entry.Name()) {
 			stamp(filepath.Join(s.dir, entry.Name()))
 		}
 	}
-	return print.String()
+	return times.String()
 }
 
 // readNetwork reads a network's folder; false if it is not there any more.
