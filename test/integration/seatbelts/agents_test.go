@@ -107,44 +107,44 @@ var _ = Describe("What an agent answers", func() {
 			Expect(manager.Status().Update(ctx, record)).To(Succeed())
 			Expect(patchRecord(ctx, agentA, record, subresource, patch(record))).To(outcome(agentAnswers, refusal))
 		},
-		Entry("its own answer, changed", statusR, func(r *v1alpha1.IPAllocation) any {
+		Entry("its own answer, changed", inStatus, func(r *v1alpha1.IPAllocation) any {
 			r.Status.Answers[0].Verdict = v1alpha1.VerdictReadyForRelease
 			return status("answers", r.Status.Answers)
 		}, allowed),
-		Entry("its own answer, taken back", statusR, func(r *v1alpha1.IPAllocation) any { return status("answers", r.Status.Answers[1:]) }, allowed),
-		Entry("the other's answer, changed", statusR, func(r *v1alpha1.IPAllocation) any {
+		Entry("its own answer, taken back", inStatus, func(r *v1alpha1.IPAllocation) any { return status("answers", r.Status.Answers[1:]) }, allowed),
+		Entry("the other's answer, changed", inStatus, func(r *v1alpha1.IPAllocation) any {
 			r.Status.Answers[1].Verdict = v1alpha1.VerdictReadyForRelease
 			return status("answers", r.Status.Answers)
 		}, noOtherUID),
-		Entry("the other's answer, taken away", statusR, func(r *v1alpha1.IPAllocation) any { return status("answers", r.Status.Answers[:1]) }, noOtherUID),
-		Entry("every answer, taken away", statusR, func(*v1alpha1.IPAllocation) any { return status("answers", nil) }, noOtherUID),
-		Entry("its own answer, given to the other", statusR, func(r *v1alpha1.IPAllocation) any {
+		Entry("the other's answer, taken away", inStatus, func(r *v1alpha1.IPAllocation) any { return status("answers", r.Status.Answers[:1]) }, noOtherUID),
+		Entry("every answer, taken away", inStatus, func(*v1alpha1.IPAllocation) any { return status("answers", nil) }, noOtherUID),
+		Entry("its own answer, given to the other", inStatus, func(r *v1alpha1.IPAllocation) any {
 			r.Status.Answers[0].NodeUID, r.Status.Answers[0].SandboxID = uidB, "another"
 			return status("answers", r.Status.Answers)
 		}, noOtherUID),
-		Entry("why it does not answer", statusR, func(r *v1alpha1.IPAllocation) any {
+		Entry("why it does not answer", inStatus, func(r *v1alpha1.IPAllocation) any {
 			return status("conditions", append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.AnsweredCondition,
 				Status: metav1.ConditionFalse, Reason: "ListFailed", LastTransitionTime: metav1.Now()}))
 		}, allowed),
-		Entry("another condition", statusR, func(r *v1alpha1.IPAllocation) any {
+		Entry("another condition", inStatus, func(r *v1alpha1.IPAllocation) any {
 			r.Status.Conditions[0].Status = metav1.ConditionTrue
 			return status("conditions", r.Status.Conditions)
 		}, noState),
-		Entry("every condition off", statusR, func(*v1alpha1.IPAllocation) any { return status("conditions", nil) }, noState),
-		Entry("the state", statusR, func(*v1alpha1.IPAllocation) any { return status("state", "Releasing") }, noState),
-		Entry("the state off", statusR, func(*v1alpha1.IPAllocation) any { return status("state", nil) }, noState),
-		Entry("a repair", statusR, func(*v1alpha1.IPAllocation) any {
+		Entry("every condition off", inStatus, func(*v1alpha1.IPAllocation) any { return status("conditions", nil) }, noState),
+		Entry("the state", inStatus, func(*v1alpha1.IPAllocation) any { return status("state", "Releasing") }, noState),
+		Entry("the state off", inStatus, func(*v1alpha1.IPAllocation) any { return status("state", nil) }, noState),
+		Entry("a repair", inStatus, func(*v1alpha1.IPAllocation) any {
 			return status("repairs", []v1alpha1.Repair{{Time: metav1.Now(), Kind: "EntryMissing", Result: "Held", Message: "x"}})
 		}, noState),
-		Entry("its own mark", main, func(r *v1alpha1.IPAllocation) any { return map[string]any{"spec": map[string]any{"marks": nil}} }, noMore),
-		Entry("a label", main, func(*v1alpha1.IPAllocation) any {
+		Entry("its own mark", itself, func(r *v1alpha1.IPAllocation) any { return map[string]any{"spec": map[string]any{"marks": nil}} }, noMore),
+		Entry("a label", itself, func(*v1alpha1.IPAllocation) any {
 			return map[string]any{"metadata": map[string]any{"labels": map[string]string{"a": "b"}}}
 		}, noMore),
 	)
 
 	It("changes neither spec nor metadata with a write of the status: the API server keeps them", func(ctx context.Context) {
 		record := newRecord(ctx, nodeA)
-		Expect(patchRecord(ctx, agentA, record, statusR, map[string]any{"spec": map[string]any{"nodeName": nodeB, "marks": nil},
+		Expect(patchRecord(ctx, agentA, record, inStatus, map[string]any{"spec": map[string]any{"nodeName": nodeB, "marks": nil},
 			"metadata": map[string]any{"labels": map[string]string{"a": "b"}, "finalizers": []string{foreign}}})).To(Succeed())
 		live := stored(ctx, record)
 		Expect(live.Spec.NodeName).To(Equal(nodeA))
@@ -188,7 +188,7 @@ var _ = Describe("What an agent answers", func() {
 				break
 			}
 		}
-		Expect(patchRecord(ctx, agentA, record, statusR, status("answers", live.Status.Answers))).To(outcome(agentAnswers, noOtherUID))
+		Expect(patchRecord(ctx, agentA, record, inStatus, status("answers", live.Status.Answers))).To(outcome(agentAnswers, noOtherUID))
 	}, SpecTimeout(soon))
 
 	It("is under the new UID once its Node was registered again, and counts for what asks that UID", func(ctx context.Context) {

@@ -21,15 +21,19 @@ const managerPods = "holdfast-manager-pods"
 
 // The refusals of the policy.
 const (
-	noSpec        = "may not change the spec"
-	noLabel       = "may not change or remove a label"
-	noAnnotation  = "may not change or remove an annotation"
-	noFinalizer   = "may take no finalizer off a pod but"
-	noOwner       = "may not change the owner references"
-	noStatus      = "may write nothing of a pod's status but"
-	allowed       = ""
-	main, statusR = "", "status"
+	noSpec       = "may not change the spec"
+	noLabel      = "may not change or remove a label"
+	noAnnotation = "may not change or remove an annotation"
+	noFinalizer  = "may take no finalizer off a pod but"
+	noOwner      = "may not change the owner references"
+	noStatus     = "may write nothing of a pod's status but"
+
+	// allowed is no refusal.
+	allowed = ""
 )
+
+// Where a write goes: into the object itself, or into its status.
+const itself, inStatus = "", "status"
 
 var _ = Describe("What the manager writes to a pod", func() {
 	DescribeTable("is its own finalizer, label and condition, and nothing else",
@@ -38,49 +42,49 @@ var _ = Describe("What the manager writes to a pod", func() {
 			Expect(patchPod(ctx, user, pod, subresource, patch, client.DryRunAll)).To(Succeed(), "it is no valid write for anybody")
 			Expect(patchPod(ctx, manager, pod, subresource, patch)).To(outcome(managerPods, refusal))
 		},
-		Entry("its finalizer off", main, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`, allowed),
-		Entry("its finalizer off, through the status", statusR, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`, allowed),
-		Entry("its finalizer and its label off", main,
+		Entry("its finalizer off", itself, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`, allowed),
+		Entry("its finalizer off, through the status", inStatus, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`, allowed),
+		Entry("its finalizer and its label off", itself,
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"],"labels":{"holdfast.dev/guarded":null}}}`, allowed),
-		Entry("its condition", statusR, `{"status":{"conditions":[{"type":"holdfast.dev/IPsReleased","status":"False","reason":"Other"}]}}`, allowed),
-		Entry("its condition off", statusR, `{"status":{"conditions":[{"type":"holdfast.dev/IPsReleased","$patch":"delete"}]}}`, allowed),
-		Entry("nothing", main, `{}`, allowed),
+		Entry("its condition", inStatus, `{"status":{"conditions":[{"type":"holdfast.dev/IPsReleased","status":"False","reason":"Other"}]}}`, allowed),
+		Entry("its condition off", inStatus, `{"status":{"conditions":[{"type":"holdfast.dev/IPsReleased","$patch":"delete"}]}}`, allowed),
+		Entry("nothing", itself, `{}`, allowed),
 
-		Entry("an image", main, `{"spec":{"containers":[{"name":"main","image":"registry.invalid/other"}]}}`, noSpec),
-		Entry("a field of the spec that was not there", main, `{"spec":{"activeDeadlineSeconds":5}}`, noSpec),
-		Entry("the seconds of a toleration", main,
+		Entry("an image", itself, `{"spec":{"containers":[{"name":"main","image":"registry.invalid/other"}]}}`, noSpec),
+		Entry("a field of the spec that was not there", itself, `{"spec":{"activeDeadlineSeconds":5}}`, noSpec),
+		Entry("the seconds of a toleration", itself,
 			`{"spec":{"tolerations":[{"operator":"Exists","effect":"NoExecute","tolerationSeconds":1}]}}`, noSpec),
 		Entry("a container for debugging", "ephemeralcontainers",
 			`{"spec":{"ephemeralContainers":[{"name":"debug","image":"registry.invalid/debug","terminationMessagePolicy":"File"}]}}`, noSpec),
 		Entry("a container's resources", "resize",
 			`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"5m"}}}]}}`, noSpec),
-		Entry("a label", main, `{"metadata":{"labels":{"app":"other"}}}`, noLabel),
-		Entry("a label off", main, `{"metadata":{"labels":{"app":null}}}`, noLabel),
-		Entry("a label without a value off", main, `{"metadata":{"labels":{"empty":null}}}`, noLabel),
-		Entry("a label off, through the status", statusR, `{"metadata":{"labels":{"app":null}}}`, noLabel),
-		Entry("an annotation", main, `{"metadata":{"annotations":{"example.com/note":"y"}}}`, noAnnotation),
-		Entry("an annotation off", main, `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":null}}}`, noAnnotation),
-		Entry("every annotation off, through the status", statusR, `{"metadata":{"annotations":null}}`, noAnnotation),
-		Entry("a foreign finalizer off", main, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/foreign"]}}`, noFinalizer),
-		Entry("every finalizer off", main, `{"metadata":{"finalizers":null}}`, noFinalizer),
-		Entry("a foreign finalizer off, through the status", statusR, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/foreign"]}}`, noFinalizer),
-		Entry("the owners off", main, `{"metadata":{"ownerReferences":null}}`, noOwner),
-		Entry("another owner", main, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"gone"}]}}`, noOwner),
-		Entry("the phase", statusR, `{"status":{"phase":"Succeeded"}}`, noStatus),
-		Entry("a field of the status that was not there", statusR, `{"status":{"message":"x"}}`, noStatus),
-		Entry("a field of the status off", statusR, `{"status":{"phase":null}}`, noStatus),
-		Entry("a foreign condition", statusR, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, noStatus),
-		Entry("a new foreign condition", statusR, `{"status":{"conditions":[{"type":"example.com/Gate","status":"True"}]}}`, noStatus),
-		Entry("a foreign condition off", statusR, `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`, noStatus),
-		Entry("a phase together with its own condition", statusR,
+		Entry("a label", itself, `{"metadata":{"labels":{"app":"other"}}}`, noLabel),
+		Entry("a label off", itself, `{"metadata":{"labels":{"app":null}}}`, noLabel),
+		Entry("a label without a value off", itself, `{"metadata":{"labels":{"empty":null}}}`, noLabel),
+		Entry("a label off, through the status", inStatus, `{"metadata":{"labels":{"app":null}}}`, noLabel),
+		Entry("an annotation", itself, `{"metadata":{"annotations":{"example.com/note":"y"}}}`, noAnnotation),
+		Entry("an annotation off", itself, `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/networks":null}}}`, noAnnotation),
+		Entry("every annotation off, through the status", inStatus, `{"metadata":{"annotations":null}}`, noAnnotation),
+		Entry("a foreign finalizer off", itself, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/foreign"]}}`, noFinalizer),
+		Entry("every finalizer off", itself, `{"metadata":{"finalizers":null}}`, noFinalizer),
+		Entry("a foreign finalizer off, through the status", inStatus, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/foreign"]}}`, noFinalizer),
+		Entry("the owners off", itself, `{"metadata":{"ownerReferences":null}}`, noOwner),
+		Entry("another owner", itself, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"gone"}]}}`, noOwner),
+		Entry("the phase", inStatus, `{"status":{"phase":"Succeeded"}}`, noStatus),
+		Entry("a field of the status that was not there", inStatus, `{"status":{"message":"x"}}`, noStatus),
+		Entry("a field of the status off", inStatus, `{"status":{"phase":null}}`, noStatus),
+		Entry("a foreign condition", inStatus, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, noStatus),
+		Entry("a new foreign condition", inStatus, `{"status":{"conditions":[{"type":"example.com/Gate","status":"True"}]}}`, noStatus),
+		Entry("a foreign condition off", inStatus, `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`, noStatus),
+		Entry("a phase together with its own condition", inStatus,
 			`{"status":{"phase":"Failed","conditions":[{"type":"holdfast.dev/IPsReleased","status":"True"}]}}`, noStatus),
 	)
 
 	It("nobody else is bound by it", func(ctx context.Context) {
 		pod := newPod(ctx)
-		Expect(patchPod(ctx, user, pod, main, `{"metadata":{"labels":{"app":null},"annotations":null,"ownerReferences":null,"finalizers":["holdfast.dev/ip-allocation"]},
+		Expect(patchPod(ctx, user, pod, itself, `{"metadata":{"labels":{"app":null},"annotations":null,"ownerReferences":null,"finalizers":["holdfast.dev/ip-allocation"]},
 			"spec":{"containers":[{"name":"main","image":"registry.invalid/other"}]}}`)).To(Succeed())
-		Expect(patchPod(ctx, kubelet, pod, statusR, `{"status":{"phase":"Succeeded","conditions":[{"type":"Ready","status":"False"}]}}`)).To(Succeed())
+		Expect(patchPod(ctx, kubelet, pod, inStatus, `{"status":{"phase":"Succeeded","conditions":[{"type":"Ready","status":"False"}]}}`)).To(Succeed())
 	}, SpecTimeout(soon))
 })
 
@@ -118,7 +122,7 @@ var _ = Describe("What others add in the manager's own writes", Ordered, func() 
 			JSONPatch{op: "replace", path: "/metadata/labels/app", value: "changed"},
 			JSONPatch{op: "replace", path: "/spec/containers/0/image", value: "registry.invalid/digest"}
 		]`, newPod(ctx, stamped))
-		Expect(patchPod(ctx, manager, pod, main, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`)).
+		Expect(patchPod(ctx, manager, pod, itself, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`)).
 			To(outcome(managerPods, noSpec))
 		way, err := finalizer.Client{Writer: manager, Reader: manager}.Unstamp(ctx, named(pod))
 		Expect(err).NotTo(HaveOccurred())
@@ -179,22 +183,22 @@ var _ = Describe("The label of a guarded pod", func() {
 		DescribeTable("and "+who, func(ctx context.Context, subresource, patch, refusal string) {
 			Expect(patchPod(ctx, account(), newPod(ctx), subresource, patch)).To(outcome(label, refusal))
 		},
-			Entry("may not take it off", main, `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`, "holdfast.dev/guarded=true stays"),
-			Entry("may not change it", main, `{"metadata":{"labels":{"holdfast.dev/guarded":"false"}}}`, "holdfast.dev/guarded=true stays"),
-			Entry("may not take it off through the status", statusR, `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`, "holdfast.dev/guarded=true stays"),
-			Entry("may take it off together with the finalizer", main,
+			Entry("may not take it off", itself, `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`, "holdfast.dev/guarded=true stays"),
+			Entry("may not change it", itself, `{"metadata":{"labels":{"holdfast.dev/guarded":"false"}}}`, "holdfast.dev/guarded=true stays"),
+			Entry("may not take it off through the status", inStatus, `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`, "holdfast.dev/guarded=true stays"),
+			Entry("may take it off together with the finalizer", itself,
 				`{"metadata":{"labels":{"holdfast.dev/guarded":null},"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`, allowed),
 		)
 	}
 
 	It("keeps the kubelet from nothing that it writes", func(ctx context.Context) {
-		Expect(patchPod(ctx, kubelet, newPod(ctx), statusR, `{"status":{"phase":"Failed","message":"x"}}`)).To(Succeed())
+		Expect(patchPod(ctx, kubelet, newPod(ctx), inStatus, `{"status":{"phase":"Failed","message":"x"}}`)).To(Succeed())
 	}, SpecTimeout(soon))
 
 	DescribeTable("may be put right", func(ctx context.Context, before map[string]string) {
 		pod := newPod(ctx, func(pod *corev1.Pod) { pod.Labels = before })
 		for _, account := range accounts {
-			Expect(patchPod(ctx, account(), pod, main, `{"metadata":{"labels":{"holdfast.dev/guarded":"true"}}}`, client.DryRunAll)).To(Succeed())
+			Expect(patchPod(ctx, account(), pod, itself, `{"metadata":{"labels":{"holdfast.dev/guarded":"true"}}}`, client.DryRunAll)).To(Succeed())
 		}
 		Expect(finalizer.Client{Writer: manager, Reader: manager}.Relabel(ctx, named(pod))).To(Succeed())
 	},
@@ -204,6 +208,6 @@ var _ = Describe("The label of a guarded pod", func() {
 
 	It("is nobody's business on a pod without the finalizer", func(ctx context.Context) {
 		pod := newPod(ctx, func(pod *corev1.Pod) { pod.Finalizers = nil })
-		Expect(patchPod(ctx, user, pod, main, `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`)).To(Succeed())
+		Expect(patchPod(ctx, user, pod, itself, `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`)).To(Succeed())
 	}, SpecTimeout(soon))
 })

@@ -44,10 +44,10 @@ var _ = Describe("What people write to a record", func() {
 		refusal string
 	}{
 		"the kubelet's report": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
-			return patchRecord(ctx, c, r, main, map[string]any{"spec": map[string]any{"kubelet": map[string]any{"ending": "Finished", "observedTime": metav1.Now()}}})
+			return patchRecord(ctx, c, r, itself, map[string]any{"spec": map[string]any{"kubelet": map[string]any{"ending": "Finished", "observedTime": metav1.Now()}}})
 		}, noRecordSpec},
 		"an agent's answer": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
-			return patchRecord(ctx, c, r, statusR, status("answers", []v1alpha1.Answer{answer(r, uidA, v1alpha1.VerdictReadyForRelease)}))
+			return patchRecord(ctx, c, r, inStatus, status("answers", []v1alpha1.Answer{answer(r, uidA, v1alpha1.VerdictReadyForRelease)}))
 		}, noRecordState},
 		"its deletion": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
 			return c.Delete(ctx, r.DeepCopy())
@@ -59,9 +59,9 @@ var _ = Describe("What people write to a record", func() {
 			for _, who := range []client.Client{user, admin} {
 				Expect(tc.write(ctx, who, record)).To(outcome(recordsPolicy, tc.refusal))
 			}
-			Expect(patchRecord(ctx, user, record, main, annotations(""))).To(Succeed())
+			Expect(patchRecord(ctx, user, record, itself, annotations(""))).To(Succeed())
 			Expect(tc.write(ctx, user, record)).To(outcome(recordsPolicy, tc.refusal))
-			Expect(patchRecord(ctx, user, record, main, annotations("the machine was scrapped"))).To(Succeed())
+			Expect(patchRecord(ctx, user, record, itself, annotations("the machine was scrapped"))).To(Succeed())
 			Expect(tc.write(ctx, user, record)).To(Succeed())
 		}, SpecTimeout(soon))
 	}
@@ -77,7 +77,7 @@ var _ = Describe("What people write to a record", func() {
 
 	It("may be metadata, nothing new, and the end of a record that holds no address", func(ctx context.Context) {
 		record := newRecord(ctx, nodeA, func(r *v1alpha1.IPAllocation) { r.Spec.Addresses = []v1alpha1.AddressRecord{} })
-		Expect(patchRecord(ctx, user, record, main, map[string]any{"metadata": map[string]any{"labels": map[string]string{"a": "b"}}})).To(Succeed())
+		Expect(patchRecord(ctx, user, record, itself, map[string]any{"metadata": map[string]any{"labels": map[string]string{"a": "b"}}})).To(Succeed())
 		Expect(user.Update(ctx, stored(ctx, record))).To(Succeed())
 		Expect(user.Status().Update(ctx, stored(ctx, record))).To(Succeed())
 		Expect(user.Delete(ctx, record)).To(Succeed())
@@ -90,7 +90,7 @@ var _ = Describe("What people write to a record", func() {
 	}, SpecTimeout(soon))
 
 	It("is nothing for a kubelet", func(ctx context.Context) {
-		err := patchRecord(ctx, kubelet, newRecord(ctx, nodeA), statusR, status("state", "Releasing"))
+		err := patchRecord(ctx, kubelet, newRecord(ctx, nodeA), inStatus, status("state", "Releasing"))
 		Expect(err).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("cannot patch resource"))))
 	}, SpecTimeout(soon))
 })

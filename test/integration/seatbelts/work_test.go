@@ -221,7 +221,7 @@ func hold(ctx context.Context, pod *corev1.Pod) {
 	Expect(err).NotTo(HaveOccurred())
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nadv1.NetworkStatusAnnot: string(shown)}}})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(patchPod(ctx, admin, pod, main, string(patch))).To(Succeed())
+	Expect(patchPod(ctx, admin, pod, itself, string(patch))).To(Succeed())
 }
 
 var _ = Describe("With the policies, the real manager", func() {
