@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -30,23 +31,10 @@ func execute(args ...string) (out string, err error) {
 }
 
 func TestEveryCommandDocumentsItself(t *testing.T) {
-	root := newCommand(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
-	var check func(*cobra.Command)
-	check = func(c *cobra.Command) {
-		if strings.HasPrefix(c.CommandPath(), "kubectl holdfast completion ") || c.Name() == "completion" || c.Hidden {
-			return
+	for _, c := range newCommand(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}).Commands() {
+		if c.Name() != "completion" && !c.Hidden {
+			checkHelp(t, c)
 		}
-		if c.Short == "" || strings.HasSuffix(c.Short, ".") || !strings.Contains(c.Example, "  kubectl holdfast "+c.Name()) {
-			t.Errorf("%s: short %q, example %q", c.CommandPath(), c.Short, c.Example)
-		}
-		for line := range strings.Lines(c.Long) {
-			if len([]rune(line)) > 106 {
-				t.Errorf("%s: a line of its help has %d characters: %q", c.CommandPath(), len([]rune(line)), line)
-			}
-		}
-	}
-	for _, c := range root.Commands() {
-		check(c)
 	}
 	help, err := execute("--help")
 	if err != nil {
@@ -55,6 +43,19 @@ func TestEveryCommandDocumentsItself(t *testing.T) {
 	for _, want := range []string{"kubectl holdfast [command]", "Exit codes:", "explain", "who", "history", "audit", "release", "doctor", "uninstall", "--kubeconfig", "--as ", "--manager-namespace"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("%q is not in the help:\n%s", want, help)
+		}
+	}
+}
+
+func checkHelp(t *testing.T, c *cobra.Command) {
+	t.Helper()
+	if c.Short == "" || strings.HasSuffix(c.Short, ".") || !strings.Contains(c.Example, "  kubectl holdfast "+c.Name()) {
+		t.Errorf("%s: short %q, example %q", c.CommandPath(), c.Short, c.Example)
+	}
+	const width = 106
+	for line := range strings.Lines(c.Long) {
+		if n := utf8.RuneCountInString(line); n > width {
+			t.Errorf("%s: a line of its help has %d characters: %q", c.CommandPath(), n, line)
 		}
 	}
 }
@@ -180,6 +181,10 @@ func TestReports(t *testing.T) {
 	if err := checkNew(file); err == nil || !strings.Contains(err.Error(), "is not written over") {
 		t.Errorf("a report may be written over: %v", err)
 	}
+}
+
+func TestOnlyReportsAreReports(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.json")
 	for name, content := range map[string]string{"no JSON": "x", "another kind": `{"kind":"Diagnosis","apiVersion":"inspect.holdfast.dev/v1alpha1"}`, "another version": `{"kind":"AuditReport","apiVersion":"v1"}`} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -34,7 +34,8 @@ func (r *releaseOptions) consent(ctx context.Context, word, what string) error {
 // ask asks at the terminal, and gives an empty answer where there is none. A time-out or a signal ends it.
 func ask(ctx context.Context, in io.Reader, out io.Writer, question string) (string, error) {
 	if file, isFile := in.(*os.File); isFile {
-		if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		info, err := file.Stat()
+		if isTerminal := err == nil && info.Mode()&os.ModeCharDevice != 0; !isTerminal {
 			return "", nil
 		}
 	}

@@ -13,11 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect/doctor"
 )
 
-func (o *options) newDoctorCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check whether Holdfast works, and say what to do where it does not",
-		Long: `Doctor looks at the installation: the manager's replicas, its configuration, the serving
+const doctorDescription = `Doctor looks at the installation: the manager's replicas, its configuration, the serving
 certificate and whether every webhook trusts it and has somebody behind it, whether a pod is
 really stamped, webhooks of others that would keep a finalizer on, whether guarded pods can
 be changed, whether the guard could keep the cluster from starting, the rights of the
@@ -28,7 +24,13 @@ Two checks are dry runs: the creation of a pod that names a network (in --namesp
 context's), and the patch that takes our finalizer off a guarded pod. Nothing is stored.
 
 Each check says OK, WARN or FAIL. What could not be looked at is WARN and names the missing
-right. It ends with exit code 2 where a check failed; a warning is no failure.`,
+right. It ends with exit code 2 where a check failed; a warning is no failure.`
+
+func (o *options) newDoctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check whether Holdfast works, and say what to do where it does not",
+		Long:  doctorDescription,
 		Example: `  kubectl holdfast doctor
 
   # In a pipeline

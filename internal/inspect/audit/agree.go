@@ -4,6 +4,7 @@ package audit
 
 import (
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -31,16 +32,12 @@ func Agree(one, other *Report, apart time.Duration) (*Agreement, error) {
 		return nil, fmt.Errorf("the reports are %s apart, expected %s or more: an entry may be written before its sandbox is listed, and so be new in both", between.Round(time.Second), apart)
 	}
 	before := map[Entry]bool{}
-	for i := range first.Findings {
-		if f := &first.Findings[i]; f.Class == Leak && f.Entry != nil && f.Releasable {
-			before[*f.Entry] = true
-		}
+	for f := range first.leaks() {
+		before[*f.Entry] = f.Releasable
 	}
 	agreement := &Agreement{}
-	for i := range second.Findings {
-		f := &second.Findings[i]
+	for f := range second.leaks() {
 		switch {
-		case f.Class != Leak || f.Entry == nil:
 		case !f.Releasable:
 			agreement.LeftOut = append(agreement.LeftOut, fmt.Sprintf("%s in %s: %s", f.Address, f.Entry.Pool, f.KeptBecause))
 		case !before[*f.Entry]:
@@ -52,17 +49,23 @@ func Agree(one, other *Report, apart time.Duration) (*Agreement, error) {
 	return agreement, nil
 }
 
+// leaks are the findings about entries that have nobody behind them.
+func (r *Report) leaks() iter.Seq[*Finding] {
+	return func(yield func(*Finding) bool) {
+		for i := range r.Findings {
+			if f := &r.Findings[i]; f.Class == Leak && f.Entry != nil && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
 // Still says whether a third look, at this moment, has the entry as a leak that may be released; why says why not.
 func (r *Report) Still(e Entry) (still bool, why string) {
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if f.Class != Leak || f.Entry == nil || *f.Entry != e {
-			continue
+	for f := range r.leaks() {
+		if *f.Entry == e {
+			return f.Releasable, f.KeptBecause
 		}
-		if !f.Releasable {
-			return false, f.KeptBecause
-		}
-		return true, ""
 	}
 	return false, "it is no leak any more: the entry has changed or gone, or its pod is back"
 }

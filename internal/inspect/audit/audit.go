@@ -214,7 +214,7 @@ func (b *books) ofNamed(e *ipam.Entry, pod *Pod, owner *v1alpha1.IPAllocation) {
 		b.report.add(f)
 	case owner == nil && pod.Running && pod.live():
 		b.unrecorded(e, pod, shows)
-	case !shows && pod.Running && pod.live() && len(pod.Shown) > 0 && !pod.Unreadable:
+	case !shows && pod.tells():
 		f := about(Leak, "NotShown", e)
 		f.UIDs, f.Node = []types.UID{pod.UID}, pod.Node
 		f.Message = fmt.Sprintf("%s in pool %s is recorded for pod %s (UID %s), which runs and shows other addresses", e.IP, e.Pool, pod.Ref, pod.UID)

@@ -57,6 +57,9 @@ type Pod struct {
 
 func (p *Pod) live() bool { return !p.Deleting && !p.Ended }
 
+// tells: it runs, and its network-status says which addresses it has.
+func (p *Pod) tells() bool { return p.Running && p.live() && len(p.Shown) > 0 && !p.Unreadable }
+
 // shows says whether the pod's network-status shows an address on an interface; old versions of whereabouts recorded none.
 func (p *Pod) shows(ip netip.Addr, iface string) bool {
 	for i := range p.Shown {

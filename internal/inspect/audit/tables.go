@@ -35,6 +35,10 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 	if len(parts) > 0 {
 		head.Say("Found: %s.", strings.Join(parts, ", "))
 	}
+	return []inspect.Table{head, r.found(), r.todo(), r.tail(releasable)}
+}
+
+func (r *Report) found() inspect.Table {
 	t := inspect.Table{Columns: inspect.Columns("CLASS", "KIND", "ADDRESS", "POD", "FOUND", "+UID", "+NODE", "+POOL", "+SANDBOX", "+KEPT BECAUSE"), None: "Nothing contradicts anything."}
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -44,6 +48,11 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 		}
 		t.Add(string(f.Class), f.Kind, f.Address, strings.Join(f.Pods, ","), f.Message, join(f.UIDs), f.Node, pool, sandbox, f.KeptBecause)
 	}
+	return t
+}
+
+// todo says once what is to be done about findings of one kind.
+func (r *Report) todo() inspect.Table {
 	do := inspect.Table{Heading: "WHAT TO DO", Columns: inspect.Columns("KIND", "ADDRESS", "DO")}
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -51,6 +60,10 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 			do.Add(f.Kind, f.Address, f.Do)
 		}
 	}
+	return do
+}
+
+func (r *Report) tail(releasable int) inspect.Table {
 	tail := inspect.Table{}
 	for _, unread := range r.Unread {
 		tail.Say("NOT READ: %s", unread)
@@ -58,7 +71,7 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 	if releasable > 0 {
 		tail.Say("%d of the leaks may be released once a later report agrees: kubectl holdfast release --from-reports FIRST SECOND.", releasable)
 	}
-	return []inspect.Table{head, t, do, tail}
+	return tail
 }
 
 func join(uids []types.UID) string {

@@ -43,9 +43,14 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 	if f.Pods, err = c.podsShowing(ctx, ip); err != nil {
 		return nil, err
 	}
+	return f, c.addressEvents(ctx, f)
+}
+
+// addressEvents sorts the events of ours into those that name the address, and the others about its holders.
+func (c *Cluster) addressEvents(ctx context.Context, f *who.Facts) error {
 	events, err := c.OurEvents(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	holders := sets.New[types.UID]()
 	for i := range f.Records {
@@ -56,13 +61,13 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 	}
 	for i := range events {
 		switch {
-		case who.Names(events[i].Note, ip):
+		case who.Names(events[i].Note, f.IP):
 			f.Events = append(f.Events, events[i])
 		case holders.Has(events[i].UID):
 			f.Related = append(f.Related, events[i])
 		}
 	}
-	return f, nil
+	return nil
 }
 
 // podsShowing reads the pods whose network-status shows an address: the metadata of all pods tells which, whatever their labels.

@@ -78,11 +78,11 @@ const (
 
 func inNamespace(name string) string { return "namespace " + name }
 
-// each pages through a list and visits every page. make gives a new list for each: the decoder keeps what its input does not name.
-func (c *Cluster) each(ctx context.Context, resource string, make func() client.ObjectList, visit func(client.ObjectList) int, options ...client.ListOption) error {
+// each pages through a list and visits every page. newList gives one for each: the decoder keeps what its input does not name.
+func (c *Cluster) each(ctx context.Context, resource string, newList func() client.ObjectList, visit func(client.ObjectList) int, options ...client.ListOption) error {
 	page, read := "", 0
 	for more := true; more; more = page != "" {
-		list := make()
+		list := newList()
 		err := c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(page)}, options...)...)
 		if err != nil {
 			return readError(err, "list", resource, everywhere)

@@ -80,11 +80,11 @@ func isEmpty(s *metav1.LabelSelector) bool {
 
 // called says whether a webhook is called for an operation on pods or their status.
 func called(rules []admissionregistrationv1.RuleWithOperations, operation admissionregistrationv1.OperationType) bool {
-	any := func(list []string, wanted ...string) bool {
+	has := func(list []string, wanted ...string) bool {
 		return slices.ContainsFunc(wanted, func(w string) bool { return slices.Contains(list, w) })
 	}
 	return slices.ContainsFunc(rules, func(r admissionregistrationv1.RuleWithOperations) bool {
-		return any(r.APIGroups, "", "*") && any(r.APIVersions, "v1", "*") && any(r.Resources, "pods", "pods/status", "pods/*", "*", "*/*") &&
+		return has(r.APIGroups, "", "*") && has(r.APIVersions, "v1", "*") && has(r.Resources, "pods", "pods/status", "pods/*", "*", "*/*") &&
 			(slices.Contains(r.Operations, operation) || slices.Contains(r.Operations, admissionregistrationv1.OperationAll))
 	})
 }

@@ -213,6 +213,9 @@ func (e *Explanation) ofOrphan(f *Facts) *Explanation {
 	}
 	e.Ends = []End{{What: "the IPAM takes the entry away by itself (CNI DEL of its sandbox)", Then: "the record goes"},
 		{What: "you find out that its sandbox is gone, and release the address by hand (kubectl holdfast release)", Then: "the address is free"}}
+	if f.Evidence == release.EvidenceAgent {
+		e.Ends = append([]End{{What: "the agents of all nodes that may have it say that its sandbox is gone", Then: "the manager releases it"}}, e.Ends...)
+	}
 	e.Evidence = f.evidence(nil, release.Observation{})
 	return e
 }

@@ -18,14 +18,11 @@ import (
 func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	others := slices.DeleteFunc(slices.Clone(e.Finalizers), func(name string) bool { return name == v1alpha1.Finalizer })
 	switch {
-	case e.State == StateTerminating && !e.Guarded && len(e.Finalizers) > 0:
-		note("Holdfast does not keep this object: it has no finalizer of ours. What keeps it: %s.", strings.Join(others, ", "))
-	case e.State == StateTerminating && !e.Guarded:
-		note("Holdfast does not keep this object: it has no finalizer of ours. It waits for its kubelet.")
-	case e.State == StateTerminating && len(others) > 0:
-		note("Finalizers of others keep the object too: %s.", strings.Join(others, ", "))
+	case e.State == StateTerminating:
+		if text := e.keepers(); text != "" {
+			notes = append(notes, text)
+		}
 	case e.State == StateGone && f.Namesake != nil:
 		note("The name belongs to another pod now, UID %s; it is not this one.", f.Namesake.UID)
 	}
@@ -36,6 +33,20 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 		note("A manager that saw the pod deleting and not ended counts its end as one after the deletion, and goes on sooner; nobody can tell that from the object alone.")
 	}
 	return notes
+}
+
+// keepers says who else keeps a terminating object, or that Holdfast does not; empty where Holdfast alone does.
+func (e *Explanation) keepers() string {
+	others := strings.Join(slices.DeleteFunc(slices.Clone(e.Finalizers), func(name string) bool { return name == v1alpha1.Finalizer }), ", ")
+	switch {
+	case e.Guarded && others != "":
+		return "Finalizers of others keep the object too: " + others + "."
+	case e.Guarded:
+		return ""
+	case others != "":
+		return "Holdfast does not keep this object: it has no finalizer of ours. What keeps it: " + others + "."
+	}
+	return "Holdfast does not keep this object: it has no finalizer of ours. It waits for its kubelet."
 }
 
 // Tables show the explanation.

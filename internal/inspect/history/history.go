@@ -3,6 +3,7 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,12 +62,32 @@ func Tell(f *who.Facts) *History {
 		subject := strings.TrimPrefix(e.About(), "Pod ")
 		h.add(e.First, subject, e.UID, e.Reason, detail, "event")
 	}
-	slices.SortStableFunc(h.Steps, func(x, y Step) int { return x.Time.Compare(y.Time.Time) })
+	slices.SortStableFunc(h.Steps, byTime)
 	h.Steps = slices.CompactFunc(h.Steps, func(x, y Step) bool {
 		return x.Time.Equal(y.Time) && x.Who == y.Who && x.What == y.What && x.Detail == y.Detail
 	})
 	return h
 }
+
+// byTime is the order of time. Objects tell whole seconds: within one, what has to come first does.
+func byTime(x, y Step) int {
+	return cmp.Or(x.Time.Truncate(time.Second).Compare(y.Time.Truncate(time.Second)), cmp.Compare(rank(x.What), rank(y.What)), x.Time.Compare(y.Time.Time))
+}
+
+func rank(what string) int {
+	if at := slices.Index([]string{stepCreated, stepBound, stepRecorded, stepDeletion}, what); at >= 0 {
+		return at
+	}
+	return 4
+}
+
+// The steps that an object's life begins with, in their order.
+const (
+	stepCreated  = "Created"
+	stepBound    = "Bound"
+	stepRecorded = "Recorded"
+	stepDeletion = "DeletionRequested"
+)
 
 func (h *History) add(at time.Time, subject string, uid types.UID, what, detail, source string) {
 	if at.IsZero() {
@@ -83,7 +104,7 @@ func (h *History) ofRecord(r *v1alpha1.IPAllocation) {
 	source := "IPAllocation " + r.Name
 	say := func(at metav1.Time, what, detail string) { h.add(at.Time, subject, uid, what, detail, source) }
 	if r.Spec.ScheduledTime != nil {
-		say(*r.Spec.ScheduledTime, "Bound", "to node "+r.Spec.NodeName)
+		say(*r.Spec.ScheduledTime, stepBound, "to node "+r.Spec.NodeName)
 	}
 	h.ofAddresses(r, say)
 	if k := r.Spec.Kubelet; k != nil {
@@ -109,7 +130,7 @@ func (h *History) ofAddresses(r *v1alpha1.IPAllocation, say func(metav1.Time, st
 	for i := range r.Spec.Addresses {
 		if a := &r.Spec.Addresses[i]; a.IP == h.Address {
 			ours[a.SandboxID] = true
-			say(a.ObservedTime, "Recorded", fmt.Sprintf("pool %s, interface %s, sandbox %s", a.Pool, a.Interface, a.SandboxID))
+			say(a.ObservedTime, stepRecorded, fmt.Sprintf("pool %s, interface %s, sandbox %s", a.Pool, a.Interface, a.SandboxID))
 		}
 	}
 	for i := range r.Spec.Marks {
@@ -129,9 +150,9 @@ func (h *History) ofPod(pod *corev1.Pod) {
 	say := func(at time.Time, what, detail string) {
 		h.add(at, subject, pod.UID, what, detail, "Pod "+subject)
 	}
-	say(pod.CreationTimestamp.Time, "Created", "")
+	say(pod.CreationTimestamp.Time, stepCreated, "")
 	if pod.DeletionTimestamp != nil {
-		say(release.DeletionRequested(pod), "DeletionRequested", "grace period ends at "+inspect.Stamp(pod.DeletionTimestamp))
+		say(release.DeletionRequested(pod), stepDeletion, "grace period ends at "+inspect.Stamp(pod.DeletionTimestamp))
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
