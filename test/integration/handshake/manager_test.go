@@ -118,16 +118,16 @@ func certificates() string {
 
 // writes sees the writes of a manager, counts the marks in them, and can kill it after any of them.
 type writes struct {
-	// crashAt is the write that goes through before every call fails; see note. Empty is never.
-	crashAt string
-	// crashed is called at that moment.
+	// crashed is called when the manager dies.
 	crashed func()
 
-	dead  atomic.Bool
-	mu    sync.Mutex
-	kinds map[string]int
-	log   []string
-	marks int
+	dead atomic.Bool
+	mu   sync.Mutex
+	// crashAt is the write that goes through before every call fails; see note. Empty is never.
+	crashAt string
+	kinds   map[string]int
+	log     []string
+	marks   int
 }
 
 func newWrites() *writes { return &writes{kinds: map[string]int{}} }
@@ -141,7 +141,7 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 		}
 		asks := asksSomebody(request)
 		response, err := next.RoundTrip(request)
-		if err == nil && countsAsWrite(request) && w.note(request, asks && response.StatusCode < http.StatusMultipleChoices) == w.crashAt {
+		if err == nil && countsAsWrite(request) && w.note(request, asks && response.StatusCode < http.StatusMultipleChoices) {
 			w.dead.Store(true)
 			w.crashed()
 		}
@@ -159,8 +159,16 @@ func asksSomebody(request *http.Request) bool {
 	return err == nil && bytes.Contains(content, []byte(`"marks":[{`))
 }
 
-// note names a write by what is the same in every run: the second patch of an IPPool is "patch ippools, 2".
-func (w *writes) note(request *http.Request, asked bool) string {
+// arm has the manager die at a write, counted from now.
+func (w *writes) arm(point string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.crashAt, w.kinds, w.log = point, map[string]int{}, nil
+}
+
+// note names a write by what is the same in every run: the second patch of an IPPool is "patch ippools, 2". True is the death of the
+// manager.
+func (w *writes) note(request *http.Request, asked bool) bool {
 	call := faults.CallOf(request)
 	kind := call.Verb + " " + call.Resource.Resource
 	if call.Subresource != "" {
@@ -174,7 +182,7 @@ func (w *writes) note(request *http.Request, asked bool) string {
 	}
 	point := fmt.Sprintf("%s, %d", kind, w.kinds[kind])
 	w.log = append(w.log, point)
-	return point
+	return point == w.crashAt
 }
 
 // countsAsWrite: events, leases and reviews change nothing that a restart could trip over.
