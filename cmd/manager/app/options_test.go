@@ -79,9 +79,10 @@ func TestClientLimits(t *testing.T) {
 }
 
 func TestTheManagersOwnNamespacesAreAlwaysExcluded(t *testing.T) {
-	c := complete(t, configv1alpha1.ManagerConfiguration{Stamping: configv1alpha1.Stamping{ExcludedNamespaces: []string{"infra", "kube-system"}}})
+	c := complete(t, configv1alpha1.ManagerConfiguration{Stamping: configv1alpha1.Stamping{ExcludedNamespaces: []string{"infra", "kube-system"}},
+		Orphans: configv1alpha1.Orphans{AgentNamespace: "agents"}})
 	got := excludedNamespaces(c, Options{Namespace: "guard"})
-	if diff := cmp.Diff([]string{"guard", "holdfast-agent", "infra", "kube-system"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"agents", "guard", "infra", "kube-system"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
