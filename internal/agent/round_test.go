@@ -345,6 +345,22 @@ func TestAClaimIsWrittenBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
+func TestAClaimOfAnEarlierBootSettlesNothing(t *testing.T) {
+	b := newBench(t)
+	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+	claimed := answeredBefore(marked("orphan-s0", 110, "", 1), v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", "earlier", 1)
+	if err := b.all.Replace([]any{claimed}, "200"); err != nil {
+		t.Fatal(err)
+	}
+	b.round(t.Context())
+	if _, leases := b.api.count(); leases != 0 {
+		t.Error("acknowledged before the claim of this boot is written")
+	}
+	if got := b.writer.waiting["orphan-s0"]; got == nil || got.answers[0].BootID != bootID {
+		t.Errorf("the claim is not said for this boot: %+v", got)
+	}
+}
+
 func TestAnEarlierAcknowledgementOfThisNodeAndBootStands(t *testing.T) {
 	cases := map[string]struct {
 		uid, boot string

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -140,42 +140,53 @@ func stopped(count int) (*server, sandbox.Asked) {
 }
 
 func TestManySandboxesAreAskedAboutAtOnceButNotAll(t *testing.T) {
-	s, asked := stopped(5 * networkCalls)
-	var now, most atomic.Int32
-	full := &gate{need: networkCalls, open: make(chan struct{})}
+	const count = 5 * networkCalls
+	s, asked := stopped(count)
+	var now, most int
+	var mu sync.Mutex
+	entered, leave := make(chan struct{}, count), make(chan struct{})
 	s.status = func(context.Context, string) {
-		most.Store(max(most.Load(), now.Add(1)))
-		full.pass()
-		now.Add(-1)
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		entered <- struct{}{}
+		<-leave
+		mu.Lock()
+		now--
+		mu.Unlock()
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range networkCalls - 1 {
+			<-entered
+		}
+		// As many as may be at once are there before the first one leaves, and another one before the next.
+		for left := range count {
+			if left <= count-networkCalls {
+				<-entered
+			}
+			leave <- struct{}{}
+		}
+	}()
 	path := socket(t)
 	serve(t, s, path)
-	got, err := newRuntime(t, path).List(t.Context(), asked)
+	r := New(Options{Endpoint: path, Timeout: time.Minute})
+	t.Cleanup(func() { r.Close(context.Background()) })
+	got, err := r.List(t.Context(), asked)
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-ended
 	for _, one := range got.Sandboxes {
 		if one.Network != handshake.NamespaceClosed {
 			t.Errorf("%s: %d", one.ID, one.Network)
 		}
 	}
-	if most.Load() > networkCalls {
-		t.Errorf("%d calls at once", most.Load())
+	if most != networkCalls {
+		t.Errorf("%d calls at once", most)
 	}
-}
-
-// gate lets nobody pass before so many stand before it together.
-type gate struct {
-	need   int32
-	before atomic.Int32
-	open   chan struct{}
-}
-
-func (g *gate) pass() {
-	if g.before.Add(1) == g.need {
-		close(g.open)
-	}
-	<-g.open
 }
 
 func TestASandboxThatHangsLeavesTheOthersAndTheListAlone(t *testing.T) {
