@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -152,6 +153,31 @@ var _ = Describe("The policies", func() {
 			Expect(policies.Items[i].Status.TypeChecking.ExpressionWarnings).To(BeEmpty(), policies.Items[i].Name)
 		}
 	}, SpecTimeout(soon))
+
+	It("know the manager by the name that kustomize gives its account", func() {
+		folder := filepath.Join(GinkgoT().TempDir(), "config")
+		Expect(os.CopyFS(folder, os.DirFS(filepath.Join(repository, "config")))).To(Succeed())
+		path := filepath.Join(folder, "default", "kustomization.yaml")
+		content, err := os.ReadFile(path)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(os.WriteFile(path, append([]byte("namePrefix: other-\n"), content...), 0o600)).To(Succeed())
+		named := 0
+		for _, object := range rendered(filepath.Dir(path)) {
+			if object.GetKind() != "ValidatingAdmissionPolicy" {
+				continue
+			}
+			policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, policy, true)).To(Succeed())
+			for _, condition := range policy.Spec.MatchConditions {
+				if strings.Contains(condition.Expression, managerNamespace) {
+					named++
+					Expect(condition.Expression).To(MatchRegexp(
+						`^request.userInfo.username [!=]= \["system:serviceaccount", "holdfast-system", "other-holdfast-manager"\].join\(":"\)$`), policy.Name)
+				}
+			}
+		}
+		Expect(named).To(Equal(2))
+	})
 
 	It("are each bound to everything, and deny", func(ctx context.Context) {
 		var policies admissionregistrationv1.ValidatingAdmissionPolicyList
