@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	criapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/holdfast-dev/holdfast/internal/handshake"
@@ -139,54 +141,41 @@ func stopped(count int) (*server, sandbox.Asked) {
 	return s, asked
 }
 
+// counting is a runtime that answers only once it is let.
+type counting struct {
+	criapi.RuntimeService
+	asked atomic.Int32
+	let   chan struct{}
+}
+
+func (c *counting) PodSandboxStatus(context.Context, string, bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	c.asked.Add(1)
+	<-c.let
+	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{infoKey: closed}}, nil
+}
+
 func TestManySandboxesAreAskedAboutAtOnceButNotAll(t *testing.T) {
-	const count = 5 * networkCalls
-	s, asked := stopped(count)
-	var now, most int
-	var mu sync.Mutex
-	entered, leave := make(chan struct{}, count), make(chan struct{})
-	s.status = func(context.Context, string) {
-		mu.Lock()
-		now++
-		most = max(most, now)
-		mu.Unlock()
-		entered <- struct{}{}
-		<-leave
-		mu.Lock()
-		now--
-		mu.Unlock()
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for range networkCalls - 1 {
-			<-entered
+	synctest.Test(t, func(t *testing.T) {
+		listing, asked := &handshake.Listing{}, sandbox.Asked{IDs: sets.New[string]()}
+		for i := range 5 * networkCalls {
+			id := fmt.Sprint(i)
+			listing.Sandboxes = append(listing.Sandboxes, handshake.Sandbox{ID: id, State: handshake.StateNotReady})
+			asked.IDs.Insert(id)
 		}
-		// As many as may be at once are there before the first one leaves, and another one before the next.
-		for left := range count {
-			if left <= count-networkCalls {
-				<-entered
+		service := &counting{let: make(chan struct{})}
+		go askNetworks(t.Context(), service, listing, asked, time.Hour)
+		synctest.Wait()
+		if got := service.asked.Load(); got != networkCalls {
+			t.Errorf("%d calls at once, not %d", got, networkCalls)
+		}
+		close(service.let)
+		synctest.Wait()
+		for _, one := range listing.Sandboxes {
+			if one.Network != handshake.NamespaceClosed {
+				t.Errorf("%s: %d", one.ID, one.Network)
 			}
-			leave <- struct{}{}
 		}
-	}()
-	path := socket(t)
-	serve(t, s, path)
-	r := New(Options{Endpoint: path, Timeout: time.Minute})
-	t.Cleanup(func() { r.Close(context.Background()) })
-	got, err := r.List(t.Context(), asked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-ended
-	for _, one := range got.Sandboxes {
-		if one.Network != handshake.NamespaceClosed {
-			t.Errorf("%s: %d", one.ID, one.Network)
-		}
-	}
-	if most != networkCalls {
-		t.Errorf("%d calls at once", most)
-	}
+	})
 }
 
 func TestASandboxThatHangsLeavesTheOthersAndTheListAlone(t *testing.T) {
