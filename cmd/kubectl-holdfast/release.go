@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
@@ -38,8 +39,9 @@ agree, and a third look at this moment too. The reports have to be delays.sandbo
 or more. What Holdfast itself holds for a known pod UID is never among them, and --force does not
 apply.
 
-Where unsafeReleases.mode is Deny, admission refuses you like anybody else. Who may impersonate the
-manager can act as it: --as system:serviceaccount:holdfast-system:holdfast-manager.
+Where unsafeReleases.mode is Deny, admission refuses you like anybody else. Whoever may impersonate
+the manager's account can have the IPAM's objects written as it is (--as-manager); the trail keeps
+your own name.
 
 Needed rights: those of audit; create events (events.k8s.io); patch ipallocations; patch ippools;
 get, list, delete overlappingrangeipreservations.`
@@ -47,7 +49,7 @@ get, list, delete overlappingrangeipreservations.`
 type releaseOptions struct {
 	*options
 	reason, pool, sandbox, confirm string
-	force, dryRun                  bool
+	force, dryRun, asManager       bool
 	reports                        bool
 }
 
@@ -77,6 +79,7 @@ func (o *options) newReleaseCommand() *cobra.Command {
 	flags.StringVar(&r.sandbox, "sandbox", "", "sandbox `ID` of the entry, or its beginning, where several have the address")
 	flags.BoolVar(&r.force, "force", false, "go past what speaks against it, also past a sandbox that is known to live")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "show the evidence, and change nothing")
+	flags.BoolVar(&r.asManager, "as-manager", false, "write the IPAM's objects as the manager's account, where admission refuses everybody else; needs the right to impersonate it")
 	flags.BoolVar(&r.reports, "from-reports", false, "the arguments are two reports of kubectl holdfast audit --report")
 	flags.StringVar(&r.confirm, "confirm", "", "the address (with --from-reports the number of entries) that would be typed at the `prompt`, for scripts")
 	return cmd
@@ -172,6 +175,11 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 	if err != nil {
 		return err
 	}
+	if r.asManager {
+		if backend, err = c.AsManager(ctx); err != nil {
+			return err
+		}
+	}
 	deed := trail.DeedOf(e, user, strings.TrimSpace(r.reason), overridden, r.now())
 	if err := w.Begin(ctx, deed, about, record); err != nil {
 		return fmt.Errorf("%w; without a trail nothing is released, and nothing was", err)
@@ -183,6 +191,9 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 	}
 	if errors.Is(failure, ipam.ErrChanged) {
 		return refuse("%v", failure)
+	}
+	if apierrors.IsForbidden(failure) {
+		return refuse("%v; nothing was released. Where admission refuses it (unsafeReleases.mode: Deny), --as-manager is for whoever may impersonate the manager", failure)
 	}
 	if failure != nil {
 		return fmt.Errorf("%w; run it again: it goes on where it was", failure)

@@ -4,12 +4,14 @@ package collect
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect/byhand"
@@ -40,6 +42,21 @@ func (c *Cluster) ByHand(ctx context.Context, ip netip.Addr, pool, sandbox strin
 		}
 	}
 	return f, backend, c.owner(ctx, f, snapshot)
+}
+
+// AsManager opens the backend as the manager's account, for which the webhooks let every release through.
+func (c *Cluster) AsManager(ctx context.Context) (*whereabouts.Backend, error) {
+	acting := rest.CopyConfig(c.Config)
+	acting.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + c.Namespace + ":" + managerName}
+	as, err := New(acting, c.Namespace, c.Progress)
+	if err != nil {
+		return nil, err
+	}
+	backend, err := as.Pools(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("acting as the manager's account: %w", err)
+	}
+	return backend, nil
 }
 
 // owner finds the record that holds the entry's sandbox: a pod UID's before an orphan's.

@@ -39,6 +39,7 @@ kind: ManagerConfiguration
 delays: {releaseDelay: 1s, gracePeriodSlack: 0s, sandboxCreationMax: 2s, nodeGoneDelay: 5m}
 audit: {mode: Report}
 controller: {leaderElection: false}
+unsafeReleases: {mode: %s}
 server: {webhookHost: 127.0.0.1, webhookPort: %d, certDir: %s, metricsBindAddress: "0", healthProbeBindAddress: "0"}
 `
 
@@ -85,7 +86,7 @@ func adapt(object *unstructured.Unstructured) {
 	GinkgoHelper()
 	switch object.GetKind() {
 	case "ConfigMap":
-		Expect(unstructured.SetNestedField(object.Object, fmt.Sprintf(configuration, webhookPort, certDir), "data", "config.yaml")).To(Succeed())
+		Expect(unstructured.SetNestedField(object.Object, fmt.Sprintf(configuration, "Warn", webhookPort, certDir), "data", "config.yaml")).To(Succeed())
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 		webhooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 		Expect(err).NotTo(HaveOccurred())
@@ -126,9 +127,14 @@ func render() []*unstructured.Unstructured {
 // startManager runs the manager of the installation in this process, with its account's token, and makes its pods look Ready.
 func startManager(ctx context.Context) (stop func()) {
 	GinkgoHelper()
+	return startManagerInMode(ctx, "Warn")
+}
+
+func startManagerInMode(ctx context.Context, mode string) (stop func()) {
+	GinkgoHelper()
 	identity, err := plane.ServiceAccountConfig(ctx, own, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
-	c, err := config.ParseManager("the suite's", fmt.Appendf(nil, configuration, webhookPort, certDir))
+	c, err := config.ParseManager("the suite's", fmt.Appendf(nil, configuration, mode, webhookPort, certDir))
 	Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	mgr, err := app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr})

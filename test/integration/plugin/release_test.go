@@ -170,6 +170,28 @@ var _ = Describe("A release by hand", Ordered, func() {
 	}, SpecTimeout(specTimeout))
 })
 
+var _ = Describe("A release by hand where admission denies unsafe ones", Ordered, func() {
+	BeforeAll(func(ctx context.Context) { startManagerInMode(ctx, "Deny") })
+
+	It("is refused, unless it is made as the manager; the trail has the person", func(ctx context.Context) {
+		w := newWorld(ctx)
+		pod := w.run(ctx, "web-0", 1)
+		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
+		forceDelete(ctx, pod)
+		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
+		args := []string{"release", w.ip(1), "--reason", reason, "--confirm", w.ip(1)}
+		r := plugin(ctx, args...)
+		Expect(r.code).To(Equal(5), r.out+r.err)
+		Expect(r.err).To(And(ContainSubstring("UnsafeReleaseRefused"), ContainSubstring("--as-manager")))
+		Expect(w.entries(ctx)).To(HaveKey("1"))
+
+		r = plugin(ctx, append(args, "--as-manager")...)
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		Expect(w.entries(ctx)).NotTo(HaveKey("1"))
+		Expect(noted(ctx, v1alpha1.ReasonReleasedByHand)).To(ContainElement(HavePrefix("admin released " + w.ip(1))))
+	}, SpecTimeout(specTimeout))
+})
+
 // backdate makes a report older.
 func backdate(file string, by time.Duration) {
 	GinkgoHelper()
