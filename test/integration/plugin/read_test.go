@@ -111,7 +111,8 @@ AGE Warning NodeUnreachable the node is not Ready and nobody declared it dead: s
 		Expect(plugin(ctx, "explain", string(pod.UID), "-o", "yaml").out).To(And(HavePrefix("apiVersion: inspect.holdfast.dev/v1alpha1\nitems:\n"), ContainSubstring("reason: NodeUnreachable")))
 		By("who and history")
 		Expect(w.text(plugin(ctx, "who", w.ip(1)).out)).To(ContainSubstring("NS/web-0 Held NODE SANDBOX Record,Pool,NetworkStatus AGE\n"))
-		Expect(w.text(plugin(ctx, "history", w.ip(1)).out)).To(MatchRegexp("(?s)Created.*Recorded.*NodeUnreachable"))
+		// The whole life took less than the second that objects tell times in.
+		Expect(w.text(plugin(ctx, "history", w.ip(1)).out)).To(And(MatchRegexp("(?s)Created.*DeletionRequested.*NodeUnreachable"), ContainSubstring("NS/web-0 Recorded pool")))
 	}, SpecTimeout(specTimeout))
 
 	It("is broken: the pod's object is gone, and its record tells the rest", func(ctx context.Context) {

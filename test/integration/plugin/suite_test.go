@@ -32,7 +32,9 @@ const (
 	// specTimeout bounds a spec, startTimeout the start of the control plane and the build of the command.
 	specTimeout  = 5 * time.Minute
 	startTimeout = 10 * time.Minute
-	pollInterval = 50 * time.Millisecond
+	// commandTimeout bounds one run of the command.
+	commandTimeout = 3 * time.Minute
+	pollInterval   = 50 * time.Millisecond
 
 	repository = "../../.."
 )
