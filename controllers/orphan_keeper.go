@@ -100,25 +100,21 @@ func (k *orphanKeeper) Start(ctx context.Context) error {
 	fresh := wait.Backoff{Duration: firstRetry, Factor: factor, Steps: steps, Cap: k.options.LastRetry}
 	backoff := fresh
 	k.wake()
-	for {
+	for ctx.Err() == nil {
 		again, err := k.round(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err == nil {
+			backoff = fresh
+		} else if ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Looking after addresses without an owner failed; it is tried again")
 			again = backoff.Step()
-		default:
-			backoff = fresh
 		}
-		if !k.pause(ctx, again) {
-			return nil
-		}
+		k.pause(ctx, again)
 	}
+	return nil
 }
 
-// pause waits for the next round: for the time, if there is one, or for a wake; false at the end.
-func (k *orphanKeeper) pause(ctx context.Context, again time.Duration) bool {
+// pause waits for the next round: for the time, if there is one, or for a wake.
+func (k *orphanKeeper) pause(ctx context.Context, again time.Duration) {
 	due := make(<-chan time.Time)
 	if again > 0 {
 		timer := time.NewTimer(again)
@@ -127,18 +123,16 @@ func (k *orphanKeeper) pause(ctx context.Context, again time.Duration) bool {
 	}
 	select {
 	case <-ctx.Done():
-		return false
+		return
 	case <-due:
-		return true
+		return
 	case <-k.woken:
 	}
 	gather := time.NewTimer(keeperGather)
 	defer gather.Stop()
 	select {
 	case <-ctx.Done():
-		return false
 	case <-gather.C:
-		return true
 	}
 }
 

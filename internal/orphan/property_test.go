@@ -15,7 +15,7 @@ import (
 
 // cases is how many random facts are judged; the seed is fixed, so that a failure is one for ever.
 const (
-	cases      = 400_000
+	cases      = 120_000
 	seed, more = 20260101, 7
 )
 
@@ -118,24 +118,27 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 		if decision.Action == 0 || decision.Message == "" || decision.Reason == "" {
 			t.Fatalf("no decision: %+v about %+v", decision, f)
 		}
-		gone := decision.Action == Drop && decision.Row > 2 && !(f.Addressed != nil && f.Addressed.Sandboxes.IsAbsent())
-		if decision.Action != Release && !gone {
+		if !takesItForGone(&f, decision) {
 			continue
 		}
 		way, allowed := mayGo(&f)
-		if !allowed {
-			t.Fatalf("row %d, %s (%s) of %+v", decision.Row, decision.Action, decision.Reason, f)
+		used := decision.Action == Release && (!f.Shown.IsAbsent() || !f.Rival.IsAbsent())
+		if !allowed || used {
+			t.Fatalf("row %d, %s (%s), used: %v, of %+v", decision.Row, decision.Action, decision.Reason, used, f)
 		}
 		ways[way]++
-		if decision.Action == Release && (!f.Shown.IsAbsent() || !f.Rival.IsAbsent()) {
-			t.Fatalf("released while somebody uses the address, or may: %+v", f)
-		}
 	}
 	for _, way := range []string{"tombstone", "claimant", "fate", "silence"} {
 		if ways[way] < cases/10000 {
 			t.Errorf("%s: %d of %d releases: the facts hardly ever suffice", way, ways[way], cases)
 		}
 	}
+}
+
+// takesItForGone: it is released; or the record goes though somebody had an address of it.
+func takesItForGone(f *Facts, d Decision) bool {
+	empty := f.Addressed != nil && f.Addressed.Sandboxes.IsAbsent()
+	return d.Action == Release || (d.Action == Drop && d.Row > 2 && !empty)
 }
 
 func mayGo(f *Facts) (way string, allowed bool) {
@@ -163,18 +166,27 @@ func claimantsWord(o *release.Observation) (string, bool) {
 }
 
 func everyNodeSilent(f *Facts) bool {
-	if f.Asked.Epoch == 0 || f.Asked.Version == 0 || now.Sub(f.Asked.Since) < 5*time.Minute || !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0 {
+	if f.Asked.Epoch == 0 || f.Asked.Version == 0 || now.Sub(f.Asked.Since) < 5*time.Minute {
 		return false
 	}
 	for _, n := range f.Nodes.Get() {
-		node, said := n.Live.Get(), n.Acknowledged.Get()
-		acknowledged := n.Live.IsKnown() && n.Acknowledged.IsKnown() && said.Version >= f.Asked.Version &&
-			said.NodeUID == node.NodeUID && said.BootID == node.BootID && said.BootID != ""
-		fenced := n.Live.IsKnown() && n.Acknowledged.IsRead() && node.OutOfService && !node.Ready
-		gone := n.Live.IsAbsent() && !f.Settings.HoldGoneNodes && n.GoneSince.IsKnown() && now.Sub(n.GoneSince.Get()) >= 5*time.Minute
-		if !acknowledged && !fenced && !gone {
+		if !acknowledges(n, f.Asked) && !isFenced(n) && !isGone(n, f.Settings) {
 			return false
 		}
 	}
-	return true
+	return f.Nodes.IsKnown() && len(f.Nodes.Get()) > 0
+}
+
+func acknowledges(n Node, question Asked) bool {
+	node, said := n.Live.Get(), n.Acknowledged.Get()
+	return n.Live.IsKnown() && n.Acknowledged.IsKnown() && said.Version >= question.Version &&
+		said.NodeUID == node.NodeUID && said.BootID == node.BootID && said.BootID != ""
+}
+
+func isFenced(n Node) bool {
+	return n.Live.IsKnown() && n.Acknowledged.IsRead() && n.Live.Get().OutOfService && !n.Live.Get().Ready
+}
+
+func isGone(n Node, s Settings) bool {
+	return n.Live.IsAbsent() && !s.HoldGoneNodes && n.GoneSince.IsKnown() && now.Sub(n.GoneSince.Get()) >= 5*time.Minute
 }

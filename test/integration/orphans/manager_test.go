@@ -216,8 +216,3 @@ func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 func key(namespace, name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: namespace, Name: name}
 }
-
-// longRelease makes the release delay longer than any state is watched for.
-func longRelease(c *configv1alpha1.ManagerConfiguration) {
-	c.Delays.ReleaseDelay = &metav1.Duration{Duration: time.Hour}
-}

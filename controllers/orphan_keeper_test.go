@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// search is the search for the node of one orphan, with live reads that are noted, hidden or disturbed.
+type search struct {
+	*fate
+	r *OrphanReconciler
+	// reads are the live reads in their order, each kind once in a row; hidden kinds are not found by them.
+	reads  []string
+	hidden string
+	// before is called before each live read.
+	before func(what string)
+}
+
+const lost = sandboxID("old-sandbox")
+
+func newSearch(t *testing.T, objects ...client.Object) *search {
+	t.Helper()
+	record := recordOfOld(nil)
+	record.Name, record.Spec.NodeName = v1alpha1.OrphanPrefix+string(lost), ""
+	s := &search{fate: newFate(t, append(objects, record)...), before: func(string) {}}
+	shared := *s.fate.r.core
+	shared.options.Evidence = release.EvidenceAgent
+	shared.options.Orphans = OrphanOptions{ManagerNamespace: "holdfast-system", AgentNamespace: "holdfast-agent", MaxAsked: 10}
+	shared.live = s.watched()
+	shared.sightings = &sightings{live: shared.live, clock: s.clock}
+	s.pool.onLive = func() { s.note("pools") }
+	s.r = &OrphanReconciler{core: &shared, known: newOrphanSet(), keeper: newOrphanKeeper(&shared)}
+	s.r.keeper.orphans = s.r
+	return s
+}
+
+func (s *search) note(what string) {
+	if len(s.reads) == 0 || s.reads[len(s.reads)-1] != what {
+		s.reads = append(s.reads, what)
+	}
+	s.before(what)
+}
+
+func (s *search) watched() client.Client {
+	return interceptor.NewClient(s.truth, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			s.note(strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", into), "*v1.")))
+			return c.Get(ctx, key, into, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+			what := strings.ToLower(into.GetObjectKind().GroupVersionKind().Kind)
+			if what == "" {
+				what = strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", into), "*v1."))
+			}
+			s.note(what)
+			if what == s.hidden {
+				return nil
+			}
+			return c.List(ctx, into, opts...)
+		}})
+}
+
+func (s *search) record() *v1alpha1.IPAllocation {
+	s.Helper()
+	var record v1alpha1.IPAllocation
+	if err := s.truth.Get(s.Context(), client.ObjectKey{Name: v1alpha1.OrphanPrefix + string(lost)}, &record); err != nil {
+		s.Fatal(err)
+	}
+	return &record
+}
+
+// ask has every node asked, and lets the time pass after which answers count.
+func (s *search) ask() {
+	s.Helper()
+	if _, err := s.r.Reconcile(s.Context(), lost); err != nil {
+		s.Fatal(err)
+	}
+	if marks := s.record().Spec.Marks; len(marks) != 1 || marks[0].NodeUID != "" {
+		s.Fatalf("marks %v, expected one that asks all", marks)
+	}
+	s.clock.SetTime(s.clock.Now().Add(nodeGoneDelay))
+}
+
+// acknowledges writes the Lease of a node's agent, at the version that the record has now and more.
+func (s *search) acknowledges(node *corev1.Node, more int) {
+	s.Helper()
+	version, err := strconv.Atoi(s.record().ResourceVersion)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.apply(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast-agent", Name: v1alpha1.AgentLeaseName(node.Name), Annotations: map[string]string{
+		v1alpha1.AcknowledgedVersionAnnotation: strconv.Itoa(version + more), v1alpha1.AcknowledgedNodeUIDAnnotation: string(node.UID),
+		v1alpha1.AcknowledgedBootIDAnnotation: node.Status.NodeInfo.BootID}}})
+}
+
+// look is a look past the caches, as for an orphan that they show to be ready.
+func (s *search) look() (released int) {
+	s.Helper()
+	s.reads = nil
+	s.r.keeper.ready(lost)
+	if _, err := s.r.keeper.round(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	return len(s.pool.released)
+}
+
+func TestI6ALookReadsLeasesThenNodesThenRecordsThenPools(t *testing.T) {
+	node := nodeObject("node", "node-1", "m1")
+	s := newSearch(t, node)
+	s.ask()
+	s.acknowledges(node, 0)
+	if s.look() != 1 {
+		t.Fatal("not released")
+	}
+	want := []string{"leaselist", "nodelist", "*v1alpha1.ipallocation", "pools", "pod"}
+	s.reads = slices.DeleteFunc(s.reads, func(what string) bool { return what == "configmap" })
+	if diff := cmp.Diff(want, s.reads[:min(len(want), len(s.reads))]); diff != "" {
+		t.Errorf("the reads (-want +got)\n%s", diff)
+	}
+}
+
+// The acknowledgement covers every claim that was written before it, so a record that is read after the Lease has it.
+func TestI1AClaimThatIsWrittenWhileALookReadsIsSeen(t *testing.T) {
+	for _, moment := range []string{"leaselist", "nodelist", "*v1alpha1.ipallocation"} {
+		t.Run("before the read of "+moment, func(t *testing.T) {
+			node := nodeObject("node", "node-1", "m1")
+			s := newSearch(t, node)
+			s.ask()
+			s.acknowledges(node, 0)
+			claimed := false
+			s.before = func(what string) {
+				if what != moment || claimed {
+					return
+				}
+				claimed = true
+				record := s.record()
+				record.Status.Answers = []v1alpha1.Answer{{SandboxID: string(lost), NodeUID: node.UID, BootID: "m1-boot", Epoch: record.Spec.Marks[0].Epoch,
+					Verdict: v1alpha1.VerdictDoNotRelease, Reason: string(v1alpha1.ReasonSandboxReady)}}
+				if err := s.truth.Status().Update(t.Context(), record); err != nil {
+					t.Error(err)
+				}
+			}
+			if s.look() != 0 || !claimed {
+				t.Errorf("released a sandbox that a node has claimed (%v)", claimed)
+			}
+			if got := s.record().Spec.NodeName; got != "node" {
+				t.Errorf("the record has node %q, expected the claimant", got)
+			}
+		})
+	}
+}
+
+func TestI6LeasesAndNodesAreReadPastTheCache(t *testing.T) {
+	t.Run("a Lease that only the cache has", func(t *testing.T) {
+		node := nodeObject("node", "node-1", "m1")
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, 0)
+		s.hidden = "leaselist"
+		if s.look() != 0 {
+			t.Error("released")
+		}
+	})
+	t.Run("a Node that no cache has", func(t *testing.T) {
+		node, unseen := nodeObject("node", "node-1", "m1"), nodeObject("unseen", "node-2", "m2")
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, 0)
+		s.before = func(what string) {
+			if what == "leaselist" {
+				s.apply(unseen)
+			}
+		}
+		if s.look() != 0 {
+			t.Error("released")
+		}
+	})
+}
+
+func TestI5OnlyWhatWasAcknowledgedAfterTheQuestionCounts(t *testing.T) {
+	node := nodeObject("node", "node-1", "m1")
+	t.Run("a version before it", func(t *testing.T) {
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, -3)
+		if s.look() != 0 {
+			t.Error("released")
+		}
+	})
+	t.Run("by another process, whose question it was", func(t *testing.T) {
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, 0)
+		epoch := s.record().Spec.Marks[0].Epoch
+		s.r.keeper = newOrphanKeeper(s.r.core)
+		s.r.keeper.orphans = s.r
+		if s.look() != 0 {
+			t.Error("released")
+		}
+		if got := s.record().Spec.Marks[0].Epoch; got <= epoch {
+			t.Errorf("epoch %d, expected a later one than %d", got, epoch)
+		}
+	})
+	t.Run("of a question that another process has put since", func(t *testing.T) {
+		s := newSearch(t, node)
+		s.ask()
+		record := s.record()
+		record.Spec.Marks[0].Epoch++
+		if err := s.truth.Update(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		s.acknowledges(node, -1)
+		if s.look() != 0 {
+			t.Error("released")
+		}
+	})
+}
+
+func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
+	node := nodeObject("node", "node-1", "m1")
+	for name, pod := range map[string]*corev1.Pod{"the pod of its name": namesake("next", "10.0.0.5"), "a pod of its name that shows nothing yet": func() *corev1.Pod {
+		p := namesake("next", "")
+		p.Annotations = nil
+		return p
+	}(), "a pod of another name": func() *corev1.Pod {
+		p := namesake("other", "10.0.0.5")
+		p.Name = "other"
+		return p
+	}()} {
+		t.Run(name, func(t *testing.T) {
+			s := newSearch(t, node)
+			s.ask()
+			s.acknowledges(node, 0)
+			s.before = func(what string) {
+				if what == "nodelist" {
+					s.apply(pod.DeepCopy())
+				}
+			}
+			if s.look() != 0 {
+				t.Error("released")
+			}
+		})
+	}
+}
+
+func TestTheListOfNodesOutlivesTheProcess(t *testing.T) {
+	s := newSearch(t)
+	store := func() *rosterStore {
+		return &rosterStore{live: s.truth, writer: s.truth, namespace: "holdfast-system"}
+	}
+	see := func(store *rosterStore, names ...string) error {
+		return store.change(t.Context(), func(roster orphan.Roster) error {
+			for _, name := range names {
+				roster.See(name, v1alpha1.NodeIdentity{UID: types.UID("uid-" + name), MachineID: name})
+			}
+			return nil
+		})
+	}
+	names := func(store *rosterStore) []string {
+		t.Helper()
+		if err := store.load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		roster, _ := store.snapshot()
+		var all []string
+		for _, seen := range roster {
+			all = append(all, seen.Name)
+		}
+		slices.Sort(all)
+		return all
+	}
+	first, second := store(), store()
+	if err := see(first, "a", "b", "c", "d", "e"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c", "d", "e"}, names(second)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	var lists corev1.ConfigMapList
+	if err := s.truth.List(t.Context(), &lists); err != nil || len(lists.Items) == 0 {
+		t.Fatal(err)
+	}
+
+	t.Run("a ConfigMap that somebody deletes is written again", func(t *testing.T) {
+		for i := range lists.Items {
+			if err := s.truth.Delete(t.Context(), lists.Items[i].DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // the first try finds out
+			if err := second.change(t.Context(), func(roster orphan.Roster) error {
+				for key, seen := range roster {
+					seen.Gone = &v1alpha1.NodeGone{Since: metav1.NewTime(lateNow), ConfirmedTime: metav1.NewTime(lateNow)}
+					roster[key] = seen
+				}
+				return nil
+			}); err != nil && !apierrors.IsNotFound(err) {
+				t.Fatal(err)
+			}
+		}
+		if got := names(store()); len(got) != 5 {
+			t.Errorf("the list has %v", got)
+		}
+	})
+	t.Run("another manager's Nodes are not lost", func(t *testing.T) {
+		third, fourth := store(), store()
+		names(third)
+		if err := see(fourth, "f", "g", "h", "i", "j", "k"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the first try meets the other's writes
+			if err := see(third, "l", "m", "n", "o", "p", "q"); err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+		}
+		if got := names(store()); len(got) != 17 {
+			t.Errorf("the list has %d Nodes, expected 17: %v", len(got), got)
+		}
+	})
+	t.Run("what cannot be read is no Node that may be left out", func(t *testing.T) {
+		broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast-elsewhere", Name: shardName(3)}, Data: map[string]string{"x": "?"}}
+		if err := s.truth.Create(t.Context(), broken); err != nil {
+			t.Fatal(err)
+		}
+		elsewhere := &rosterStore{live: s.truth, writer: s.truth, namespace: "holdfast-elsewhere"}
+		if err := elsewhere.load(t.Context()); err == nil || !strings.Contains(err.Error(), `key "x" of ConfigMap holdfast-nodes-3`) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestAMachineWithoutANodeIsGoneAfterThePersistedDelay(t *testing.T) {
+	node, gone := nodeObject("node", "node-1", "m1"), nodeObject("gone", "node-2", "m2")
+	s := newSearch(t, node, gone)
+	s.ask()
+	s.acknowledges(node, 0)
+	if s.look() != 0 {
+		t.Fatal("released before every node was silent")
+	}
+	if err := s.truth.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	for passed := time.Duration(0); passed < nodeGoneDelay; passed += fateConfirmed {
+		if s.look() != 0 {
+			t.Fatalf("released %s after the Node object went", passed)
+		}
+		s.clock.SetTime(s.clock.Now().Add(fateConfirmed))
+	}
+	s.clock.SetTime(s.clock.Now().Add(time.Second)) // what is persisted is rounded up
+	if s.look() != 1 {
+		t.Error("still held")
+	}
+}
+
+func TestASignOfLifeOfAMachineWithoutANodeStartsTheDelayAgain(t *testing.T) {
+	node, gone := nodeObject("node", "node-1", "m1"), nodeObject("gone", "node-2", "m2")
+	s := newSearch(t, node, gone)
+	s.ask()
+	s.acknowledges(node, 0)
+	s.look()
+	if err := s.truth.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	s.apply(lease("gone", lateNow))
+	for renewed := range 10 {
+		if s.look() != 0 {
+			t.Fatal("released")
+		}
+		s.clock.SetTime(s.clock.Now().Add(fateConfirmed))
+		s.apply(lease("gone", lateNow.Add(time.Duration(renewed+1)*time.Second)))
+	}
+}
