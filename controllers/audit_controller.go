@@ -42,7 +42,7 @@ type auditor struct {
 	writes  flowcontrol.RateLimiter
 	// failures are the audits in a row that have failed.
 	failures int
-	// unread is the last call of the present audit that gave no fact to decide about a repair.
+	// unread is the last call that gave no fact to decide about the present repair.
 	unread error
 }
 

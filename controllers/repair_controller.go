@@ -43,17 +43,23 @@ func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
 	if len(standing) == 0 {
 		return nil
 	}
+	var failures []error
 	a.unread = nil
 	reads := a.readRepairs(ctx, standing)
-	var failures []error
+	shared := a.unread
 	for _, k := range standing {
-		k.soon = false
+		k.soon, a.unread = false, shared
 		facts, object := a.repairFacts(ctx, k.Finding, reads)
 		decision := ipamrepair.Decide(facts)
+		if a.unread != nil && decision.Action == ipamrepair.Hold && decision.Reason == v1alpha1.ReasonObservationFailed {
+			// Not worth an event: later ones of the same reason about the same object would only be counted, under these words.
+			failures = append(failures, fmt.Errorf("deciding about %s: %w", k.Kind, a.unread))
+			continue
+		}
 		result, err := a.act(ctx, k, decision, object)
 		failures = append(failures, err, a.conclude(ctx, k, result))
 	}
-	return errors.Join(append(failures, a.unread)...)
+	return errors.Join(failures...)
 }
 
 // unread is the fact that a call did not give. The audit has failed then, however it decides, and is tried again soon.

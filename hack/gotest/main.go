@@ -60,6 +60,7 @@ var faultySuites = []string{
 	"test/integration/noderesources",
 	"test/integration/nodesweep",
 	"test/integration/release_admission",
+	"test/integration/repair",
 	"test/integration/slices",
 	"test/integration/stamping",
 	"test/integration/whereabouts",

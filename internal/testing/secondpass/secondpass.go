@@ -171,6 +171,9 @@ func Leases(namespace string) func(faults.Call) bool {
 	return func(c faults.Call) bool { return c.Resource.Resource == "leases" && c.Namespace == namespace }
 }
 
+// Events is an exception for Wrap where a spec looks for an event: nobody writes one again that was lost.
+func Events(c faults.Call) bool { return c.Resource.Resource == "events" }
+
 // LiveReads is an exception for Wrap where a spec looks at one answer: that of a webhook to one write, where one that cannot
 // read says so, by 503, and the failurePolicy decides; or the report of one sweep, which counts what could not be read. What
 // fails is all the rest.

@@ -57,7 +57,7 @@ func startManager(ctx context.Context, change func(*configv1alpha1.ManagerConfig
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
+	secondpass.Wrap(identity, secondpass.Leases(managerNamespace), secondpass.Events)
 	mgr, err := secondpass.Start(func() (manager.Manager, error) {
 		return app.New(running, identity, configuration, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry()})
 	})

@@ -45,7 +45,9 @@ var _ = Describe("An entry without a reservation", func() {
 			Eventually(ctx, func(ctx context.Context) error { return admin.Get(ctx, client.ObjectKeyFromObject(lost), found) }).Should(Succeed())
 			Expect(found.UID).NotTo(Equal(lost.UID))
 			Expect(found.Spec).To(Equal(lost.Spec))
-			Eventually(ctx, told(ctx, "Pod", pod.Name, v1alpha1.ReasonReservationCreated)).Should(ContainElement(ContainSubstring(address)))
+			if tellsWrites() {
+				Eventually(ctx, told(ctx, "Pod", pod.Name, v1alpha1.ReasonReservationCreated)).Should(ContainElement(ContainSubstring(address)))
+			}
 			Eventually(ctx, lines(ctx, pod)).Should(Equal([]string{"ReservationMissing Repaired"}))
 			Expect(metric(repairsTotal, string(v1alpha1.ReasonReservationMissing), string(v1alpha1.RepairRepaired))()).To(Equal(before + 1))
 			Eventually(metric("holdfast_ipam_inconsistencies", string(v1alpha1.ReasonReservationMissing))).Should(BeZero())
@@ -83,7 +85,9 @@ var _ = Describe("A reservation of another pod", func() {
 		startManager(ctx, repairs)
 		Eventually(ctx, func() map[string]string { return reserved(ctx) }).Should(Equal(map[string]string{address: w.namespace + "/web"}))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(foreign), foreign)).To(Succeed(), "it has the UID that it had: it was never away")
-		Eventually(ctx, told(ctx, "Pod", pod.Name, v1alpha1.ReasonReservationGiven)).Should(ContainElement(ContainSubstring("/gone")))
+		if tellsWrites() {
+			Eventually(ctx, told(ctx, "Pod", pod.Name, v1alpha1.ReasonReservationGiven)).Should(ContainElement(ContainSubstring("/gone")))
+		}
 		Eventually(ctx, lines(ctx, pod)).Should(Equal([]string{"ReservationForeign Repaired"}))
 	})
 
@@ -117,7 +121,9 @@ var _ = Describe("A reservation for nothing", func() {
 		startManager(ctx, repairs)
 		Eventually(ctx, func() map[string]string { return reserved(ctx) }).Should(BeEmpty())
 		for _, reason := range []v1alpha1.Reason{v1alpha1.ReasonReservationOrphaned, v1alpha1.ReasonReservationMarked, v1alpha1.ReasonReservationDeleted} {
-			Eventually(ctx, told(ctx, reservationKind, w.at(7), reason)).Should(HaveLen(1), string(reason))
+			if tellsWrites() {
+				Eventually(ctx, told(ctx, reservationKind, w.at(7), reason)).Should(HaveLen(1), string(reason))
+			}
 		}
 		Eventually(metric("holdfast_ipam_inconsistencies", string(v1alpha1.ReasonReservationOrphaned))).Should(BeZero())
 	})
@@ -147,7 +153,9 @@ var _ = Describe("A reservation for nothing", func() {
 		w.create(ctx, "web", "net")
 		startManager(ctx, repairs)
 		Eventually(ctx, func() map[string]string { return reserved(ctx) }).Should(Equal(map[string]string{w.at(1): w.namespace + "/web"}))
-		Eventually(ctx, told(ctx, reservationKind, w.at(1), v1alpha1.ReasonReservationRestored)).Should(HaveLen(1))
+		if tellsWrites() {
+			Eventually(ctx, told(ctx, reservationKind, w.at(1), v1alpha1.ReasonReservationRestored)).Should(HaveLen(1))
+		}
 	})
 
 	It("stays while its pod lives, and goes after its end", func(ctx context.Context) {
