@@ -136,18 +136,13 @@ func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byh
 		return err
 	}
 	fmt.Fprintln(r.Out)
-	var overridden []string
-	for _, o := range found.Objections {
-		overridden = append(overridden, o.What)
-	}
-	switch {
-	case r.dryRun:
+	if r.dryRun {
 		fmt.Fprintln(r.Out, "A dry run: nothing was changed.")
 		return nil
-	case found.Alive() && !r.force:
-		return refuse("a sandbox that may use %s is known to live: releasing it hands the address out twice. Nothing was changed; see above, and --force", found.Entry.Address)
-	case found.Attention() && !r.force:
-		return refuse("it is not needed: wait, as said above. Nothing was changed; --force does it all the same")
+	}
+	overridden, err := r.overridden(found)
+	if err != nil {
+		return err
 	}
 	if err := r.consent(ctx, found.Entry.Address, "the address"); err != nil {
 		return err
@@ -156,7 +151,27 @@ func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byh
 	if facts.Owner != nil && facts.Owner.Record != nil {
 		about = trail.RecordReference(facts.Owner.Record)
 	}
-	return r.release(ctx, c, backend, &found.Entry, found.Record, about, overridden)
+	err = r.release(ctx, c, backend, &found.Entry, found.Record, about, overridden)
+	if err == nil && facts.Owner != nil && facts.Owner.Pod.IsKnown() {
+		fmt.Fprintf(r.Out, "Its pod is still there, and held for its own end: kubectl holdfast explain pod/%s -n %s\n", facts.Owner.Ref.Name, facts.Owner.Ref.Namespace)
+	}
+	return err
+}
+
+// overridden are the objections that --force goes past; without it they are a refusal.
+func (r *releaseOptions) overridden(found *byhand.Case) ([]string, error) {
+	switch {
+	case r.force:
+	case found.Alive():
+		return nil, refuse("a sandbox that may use %s is known to live: releasing it hands the address out twice. Nothing was changed; see above, and --force", found.Entry.Address)
+	case found.Attention():
+		return nil, refuse("it is not needed: wait, as said above. Nothing was changed; --force does it all the same")
+	}
+	var what []string
+	for _, o := range found.Objections {
+		what = append(what, o.What)
+	}
+	return what, nil
 }
 
 // release leaves the trail, releases one entry, and says what became of it.
@@ -189,14 +204,8 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 	if err := w.End(ctx, deed, about, failure); err != nil {
 		fmt.Fprintln(r.ErrOut, "warning:", err)
 	}
-	if errors.Is(failure, ipam.ErrChanged) {
-		return refuse("%v", failure)
-	}
-	if apierrors.IsForbidden(failure) {
-		return refuse("%v; nothing was released. Where admission refuses it (unsafeReleases.mode: Deny), --as-manager is for whoever may impersonate the manager", failure)
-	}
 	if failure != nil {
-		return fmt.Errorf("%w; run it again: it goes on where it was", failure)
+		return releaseFailure(failure)
 	}
 	fmt.Fprintf(r.Out, "Released %s of pool %s (sandbox %s). The trail is in the events (%s, %s)", e.Address, e.Pool, e.SandboxID, v1alpha1.ReasonReleaseByHand, v1alpha1.ReasonReleasedByHand)
 	if record != "" {
@@ -204,4 +213,15 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 	}
 	fmt.Fprintln(r.Out, ".")
 	return nil
+}
+
+// releaseFailure tells a refusal, after which nothing has changed, from a failure that is worth another try.
+func releaseFailure(failure error) error {
+	switch {
+	case errors.Is(failure, ipam.ErrChanged):
+		return refuse("%v", failure)
+	case apierrors.IsForbidden(failure):
+		return refuse("%v; nothing was released. Where admission refuses it (unsafeReleases.mode: Deny), --as-manager is for whoever may impersonate the manager", failure)
+	}
+	return fmt.Errorf("%w; run it again: it goes on where it was", failure)
 }

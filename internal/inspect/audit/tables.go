@@ -35,7 +35,7 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 	if len(parts) > 0 {
 		head.Say("Found: %s.", strings.Join(parts, ", "))
 	}
-	return []inspect.Table{head, r.found(), r.todo(), r.tail(releasable)}
+	return []inspect.Table{head, r.found(), r.advice(), r.tail(releasable)}
 }
 
 func (r *Report) found() inspect.Table {
@@ -51,8 +51,8 @@ func (r *Report) found() inspect.Table {
 	return t
 }
 
-// todo says once what is to be done about findings of one kind.
-func (r *Report) todo() inspect.Table {
+// advice says once what is to be done about findings of one kind.
+func (r *Report) advice() inspect.Table {
 	do := inspect.Table{Heading: "WHAT TO DO", Columns: inspect.Columns("KIND", "ADDRESS", "DO")}
 	for i := range r.Findings {
 		f := &r.Findings[i]

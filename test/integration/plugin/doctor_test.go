@@ -51,7 +51,7 @@ OK node resource policies 0, and each works
 16 OK, 0 WARN, 0 FAIL
 $`
 
-var _ = Describe("The doctor", Ordered, func() {
+var _ = Describe("The doctor", Ordered, ContinueOnFailure, func() {
 	var w *world
 	var stop func()
 	BeforeAll(func(ctx context.Context) {

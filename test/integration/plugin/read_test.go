@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-var _ = Describe("What is read", Ordered, func() {
+var _ = Describe("What is read", Ordered, ContinueOnFailure, func() {
 	var w *world
 	BeforeAll(func(ctx context.Context) { startManager(ctx) })
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })

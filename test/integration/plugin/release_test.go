@@ -35,7 +35,7 @@ func noted(ctx context.Context, reason v1alpha1.Reason) []string {
 	return notes
 }
 
-var _ = Describe("A release by hand", Ordered, func() {
+var _ = Describe("A release by hand", Ordered, ContinueOnFailure, func() {
 	var w *world
 	BeforeAll(func(ctx context.Context) { startManager(ctx) })
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
@@ -88,7 +88,7 @@ var _ = Describe("A release by hand", Ordered, func() {
 		r := plugin(ctx, "release", w.ip(1), "--reason", reason, "--confirm", w.ip(1))
 		GinkgoWriter.Println(text(r.out))
 		Expect(r.code).To(BeZero(), r.out+r.err)
-		Expect(r.out).To(ContainSubstring("Released " + w.ip(1)))
+		Expect(r.out).To(And(ContainSubstring("Released "+w.ip(1)), ContainSubstring("Its pod is still there, and held for its own end: kubectl holdfast explain pod/web-0 -n "+w.namespace)))
 		Expect(w.entries(ctx)).NotTo(HaveKey("1"))
 		reservation := &wbv1alpha1.OverlappingRangeIPReservation{}
 		Expect(client.IgnoreNotFound(admin.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: w.ip(1)}, reservation))).To(Succeed())
@@ -170,7 +170,7 @@ var _ = Describe("A release by hand", Ordered, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A release by hand where admission denies unsafe ones", Ordered, func() {
+var _ = Describe("A release by hand where admission denies unsafe ones", Ordered, ContinueOnFailure, func() {
 	BeforeAll(func(ctx context.Context) { startManagerInMode(ctx, "Deny") })
 
 	It("is refused, unless it is made as the manager; the trail has the person", func(ctx context.Context) {
