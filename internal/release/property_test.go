@@ -38,7 +38,7 @@ var axes = []axis{
 }
 
 // words are the questions and answers about whatever sandboxes there are, and about every one of the pod.
-var words = axis{func(*Observation) {}, askedAll(ask(), Absent[Answer]()), askedAll(ask(longAsked), Absent[Answer]()), askedAll(ask(longAsked, atFence), Absent[Answer]()),
+var words = axis{func(*Observation) {}, askedAll(ask(), Absent[Answer]()), askedAll(ask(longAsked), Absent[Answer]()), askedAll(ask(longAsked, atFence), Absent[Answer]()), askedAll(ask(atFence), Absent[Answer]()),
 	askedAll(ask(), Unknown[Answer]("x")), askedAll(Unknown[Mark]("x"), Known(said(gone))), askedAll(Fact[Mark]{}, Known(said(gone))), askedAll(Absent[Mark](), Known(said(gone))),
 	askedAll(ask(), Known(said(gone))), askedAll(ask(), Known(said(alive))), askedAll(ask(atFence), Known(said(gone))), askedAll(ask(atFence, longAsked), Known(said(alive))),
 	askedAll(ask(), Known(said(gone, func(a *Answer) { a.Epoch-- }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.Epoch++ }))),
