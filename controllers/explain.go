@@ -92,12 +92,7 @@ func (r *PodReconciler) explainOnRecord(ctx context.Context, v *view, d release.
 }
 
 // keep has a pod that uses its addresses say so, if anything was said before; a conflict stays loud.
-func (r *PodReconciler) keep(ctx context.Context, v *view, d release.Decision) error {
-	if !d.Asking {
-		if err := r.dropQuestions(ctx, v); err != nil {
-			return err
-		}
-	}
+func (r *PodReconciler) keep(ctx context.Context, v *view) error {
 	conflict := v.supersededAny() || v.conflictAny()
 	if !conflict {
 		r.held.remove(v.uid)

@@ -133,9 +133,9 @@ func (c *core) dropMarksOver(v *view, record *v1alpha1.IPAllocation) {
 	})
 }
 
-// dropQuestions takes back every question about a pod that lives and has only its present sandbox.
-func (c *core) dropQuestions(ctx context.Context, v *view) error {
-	if v.record == nil || len(v.record.Spec.Marks) == 0 {
+// keepQuestions takes back every question about a pod that lives, unless there is still one to be answered.
+func (c *core) keepQuestions(ctx context.Context, v *view, d release.Decision) error {
+	if d.Asking || v.record == nil || len(v.record.Spec.Marks) == 0 {
 		return nil
 	}
 	record := v.record.DeepCopy()

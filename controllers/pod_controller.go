@@ -147,7 +147,7 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 		r.held.wasRead(seen.uid)
 	}
 	if decision.Action == release.Keep {
-		return reconcile.Result{RequeueAfter: decision.After}, r.keep(ctx, seen, decision)
+		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(r.keepQuestions(ctx, seen, decision), r.keep(ctx, seen))
 	}
 	after := seen.fateDue(decision.After)
 	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {

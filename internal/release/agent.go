@@ -132,32 +132,40 @@ func decideInUse(o Observation, now time.Time) Decision {
 	if o.Evidence != EvidenceAgent || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
 		return keep
 	}
-	var questions, rewrites []Decision
+	byAction := map[Action][]Decision{}
 	for i := range o.Sandboxes.Get() {
-		s := &o.Sandboxes.Get()[i]
-		left, doubtful := doubted(o, s, now)
-		if !doubtful {
-			continue
-		}
-		asked := Asked{Mark: s.Mark, Answer: s.Answer}
-		word, said := asked.Word(o.Node.Get())
-		switch {
-		case asked.unread() != "":
-		case said && replaces(word, s):
-			rewrites = append(rewrites, rewrite(s, word))
-		case asked.stands(o.Node.Get(), false, now):
-			keep.Asking = true
-		case left > 0:
-			keep.After = earlier(keep.After, left)
-		default:
-			questions = append(questions, confirm(2, s.ID, false))
+		d := judgeInUse(o, &o.Sandboxes.Get()[i], now)
+		byAction[d.Action] = append(byAction[d.Action], d)
+	}
+	for _, action := range []Action{Rewrite, Confirm} {
+		if chosen := byAction[action]; len(chosen) > 0 {
+			return merge(chosen)
 		}
 	}
+	for _, d := range byAction[Keep] {
+		keep.Asking, keep.After = keep.Asking || d.Asking, earlier(keep.After, d.After)
+	}
+	return keep
+}
+
+// judgeInUse says of one sandbox of a pod that lives whether it is to be asked about, or its entries to be rewritten.
+func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
+	keep := keepInUse()
+	left, doubtful := doubted(o, s, now)
+	asked := Asked{Mark: s.Mark, Answer: s.Answer}
+	if !doubtful || asked.unread() != "" {
+		return keep
+	}
+	word, said := asked.Word(o.Node.Get())
 	switch {
-	case len(rewrites) > 0:
-		return merge(rewrites)
-	case len(questions) > 0:
-		return merge(questions)
+	case said && replaces(word, s):
+		return rewrite(s, word)
+	case asked.stands(o.Node.Get(), false, now):
+		keep.Asking = true
+	case left > 0:
+		keep.After = left
+	default:
+		return confirm(2, s.ID, false)
 	}
 	return keep
 }

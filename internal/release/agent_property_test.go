@@ -100,13 +100,18 @@ func checkHandshake(t *testing.T, o Observation, d Decision) {
 		t.Errorf("%s without live facts, without agents or without a sandbox: %+v for %+v", d.Action, d, o)
 	}
 	pod := podOf(o)
-	shownEnd := pod.Deleting && pod.Ending == EndingFinished
-	if d.Action == Confirm && shownEnd && o.Sandboxes.IsKnown() && o.Sandboxes.Get()[0].Attribution != v1alpha1.AttributionObservedAdd {
+	if d.Action == Confirm && graceful(o) {
 		t.Errorf("a pod that its kubelet ended after its deletion starts a handshake: %+v for %+v", d, o)
 	}
 	if d.Action == Rewrite && (pod.Deleting || pod.Ending != EndingNone) {
 		t.Errorf("an entry of a pod that does not live is rewritten: %+v for %+v", d, o)
 	}
+}
+
+// graceful: its kubelet ended the pod after its deletion, and what is left of it is known to be the pod's.
+func graceful(o Observation) bool {
+	pod := podOf(o)
+	return pod.Deleting && pod.Ending == EndingFinished && o.Sandboxes.IsKnown() && o.Sandboxes.Get()[0].Attribution != v1alpha1.AttributionObservedAdd
 }
 
 // TestI5OnlyTheAnswerToThisQuestionCounts changes one field of mark, answer or node at a time.

@@ -178,8 +178,11 @@ func TestDecideSaysOfWhomAndWhat(t *testing.T) {
 	if !d.Readdress || d.Row != 12 {
 		t.Errorf("the record follows the machine before its node is asked: %+v", d)
 	}
+}
+
+func TestDecideSaysWhatBecomesOfAPodThatLives(t *testing.T) {
 	lives := sandbox("s1", func(s *Sandbox) { s.Shown = true }, asked(ask(), Known(said(alive, followed))))
-	d = Decide(terminating(agent, notDeleting, sandboxes(lives, sandbox("s2", asked(ask(), Absent[Answer]())))), now)
+	d := Decide(terminating(agent, notDeleting, sandboxes(lives, sandbox("s2", asked(ask(), Absent[Answer]())))), now)
 	if d.Action != Rewrite || !cmp.Equal(d.Successors, map[string]string{"s1": "s2"}) || !cmp.Equal(d.Sandboxes, []string{"s1"}) {
 		t.Errorf("the entry of s1 is to be given to s2: %+v", d)
 	}
@@ -187,7 +190,10 @@ func TestDecideSaysOfWhomAndWhat(t *testing.T) {
 	if d.Action != Keep || !d.Asking {
 		t.Errorf("marks that are open are kept: %+v", d)
 	}
-	d = Decide(terminating(agent, sandboxes(sandbox("s1", asked(ask(longAsked), Absent[Answer]()))), func(o *Observation) {
+}
+
+func TestDecideRepeatsWhyAnAgentIsSilent(t *testing.T) {
+	d := Decide(terminating(agent, sandboxes(sandbox("s1", asked(ask(longAsked), Absent[Answer]()))), func(o *Observation) {
 		o.Silence = Silence{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no such socket"}
 	}), now)
 	if !strings.Contains(d.Message, "RuntimeUnreachable") || !strings.Contains(d.Message, "no such socket") {

@@ -105,18 +105,30 @@ func goneProof(o Observation) bool {
 
 // liveProof: the machine that ran the sandbox is the one that speaks, or that was declared dead.
 func liveProof(o Observation, s Sandbox) bool {
-	p, n := podOf(o), o.Node.Get()
+	p := podOf(o)
 	switch {
-	case p.Deleting && n.OutOfService && !n.Ready && o.Evidence == EvidenceKubelet:
+	case p.Deleting && fenceProof(o, s), agentProof(o, s):
 		return true
-	case p.Deleting && n.OutOfService && !n.Ready && overruled(o, s) == "silent":
-		return true
-	case o.Evidence == EvidenceAgent && saidGone(s.Mark, s.Answer, n):
-		return p.Deleting || p.Ending.ByKubelet()
 	case p.Deleting && p.Ending == EndingFinished:
 		return s.Attribution != v1alpha1.AttributionObservedAdd || s.UnchangedSince.Equal(longAgo)
 	}
-	return o.Evidence == EvidenceKubelet && n.Ready && ((p.Ending.ByKubelet() && p.EndedSince.Equal(longAgo)) || backWithout(p, n))
+	return o.Evidence == EvidenceKubelet && kubeletProof(p, o.Node.Get())
+}
+
+// fenceProof: an administrator declared the node dead, and nobody who would know contradicted when asked.
+func fenceProof(o Observation, s Sandbox) bool {
+	n := o.Node.Get()
+	return n.OutOfService && !n.Ready && (o.Evidence == EvidenceKubelet || overruled(o, s) == "silent")
+}
+
+// agentProof: the node's runtime does not have the sandbox any more.
+func agentProof(o Observation, s Sandbox) bool {
+	return o.Evidence == EvidenceAgent && saidGone(s.Mark, s.Answer, o.Node.Get()) && (podOf(o).Deleting || podOf(o).Ending.ByKubelet())
+}
+
+// kubeletProof: the kubelet of a node that is there said so for long enough.
+func kubeletProof(p Pod, n Node) bool {
+	return n.Ready && ((p.Ending.ByKubelet() && p.EndedSince.Equal(longAgo)) || backWithout(p, n))
 }
 
 // backWithout: the node came back after the deletion, and has long said that it has nothing of the pod, which somebody else ended.
