@@ -37,7 +37,7 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 
 	Context(unguarded, func() {
 		for _, name := range names {
-			It(name+": the harm is real", scenarios[name].labels(), func(ctx context.Context) { play(ctx, scenarios[name], false) })
+			It(name+": the harm is real", scenarios[name].labels(false), func(ctx context.Context) { play(ctx, scenarios[name], false) })
 		}
 	})
 
@@ -45,7 +45,7 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 
 	Context("with Holdfast", func() {
 		for _, name := range names {
-			It(name+": no harm", scenarios[name].labels(), func(ctx context.Context) { play(ctx, scenarios[name], true) })
+			It(name+": no harm", scenarios[name].labels(true), func(ctx context.Context) { play(ctx, scenarios[name], true) })
 		}
 		for _, specs := range []map[string]guardedSpec{guardedSpecs, componentSpecs} {
 			for _, name := range slices.Sorted(maps.Keys(specs)) {

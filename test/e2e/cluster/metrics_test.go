@@ -25,11 +25,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// operatorModule has the ServiceMonitor's CustomResourceDefinition; hack/crds pins its version.
+// operatorModule has the CustomResourceDefinitions of what the component brings; hack/crds pins its version.
 const (
 	operatorModule = "github.com/prometheus-operator/prometheus-operator"
-	monitorCRD     = "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"
+	definitions    = "example/prometheus-operator-crd"
 )
+
+// monitoringResources are those of the operator that the component has.
+var monitoringResources = []string{"servicemonitors", "prometheusrules"}
 
 // scraped reads the ServiceMonitor from the API server and does with it what Prometheus does with the configuration that its
 // operator makes of it: it finds the targets, trusts the authority of the Secret alone, and shows its pod's token.
@@ -76,15 +79,17 @@ func scraped(ctx context.Context, w *world) {
 // installMonitors installs the ServiceMonitor's definition until the spec ends, unless it is there.
 func installMonitors(ctx context.Context) {
 	GinkgoHelper()
-	if run(ctx, kubectl(), "get", "crd", "servicemonitors.monitoring.coreos.com", "--ignore-not-found", "-o", "name") != "" {
-		return
-	}
 	folder := strings.TrimSpace(run(ctx, "go", "-C", "hack/crds", "list", "-m", "-f", "{{.Dir}}", operatorModule))
 	Expect(folder).NotTo(BeEmpty(), "expected the module in Go's module cache: go -C hack/crds mod download")
-	definition := filepath.Join(folder, monitorCRD)
-	DeferCleanup(func(ctx context.Context) { run(ctx, kubectl(), "delete", "--ignore-not-found", "-f", definition) })
-	run(ctx, kubectl(), "create", "-f", definition)
-	run(ctx, kubectl(), "wait", "--for=condition=Established", "--timeout="+soon.String(), "-f", definition)
+	for _, resource := range monitoringResources {
+		if run(ctx, kubectl(), "get", "crd", resource+".monitoring.coreos.com", "--ignore-not-found", "-o", "name") != "" {
+			continue
+		}
+		definition := filepath.Join(folder, definitions, "monitoring.coreos.com_"+resource+".yaml")
+		DeferCleanup(func(ctx context.Context) { run(ctx, kubectl(), "delete", "--ignore-not-found", "-f", definition) })
+		run(ctx, kubectl(), "create", "-f", definition)
+		run(ctx, kubectl(), "wait", "--for=condition=Established", "--timeout="+soon.String(), "-f", definition)
+	}
 }
 
 // account makes a service account and a pod of it, and gives the token of that pod.
