@@ -251,7 +251,7 @@ func (b *books) shownTwice() {
 	for i := range b.Pods {
 		p := &b.Pods[i]
 		for j := range p.Shown {
-			if s := &p.Shown[j]; !s.Default && !p.Ended {
+			if s := &p.Shown[j]; b.Managed.Has(s.Network) && !p.Ended {
 				users[use{s.Network, s.IP}] = append(users[use{s.Network, s.IP}], p)
 			}
 		}

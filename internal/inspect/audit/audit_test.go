@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -52,7 +53,8 @@ func node(machine string) corev1.Node {
 // sound is a cluster in which nothing contradicts anything: web-0 has 10.0.0.1.
 func sound() *Facts {
 	return &Facts{Cluster: "cluster", Time: began, Entries: []ipam.Entry{entry("10.0.0.1", "web-0", "s1")}, Pods: []Pod{pod("web-0", "u1", "10.0.0.1")},
-		Records: []v1alpha1.IPAllocation{record("u1", "web-0", "10.0.0.1", "s1")}, Nodes: []corev1.Node{node("m")}}
+		Records: []v1alpha1.IPAllocation{record("u1", "web-0", "10.0.0.1", "s1")}, Nodes: []corev1.Node{node("m")},
+		Managed: sets.New("apps/net", "apps/other")}
 }
 
 type found struct {
@@ -156,6 +158,12 @@ func TestAudit(t *testing.T) {
 				other := pod("web-1", "u2", "10.0.0.1")
 				other.Shown[0].Network = "apps/other"
 				f.Pods = append(f.Pods, other)
+			},
+		},
+		"two nodes may give one address of a network that no pool is of": {
+			change: func(f *Facts) {
+				f.Pods = append(f.Pods, pod("web-1", "u2", "10.0.0.1"))
+				f.Managed = sets.New("apps/other")
 			},
 		},
 		"one address in two records is a conflict": {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -31,6 +32,9 @@ type Facts struct {
 	// Nodes are all Node objects; NodesUnread says why they could not be read.
 	Nodes       []corev1.Node
 	NodesUnread string
+	// Managed are the networks ("namespace/name") whose IPAM is one of those whose pools were read. In another one, two nodes may give
+	// the same address to pods of theirs by intent.
+	Managed sets.Set[string]
 	// Books are what the manager's own audit compares: entries, reservations and slices against what live pods show.
 	Books ipamaudit.Facts
 	// Policies are the NodeResourcePolicies, with what their sweeps found.

@@ -59,7 +59,7 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, *wher
 	}
 	books := &bookkeeper{Cluster: c, backend: backend, networks: map[string]network{}}
 	if f.Books, err = books.facts(ctx, networked, f, snapshot); err != nil {
-		f.Unread = append(f.Unread, "reservations, slices or network definitions, so that these were not compared: "+err.Error())
+		f.Unread = append(f.Unread, "reservations, slices or network definitions, so that these were not compared, and no address that two pods show was looked for: "+err.Error())
 	}
 	return f, backend, ctx.Err()
 }

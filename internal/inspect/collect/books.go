@@ -49,6 +49,9 @@ func (k *bookkeeper) facts(ctx context.Context, pods []corev1.Pod, f *audit.Fact
 			return ipamaudit.Facts{}, err
 		}
 	}
+	if f.Managed, err = k.managed(ctx, f.Pods); err != nil {
+		return ipamaudit.Facts{}, err
+	}
 	k.entries(&books, f, snapshot, divided)
 	reservations, err := k.backend.Reservations(ctx)
 	if err != nil {
@@ -79,6 +82,23 @@ func (k *bookkeeper) pod(ctx context.Context, pod *corev1.Pod, books *ipamaudit.
 		books.Pods = append(books.Pods, live)
 	}
 	return k.starting(ctx, pod, books)
+}
+
+// managed are the networks of all pods whose IPAM is the backend's.
+func (k *bookkeeper) managed(ctx context.Context, pods []audit.Pod) (sets.Set[string], error) {
+	names := sets.New[string]()
+	for i := range pods {
+		for j := range pods[i].Shown {
+			n, err := k.network(ctx, pods[i].Shown[j].Network)
+			if err != nil {
+				return nil, err
+			}
+			if n.managed {
+				names.Insert(pods[i].Shown[j].Network)
+			}
+		}
+	}
+	return names, nil
 }
 
 // starting notes the divided networks of a pod that has an ADD before it, or a DEL.
