@@ -110,6 +110,10 @@ test: kube build ## Run all tests with the race detector, and the suites again w
 unit: ## Run the unit tests
 	@$(GOTEST) unit
 
+.PHONY: model
+model: ## Explore the model of the release handshake, and write bin/model/report.json
+	@go run ./test/model -report bin/model/report.json
+
 .PHONY: integration
 integration: kube build ## Run the suites on a real control plane
 	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/...

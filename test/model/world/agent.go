@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+)
+
+// agent is the agent on one machine.
+func (t *turn) agent(i int) {
+	machine, a := t.s.Machine[i], t.s.Agent[i]
+	if !machine.Up || machine.AgentLess {
+		return
+	}
+	if !a.Up {
+		if machine.Running && machine.Linked {
+			to := t.s
+			to.Agent[i].Up = true
+			t.owed(to, t.say("the agent on machine %d starts, and remembers nothing", i))
+		}
+		return
+	}
+	if t.may(AgentCrash) {
+		to := t.s
+		to.Agent[i].Up = false
+		t.chance(AgentCrash, to, t.say("the agent on machine %d crashes", i))
+	}
+	if machine.Linked {
+		t.token(i)
+		t.deliver(i)
+	}
+	t.list(i)
+	if machine.Linked && a.Listed {
+		t.speak(i)
+	}
+}
+
+// token: the kubelet has the agent's token issued for the Node object of today.
+func (t *turn) token(i int) {
+	node := t.s.Node[t.s.Machine[i].Name]
+	if t.s.Machine[i].Running && node.UID != 0 && int(node.Machine) == i && t.s.Agent[i].Token != node.UID {
+		to := t.s
+		to.Agent[i].Token = node.UID
+		t.owed(to, t.say("the agent on machine %d gets a token for Node UID %d", i, node.UID))
+	}
+}
+
+// visible are the marks that the watch of an agent selects.
+func (s *State) visible(i int) [marks]Mark {
+	if s.Rec.Kind == RecordNone || (s.Rec.At != noName && s.Rec.At != s.Machine[i].Name) {
+		return [marks]Mark{}
+	}
+	return s.Rec.Mark
+}
+
+// deliver: the watch brings what stands now.
+func (t *turn) deliver(i int) {
+	now := t.s.visible(i)
+	if now == t.s.Agent[i].View && (t.s.Agent[i].Version == t.s.RV || t.s.Rec.At != noName) {
+		return
+	}
+	to := t.s
+	a := &to.Agent[i]
+	for k := range now {
+		if now[k].Epoch == a.View[k].Epoch && now[k].All == a.View[k].All {
+			continue
+		}
+		a.Fresh[k] = false
+		if now[k].Epoch == 0 {
+			a.Row[k] = RowNone
+		}
+		if now[k].All {
+			a.After, a.By = a.Version, to.Rec.Version
+		}
+	}
+	a.View, a.Version = now, to.RV
+	if a.View == ([marks]Mark{}) {
+		a.drop(t.m.Off)
+	}
+	t.owed(to, t.say("the watch shows the agent on machine %d the marks of now%s", i, describeMarks(now)))
+}
+
+// drop forgets a list. Whoever caches lists keeps it.
+func (a *Agent) drop(off Switch) {
+	a.Fresh, a.Began = [marks]bool{}, 0
+	if off != CachedList {
+		a.Listed, a.List = false, [boxes]Phase{}
+	}
+}
+
+// list: the agent lists the runtime.
+func (t *turn) list(i int) {
+	to := t.s
+	a := &to.Agent[i]
+	cached := t.m.Off == CachedList && a.Listed
+	if !cached {
+		for b, box := range to.Box {
+			a.List[b] = box.Phase.listed(int(box.Machine) == i)
+		}
+	}
+	for b, phase := range a.List {
+		if phase != BoxNone {
+			a.Seen[b] = podOf(to.Box[b]) + 1
+		}
+	}
+	asked := a.View != [marks]Mark{}
+	for k := range a.View {
+		a.Fresh[k] = a.View[k].Epoch != 0
+		switch {
+		case a.View[k].Epoch == 0 || a.shows(&to, k):
+			a.Row[k] = RowNone
+		case a.Row[k] == RowNone:
+			a.Row[k] = RowBegun
+		}
+	}
+	a.Listed, a.Began = true, a.Version
+	if !asked {
+		a.drop(t.m.Off)
+	}
+	t.owed(to, t.say("the agent on machine %d lists the runtime: %s", i, describeList(a.List)))
+}
+
+// listed is the phase in which the runtime of a sandbox's machine lists it.
+func (p Phase) listed(here bool) Phase {
+	if here && (p == BoxReady || p == BoxOpen || p == BoxClosed) {
+		return p
+	}
+	return BoxNone
+}
+
+// shows: the list has what a mark asks about.
+func (a *Agent) shows(s *State, k int) bool {
+	if k != anyMark {
+		return a.List[k] != BoxNone
+	}
+	for b, phase := range a.List {
+		if !s.Box[b].Second && (phase == BoxReady || phase == BoxOpen) {
+			return true
+		}
+	}
+	return false
+}
+
+// speaks is for which Node the agent may speak: a live read.
+func (s *State) speaks(i int) uint8 {
+	name := s.Machine[i].Name
+	speaker := handshake.Speaker{NodeName: nodeName(name), Host: identity(Ident{Machine: uint8(i), Boot: s.Machine[i].Boot}),
+		Token: handshake.Token{NodeName: nodeName(name), NodeUID: nodeUID(s.Agent[i].Token), PodUID: agentUID}}
+	if node := s.Node[name]; node.UID != 0 {
+		live := identity(node.Ident)
+		speaker.Node = &live
+	}
+	if uid, _, _ := speaker.Speaks(); uid == "" {
+		return 0
+	}
+	return s.Agent[i].Token
+}
+
+// speak: the agent judges its list and writes what it has to say; with nothing to write, it acknowledges.
+func (t *turn) speak(i int) {
+	to := t.s
+	a := &to.Agent[i]
+	view, began := a.View, a.Began
+	me := to.speaks(i)
+	var said []string
+	settled := true
+	for k := range view {
+		if me == 0 || view[k].Epoch == 0 || to.visible(i)[k].Epoch == 0 {
+			continue
+		}
+		word := t.m.word(&t.s, i, k, me)
+		given := to.Rec.answer(k, me)
+		wrote := t.write(&to, i, k, me, word)
+		if wrote != "" && t.explain {
+			said = append(said, wrote)
+		}
+		if view[k].All {
+			settled = word.Kind == handshake.Nothing || (word.Kind == handshake.Answer && given != nil && given.Epoch == view[k].Epoch)
+		}
+	}
+	a.drop(t.m.Off)
+	label := t.say("the agent on machine %d says: %s", i, strings.Join(said, "; "))
+	if len(said) == 0 && to.Rec == t.s.Rec {
+		label = t.say("the agent on machine %d has nothing new to say", i)
+		if to.acknowledge(i, me, view[0], began, settled) {
+			label = t.say("the agent on machine %d acknowledges the marks to all nodes", i)
+		}
+	}
+	t.owed(to, label)
+}
+
+// write puts an answer into the record, unless it has it or the last word was said.
+func (t *turn) write(to *State, i, k int, me uint8, word handshake.Word) string {
+	mark := to.Agent[i].View[k]
+	given := to.Rec.answer(k, me)
+	if word.Kind != handshake.Answer || (given != nil && handshake.Final(markOf(k, mark), *answerOf(k, given))) {
+		return ""
+	}
+	said := Answer{Epoch: mark.Epoch, UID: me, Boot: bootKey(uint8(i), to.Machine[i].Boot), Ready: word.Verdict == v1alpha1.VerdictReadyForRelease,
+		Reason: reasonIndex(string(word.Reason)), Pod: podIndex(word.PodUID), Next: boxIndex(word.SuccessorID)}
+	if given != nil && *given == said {
+		return ""
+	}
+	to.Rec.put(k, said)
+	to.wrote()
+	if !t.explain {
+		return ""
+	}
+	return string(word.Verdict) + " about " + boxID(k) + " (" + string(word.Reason) + ")"
+}
+
+// wrote: the record has a new version.
+func (s *State) wrote() {
+	if s.Rec.Kind == RecordOrphan && s.Rec.At == noName {
+		s.RV++
+		s.Rec.Version = s.RV
+	}
+}
+
+// answer is what the record has from a Node UID; nil if nothing.
+func (r *Record) answer(k int, uid uint8) *Answer {
+	for n := range r.Answer[k] {
+		if given := &r.Answer[k][n]; given.Epoch != 0 && given.UID == uid {
+			return given
+		}
+	}
+	return nil
+}
+
+// put keeps one answer for each Node UID; of more than two, that of the Node which is asked stays.
+func (r *Record) put(k int, said Answer) {
+	at := 0
+	for n := range r.Answer[k] {
+		switch given := r.Answer[k][n]; {
+		case given.Epoch != 0 && given.UID == said.UID:
+			r.Answer[k][n] = said
+			return
+		case given.Epoch == 0 || given.UID != r.Mark[k].UID:
+			at = n
+		}
+	}
+	r.Answer[k][at] = said
+	if r.Answer[k][0].Epoch == 0 {
+		r.Answer[k][0], r.Answer[k][1] = r.Answer[k][1], Answer{}
+	}
+}
+
+// acknowledge writes the Lease, if that is due.
+func (s *State) acknowledge(i int, me uint8, mark Mark, began uint8, settled bool) bool {
+	machine := s.Machine[i]
+	if me == 0 || !mark.All {
+		return false
+	}
+	last, boot := uint8(0), bootKey(uint8(i), machine.Boot)
+	if lease := s.Lease[machine.Name]; lease.UID == me && lease.Boot == boot {
+		last = lease.Version
+	}
+	a := &s.Agent[i]
+	version, due := handshake.Acknowledge([]handshake.Pending{{After: uint64(a.After), By: uint64(a.By), Settled: settled}}, uint64(began), uint64(last))
+	if due {
+		s.Lease[machine.Name] = Lease{UID: me, Boot: boot, Version: uint8(version)}
+	}
+	return due
+}

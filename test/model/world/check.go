@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Violation is the promise: no address is given to another pod while a sandbox that uses it is alive.
+func (m *Model) Violation(s State) string {
+	for addr, entry := range s.Entry {
+		if entry.Others > 1 {
+			return fmt.Sprintf("address %d was given to another pod while the one that had it before is alive", addr)
+		}
+		if entry.Others == 0 {
+			continue
+		}
+		for b, box := range s.Box {
+			if int(box.Addr) == addr && (box.Phase == BoxReady || box.Phase == BoxOpen) {
+				return fmt.Sprintf("address %d was given to another pod while sandbox s%d on machine %d uses it: it is %s", addr, b, box.Machine, box.Phase)
+			}
+		}
+	}
+	return ""
+}
+
+// Unrest says why the end of the story is not reached, and nothing explains it.
+func (m *Model) Unrest(s State) string {
+	held := -1
+	for b := range s.Box {
+		if s.entryOf(b) >= 0 && (!s.Box[b].Second || s.Rec.Kind == RecordOfSecond) {
+			held = b
+		}
+	}
+	pod := s.subject()
+	switch {
+	case s.Ctl.Stage != StageIdle:
+		return "the controller is in the middle of a pass"
+	case s.Rec.Kind != RecordOrphan && pod.There && !pod.Deleting:
+		return ""
+	case !pod.There && s.Rec.Kind == RecordNone && !m.Scenario.Orphan:
+		return "" // what a late kubelet has made since is an orphan: another scenario
+	case held < 0 && (!pod.There || s.Rec.Kind == RecordOrphan || s.Rec.Kind == RecordNone):
+		return ""
+	}
+	reason, waits := m.explain(&s)
+	switch {
+	case !waits:
+		return "something is still to be done: " + string(reason)
+	case reason == v1alpha1.ReasonUnclassified || reason == v1alpha1.ReasonObservationFailed || reason == "":
+		return "it is held, and the reason explains nothing: " + string(reason)
+	case reason == v1alpha1.ReasonMachineUnknown:
+		return "" // nobody recorded the machine: held by design
+	}
+	return m.overdue(&s, reason)
+}
+
+// explain is what the controller says of a hold.
+func (m *Model) explain(s *State) (v1alpha1.Reason, bool) {
+	if s.Rec.Kind == RecordNone {
+		return "", false
+	}
+	if s.Rec.Kind == RecordOrphan && s.Rec.At == noName {
+		c := *s
+		c.Ctl.Lease = s.Lease
+		d := orphan.Decide(m.orphanFacts(&c), now)
+		return d.Reason, d.Action == orphan.Wait
+	}
+	v := sight{live: true, mark: s.Rec.Mark, answer: s.Rec.Answer, node: s.Node, pod: *s.subject(), entry: s.Entry}
+	d := release.Decide(m.observe(s, v), now)
+	return d.Reason, d.Action == release.Wait
+}
+
+// overdue: everybody who is needed is there, and no sandbox is left; and still it is held.
+func (m *Model) overdue(s *State, reason v1alpha1.Reason) string {
+	if m.unremoved(s) {
+		return "" // the runtime lists it, and no kubelet has it removed
+	}
+	for i := range s.Machine {
+		if s.concerned(i) && !s.reachable(i) {
+			return ""
+		}
+	}
+	for b, box := range s.Box {
+		if box.Phase.live() && (!box.Second || s.Rec.Kind == RecordOfSecond) {
+			machine := s.Machine[box.Machine]
+			if !machine.Running || !s.runs(int(box.Machine), box.Second) {
+				return "" // it lives, and no kubelet stops it
+			}
+			return fmt.Sprintf("sandbox s%d is left to a kubelet that runs (%s)", b, reason)
+		}
+	}
+	return "every sandbox is gone and every node that is asked can be reached, and still it is held: " + string(reason)
+}
+
+// concerned: the machine ran a sandbox of the record, or is one of the nodes that are all asked.
+func (s *State) concerned(i int) bool {
+	if s.Rec.At == noName {
+		return s.Machine[i].Up || s.Node[s.Machine[i].Name].UID != 0
+	}
+	for b, slot := range s.Rec.Slot {
+		if slot.Known && s.entryOf(b) >= 0 && int(slot.Ident.Machine) == i {
+			return true
+		}
+	}
+	for _, box := range s.Box {
+		if box.Phase != BoxNone && int(box.Machine) == i && !box.Second {
+			return true
+		}
+	}
+	return s.Machine[i].Name == s.Rec.At && int(s.Node[s.Rec.At].Machine) == i
+}
+
+// reachable: the machine runs, reaches the API server, has the Node object of its name, and an agent.
+func (s *State) reachable(i int) bool {
+	machine := s.Machine[i]
+	node := s.Node[machine.Name]
+	return machine.Up && machine.Linked && (s.Agent[i].Up || machine.Running) && node.UID != 0 && int(node.Machine) == i &&
+		(s.Agent[i].Token == node.UID || machine.Running) && (node.Boot == machine.Boot || machine.Running)
+}
+
+// unremoved: a stopped sandbox is listed by a runtime of which only absence counts, and no kubelet has it removed.
+func (m *Model) unremoved(s *State) bool {
+	for _, box := range s.Box {
+		if m.Scenario.AbsenceOnly && box.Phase == BoxClosed && !s.Machine[box.Machine].Running {
+			return true
+		}
+	}
+	return false
+}

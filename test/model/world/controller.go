@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// sight is what a pass has read.
+type sight struct {
+	live   bool
+	mark   [marks]Mark
+	answer [marks][2]Answer
+	node   [machines]Node
+	pod    Pod
+	entry  [boxes]Entry
+}
+
+// controller is the controller. Its passes are made of reads and writes between which anything may happen.
+func (t *turn) controller() {
+	s := &t.s
+	if t.may(ControllerCrash) && s.Ctl != (Controller{}) {
+		to := t.s
+		to.Ctl = Controller{}
+		t.chance(ControllerCrash, to, t.say("the controller crashes, and another one starts"))
+	}
+	switch {
+	case s.Ctl.Stage == StageIdle:
+		t.pass()
+	case s.Ctl.Stage == StageRead && s.Rec.Kind == RecordOrphan && s.Rec.At == noName:
+		t.decideOrphan(t.s)
+	case s.Ctl.Stage == StageRead:
+		t.decide(t.s, t.fresh(s.Ctl.Mark, s.Ctl.Answer))
+	case s.Ctl.Stage == StageCached:
+		c := &s.Ctl
+		t.decide(t.s, sight{mark: c.Mark, answer: c.Answer, node: c.Node, pod: c.Pod, entry: c.Entry})
+	default:
+		t.act()
+	}
+}
+
+// fresh reads the Node and the pools past every cache, after the record was.
+func (t *turn) fresh(mark [marks]Mark, answer [marks][2]Answer) sight {
+	return sight{live: true, mark: mark, answer: answer, node: t.s.Node, pod: *t.s.subject(), entry: t.s.Entry}
+}
+
+// promised: an answer in the record gives something away, or has something rewritten.
+func (s *State) promised() bool {
+	for k := range s.Rec.Answer {
+		for _, given := range s.Rec.Answer[k] {
+			if given.Epoch != 0 && (given.Ready || given.Next != 0) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// subject is the pod whose record it is.
+func (s *State) subject() *Pod {
+	if s.Rec.Kind == RecordOfSecond {
+		return &s.Second
+	}
+	return &s.Pod
+}
+
+// pass begins a look.
+func (t *turn) pass() {
+	s := &t.s
+	if s.Rec.Kind == RecordNone {
+		t.adopt()
+		return
+	}
+	if s.Rec.Kind == RecordOrphan && s.Rec.At == noName {
+		t.passOrphan()
+		return
+	}
+	if t.may(CachedPass) {
+		to := t.s
+		to.Ctl = Controller{Stage: StageCached, Mark: s.Rec.Mark, Answer: s.Rec.Answer, Node: s.Node, Pod: *s.subject(), Entry: s.Entry, Version: s.Ctl.Version}
+		t.chance(CachedPass, to, t.say("the controller looks at what its caches show"))
+	}
+	if !s.promised() {
+		t.decide(t.s, t.fresh(s.Rec.Mark, s.Rec.Answer)) // no answer that could be overtaken gives anything away
+		return
+	}
+	to := t.s
+	to.Ctl = Controller{Stage: StageRead, Mark: s.Rec.Mark, Answer: s.Rec.Answer, Version: s.Ctl.Version}
+	t.owed(to, t.say("the controller reads the record with its answers"))
+}
+
+// decide reads the rest, keeps the record true, and does or plans what the decision table says.
+func (t *turn) decide(to State, v sight) {
+	to.Ctl.Stage = StageIdle
+	if v.live {
+		t.m.record(&to)
+	}
+	observation := t.m.observe(&to, v)
+	d := release.Decide(observation, now)
+	read := "the controller reads Node and pools: "
+	if !v.live {
+		read = "the controller decides on its caches: "
+	}
+	label := t.say("%srow %d, %s %v (%s)", read, d.Row, d.Action, d.Sandboxes, d.Reason)
+	if d.Readdress && v.live {
+		to.readdress()
+		t.owed(to, t.say("%s: the record follows to the new Node UID", label))
+		return
+	}
+	switch d.Action {
+	case release.Confirm:
+		if v.mark == to.Rec.Mark && v.answer == to.Rec.Answer { // else the write is a conflict
+			to.ask(d, v.node[to.Rec.At], v.pod.There && !v.pod.Deleting)
+		}
+	case release.Release:
+		to.plan(StageRelease, v, d)
+	case release.Rewrite:
+		to.plan(StageRewrite, v, d)
+	case release.Unprotect:
+		to.Ctl.Stage = StageUnprotect
+	case release.Keep:
+		if v.live && !d.Asking && v.mark == to.Rec.Mark {
+			to.Rec.Mark = [marks]Mark{}
+		}
+	}
+	t.owed(to, label)
+}
+
+// record writes down each sandbox that a pool shows, with the machine that a live read of the Node gives, unless that Node object is
+// younger than the pod.
+func (m *Model) record(s *State) {
+	for b := range s.Box {
+		slot := &s.Rec.Slot[b]
+		if slot.Known || s.entryOf(b) < 0 || m.owner(s, b) == v1alpha1.AttributionNone {
+			continue
+		}
+		*slot = Slot{Known: true}
+		if node := s.Node[s.Rec.At]; node.UID == boundUID(s.Rec.At) || (m.Off == IdentityPerPod && node.UID != 0) {
+			slot.Ident = node.Ident
+		}
+	}
+}
+
+// boundUID is the Node UID of a name when the pods were bound.
+func boundUID(name uint8) uint8 { return name + 1 }
+
+// ask writes marks with the next epochs.
+func (s *State) ask(d release.Decision, node Node, living bool) {
+	for _, id := range d.Sandboxes {
+		k := markIndex(id)
+		s.Rec.Epochs[k]++
+		mark := Mark{Epoch: s.Rec.Epochs[k], UID: node.UID, Boot: bootKey(node.Machine, node.Boot), Living: living}
+		if d.Fence {
+			mark.Taint = node.Taint
+		}
+		s.Rec.Mark[k] = mark
+	}
+	s.wrote()
+}
+
+// readdress: the record follows a machine to its new Node UID.
+func (s *State) readdress() {
+	node := s.Node[s.Rec.At]
+	for b := range s.Rec.Slot {
+		slot := &s.Rec.Slot[b]
+		if slot.Ident.UID != 0 && release.Compare(machineOf(slot.Ident), machineOf(node.Ident)) == release.Reregistered {
+			slot.Ident.UID = node.UID
+		}
+	}
+	s.Rec.Gone = false
+}
+
+// plan notes the entries as they were read.
+func (s *State) plan(stage Stage, v sight, d release.Decision) {
+	c := Controller{Stage: stage, Version: s.Ctl.Version}
+	for _, id := range d.Sandboxes {
+		b := markIndex(id)
+		for addr := range v.entry {
+			if int(v.entry[addr].Holder) == b+1 {
+				c.Keys[addr], c.Next[addr] = uint8(b+1), boxIndex(d.Successors[id])
+			}
+		}
+	}
+	s.Ctl = c
+}
+
+// act does what was decided. Each write compares.
+func (t *turn) act() {
+	to := t.s
+	c := t.s.Ctl
+	to.Ctl = Controller{Version: c.Version}
+	var label string
+	switch c.Stage {
+	case StageUnprotect:
+		label = t.say("the controller takes the finalizer off: the pod is gone, and so is its record")
+		*to.subject() = Pod{}
+		to.Rec = Record{}
+	default:
+		label = t.say("the controller finds the pool changed, and leaves it")
+		for addr, key := range c.Keys {
+			entry := &to.Entry[addr]
+			if key == 0 || entry.Holder == HolderNone || (entry.Holder != key && t.m.Off != NoCompare) {
+				continue
+			}
+			label = t.say("the controller releases address %d (%s)", addr, t.s.holder(addr))
+			if c.Stage == StageRewrite {
+				label = t.say("the controller gives the entry of address %d to sandbox s%d", addr, c.Next[addr]-1)
+			}
+			entry.Holder = c.Next[addr]
+		}
+	}
+	t.owed(to, label)
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"net/netip"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// The pure code is told times. In the model each of them is either a moment ago or longer ago than any delay.
+const delay = 10 * time.Minute
+
+var now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func since(long bool) time.Time {
+	if long {
+		return now.Add(-2 * delay)
+	}
+	return now
+}
+
+// observe puts what a pass has read into the terms of the decision table.
+func (m *Model) observe(s *State, v sight) release.Observation {
+	o := release.Observation{
+		Evidence: release.EvidenceAgent, Live: v.live, Recorded: s.Rec.Slot != [boxes]Slot{}, UID: s.recordUID(),
+		Pod: release.Absent[release.Pod](), Last: release.Pod{Deleting: true, Bound: true, Ending: release.EndingNone},
+		Sandboxes: m.sandboxes(s, v), Node: release.Absent[release.Node](), NodeGoneSince: release.Absent[time.Time](),
+		Any:      m.asked(v, anyMark),
+		Settings: release.Settings{ReleaseDelay: delay, SandboxCreationMax: delay, NodeGoneDelay: delay, AnswerWithin: delay},
+	}
+	if v.pod.There && s.Rec.Kind != RecordOrphan {
+		o.Pod = release.Known(podFacts(v.pod))
+	}
+	if node := v.node[s.Rec.At]; node.UID != 0 {
+		o.Node = release.Known(m.nodeFacts(s, v, node))
+	}
+	if s.Rec.Gone {
+		o.NodeGoneSince = release.Known(since(true))
+	}
+	if m.Off == FenceNotAsked {
+		m.takeTheTaintsWord(&o)
+	}
+	return o
+}
+
+func podFacts(pod Pod) release.Pod {
+	facts := release.Pod{Deleting: pod.Deleting, Bound: true, Ending: release.EndingNone}
+	if pod.Deleting {
+		facts.Deadline, facts.DeletionRequested = now, now.Add(-3*delay)
+		if pod.Over {
+			facts.Deadline = since(true)
+		}
+	}
+	if !pod.Over && pod.Deleting {
+		facts.Deadline = now.Add(delay)
+	}
+	if pod.Finished {
+		facts.Ending = release.EndingFinished
+	}
+	return facts
+}
+
+// sandboxes are those that have entries and belong to the record.
+func (m *Model) sandboxes(s *State, v sight) release.Fact[[]release.Sandbox] {
+	var found []release.Sandbox
+	for addr := range v.entry {
+		b := int(v.entry[addr].Holder) - 1
+		if b < 0 || b >= boxes || (s.Box[b].Second && s.Rec.Kind != RecordOfSecond) || !s.Rec.Slot[b].Known {
+			continue
+		}
+		asked := m.asked(v, b)
+		found = append(found, release.Sandbox{ID: boxID(b), Machine: m.machine(s, b), Attribution: m.owner(s, b),
+			UnchangedSince: since(s.Rec.Slot[b].Long), Mark: asked.Mark, Answer: asked.Answer, Shown: s.shows(addr)})
+	}
+	if len(found) == 0 {
+		return release.Absent[[]release.Sandbox]()
+	}
+	return release.Known(found)
+}
+
+// shows: the network-status of the pod that lives has the address.
+func (s *State) shows(addr int) bool {
+	for _, box := range s.Box {
+		if box.Shown && int(box.Addr) == addr && !box.Second {
+			return true
+		}
+	}
+	return false
+}
+
+// machine is the recorded machine of a sandbox.
+func (m *Model) machine(s *State, b int) release.Fact[release.Machine] {
+	ident := s.Rec.Slot[b].Ident
+	if m.Off == IdentityPerPod {
+		for _, slot := range s.Rec.Slot {
+			if slot.Ident.UID != 0 {
+				ident = slot.Ident // the pod's last
+			}
+		}
+	}
+	if ident.UID == 0 {
+		return release.Unknown[release.Machine]("no live read of the node has succeeded since its entry was seen")
+	}
+	return release.Known(machineOf(ident))
+}
+
+// nodeFacts is the Node as Decide is shown it.
+func (m *Model) nodeFacts(s *State, v sight, node Node) release.Node {
+	facts := m.node(s, node)
+	if m.Off == ReplacementBelieved && v.pod.Finished {
+		if ident := s.Rec.Slot[0].Ident; ident.UID != 0 {
+			facts.Machine = machineOf(ident)
+		}
+	}
+	return facts
+}
+
+// node puts a Node object into facts. The taint is older than the questions that were asked because of it, and younger than others.
+func (m *Model) node(s *State, node Node) release.Node {
+	facts := release.Node{Machine: machineOf(node.Ident), Registered: now.Add(-4 * delay), Ready: node.Ready, ReadySince: now.Add(-2 * delay)}
+	if node.Taint == 0 {
+		return facts
+	}
+	facts.OutOfService = true
+	facts.OutOfServiceSince = taintTime(node.Taint, s.waited(node.Taint)).Add(-time.Millisecond)
+	if m.Off == TaintAlone {
+		facts.Ready = false
+	}
+	return facts
+}
+
+// waited: releaseDelay has passed since a question that was asked because of the taint.
+func (s *State) waited(taint uint8) bool {
+	for _, mark := range s.Rec.Mark {
+		if mark.Taint == taint && mark.Waited {
+			return true
+		}
+	}
+	return false
+}
+
+func taintTime(taint uint8, long bool) time.Time {
+	at := now.Add(-delay/2 + time.Duration(taint)*time.Second)
+	if long {
+		at = at.Add(-2 * delay)
+	}
+	return at
+}
+
+// asked is a question and the answer to it as they stand in what was read. What was asked while the pod lived is void once it is
+// being deleted: since the answer it may have been given another sandbox.
+func (m *Model) asked(v sight, k int) release.Asked {
+	asked := release.Asked{Mark: release.Absent[release.Mark](), Answer: release.Absent[release.Answer]()}
+	mark := v.mark[k]
+	void := mark.Living && v.pod.Deleting && m.Off != AnswerKept
+	if mark.Epoch == 0 || mark.All || void {
+		return asked
+	}
+	stands := release.Mark{SandboxID: boxID(k), NodeUID: nodeUID(mark.UID), BootID: bootID(mark.Boot), Epoch: int64(mark.Epoch), Time: now, Fence: mark.Taint != 0}
+	if mark.Taint != 0 {
+		stands.Time = taintTime(mark.Taint, mark.Waited)
+	}
+	asked.Mark = release.Known(stands)
+	for n := range v.answer[k] {
+		given := &v.answer[k][n]
+		if given.Epoch == 0 || (given.UID != mark.UID && m.Off != BySandboxAlone) {
+			continue
+		}
+		said := m.taken(wordOf(k, given), stands)
+		if !asked.Answer.IsKnown() || said.Verdict == v1alpha1.VerdictReadyForRelease {
+			asked.Answer = release.Known(said)
+		}
+	}
+	return asked
+}
+
+// taken is an answer as the switches let it be taken.
+func (m *Model) taken(said release.Answer, mark release.Mark) release.Answer {
+	switch m.Off {
+	case AnswerKept:
+		said.Epoch = mark.Epoch
+	case OtherBoot:
+		said.BootID = mark.BootID
+	case BySandboxAlone:
+		said.Epoch, said.NodeUID, said.BootID = mark.Epoch, mark.NodeUID, mark.BootID
+	}
+	return said
+}
+
+// takeTheTaintsWord is row 5 as it would be if the node of a fence were not asked: its silence is taken for granted.
+func (m *Model) takeTheTaintsWord(o *release.Observation) {
+	node := o.Node.Get()
+	if !o.Sandboxes.IsKnown() || !node.OutOfService || node.Ready {
+		return
+	}
+	sandboxes := append([]release.Sandbox(nil), o.Sandboxes.Get()...)
+	for i := range sandboxes {
+		sandboxes[i].Mark = release.Known(release.Mark{SandboxID: sandboxes[i].ID, NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 1,
+			Time: node.OutOfServiceSince.Add(time.Millisecond).Add(-2 * delay), Fence: true})
+		sandboxes[i].Answer = release.Absent[release.Answer]()
+	}
+	node.OutOfServiceSince = time.Time{}
+	o.Node, o.Sandboxes = release.Known(node), release.Known(sandboxes)
+}
+
+// owner says whether an entry's sandbox belongs to the record's UID, by the evidence that there is.
+func (m *Model) owner(s *State, b int) v1alpha1.Attribution {
+	second := s.Second.There && (s.Box[b].Second || m.Scenario.Orphan)
+	if !second {
+		switch {
+		case m.Scenario.Orphan:
+			return v1alpha1.AttributionNone
+		case s.Box[b].Shown:
+			return v1alpha1.AttributionNetworkStatus
+		}
+		return v1alpha1.AttributionObservedAdd
+	}
+	if m.Off == ByName {
+		return v1alpha1.AttributionObservedAdd // the entry has the pod's name
+	}
+	candidate := ownership.Candidate{UID: secondUID, BoundSeen: now.Add(-delay), Shown: []ownership.Shown{{IP: address(1)}}}
+	return ownership.Of(ownership.Entry{IP: address(b), SandboxID: boxID(b), SeenSince: now.Add(-2 * delay)}, []ownership.Candidate{candidate}).Attribution
+}
+
+func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
+
+// word is what the agent has to say about a mark: Judge, on the list that it has and what it remembers.
+func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
+	a := &s.Agent[i]
+	if reason := handshake.Foreign(m.markShown(s, i, k, me), nodeUID(me), bootID(bootKey(uint8(i), s.Machine[i].Boot))); reason != "" {
+		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: reason}
+	}
+	q := handshake.Question{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
+	if !a.View[k].All {
+		q.NodeUID = nodeUID(me)
+	}
+	if !a.Fresh[k] {
+		q.Seen = now.Add(time.Second)
+	}
+	if given := s.Rec.answer(k, me); given != nil && given.Pod != 0 && given.Boot == bootKey(uint8(i), s.Machine[i].Boot) {
+		q.Affirmed = podUID(given.Pod)
+	}
+	r := handshake.Recollection{}
+	for b, seen := range a.Seen {
+		if seen != 0 && (b == k || (k == anyMark && !s.Box[b].Second)) {
+			r.Listed = true
+			r.Pod = podFact(seen)
+		}
+	}
+	switch a.Row[k] {
+	case RowBegun:
+		r.AbsentSince = now.Add(-time.Second)
+	case RowLong:
+		r.AbsentSince = now.Add(-2 * delay)
+	}
+	settings := handshake.Settings{SandboxCreationMax: delay}
+	if m.Off == InFlightOff {
+		settings.SandboxCreationMax = 0
+	}
+	return handshake.Judge(q, handshake.Check(m.listing(s, a, k), agentUID), r, settings)
+}
+
+// markShown is the mark as the agent is shown it.
+func (m *Model) markShown(s *State, i, k int, me uint8) v1alpha1.Mark {
+	mark := markOf(k, s.Agent[i].View[k])
+	boot := bootID(bootKey(uint8(i), s.Machine[i].Boot))
+	switch {
+	case mark.NodeUID == "":
+	case m.Off == OtherBoot:
+		mark.BootID = boot
+	case m.Off == BySandboxAlone:
+		mark.BootID, mark.NodeUID = boot, nodeUID(me)
+	}
+	return mark
+}
+
+// listing is the list that the agent has.
+func (m *Model) listing(s *State, a *Agent, k int) *handshake.Listing {
+	l := &handshake.Listing{Began: now, Ended: now, TellsNamespaces: !m.Scenario.AbsenceOnly, Runtime: "a runtime",
+		Sandboxes: []handshake.Sandbox{{ID: "agent", Pod: handshake.Pod{UID: agentUID, Name: "agent"}, State: handshake.StateReady}}}
+	for b, phase := range a.List {
+		if phase == BoxNone || (m.Off == SuccessorIgnored && b != k) {
+			continue
+		}
+		listed := handshake.Sandbox{ID: boxID(b), Pod: podFact(podOf(s.Box[b]) + 1), State: handshake.StateReady}
+		switch phase {
+		case BoxOpen:
+			listed.State, listed.Network = handshake.StateNotReady, handshake.NamespaceOpen
+			if m.Off == NotReadyIsGone {
+				listed.Network = handshake.NamespaceClosed
+			}
+		case BoxClosed:
+			listed.State, listed.Network = handshake.StateNotReady, handshake.NamespaceClosed
+		}
+		l.Sandboxes = append(l.Sandboxes, listed)
+	}
+	return l
+}
+
+func (s *State) recordUID() types.UID {
+	switch s.Rec.Kind {
+	case RecordOfSecond:
+		return secondUID
+	case RecordOrphan:
+		return ""
+	}
+	return firstUID
+}

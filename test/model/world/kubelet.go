@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// runs says whether the pod of a sandbox is the machine's to run: PodGC and kubelets compare names only.
+func (s *State) runs(i int, second bool) bool {
+	pod, name := &s.Pod, uint8(0)
+	if second {
+		pod, name = &s.Second, 1
+	}
+	return pod.There && s.Machine[i].Name == name && s.Machine[i].Up && s.Machine[i].Running
+}
+
+// informed: the kubelet has seen the deletion.
+func (s *State) informed(i int, second bool) bool {
+	if second {
+		return s.Second.Deleting
+	}
+	return s.Machine[i].Knows
+}
+
+// kubelet is the kubelet of one machine.
+func (t *turn) kubelet(i int) {
+	machine := t.s.Machine[i]
+	if !machine.Up || !machine.Running {
+		return
+	}
+	if machine.Linked && machine.Name == 0 && !machine.Knows && t.s.Pod.Deleting {
+		to := t.s
+		to.Machine[i].Knows = true
+		t.owed(to, t.say("the kubelet on machine %d sees that the pod is being deleted", i))
+	}
+	t.begin(i)
+	for b := range boxes {
+		t.stop(i, b)
+	}
+	t.finish(i)
+}
+
+// begin: the kubelet makes the pod a sandbox where it has none that is alive. CNI ADD records the address first.
+func (t *turn) begin(i int) {
+	s := &t.s
+	late := s.Pod.Over && !t.m.Scenario.LateKubelet
+	if !s.runs(i, false) || !s.Machine[i].Linked || s.Machine[i].Knows || late || (s.Box[0].Phase != BoxNone && !t.m.Scenario.Restarts) {
+		return
+	}
+	next := -1
+	for b := range boxes {
+		box := s.Box[b]
+		switch {
+		case box.Phase == BoxNone && next < 0:
+			next = b
+		case box.Phase != BoxNone && int(box.Machine) == i && !box.Second && box.Phase != BoxClosed && box.Phase != BoxAbsent:
+			return
+		}
+	}
+	if next < 0 || s.Node[0].UID == 0 || int(s.Node[0].Machine) != i {
+		return
+	}
+	to := t.s
+	addr := t.add(&to, i, next)
+	to.Box[next] = Box{Phase: BoxMaking, Machine: uint8(i), Boot: s.Machine[i].Boot, Addr: addr}
+	t.owed(to, t.say("the kubelet on machine %d begins sandbox s%d of the pod: CNI ADD gives it address %d (%s)", i, next, addr, to.holder(int(addr))))
+}
+
+// add is the IPAM's ADD: an entry of the pod's name in the pool wins; otherwise an address that is free.
+func (t *turn) add(s *State, i, next int) uint8 {
+	for addr := range s.Entry {
+		holder := int(s.Entry[addr].Holder) - 1
+		if holder < 0 || holder >= boxes || s.Box[holder].Second {
+			continue
+		}
+		if t.m.Scenario.PoolPerNode && int(s.Box[holder].Machine) != i {
+			continue
+		}
+		if !t.m.Scenario.KeepsID {
+			s.Entry[addr].Holder = uint8(next + 1)
+		}
+		return uint8(addr)
+	}
+	addr := next
+	if s.Entry[0].Holder == HolderNone && !t.m.Scenario.PoolPerNode {
+		addr = 0
+	}
+	s.Entry[addr].Holder = uint8(next + 1)
+	return uint8(addr)
+}
+
+// stop: the kubelet stops what is dead or is to end: CNI DEL, then the namespace; the runtime removes it later.
+func (t *turn) stop(i, b int) {
+	box := t.s.Box[b]
+	if int(box.Machine) != i || !t.s.runs(i, box.Second) {
+		return
+	}
+	ending := t.s.informed(i, box.Second)
+	switch box.Phase {
+	case BoxReady:
+		if ending {
+			to := t.s
+			to.Box[b].Phase = BoxOpen
+			t.owed(to, t.say("the kubelet on machine %d begins to stop sandbox s%d", i, b))
+		}
+	case BoxOpen:
+		t.del(i, b)
+	case BoxClosed:
+		to := t.s
+		to.Box[b].Phase = BoxAbsent
+		t.owed(to, t.say("the runtime on machine %d removes sandbox s%d", i, b))
+		if held := to.entryOf(b); held >= 0 && t.may(LateDel) && t.s.Machine[i].Linked {
+			to.Entry[held].Holder = HolderNone
+			t.chance(LateDel, to, t.say("the runtime on machine %d removes sandbox s%d, and calls CNI DEL again: the pool's entry goes", i, b))
+		}
+	}
+}
+
+// del is the end of a sandbox's network. The pool's entry goes, if it is this sandbox's; where the call to the API server is lost, it stays.
+func (t *turn) del(i, b int) {
+	to := t.s
+	to.Box[b].Phase = BoxClosed
+	held := to.entryOf(b)
+	if held >= 0 && !to.Machine[i].Linked {
+		t.owed(to, t.say("the kubelet on machine %d stops sandbox s%d; CNI DEL does not reach the pool", i, b))
+		return
+	}
+	if held >= 0 && t.may(DelLost) {
+		t.chance(DelLost, to, t.say("the kubelet on machine %d stops sandbox s%d; CNI DEL fails, and nobody is told", i, b))
+	}
+	if held >= 0 {
+		to.Entry[held].Holder = HolderNone
+	}
+	t.owed(to, t.say("the kubelet on machine %d stops sandbox s%d; CNI DEL has given back what the pool had for it", i, b))
+}
+
+// entryOf is the address that the pool has for a sandbox; -1 if none.
+func (s *State) entryOf(b int) int {
+	for addr := range s.Entry {
+		if int(s.Entry[addr].Holder) == b+1 {
+			return addr
+		}
+	}
+	return -1
+}
+
+// finish: once no sandbox of the pod is left on its machine, the kubelet writes the terminal phase.
+func (t *turn) finish(i int) {
+	if !t.s.Machine[i].Linked {
+		return
+	}
+	for _, second := range []bool{false, true} {
+		node := t.s.Node[t.s.Machine[i].Name]
+		foreign := !second && node.UID != 0 && int(node.Machine) != i // a kubelet registers before it works on pods
+		if foreign || (i != 0 && !second && (node.UID == 0 || t.m.Scenario.Returns)) || !t.s.runs(i, second) || !t.s.informed(i, second) || t.s.left(i, second) {
+			continue
+		}
+		to := t.s
+		pod := &to.Pod
+		if second {
+			pod = &to.Second
+		}
+		pod.Finished = true
+		t.owed(to, t.say("the kubelet on machine %d reports the end of the pod", i))
+	}
+}
+
+// left: a sandbox of the pod is on the machine, or in the making there.
+func (s *State) left(i int, second bool) bool {
+	for _, box := range s.Box {
+		if int(box.Machine) == i && box.Second == second && box.Phase.live() {
+			return true
+		}
+	}
+	return false
+}
+
+// live: it uses its address, or will.
+func (p Phase) live() bool { return p == BoxMaking || p == BoxReady || p == BoxOpen }
+
+// runtime is what the container runtime does by itself.
+func (t *turn) runtime(b int) {
+	box := t.s.Box[b]
+	if !t.s.Machine[box.Machine].Up {
+		return
+	}
+	switch box.Phase {
+	case BoxMaking:
+		to := t.s
+		to.Box[b].Phase, to.Box[b].Shown = BoxReady, true
+		t.owed(to, t.say("the runtime on machine %d has made sandbox s%d: it is READY", box.Machine, b))
+		if t.may(HalfMade) {
+			to := t.s
+			to.Box[b].Phase = BoxAbsent
+			t.chance(HalfMade, to, t.say("making sandbox s%d on machine %d fails; its address stays in the pool", b, box.Machine))
+		}
+	case BoxReady:
+		if t.may(SandboxDies) {
+			to := t.s
+			to.Box[b].Phase = BoxOpen
+			t.chance(SandboxDies, to, t.say("sandbox s%d on machine %d dies: it is NOTREADY, its network namespace open", b, box.Machine))
+		}
+	}
+}
+
+// pools: what is free is given to another pod. Other records are written, too.
+func (t *turn) pools() {
+	if t.may(OtherWrite) && t.s.Rec.Kind == RecordOrphan {
+		to := t.s
+		to.RV++
+		t.chance(OtherWrite, to, t.say("another record is written"))
+	}
+	for addr := range t.s.Entry {
+		entry := t.s.Entry[addr]
+		if entry.Holder != HolderNone || entry.Others > 1 || !t.s.used(addr) {
+			continue
+		}
+		to := t.s
+		to.Entry[addr] = Entry{Holder: HolderOther, Others: entry.Others + 1}
+		t.owed(to, t.say("another pod is given address %d", addr))
+	}
+}
+
+// used: a sandbox has, or had, the address.
+func (s *State) used(addr int) bool {
+	for _, box := range s.Box {
+		if box.Phase != BoxNone && int(box.Addr) == addr {
+			return true
+		}
+	}
+	return false
+}

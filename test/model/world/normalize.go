@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// normalize makes states equal that differ in nothing that matters any more.
+func (m *Model) normalize(s *State) {
+	for i := range s.Agent {
+		if a := &s.Agent[i]; !a.Up {
+			*a = Agent{Token: a.Token}
+		}
+		if machine := &s.Machine[i]; !machine.Up {
+			*machine = Machine{Name: machine.Name, Boot: machine.Boot}
+		}
+	}
+	if s.Ctl.Stage == StageIdle {
+		s.Ctl = Controller{Version: s.Ctl.Version}
+	}
+	if s.over() {
+		s.Machine, s.Node, s.Agent, s.Left, s.Lease = [machines]Machine{}, [machines]Node{}, [machines]Agent{}, [chances]uint8{}, [machines]Lease{}
+	}
+	if m.Off != AnswerKept && m.Off != BySandboxAlone && s.Rec.Kind != RecordOrphan {
+		s.oldAnswers()
+	}
+	s.spent(m)
+	s.settledOrphan()
+	s.epochs()
+	s.versions()
+}
+
+// settledOrphan forgets versions where nobody asks all nodes any more.
+func (s *State) settledOrphan() {
+	gone := s.Rec.Kind != RecordOrphan || s.Rec.At != noName
+	for i := range s.Agent {
+		a := &s.Agent[i]
+		if !a.View[0].All || gone {
+			a.After, a.By = 0, 0
+		}
+		if gone {
+			a.Version, a.Began = 0, 0
+		}
+	}
+	if gone {
+		s.RV, s.Rec.Version, s.Ctl.Version, s.Lease, s.Ctl.Lease = 0, 0, 0, [machines]Lease{}, [machines]Lease{}
+	}
+}
+
+// oldAnswers: what is said in an answer to an earlier question is never looked at again, but for who was seen and in which boot.
+func (s *State) oldAnswers() {
+	for k := range s.Rec.Answer {
+		for n := range s.Rec.Answer[k] {
+			if given := &s.Rec.Answer[k][n]; given.Epoch != s.Rec.Mark[k].Epoch {
+				*given = Answer{Epoch: min(given.Epoch, 1), UID: given.UID, Boot: given.Boot, Pod: given.Pod}
+			}
+		}
+	}
+}
+
+// epochs numbers the epochs of each mark anew: only their order matters.
+func (s *State) epochs() {
+	for k := range s.Rec.Epochs {
+		renumber(&s.Rec.Epochs[k], &s.Rec.Mark[k].Epoch, &s.Rec.Answer[k][0].Epoch, &s.Rec.Answer[k][1].Epoch,
+			&s.Ctl.Mark[k].Epoch, &s.Ctl.Answer[k][0].Epoch, &s.Ctl.Answer[k][1].Epoch, &s.Agent[0].View[k].Epoch, &s.Agent[1].View[k].Epoch)
+	}
+}
+
+// versions numbers the versions of the records anew: only their order matters.
+func (s *State) versions() {
+	renumber(&s.RV, &s.Rec.Version, &s.Ctl.Version, &s.Lease[0].Version, &s.Lease[1].Version, &s.Ctl.Lease[0].Version, &s.Ctl.Lease[1].Version,
+		&s.Agent[0].Version, &s.Agent[0].After, &s.Agent[0].By, &s.Agent[0].Began, &s.Agent[1].Version, &s.Agent[1].After, &s.Agent[1].By, &s.Agent[1].Began)
+}
+
+// renumber gives numbers without gaps that have the order of the old ones; 0 stays.
+func renumber(all ...*uint8) {
+	var used [64]bool
+	for _, one := range all {
+		used[*one] = true
+	}
+	var number [len(used)]uint8
+	next := uint8(0)
+	for old := 1; old < len(used); old++ {
+		if used[old] {
+			next++
+			number[old] = next
+		}
+	}
+	for _, one := range all {
+		*one = number[*one]
+	}
+}
+
+// over: the pod is gone, and nothing lives or is held, so that nothing can come any more.
+func (s *State) over() bool {
+	if s.Pod.There || s.Second.There || s.Rec.Kind != RecordNone || s.Ctl.Stage != StageIdle {
+		return false
+	}
+	for b, box := range s.Box {
+		if box.Phase.live() || s.entryOf(b) >= 0 || (box.Phase != BoxNone && s.Entry[box.Addr].Holder == HolderNone) {
+			return false
+		}
+	}
+	return true
+}
+
+// spent forgets the chances that cannot come any more.
+func (s *State) spent(m *Model) {
+	if s.Pod.Deleting || !s.Pod.There {
+		s.Left[Force] = 0
+	}
+	if !m.Scenario.Restarts || s.Pod.Over || !s.Pod.There {
+		if !s.any(func(b int) bool { return s.Box[b].Phase == BoxReady || s.Box[b].Phase == BoxMaking }) {
+			s.Left[SandboxDies], s.Left[HalfMade] = 0, 0
+		}
+		if !s.any(func(b int) bool { return s.entryOf(b) >= 0 && s.Box[b].Phase.live() }) {
+			s.Left[DelLost] = 0
+		}
+		if !s.any(func(b int) bool { return s.entryOf(b) >= 0 }) {
+			s.Left[LateDel] = 0
+		}
+	}
+	first := s.Machine[0]
+	s.spend(PowerOn, PowerOff, !first.Up)
+	s.spend(Heal, Cut, first.Up && !first.Linked || s.Machine[1].Up && !s.Machine[1].Linked)
+	s.spend(KubeletThaw, KubeletFreeze, first.Up && !first.Running || s.Machine[1].Up && !s.Machine[1].Running)
+	s.spend(UntaintNode, TaintNode, s.Node[0].Taint != 0 || s.Node[1].Taint != 0)
+}
+
+// spend: what undoes another chance is of no use where there is nothing to undo and nothing can come to be undone.
+func (s *State) spend(undo, what Chance, done bool) {
+	if !done && s.Left[what] == 0 {
+		s.Left[undo] = 0
+	}
+}
+
+func (s *State) any(is func(b int) bool) bool {
+	for b := range s.Box {
+		if is(b) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// adopt makes the record of what a pool holds: the owner's, or an orphan's.
+func (t *turn) adopt() {
+	s := &t.s
+	for b := range s.Box {
+		if s.entryOf(b) < 0 {
+			continue
+		}
+		owned := t.m.owner(s, b) != v1alpha1.AttributionNone
+		switch {
+		case owned && (s.Box[b].Second || t.m.Off == ByName) && s.Second.There:
+			t.adoptFor(RecordOfSecond, 1, b)
+		case !owned && !s.Box[b].Second && t.m.Scenario.Orphan:
+			t.adoptFor(RecordOrphan, noName, b)
+		}
+	}
+}
+
+func (t *turn) adoptFor(kind Kind, at uint8, b int) {
+	to := t.s
+	to.Rec = Record{Kind: kind, At: at}
+	if kind == RecordOrphan {
+		to.Rec.Slot[b].Known = true
+		to.wrote()
+		t.owed(to, t.say("the controller records sandbox s%d as an orphan", b))
+		return
+	}
+	t.m.record(&to)
+	t.owed(to, t.say("the controller records what the pool has of the second pod's name as the second pod's"))
+}
+
+// passOrphan reads the Leases; the Nodes, the record and the pools come after them. While they do not acknowledge the question there is
+// nothing that could be overtaken.
+func (t *turn) passOrphan() {
+	to := t.s
+	if !to.acknowledged() {
+		to.Ctl.Lease = to.Lease
+		t.decideOrphan(to)
+		return
+	}
+	to.Ctl = Controller{Stage: StageRead, Lease: t.s.Lease, Version: t.s.Ctl.Version}
+	t.owed(to, t.say("the controller reads the agents' Leases"))
+}
+
+// acknowledged: some node's silence may count.
+func (s *State) acknowledged() bool {
+	for _, lease := range s.Lease {
+		if s.Ctl.Version != 0 && lease.UID != 0 && lease.Version >= s.Ctl.Version {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *turn) decideOrphan(to State) {
+	facts := t.m.orphanFacts(&to)
+	d := orphan.Decide(facts, now)
+	to.Ctl = Controller{Version: to.Ctl.Version}
+	label := t.say("the controller reads Nodes, record and pools: orphan row %d, %s (%s)", d.Row, d.Action, d.Reason)
+	switch d.Action {
+	case orphan.Ask:
+		to.Rec.Epochs[0]++
+		to.Rec.Mark[0] = Mark{Epoch: to.Rec.Epochs[0], All: true}
+		to.wrote()
+		to.Ctl.Version = to.Rec.Version
+	case orphan.Address:
+		to.address(d.Claim.NodeUID)
+	case orphan.Release:
+		to.plan(StageRelease, sight{entry: to.Entry}, release.Decision{Sandboxes: []string{boxID(0)}})
+	case orphan.Drop:
+		to.Rec, to.Ctl.Version = Record{}, 0
+	}
+	t.owed(to, label)
+}
+
+// address gives the record the node that has claimed it. The machine is the one that claimed, if a live read still shows it.
+func (s *State) address(uid types.UID) {
+	for name, node := range s.Node {
+		given := s.Rec.answer(0, node.UID)
+		if node.UID == 0 || nodeUID(node.UID) != uid || given == nil {
+			continue
+		}
+		s.Rec.At = uint8(name)
+		s.Rec.Mark[0] = Mark{}
+		if given.Boot == bootKey(node.Machine, node.Boot) {
+			s.Rec.Slot[0].Ident = node.Ident
+		}
+		s.wrote()
+		s.Ctl.Version = 0
+	}
+}
+
+// orphanFacts are what a live pass has read.
+func (m *Model) orphanFacts(s *State) orphan.Facts {
+	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Entries: release.Absent[orphan.Entries](), Room: true,
+		Record: release.Known(orphan.Record{Claims: s.claims()}), Shown: release.Absent[string](), Rival: release.Absent[string](),
+		Nodes: release.Known(m.roster(s)), Settings: orphan.Settings{ReleaseDelay: delay, NodeGoneDelay: delay}}
+	if s.entryOf(0) >= 0 {
+		f.Entries = release.Known(orphan.Entries{Since: now.Add(-2 * delay)})
+	}
+	if mark := s.Rec.Mark[0]; mark.Epoch != 0 {
+		f.Asked = orphan.Asked{Epoch: int64(mark.Epoch), Version: uint64(s.Ctl.Version), Since: now}
+		if mark.Waited {
+			f.Asked.Since = now.Add(-2 * delay)
+		}
+	}
+	return f
+}
+
+func (s *State) claims() []orphan.Claim {
+	var claims []orphan.Claim
+	for _, given := range s.Rec.Answer[0] {
+		if given.Epoch == 0 {
+			continue
+		}
+		claim := orphan.Claim{NodeUID: nodeUID(given.UID), Pod: release.Absent[string]()}
+		for name, node := range s.Node {
+			if node.UID == given.UID {
+				claim.NodeName, claim.Live = nodeName(uint8(name)), true
+			}
+		}
+		claims = append(claims, claim)
+	}
+	return claims
+}
+
+// roster is every Node that was ever seen.
+func (m *Model) roster(s *State) []orphan.Node {
+	var nodes []orphan.Node
+	for name, node := range s.Node {
+		if m.Off == OnlyReadyNodes && !node.Ready {
+			continue
+		}
+		n := orphan.Node{Name: nodeName(uint8(name)), Live: release.Absent[release.Node](), GoneSince: release.Absent[time.Time](),
+			Acknowledged: release.Absent[orphan.Acknowledgement]()}
+		if node.UID != 0 {
+			n.Live = release.Known(m.node(s, node))
+		}
+		if lease := s.Ctl.Lease[name]; lease.UID != 0 {
+			n.Acknowledged = release.Known(orphan.Acknowledgement{Version: uint64(lease.Version), NodeUID: nodeUID(lease.UID), BootID: bootID(lease.Boot)})
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// Chance is an event that nobody owes: each scenario says how often each may come.
+type Chance uint8
+
+// The chances.
+const (
+	// Nobody's.
+	AgentCrash Chance = iota
+	ControllerCrash
+	CachedPass
+	KubeletFreeze
+	KubeletThaw
+	Cut
+	Heal
+	PowerOff
+	PowerOn
+	SandboxDies
+	DelLost
+	LateDel
+	HalfMade
+	OtherWrite
+	// An administrator's.
+	Force
+	NodeDelete
+	TaintNode
+	UntaintNode
+	TakeOver
+	Replace
+	SecondDeleted
+	chances
+)
+
+// Switch turns one rule off.
+type Switch uint8
+
+// The switches, each named in Switches.
+const (
+	SwitchNone Switch = iota
+	CachedList
+	NotReadyIsGone
+	InFlightOff
+	IdentityPerPod
+	ReplacementBelieved
+	NoCompare
+	AnswerKept
+	OnlyReadyNodes
+	ByName
+	TaintAlone
+	BySandboxAlone
+	OtherBoot
+	SuccessorIgnored
+	FenceNotAsked
+)
+
+// Scenario is a bounded piece of the world.
+type Scenario struct {
+	// Name and About are for people.
+	Name, About string
+	// Start puts the world up.
+	Start func(*State)
+	// Depth bounds the number of steps where the scenario is too large to be explored to its end; 0 does not. Progress is only
+	// checked of what is explored to its end.
+	Depth int
+	// Chances is how often each may come.
+	Chances map[Chance]uint8
+	// KeepsID: CNI ADD gives a pod's next sandbox the address of the one before, and leaves the entry under its ID. Otherwise the entry gets
+	// the new ID.
+	KeepsID bool
+	// Restarts: the kubelet may make the pod another sandbox.
+	Restarts bool
+	// PoolPerNode: a sandbox on another machine gets an address of its own.
+	PoolPerNode bool
+	// LateKubelet: a kubelet may begin a sandbox though it ought to know that the pod's time is over.
+	LateKubelet bool
+	// LateMaking: a sandbox may be in the making when the pod's time is over, though the IPAM leaves its address under the old ID.
+	LateMaking bool
+	// AbsenceOnly: the runtime does not tell whether a stopped sandbox's namespace is closed.
+	AbsenceOnly bool
+	// PrematureTaint: an administrator may taint a node that lives.
+	PrematureTaint bool
+	// Returns: a machine that was replaced may come back under its name; the replacement's kubelet then ends no pod.
+	Returns bool
+	// Orphan: the pod is gone, and the entry of its sandbox is left.
+	Orphan bool
+}
+
+// Model is a scenario with all rules, or with all but one. It is a checker.System.
+type Model struct {
+	Scenario Scenario
+	Off      Switch
+}
+
+// Initial is where the scenario begins.
+func (m *Model) Initial() []State {
+	var s State
+	for chance, often := range m.Scenario.Chances {
+		s.Left[chance] = often
+	}
+	m.Scenario.Start(&s)
+	return []State{s}
+}

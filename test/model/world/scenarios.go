@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// started puts machine 0 up, with the pod on it.
+func started(s *State) {
+	s.Machine[0] = Machine{Up: true, Linked: true, Running: true}
+	s.UIDs = 1
+	s.Node[0] = Node{Ident: Ident{UID: 1}, Ready: true}
+	s.Agent[0] = Agent{Up: true, Token: 1}
+	s.Pod = Pod{There: true}
+	s.Rec = Record{Kind: RecordOfPod}
+}
+
+// running puts the pod's sandbox up.
+func running(s *State) {
+	started(s)
+	s.Box[0] = Box{Phase: BoxReady, Shown: true}
+	s.Entry[0].Holder = 1
+	s.Rec.Slot[0] = Slot{Known: true, Ident: s.Node[0].Ident}
+}
+
+// overdue is that pod after its deletion, its grace period and slack.
+func overdue(s *State) {
+	running(s)
+	s.Pod.Deleting, s.Pod.Over = true, true
+	s.Machine[0].Knows = true
+}
+
+// asked is that pod with a question about its sandbox, and another machine that was set up under the name.
+func asked(s *State) {
+	overdue(s)
+	s.Rec.Epochs[0] = 1
+	s.Rec.Mark[0] = Mark{Epoch: 1, UID: 1, Boot: bootKey(0, 0)}
+	s.Machine[1] = Machine{Up: true, Linked: true, Running: true, Knows: true}
+}
+
+// silent is that pod on a machine of which nothing is heard.
+func silent(s *State) {
+	asked(s)
+	s.Machine[0].Running, s.Machine[0].AgentLess = false, true
+	s.Node[0].Ready, s.Agent[0] = false, Agent{}
+}
+
+// unattended takes the agent away.
+func unattended(s *State) {
+	running(s)
+	s.Agent[0] = Agent{}
+	s.Machine[0].AgentLess = true
+}
+
+// making puts the pod's sandbox into the making.
+func making(s *State) {
+	running(s)
+	s.Box[0] = Box{Phase: BoxMaking}
+}
+
+// orphaned puts up two nodes; the pod is gone, and its sandbox is left.
+func orphaned(s *State) {
+	running(s)
+	s.Pod, s.Rec = Pod{}, Record{}
+	s.Machine[1] = Machine{Name: 1, Up: true, Linked: true, Running: true}
+	s.UIDs = 2
+	s.Node[1] = Node{Ident: Ident{UID: 2, Machine: 1}, Ready: true}
+	s.Agent[1] = Agent{Up: true, Token: 2}
+}
+
+// namesake puts up, beside that, another pod of the name on node 1.
+func namesake(s *State) {
+	orphaned(s)
+	s.Second = Pod{There: true}
+	s.Box[1] = Box{Phase: BoxReady, Machine: 1, Addr: 1, Shown: true, Second: true}
+	s.Entry[1].Holder = 2
+}
+
+// Scenarios are what is explored.
+func Scenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "deletion", About: "one node, one pod, and what can go wrong when it is deleted", Start: running,
+			Chances: map[Chance]uint8{AgentCrash: 1, ControllerCrash: 1, KubeletFreeze: 1, SandboxDies: 1, DelLost: 1, LateDel: 1, Force: 1},
+		},
+		{
+			Name: "cut", About: "a node that is cut off, for good or for a while", Start: running,
+			Chances: map[Chance]uint8{Cut: 1, Heal: 1, PowerOff: 1, DelLost: 1, Force: 1},
+		},
+		{
+			Name: "late caches", About: "a controller that looks at caches of any age", Start: running,
+			Chances: map[Chance]uint8{CachedPass: 1, KubeletFreeze: 1, KubeletThaw: 1, DelLost: 1},
+		},
+		{
+			Name: "starting", About: "a pod that is deleted while its sandbox is in the making", Start: making,
+			Chances: map[Chance]uint8{AgentCrash: 1, ControllerCrash: 1, KubeletFreeze: 1, KubeletThaw: 1, HalfMade: 1, DelLost: 1, Force: 1},
+		},
+		{
+			Name: "absence only", About: "a runtime that does not tell of namespaces", Start: running, AbsenceOnly: true,
+			Chances: map[Chance]uint8{AgentCrash: 1, KubeletFreeze: 1, KubeletThaw: 1, SandboxDies: 1, DelLost: 1},
+		},
+		{
+			Name: "made anew", About: "a sandbox that dies and is made anew; the entry gets the new ID; a kubelet may be late", Start: running,
+			Restarts: true, LateKubelet: true, Depth: 22,
+			Chances: map[Chance]uint8{SandboxDies: 1, DelLost: 1},
+		},
+		{
+			Name: "made anew, old ID", About: "the same, and the entry stays under the old ID", Start: running, Restarts: true, KeepsID: true,
+			Chances: map[Chance]uint8{KubeletFreeze: 1, SandboxDies: 1, DelLost: 1},
+		},
+		{
+			Name: "reboot", About: "a machine that boots again and restarts the pod in place; the entry gets the new ID", Start: running, Restarts: true, Depth: 22,
+			Chances: map[Chance]uint8{PowerOff: 1, PowerOn: 1, DelLost: 1},
+		},
+		{
+			Name: "reboot, old ID", About: "the same, and the entry stays under the old ID", Start: running, Restarts: true, KeepsID: true,
+			Chances: map[Chance]uint8{PowerOff: 1, PowerOn: 1},
+		},
+		{
+			Name: "re-registration", About: "a Node object that is deleted and registered again, with another machine in between", Start: asked, Returns: true, Depth: 13,
+			Chances: map[Chance]uint8{NodeDelete: 2},
+		},
+		{
+			Name: "re-registration, silent", About: "the same, and no agent and no kubelet runs on the first machine until it registers again", Start: silent, Returns: true,
+			Chances: map[Chance]uint8{NodeDelete: 2, KubeletThaw: 1},
+		},
+		{
+			Name: "replacement", About: "another machine under the name, which runs the pod again; pools by node", Start: running, Restarts: true, PoolPerNode: true, Depth: 17,
+			Chances: map[Chance]uint8{NodeDelete: 1, Replace: 1},
+		},
+		{
+			Name: "taken over", About: "another machine that reports into the same Node object, and the old one again", Start: asked, Returns: true, Depth: 15,
+			Chances: map[Chance]uint8{TakeOver: 2},
+		},
+		{
+			Name: "fence", About: "an out-of-service taint, perhaps while the node lives", Start: running, PrematureTaint: true, Depth: 23,
+			Chances: map[Chance]uint8{TaintNode: 2, UntaintNode: 1, KubeletFreeze: 1, PowerOff: 1},
+		},
+		{
+			Name: "fence, nobody answers", About: "an out-of-service taint on a Ready node whose agent is not there", Start: unattended, PrematureTaint: true,
+			Chances: map[Chance]uint8{TaintNode: 1, DelLost: 1, Force: 1},
+		},
+		{
+			Name: "orphan, no mishap", About: "two nodes, a sandbox of unknown node, and nothing that goes wrong", Start: orphaned, Orphan: true,
+		},
+		{
+			Name: "orphan", About: "two nodes, a sandbox of unknown node", Start: orphaned, Orphan: true, Depth: 12,
+			Chances: map[Chance]uint8{ControllerCrash: 1, KubeletFreeze: 1, OtherWrite: 1},
+		},
+		{
+			Name: "namesake", About: "a second pod of the name on another node, while the first one's sandbox lives", Start: namesake, Orphan: true, PoolPerNode: true, Depth: 12,
+			Chances: map[Chance]uint8{KubeletFreeze: 1, SecondDeleted: 1},
+		},
+	}
+}

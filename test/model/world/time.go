@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+// time is what passes. Each delay is an event that can only come when the design's promise about it holds in the world.
+func (t *turn) time() {
+	t.grace()
+	for i := range machines {
+		t.rows(i)
+	}
+	t.marksWait()
+	t.unchanged()
+	t.nodeGone()
+}
+
+// grace: the pod's grace period with its slack passes.
+func (t *turn) grace() {
+	s := &t.s
+	if !s.Pod.There || !s.Pod.Deleting || s.Pod.Over {
+		return
+	}
+	for i, machine := range s.Machine {
+		able := machine.Up && machine.Running && machine.Linked && machine.Name == 0
+		if able && !machine.Knows && !t.m.Scenario.LateKubelet {
+			return // KubeletInformed
+		}
+		if t.m.Scenario.KeepsID && !t.m.Scenario.LateMaking && s.making(i) {
+			return // MadeInTime
+		}
+	}
+	to := t.s
+	to.Pod.Over = true
+	t.owed(to, t.say("the pod's grace period and slack are over"))
+}
+
+func (s *State) making(i int) bool {
+	for _, box := range s.Box {
+		if int(box.Machine) == i && box.Phase == BoxMaking {
+			return true
+		}
+	}
+	return false
+}
+
+// rows: a row of lists gets longer than sandboxCreationMax. No sandbox that it is about can be in the making any more.
+func (t *turn) rows(i int) {
+	for k, row := range t.s.Agent[i].Row {
+		if row != RowBegun || t.s.inTheMaking(k) {
+			continue
+		}
+		to := t.s
+		to.Agent[i].Row[k] = RowLong
+		to.Agent[i].drop(t.m.Off) // it has listed again since
+		t.owed(to, t.say("for longer than sandboxCreationMax no list on machine %d has shown %s", i, boxID(k)))
+	}
+}
+
+func (s *State) inTheMaking(k int) bool {
+	for b, box := range s.Box {
+		if box.Phase == BoxMaking && (b == k || (k == anyMark && !box.Second)) {
+			return true
+		}
+	}
+	return false
+}
+
+// marksWait: releaseDelay passes after a question. An agent that can has said something by then.
+func (t *turn) marksWait() {
+	for k, mark := range t.s.Rec.Mark {
+		if mark.Epoch == 0 || mark.Waited || (!mark.All && mark.Taint == 0) {
+			continue
+		}
+		dead := !mark.All && !t.s.Node[t.s.Rec.At].Ready
+		if dead && t.s.lives(mark.Boot) && !t.s.answered(k, mark) {
+			continue // the word of whoever tainted it would be false
+		}
+		to := t.s
+		to.Rec.Mark[k].Waited = true
+		t.owed(to, t.say("the delay after the question about %s is over", boxID(k)))
+	}
+}
+
+// lives: that boot of that machine runs.
+func (s *State) lives(boot uint8) bool {
+	for i, machine := range s.Machine {
+		if machine.Up && bootKey(uint8(i), machine.Boot) == boot {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *State) answered(k int, mark Mark) bool {
+	given := s.Rec.answer(k, mark.UID)
+	return given != nil && given.Epoch == mark.Epoch
+}
+
+// unchanged: an entry stands for longer than sandboxCreationMax. It is only looked at of a pod that its kubelet finished.
+func (t *turn) unchanged() {
+	pod := t.s.subject()
+	for b, slot := range t.s.Rec.Slot {
+		if !slot.Known || slot.Long || !pod.Finished || t.s.entryOf(b) < 0 || t.s.Box[b].Phase == BoxMaking {
+			continue
+		}
+		to := t.s
+		to.Rec.Slot[b].Long = true
+		t.owed(to, t.say("the entry of sandbox s%d has stood unchanged for longer than sandboxCreationMax", b))
+	}
+}
+
+// nodeGone: nodeGoneDelay passes without a sign of life. A machine that runs gives one; whoever deleted its Node was wrong.
+func (t *turn) nodeGone() {
+	rec := &t.s.Rec
+	if rec.Kind == RecordNone || rec.Gone || rec.At == noName {
+		return
+	}
+	node := t.s.Node[rec.At]
+	gone := node.UID == 0
+	for b, slot := range rec.Slot {
+		if !slot.Known || slot.Ident.UID == 0 || t.s.entryOf(b) < 0 {
+			continue
+		}
+		away := node.UID == 0 || node.Machine != slot.Ident.Machine
+		if away && t.s.Machine[slot.Ident.Machine].Up {
+			return
+		}
+		gone = gone || away
+	}
+	for _, machine := range t.s.Machine {
+		if node.UID == 0 && machine.Up && machine.Name == rec.At {
+			return
+		}
+	}
+	if !gone {
+		return
+	}
+	to := t.s
+	to.Rec.Gone = true
+	t.owed(to, t.say("the Node of the recorded machine has been gone for nodeGoneDelay without a sign of life"))
+}
