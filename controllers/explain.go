@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,7 +128,11 @@ func (r *PodReconciler) setRecordState(ctx context.Context, v *view, state v1alp
 	if !changed && v.record.Status.State == state {
 		return nil
 	}
-	if err := r.client.Status().Patch(ctx, record, client.MergeFrom(v.record), client.FieldOwner(finalizer.FieldManager)); client.IgnoreNotFound(err) != nil {
+	// The node's agent writes a condition of its own, and a merge patch writes them all: whoever is overtaken looks again, because the
+	// record's next version wakes the pod.
+	patch := client.MergeFromWithOptions(v.record, client.MergeFromWithOptimisticLock{})
+	err := r.client.Status().Patch(ctx, record, patch, client.FieldOwner(finalizer.FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("explaining on the record of %s what it waits for: %w", v.podName(), err)
 	}
 	return nil
