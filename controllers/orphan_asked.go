@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 )
 
@@ -66,6 +67,9 @@ func (k *orphanKeeper) forget(id sandboxID) {
 
 func (k *orphanKeeper) forgetLocked(id sandboxID) {
 	delete(k.asked, id)
+	if len(k.asked) == 0 {
+		metrics.OrphanNodesMissing.Set(0)
+	}
 	k.complete.Delete(id)
 	k.turn.Delete(id)
 	if len(k.asked) < k.options.Orphans.MaxAsked {
@@ -122,4 +126,23 @@ func (k *orphanKeeper) isTraced() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.traced
+}
+
+// countMissing sets the gauge of the nodes that the oldest question waits for.
+func (k *orphanKeeper) countMissing(nodes []orphan.Node) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var oldest orphan.Asked
+	for _, one := range k.asked {
+		if oldest.Epoch == 0 || one.at.Before(oldest.Since) {
+			oldest = orphan.Asked{Epoch: one.epoch, Version: one.version, Since: one.at}
+		}
+	}
+	missing := 0
+	for i := range nodes {
+		if oldest.Epoch != 0 && !orphan.SilenceOf(&nodes[i], oldest, k.orphanSettings(), k.clock.Now()).Counts() {
+			missing++
+		}
+	}
+	metrics.OrphanNodesMissing.Set(float64(missing))
 }

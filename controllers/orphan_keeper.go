@@ -178,6 +178,7 @@ func (k *orphanKeeper) lookCached(ctx context.Context) (without bool, err error)
 	roster, _ := k.roster.snapshot()
 	nodes := roster.Nodes(present, k.leases.cached(ctx))
 	k.nodes.Store(&nodes)
+	k.countMissing(nodes)
 	if k.changed.Swap(false) {
 		k.enqueue(k.allAsked()...)
 	}
@@ -206,6 +207,7 @@ func (k *orphanKeeper) lookLive(ctx context.Context, complete []sandboxID) (agai
 	if before := k.nodes.Swap(&nodes); before == nil || len(*before) != len(nodes) {
 		k.enqueue(k.allAsked()...) // somebody came, or is gone for good
 	}
+	k.countMissing(nodes)
 	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(present)))
 	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(present)))
 	return k.fateDue(roster), k.reclaim(ctx, complete, nodes)

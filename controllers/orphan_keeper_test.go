@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -357,6 +358,9 @@ func TestAMachineWithoutANodeIsGoneAfterThePersistedDelay(t *testing.T) {
 	if s.look() != 0 {
 		t.Fatal("released before every node was silent")
 	}
+	if got := gauge(t, "holdfast_orphan_nodes_missing"); got != 1 {
+		t.Errorf("%v nodes are said to be missing, expected 1", got)
+	}
 	if err := s.truth.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
@@ -389,4 +393,20 @@ func TestASignOfLifeOfAMachineWithoutANodeStartsTheDelayAgain(t *testing.T) {
 		s.clock.SetTime(s.clock.Now().Add(fateConfirmed))
 		s.apply(lease("gone", lateNow.Add(time.Duration(renewed+1)*time.Second)))
 	}
+}
+
+// gauge is the value of a gauge without labels.
+func gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
 }

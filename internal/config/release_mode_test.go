@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+)
+
+// TestTheDefaultReleaseModeIsSaidAlikeEverywhere names every place that says which mode the unsafe-release webhook has by default, so
+// that none is left behind when the default changes.
+func TestTheDefaultReleaseModeIsSaidAlikeEverywhere(t *testing.T) {
+	if defaults().UnsafeReleases.Mode != configv1alpha1.DefaultReleaseMode {
+		t.Errorf("the tests of this package expect %s, and the default is %s", defaults().UnsafeReleases.Mode, configv1alpha1.DefaultReleaseMode)
+	}
+	installed, err := LoadManager("../../config/manager/config.yaml")
+	if err != nil || installed.UnsafeReleases.Mode != configv1alpha1.DefaultReleaseMode {
+		t.Errorf("config/manager/config.yaml has mode %s (%v), and the default is %s", installed.UnsafeReleases.Mode, err, configv1alpha1.DefaultReleaseMode)
+	}
+	page, err := os.ReadFile("../../docs/reference/configuration.md")
+	if row := "| `unsafeReleases.mode` | `" + string(configv1alpha1.DefaultReleaseMode) + "` |"; err != nil || !strings.Contains(string(page), row) {
+		t.Errorf("docs/reference/configuration.md has no row that begins with %q (%v)", row, err)
+	}
+	if _, err := os.Stat("../../config/components/deny-unsafe-releases"); configv1alpha1.DefaultReleaseMode == configv1alpha1.ReleaseModeDeny && err == nil {
+		t.Error("the component deny-unsafe-releases changes nothing any more: replace it by one that only warns")
+	}
+}
