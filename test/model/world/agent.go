@@ -172,13 +172,11 @@ func (t *turn) speak(i int) {
 			continue
 		}
 		word := t.m.word(&t.s, i, k, me)
-		given := to.Rec.answer(k, me)
-		wrote := t.write(&to, i, k, me, word)
-		if wrote != "" && t.explain {
-			said = append(said, wrote)
-		}
 		if view[k].All {
-			settled = word.Kind == handshake.Nothing || (word.Kind == handshake.Answer && given != nil && given.Epoch == view[k].Epoch)
+			settled = to.Rec.settles(k, me, view[k], word)
+		}
+		if wrote := t.write(&to, i, k, me, word); wrote != "" {
+			said = append(said, wrote)
 		}
 	}
 	a.drop(t.m.Off)
@@ -190,6 +188,12 @@ func (t *turn) speak(i int) {
 		}
 	}
 	t.owed(to, label)
+}
+
+// settles: there is nothing to claim, or the record has the claim.
+func (r *Record) settles(k int, me uint8, mark Mark, word handshake.Word) bool {
+	given := r.answer(k, me)
+	return word.Kind == handshake.Nothing || (word.Kind == handshake.Answer && given != nil && given.Epoch == mark.Epoch)
 }
 
 // write puts an answer into the record, unless it has it or the last word was said.

@@ -30,21 +30,10 @@ func (m *Model) Violation(s State) string {
 
 // Unrest says why the end of the story is not reached, and nothing explains it.
 func (m *Model) Unrest(s State) string {
-	held := -1
-	for b := range s.Box {
-		if s.entryOf(b) >= 0 && (!s.Box[b].Second || s.Rec.Kind == RecordOfSecond) {
-			held = b
-		}
-	}
-	pod := s.subject()
 	switch {
 	case s.Ctl.Stage != StageIdle:
 		return "the controller is in the middle of a pass"
-	case s.Rec.Kind != RecordOrphan && pod.There && !pod.Deleting:
-		return ""
-	case !pod.There && s.Rec.Kind == RecordNone && !m.Scenario.Orphan:
-		return "" // what a late kubelet has made since is an orphan: another scenario
-	case held < 0 && (!pod.There || s.Rec.Kind == RecordOrphan || s.Rec.Kind == RecordNone):
+	case m.ended(&s):
 		return ""
 	}
 	reason, waits := m.explain(&s)
@@ -57,6 +46,25 @@ func (m *Model) Unrest(s State) string {
 		return "" // nobody recorded the machine: held by design
 	}
 	return m.overdue(&s, reason)
+}
+
+// ended: there is nothing to be released, or the pod lives.
+func (m *Model) ended(s *State) bool {
+	pod := s.subject()
+	switch {
+	case s.Rec.Kind == RecordOrphan:
+		return !s.held()
+	case pod.There:
+		return !pod.Deleting || (s.Rec.Kind == RecordNone && !s.held())
+	case s.Rec.Kind == RecordNone && !m.Scenario.Orphan:
+		return true // what a late kubelet has made since is an orphan: another scenario
+	}
+	return !s.held()
+}
+
+// held: the pool has something that is the record's business.
+func (s *State) held() bool {
+	return s.any(func(b int) bool { return s.entryOf(b) >= 0 && (!s.Box[b].Second || s.Rec.Kind == RecordOfSecond) })
 }
 
 // explain is what the controller says of a hold.

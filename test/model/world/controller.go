@@ -108,23 +108,29 @@ func (t *turn) decide(to State, v sight) {
 		t.owed(to, t.say("%s: the record follows to the new Node UID", label))
 		return
 	}
+	to.follow(d, v)
+	t.owed(to, label)
+}
+
+// follow does or plans what was decided.
+func (s *State) follow(d release.Decision, v sight) {
 	switch d.Action {
 	case release.Confirm:
-		if v.mark == to.Rec.Mark && v.answer == to.Rec.Answer { // else the write is a conflict
-			to.ask(d, v.node[to.Rec.At], v.pod.There && !v.pod.Deleting)
+		if v.mark == s.Rec.Mark && v.answer == s.Rec.Answer { // else the write is a conflict
+			s.ask(d, v.node[s.Rec.At], v.pod.There && !v.pod.Deleting)
 		}
 	case release.Release:
-		to.plan(StageRelease, v, d)
+		s.plan(StageRelease, v, d)
 	case release.Rewrite:
-		to.plan(StageRewrite, v, d)
+		s.plan(StageRewrite, v, d)
 	case release.Unprotect:
-		to.Ctl.Stage = StageUnprotect
+		s.Ctl.Stage = StageUnprotect
 	case release.Keep:
-		if v.live && !d.Asking && v.mark == to.Rec.Mark {
-			to.Rec.Mark = [marks]Mark{}
+		if v.live && !d.Asking && v.mark == s.Rec.Mark {
+			s.Rec.Mark = [marks]Mark{}
 		}
+	default: // it waits
 	}
-	t.owed(to, label)
 }
 
 // record writes down each sandbox that a pool shows, with the machine that a live read of the Node gives, unless that Node object is

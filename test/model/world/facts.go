@@ -6,10 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/handshake"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -168,17 +165,23 @@ func (m *Model) asked(v sight, k int) release.Asked {
 		stands.Time = taintTime(mark.Taint, mark.Waited)
 	}
 	asked.Mark = release.Known(stands)
+	asked.Answer = m.answered(v, k, mark.UID, stands)
+	return asked
+}
+
+// answered is the answer of the Node UID that is asked; where only the sandbox ID is looked at, anybody's.
+func (m *Model) answered(v sight, k int, uid uint8, mark release.Mark) release.Fact[release.Answer] {
+	answer := release.Absent[release.Answer]()
 	for n := range v.answer[k] {
 		given := &v.answer[k][n]
-		if given.Epoch == 0 || (given.UID != mark.UID && m.Off != BySandboxAlone) {
+		if given.Epoch == 0 || (given.UID != uid && m.Off != BySandboxAlone) {
 			continue
 		}
-		said := m.taken(wordOf(k, given), stands)
-		if !asked.Answer.IsKnown() || said.Verdict == v1alpha1.VerdictReadyForRelease {
-			asked.Answer = release.Known(said)
+		if said := m.taken(wordOf(k, given), mark); !answer.IsKnown() || said.Verdict == v1alpha1.VerdictReadyForRelease {
+			answer = release.Known(said)
 		}
 	}
-	return asked
+	return answer
 }
 
 // taken is an answer as the switches let it be taken.
@@ -190,6 +193,7 @@ func (m *Model) taken(said release.Answer, mark release.Mark) release.Answer {
 		said.BootID = mark.BootID
 	case BySandboxAlone:
 		said.Epoch, said.NodeUID, said.BootID = mark.Epoch, mark.NodeUID, mark.BootID
+	default: // as it is
 	}
 	return said
 }
@@ -230,86 +234,3 @@ func (m *Model) owner(s *State, b int) v1alpha1.Attribution {
 }
 
 func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }
-
-// word is what the agent has to say about a mark: Judge, on the list that it has and what it remembers.
-func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
-	a := &s.Agent[i]
-	if reason := handshake.Foreign(m.markShown(s, i, k, me), nodeUID(me), bootID(bootKey(uint8(i), s.Machine[i].Boot))); reason != "" {
-		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: reason}
-	}
-	q := handshake.Question{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
-	if !a.View[k].All {
-		q.NodeUID = nodeUID(me)
-	}
-	if !a.Fresh[k] {
-		q.Seen = now.Add(time.Second)
-	}
-	if given := s.Rec.answer(k, me); given != nil && given.Pod != 0 && given.Boot == bootKey(uint8(i), s.Machine[i].Boot) {
-		q.Affirmed = podUID(given.Pod)
-	}
-	r := handshake.Recollection{}
-	for b, seen := range a.Seen {
-		if seen != 0 && (b == k || (k == anyMark && !s.Box[b].Second)) {
-			r.Listed = true
-			r.Pod = podFact(seen)
-		}
-	}
-	switch a.Row[k] {
-	case RowBegun:
-		r.AbsentSince = now.Add(-time.Second)
-	case RowLong:
-		r.AbsentSince = now.Add(-2 * delay)
-	}
-	settings := handshake.Settings{SandboxCreationMax: delay}
-	if m.Off == InFlightOff {
-		settings.SandboxCreationMax = 0
-	}
-	return handshake.Judge(q, handshake.Check(m.listing(s, a, k), agentUID), r, settings)
-}
-
-// markShown is the mark as the agent is shown it.
-func (m *Model) markShown(s *State, i, k int, me uint8) v1alpha1.Mark {
-	mark := markOf(k, s.Agent[i].View[k])
-	boot := bootID(bootKey(uint8(i), s.Machine[i].Boot))
-	switch {
-	case mark.NodeUID == "":
-	case m.Off == OtherBoot:
-		mark.BootID = boot
-	case m.Off == BySandboxAlone:
-		mark.BootID, mark.NodeUID = boot, nodeUID(me)
-	}
-	return mark
-}
-
-// listing is the list that the agent has.
-func (m *Model) listing(s *State, a *Agent, k int) *handshake.Listing {
-	l := &handshake.Listing{Began: now, Ended: now, TellsNamespaces: !m.Scenario.AbsenceOnly, Runtime: "a runtime",
-		Sandboxes: []handshake.Sandbox{{ID: "agent", Pod: handshake.Pod{UID: agentUID, Name: "agent"}, State: handshake.StateReady}}}
-	for b, phase := range a.List {
-		if phase == BoxNone || (m.Off == SuccessorIgnored && b != k) {
-			continue
-		}
-		listed := handshake.Sandbox{ID: boxID(b), Pod: podFact(podOf(s.Box[b]) + 1), State: handshake.StateReady}
-		switch phase {
-		case BoxOpen:
-			listed.State, listed.Network = handshake.StateNotReady, handshake.NamespaceOpen
-			if m.Off == NotReadyIsGone {
-				listed.Network = handshake.NamespaceClosed
-			}
-		case BoxClosed:
-			listed.State, listed.Network = handshake.StateNotReady, handshake.NamespaceClosed
-		}
-		l.Sandboxes = append(l.Sandboxes, listed)
-	}
-	return l
-}
-
-func (s *State) recordUID() types.UID {
-	switch s.Rec.Kind {
-	case RecordOfSecond:
-		return secondUID
-	case RecordOrphan:
-		return ""
-	}
-	return firstUID
-}

@@ -2,6 +2,10 @@
 
 package world
 
+import (
+	"slices"
+)
+
 // runs says whether the pod of a sandbox is the machine's to run: PodGC and kubelets compare names only.
 func (s *State) runs(i int, second bool) bool {
 	pod, name := &s.Pod, uint8(0)
@@ -40,27 +44,22 @@ func (t *turn) kubelet(i int) {
 // begin: the kubelet makes the pod a sandbox where it has none that is alive. CNI ADD records the address first.
 func (t *turn) begin(i int) {
 	s := &t.s
-	late := s.Pod.Over && !t.m.Scenario.LateKubelet
-	if !s.runs(i, false) || !s.Machine[i].Linked || s.Machine[i].Knows || late || (s.Box[0].Phase != BoxNone && !t.m.Scenario.Restarts) {
-		return
-	}
-	next := -1
-	for b := range boxes {
-		box := s.Box[b]
-		switch {
-		case box.Phase == BoxNone && next < 0:
-			next = b
-		case box.Phase != BoxNone && int(box.Machine) == i && !box.Second && box.Phase != BoxClosed && box.Phase != BoxAbsent:
-			return
-		}
-	}
-	if next < 0 || s.Node[0].UID == 0 || int(s.Node[0].Machine) != i {
+	next := slices.IndexFunc(s.Box[:], func(box Box) bool { return box.Phase == BoxNone })
+	if next < 0 || !t.begins(i) || s.left(i, false) || (next > 0 && !t.m.Scenario.Restarts) {
 		return
 	}
 	to := t.s
 	addr := t.add(&to, i, next)
 	to.Box[next] = Box{Phase: BoxMaking, Machine: uint8(i), Boot: s.Machine[i].Boot, Addr: addr}
 	t.owed(to, t.say("the kubelet on machine %d begins sandbox s%d of the pod: CNI ADD gives it address %d (%s)", i, next, addr, to.holder(int(addr))))
+}
+
+// begins: the kubelet works on the pod, and does not know that it is being deleted.
+func (t *turn) begins(i int) bool {
+	s := &t.s
+	late := s.Pod.Over && !t.m.Scenario.LateKubelet
+	registered := s.Node[0].UID != 0 && int(s.Node[0].Machine) == i
+	return registered && s.runs(i, false) && s.Machine[i].Linked && !s.Machine[i].Knows && !late
 }
 
 // add is the IPAM's ADD: an entry of the pod's name in the pool wins; otherwise an address that is free.
@@ -110,6 +109,7 @@ func (t *turn) stop(i, b int) {
 			to.Entry[held].Holder = HolderNone
 			t.chance(LateDel, to, t.say("the runtime on machine %d removes sandbox s%d, and calls CNI DEL again: the pool's entry goes", i, b))
 		}
+	default: // there is nothing to stop
 	}
 }
 
@@ -147,9 +147,7 @@ func (t *turn) finish(i int) {
 		return
 	}
 	for _, second := range []bool{false, true} {
-		node := t.s.Node[t.s.Machine[i].Name]
-		foreign := !second && node.UID != 0 && int(node.Machine) != i // a kubelet registers before it works on pods
-		if foreign || (i != 0 && !second && (node.UID == 0 || t.m.Scenario.Returns)) || !t.s.runs(i, second) || !t.s.informed(i, second) || t.s.left(i, second) {
+		if !t.ends(i, second) || !t.s.runs(i, second) || !t.s.informed(i, second) || t.s.left(i, second) {
 			continue
 		}
 		to := t.s
@@ -160,6 +158,15 @@ func (t *turn) finish(i int) {
 		pod.Finished = true
 		t.owed(to, t.say("the kubelet on machine %d reports the end of the pod", i))
 	}
+}
+
+// ends: a kubelet registers before it works on pods. One that replaced another ends none where the other may come back.
+func (t *turn) ends(i int, second bool) bool {
+	node := t.s.Node[t.s.Machine[i].Name]
+	if second || (i == 0 && node.UID == 0) {
+		return true
+	}
+	return node.UID != 0 && int(node.Machine) == i && (i == 0 || !t.m.Scenario.Returns)
 }
 
 // left: a sandbox of the pod is on the machine, or in the making there.
@@ -197,6 +204,7 @@ func (t *turn) runtime(b int) {
 			to.Box[b].Phase = BoxOpen
 			t.chance(SandboxDies, to, t.say("sandbox s%d on machine %d dies: it is NOTREADY, its network namespace open", b, box.Machine))
 		}
+	default: // it is the kubelet's
 	}
 }
 

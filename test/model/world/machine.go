@@ -47,7 +47,7 @@ func (t *turn) freeze(i int) {
 	}
 }
 
-// inform is assumption KubeletInformed: a kubelet that comes back learns of a deletion before it makes anything.
+// inform is an assumption (docs/model.md): a kubelet that comes back learns of a deletion before it makes anything.
 func (t *turn) inform(to *State, i int) {
 	machine := &to.Machine[i]
 	machine.Knows = machine.Knows || (to.Pod.Over && machine.Running && machine.Linked && !t.m.Scenario.LateKubelet)
@@ -65,6 +65,7 @@ func (s *State) off(i int) {
 				box.Phase = BoxAbsent
 			case BoxReady, BoxOpen:
 				box.Phase = BoxClosed
+			default: // it has ended before
 			}
 		}
 	}

@@ -2,6 +2,10 @@
 
 package world
 
+import (
+	"slices"
+)
+
 // normalize makes states equal that differ in nothing that matters any more.
 func (m *Model) normalize(s *State) {
 	for i := range s.Agent {
@@ -107,20 +111,30 @@ func (s *State) spent(m *Model) {
 		s.Left[Force] = 0
 	}
 	if !m.Scenario.Restarts || s.Pod.Over || !s.Pod.There {
-		if !s.any(func(b int) bool { return s.Box[b].Phase == BoxReady || s.Box[b].Phase == BoxMaking }) {
-			s.Left[SandboxDies], s.Left[HalfMade] = 0, 0
-		}
-		if !s.any(func(b int) bool { return s.entryOf(b) >= 0 && s.Box[b].Phase.live() }) {
-			s.Left[DelLost] = 0
-		}
-		if !s.any(func(b int) bool { return s.entryOf(b) >= 0 }) {
-			s.Left[LateDel] = 0
-		}
+		s.spentSandboxes()
 	}
-	first := s.Machine[0]
-	s.spend(PowerOn, PowerOff, !first.Up)
-	s.spend(Heal, Cut, first.Up && !first.Linked || s.Machine[1].Up && !s.Machine[1].Linked)
-	s.spend(KubeletThaw, KubeletFreeze, first.Up && !first.Running || s.Machine[1].Up && !s.Machine[1].Running)
+	s.spentMachines()
+}
+
+// spentSandboxes: no sandbox comes any more.
+func (s *State) spentSandboxes() {
+	if !s.any(func(b int) bool { return s.Box[b].Phase == BoxReady || s.Box[b].Phase == BoxMaking }) {
+		s.Left[SandboxDies], s.Left[HalfMade] = 0, 0
+	}
+	if !s.any(func(b int) bool { return s.entryOf(b) >= 0 && s.Box[b].Phase.live() }) {
+		s.Left[DelLost] = 0
+	}
+	if !s.any(func(b int) bool { return s.entryOf(b) >= 0 }) {
+		s.Left[LateDel] = 0
+	}
+}
+
+// spentMachines: there is nothing to undo.
+func (s *State) spentMachines() {
+	is := func(what func(Machine) bool) bool { return slices.ContainsFunc(s.Machine[:], what) }
+	s.spend(PowerOn, PowerOff, !s.Machine[0].Up)
+	s.spend(Heal, Cut, is(func(machine Machine) bool { return machine.Up && !machine.Linked }))
+	s.spend(KubeletThaw, KubeletFreeze, is(func(machine Machine) bool { return machine.Up && !machine.Running }))
 	s.spend(UntaintNode, TaintNode, s.Node[0].Taint != 0 || s.Node[1].Taint != 0)
 }
 

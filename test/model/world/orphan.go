@@ -82,6 +82,7 @@ func (t *turn) decideOrphan(to State) {
 		to.plan(StageRelease, sight{entry: to.Entry}, release.Decision{Sandboxes: []string{boxID(0)}})
 	case orphan.Drop:
 		to.Rec, to.Ctl.Version = Record{}, 0
+	default: // it waits
 	}
 	t.owed(to, label)
 }

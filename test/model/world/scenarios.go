@@ -2,6 +2,10 @@
 
 package world
 
+import (
+	"slices"
+)
+
 // started puts machine 0 up, with the pod on it.
 func started(s *State) {
 	s.Machine[0] = Machine{Up: true, Linked: true, Running: true}
@@ -75,6 +79,10 @@ func namesake(s *State) {
 
 // Scenarios are what is explored.
 func Scenarios() []Scenario {
+	return slices.Concat(ofOneNode(), ofSandboxesMadeAnew(), ofMachines(), ofOrphans())
+}
+
+func ofOneNode() []Scenario {
 	return []Scenario{
 		{
 			Name: "deletion", About: "one node, one pod, and what can go wrong when it is deleted", Start: running,
@@ -96,6 +104,11 @@ func Scenarios() []Scenario {
 			Name: "absence only", About: "a runtime that does not tell of namespaces", Start: running, AbsenceOnly: true,
 			Chances: map[Chance]uint8{AgentCrash: 1, KubeletFreeze: 1, KubeletThaw: 1, SandboxDies: 1, DelLost: 1},
 		},
+	}
+}
+
+func ofSandboxesMadeAnew() []Scenario {
+	return []Scenario{
 		{
 			Name: "made anew", About: "a sandbox that dies and is made anew; the entry gets the new ID; a kubelet may be late", Start: running,
 			Restarts: true, LateKubelet: true, Depth: 22,
@@ -113,6 +126,11 @@ func Scenarios() []Scenario {
 			Name: "reboot, old ID", About: "the same, and the entry stays under the old ID", Start: running, Restarts: true, KeepsID: true,
 			Chances: map[Chance]uint8{PowerOff: 1, PowerOn: 1},
 		},
+	}
+}
+
+func ofMachines() []Scenario {
+	return []Scenario{
 		{
 			Name: "re-registration", About: "a Node object that is deleted and registered again, with another machine in between", Start: asked, Returns: true, Depth: 13,
 			Chances: map[Chance]uint8{NodeDelete: 2},
@@ -137,6 +155,11 @@ func Scenarios() []Scenario {
 			Name: "fence, nobody answers", About: "an out-of-service taint on a Ready node whose agent is not there", Start: unattended, PrematureTaint: true,
 			Chances: map[Chance]uint8{TaintNode: 1, DelLost: 1, Force: 1},
 		},
+	}
+}
+
+func ofOrphans() []Scenario {
+	return []Scenario{
 		{
 			Name: "orphan, no mishap", About: "two nodes, a sandbox of unknown node, and nothing that goes wrong", Start: orphaned, Orphan: true,
 		},

@@ -2,6 +2,10 @@
 
 package world
 
+import (
+	"slices"
+)
+
 // time is what passes. Each delay is an event that can only come when the design's promise about it holds in the world.
 func (t *turn) time() {
 	t.grace()
@@ -19,18 +23,22 @@ func (t *turn) grace() {
 	if !s.Pod.There || !s.Pod.Deleting || s.Pod.Over {
 		return
 	}
-	for i, machine := range s.Machine {
-		able := machine.Up && machine.Running && machine.Linked && machine.Name == 0
-		if able && !machine.Knows && !t.m.Scenario.LateKubelet {
-			return // KubeletInformed
-		}
-		if t.m.Scenario.KeepsID && !t.m.Scenario.LateMaking && s.making(i) {
-			return // MadeInTime
+	for i := range s.Machine {
+		if t.early(i) {
+			return
 		}
 	}
 	to := t.s
 	to.Pod.Over = true
 	t.owed(to, t.say("the pod's grace period and slack are over"))
+}
+
+// early: the design takes it that no grace period is over yet: the kubelet has not seen the deletion; or it makes a sandbox for which
+// the pool has an old one's entry (docs/model.md).
+func (t *turn) early(i int) bool {
+	machine := t.s.Machine[i]
+	uninformed := machine.Up && machine.Running && machine.Linked && machine.Name == 0 && !machine.Knows
+	return (uninformed && !t.m.Scenario.LateKubelet) || (t.m.Scenario.KeepsID && !t.m.Scenario.LateMaking && t.s.making(i))
 }
 
 func (s *State) making(i int) bool {
@@ -114,27 +122,29 @@ func (t *turn) nodeGone() {
 	if rec.Kind == RecordNone || rec.Gone || rec.At == noName {
 		return
 	}
-	node := t.s.Node[rec.At]
-	gone := node.UID == 0
-	for b, slot := range rec.Slot {
-		if !slot.Known || slot.Ident.UID == 0 || t.s.entryOf(b) < 0 {
-			continue
-		}
-		away := node.UID == 0 || node.Machine != slot.Ident.Machine
-		if away && t.s.Machine[slot.Ident.Machine].Up {
-			return
-		}
-		gone = gone || away
-	}
-	for _, machine := range t.s.Machine {
-		if node.UID == 0 && machine.Up && machine.Name == rec.At {
-			return
-		}
-	}
-	if !gone {
+	away := t.s.away()
+	absent := t.s.Node[rec.At].UID == 0
+	if !absent && len(away) == 0 {
 		return
+	}
+	for i, machine := range t.s.Machine {
+		if machine.Up && (slices.Contains(away, uint8(i)) || (absent && machine.Name == rec.At)) {
+			return
+		}
 	}
 	to := t.s
 	to.Rec.Gone = true
 	t.owed(to, t.say("the Node of the recorded machine has been gone for nodeGoneDelay without a sign of life"))
+}
+
+// away are the machines of recorded sandboxes that the Node is not any more.
+func (s *State) away() []uint8 {
+	var away []uint8
+	node := s.Node[s.Rec.At]
+	for b, slot := range s.Rec.Slot {
+		if slot.Known && slot.Ident.UID != 0 && s.entryOf(b) >= 0 && (node.UID == 0 || node.Machine != slot.Ident.Machine) {
+			away = append(away, slot.Ident.Machine)
+		}
+	}
+	return away
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package world
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+)
+
+// word is what the agent has to say about a mark: Judge, on the list that it has and what it remembers.
+func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
+	a := &s.Agent[i]
+	if reason := handshake.Foreign(m.markShown(s, i, k, me), nodeUID(me), bootID(bootKey(uint8(i), s.Machine[i].Boot))); reason != "" {
+		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: reason}
+	}
+	q := handshake.Question{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
+	if !a.View[k].All {
+		q.NodeUID = nodeUID(me)
+	}
+	if !a.Fresh[k] {
+		q.Seen = now.Add(time.Second)
+	}
+	if given := s.Rec.answer(k, me); given != nil && given.Pod != 0 && given.Boot == bootKey(uint8(i), s.Machine[i].Boot) {
+		q.Affirmed = podUID(given.Pod)
+	}
+	settings := handshake.Settings{SandboxCreationMax: delay}
+	if m.Off == InFlightOff {
+		settings.SandboxCreationMax = 0
+	}
+	return handshake.Judge(q, handshake.Check(m.listing(s, a, k), agentUID), a.recall(s, k), settings)
+}
+
+// recall is what the agent remembers of what a mark asks about.
+func (a *Agent) recall(s *State, k int) handshake.Recollection {
+	r := handshake.Recollection{}
+	for b, seen := range a.Seen {
+		if seen != 0 && (b == k || (k == anyMark && !s.Box[b].Second)) {
+			r.Listed = true
+			r.Pod = podFact(seen)
+		}
+	}
+	switch a.Row[k] {
+	case RowBegun:
+		r.AbsentSince = now.Add(-time.Second)
+	case RowLong:
+		r.AbsentSince = now.Add(-2 * delay)
+	default: // some list shows it, or none was taken
+	}
+	return r
+}
+
+// markShown is the mark as the agent is shown it.
+func (m *Model) markShown(s *State, i, k int, me uint8) v1alpha1.Mark {
+	mark := markOf(k, s.Agent[i].View[k])
+	boot := bootID(bootKey(uint8(i), s.Machine[i].Boot))
+	switch {
+	case mark.NodeUID == "":
+	case m.Off == OtherBoot:
+		mark.BootID = boot
+	case m.Off == BySandboxAlone:
+		mark.BootID, mark.NodeUID = boot, nodeUID(me)
+	}
+	return mark
+}
+
+// listing is the list that the agent has.
+func (m *Model) listing(s *State, a *Agent, k int) *handshake.Listing {
+	l := &handshake.Listing{Began: now, Ended: now, TellsNamespaces: !m.Scenario.AbsenceOnly, Runtime: "a runtime",
+		Sandboxes: []handshake.Sandbox{{ID: "agent", Pod: handshake.Pod{UID: agentUID, Name: "agent"}, State: handshake.StateReady}}}
+	for b, phase := range a.List {
+		if phase == BoxNone || (m.Off == SuccessorIgnored && b != k) {
+			continue
+		}
+		listed := handshake.Sandbox{ID: boxID(b), Pod: podFact(podOf(s.Box[b]) + 1), State: handshake.StateReady}
+		switch phase {
+		case BoxOpen:
+			listed.State, listed.Network = handshake.StateNotReady, handshake.NamespaceOpen
+			if m.Off == NotReadyIsGone {
+				listed.Network = handshake.NamespaceClosed
+			}
+		case BoxClosed:
+			listed.State, listed.Network = handshake.StateNotReady, handshake.NamespaceClosed
+		default: // it is READY
+		}
+		l.Sandboxes = append(l.Sandboxes, listed)
+	}
+	return l
+}
+
+func (s *State) recordUID() types.UID {
+	switch s.Rec.Kind {
+	case RecordOfSecond:
+		return secondUID
+	case RecordOrphan:
+		return ""
+	default:
+		return firstUID
+	}
+}
