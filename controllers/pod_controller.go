@@ -147,7 +147,7 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 		r.held.wasRead(seen.uid)
 	}
 	if decision.Action == release.Keep {
-		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(r.keepQuestions(ctx, seen, decision), r.keep(ctx, seen))
+		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(seen.unfinished(), r.keepQuestions(ctx, seen, decision), r.keep(ctx, seen))
 	}
 	after := seen.fateDue(decision.After)
 	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
@@ -161,6 +161,15 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 		return reconcile.Result{}, fmt.Errorf("holding the addresses of %s: %w", seen.podName(), errors.New(decision.Message))
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// unfinished: the pass was a live one because a cache was behind what was to be recorded, and the pools could not be read. No event
+// brings that again.
+func (v *view) unfinished() error {
+	if !v.live || !v.heldRead.IsUnknown() {
+		return nil
+	}
+	return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
 }
 
 // unprotect takes the finalizer off and removes the record; the pools were shown to be empty of it. What carries the proof
