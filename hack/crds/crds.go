@@ -20,6 +20,6 @@ import (
 	_ "github.com/k8stopologyawareschedwg/noderesourcetopology-api/pkg/apis/topology"
 	// BlockAffinity and IPAMBlock: libcalico-go/config/crd of this module.
 	_ "github.com/projectcalico/calico/libcalico-go/lib/scope"
-	// ServiceMonitor: example/prometheus-operator-crd of this module, for test/e2e/cluster.
+	// ServiceMonitor, PrometheusRule: example/prometheus-operator-crd of this module, for test/e2e/cluster.
 	_ "github.com/prometheus-operator/prometheus-operator/example"
 )

@@ -70,7 +70,7 @@ var faultySuites = []string{
 var faultyEnv = []string{"FAULT_RATE=0.25", "FAULT_SEED=1"}
 
 // extraModules are modules with tests besides the one at the top.
-var extraModules = []string{"hack/dev", "hack/images", "hack/certmanager", "hack/cluster"}
+var extraModules = []string{"hack/dev", "hack/images", "hack/certmanager", "hack/cluster", "hack/promql"}
 
 func main() {
 	assets := flag.String("assets", "bin/kube", "folder with etcd, kube-apiserver and kubectl")

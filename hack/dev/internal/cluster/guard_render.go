@@ -17,7 +17,7 @@ import (
 
 // notHere are the kinds of the installation for which a development cluster has
 // something else: the manager is a child, and there is no cert-manager.
-var notHere = sets.New("Deployment", "PodDisruptionBudget", "Service", "ConfigMap", "Certificate", "Issuer", "ServiceMonitor")
+var notHere = sets.New("Deployment", "PodDisruptionBudget", "Service", "ConfigMap", "Certificate", "Issuer", "ServiceMonitor", "PrometheusRule")
 
 // rendered is the installation, without what is notHere: base before the manager
 // starts, admission once it is ready.
