@@ -200,7 +200,7 @@ func countsAsWrite(request *http.Request) bool {
 	return true
 }
 
-// asked is the number of writes so far in which a mark stood.
+// asked is the number of writes so far in which a mark stood, be it an older one.
 func (w *writes) asked() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
