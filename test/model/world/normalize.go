@@ -48,11 +48,12 @@ func (s *State) settledOrphan() {
 	}
 }
 
-// oldAnswers: what is said in an answer to an earlier question is never looked at again, but for who was seen and in which boot.
+// oldAnswers: what is said in a DoNotRelease to an earlier question gives nothing away, so that all that matters of it is who was seen and
+// in which boot.
 func (s *State) oldAnswers() {
 	for k := range s.Rec.Answer {
 		for n := range s.Rec.Answer[k] {
-			if given := &s.Rec.Answer[k][n]; given.Epoch != s.Rec.Mark[k].Epoch {
+			if given := &s.Rec.Answer[k][n]; given.Epoch != s.Rec.Mark[k].Epoch && !given.Ready {
 				*given = Answer{Epoch: min(given.Epoch, 1), UID: given.UID, Boot: given.Boot, Pod: given.Pod}
 			}
 		}
