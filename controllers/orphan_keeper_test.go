@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -264,90 +263,97 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}
 }
 
+// listOfTest is the list of Nodes as one process has it.
+type listOfTest struct {
+	*testing.T
+	*rosterStore
+}
+
+func newList(t *testing.T, s *search, namespace string) listOfTest {
+	return listOfTest{t, &rosterStore{live: s.truth, writer: s.truth, namespace: namespace}}
+}
+
+// see puts Nodes on the list; the first try may meet what another process has done, and the second succeeds.
+func (l listOfTest) see(names ...string) {
+	l.Helper()
+	work := func(roster orphan.Roster) error {
+		for _, name := range names {
+			roster.See(name, v1alpha1.NodeIdentity{UID: types.UID("uid-" + name), MachineID: name})
+		}
+		return nil
+	}
+	if l.change(l.Context(), work) == nil {
+		return
+	}
+	if err := l.change(l.Context(), work); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l listOfTest) names() []string {
+	l.Helper()
+	if err := l.load(l.Context()); err != nil {
+		l.Fatal(err)
+	}
+	roster, _ := l.snapshot()
+	var all []string
+	for _, seen := range roster {
+		all = append(all, seen.Name)
+	}
+	slices.Sort(all)
+	return all
+}
+
 func TestTheListOfNodesOutlivesTheProcess(t *testing.T) {
 	s := newSearch(t)
-	store := func() *rosterStore {
-		return &rosterStore{live: s.truth, writer: s.truth, namespace: "holdfast-system"}
-	}
-	see := func(store *rosterStore, names ...string) error {
-		return store.change(t.Context(), func(roster orphan.Roster) error {
-			for _, name := range names {
-				roster.See(name, v1alpha1.NodeIdentity{UID: types.UID("uid-" + name), MachineID: name})
-			}
-			return nil
-		})
-	}
-	names := func(store *rosterStore) []string {
-		t.Helper()
-		if err := store.load(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		roster, _ := store.snapshot()
-		var all []string
-		for _, seen := range roster {
-			all = append(all, seen.Name)
-		}
-		slices.Sort(all)
-		return all
-	}
-	first, second := store(), store()
-	if err := see(first, "a", "b", "c", "d", "e"); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"a", "b", "c", "d", "e"}, names(second)); diff != "" {
+	five := []string{"a", "b", "c", "d", "e"}
+	newList(t, s, "one").see(five...)
+	if diff := cmp.Diff(five, newList(t, s, "one").names()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	var lists corev1.ConfigMapList
-	if err := s.truth.List(t.Context(), &lists); err != nil || len(lists.Items) == 0 {
+}
+
+func TestTheListOfNodesIsWrittenAgainWhereSomebodyDeletesIt(t *testing.T) {
+	s := newSearch(t)
+	list := newList(t, s, "one")
+	list.see("a", "b", "c", "d", "e")
+	if err := s.truth.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace("one")); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"f", "g", "h", "i", "j", "k", "l", "m"} {
+		list.see(name)
+	}
+	reload := newList(t, s, "one").names()
+	for _, name := range []string{"f", "g", "h", "i", "j", "k", "l", "m"} {
+		if !slices.Contains(reload, name) {
+			t.Errorf("%s is not on the list: %v", name, reload)
+		}
+	}
+	if got := list.names(); len(got) != 13 {
+		t.Errorf("the process has forgotten Nodes: %v", got)
+	}
+}
 
-	t.Run("a ConfigMap that somebody deletes is written again", func(t *testing.T) {
-		for i := range lists.Items {
-			if err := s.truth.Delete(t.Context(), lists.Items[i].DeepCopy()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for range 2 { // the first try finds out
-			if err := second.change(t.Context(), func(roster orphan.Roster) error {
-				for key, seen := range roster {
-					seen.Gone = &v1alpha1.NodeGone{Since: metav1.NewTime(lateNow), ConfirmedTime: metav1.NewTime(lateNow)}
-					roster[key] = seen
-				}
-				return nil
-			}); err != nil && !apierrors.IsNotFound(err) {
-				t.Fatal(err)
-			}
-		}
-		if got := names(store()); len(got) != 5 {
-			t.Errorf("the list has %v", got)
-		}
-	})
-	t.Run("another manager's Nodes are not lost", func(t *testing.T) {
-		third, fourth := store(), store()
-		names(third)
-		if err := see(fourth, "f", "g", "h", "i", "j", "k"); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 { // the first try meets the other's writes
-			if err := see(third, "l", "m", "n", "o", "p", "q"); err != nil && !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-				t.Fatal(err)
-			}
-		}
-		if got := names(store()); len(got) != 17 {
-			t.Errorf("the list has %d Nodes, expected 17: %v", len(got), got)
-		}
-	})
-	t.Run("what cannot be read is no Node that may be left out", func(t *testing.T) {
-		broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast-elsewhere", Name: shardName(3)}, Data: map[string]string{"x": "?"}}
-		if err := s.truth.Create(t.Context(), broken); err != nil {
-			t.Fatal(err)
-		}
-		elsewhere := &rosterStore{live: s.truth, writer: s.truth, namespace: "holdfast-elsewhere"}
-		if err := elsewhere.load(t.Context()); err == nil || !strings.Contains(err.Error(), `key "x" of ConfigMap holdfast-nodes-3`) {
-			t.Errorf("got %v", err)
-		}
-	})
+func TestTheListOfNodesLosesNoneOfAnotherManager(t *testing.T) {
+	s := newSearch(t)
+	first, second := newList(t, s, "one"), newList(t, s, "one")
+	first.see("a", "b", "c", "d", "e", "f")
+	second.see("g", "h", "i", "j", "k", "l")
+	first.see("m", "n", "o", "p", "q", "r")
+	if got := newList(t, s, "one").names(); len(got) != 18 {
+		t.Errorf("the list has %d Nodes, expected 18: %v", len(got), got)
+	}
+}
+
+func TestTheListOfNodesIsReadAsAWholeOrNotAtAll(t *testing.T) {
+	s := newSearch(t)
+	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: shardName(3)}, Data: map[string]string{"x": "?"}}
+	if err := s.truth.Create(t.Context(), broken); err != nil {
+		t.Fatal(err)
+	}
+	if err := newList(t, s, "one").load(t.Context()); err == nil || !strings.Contains(err.Error(), `key "x" of ConfigMap holdfast-nodes-3`) {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestAMachineWithoutANodeIsGoneAfterThePersistedDelay(t *testing.T) {
