@@ -9,7 +9,7 @@ import (
 
 // Mark asks an agent whether a sandbox is gone, or whether any sandbox of the record's pod UID is left (AnySandbox).
 //
-// +kubebuilder:validation:XValidation:rule="self.sandboxID != '*' || (has(self.nodeUID) && self.nodeUID != ”)",message="only a named Node can be asked for every sandbox of a pod UID"
+// +kubebuilder:validation:XValidation:rule="self.sandboxID != '*' || (has(self.nodeUID) && size(self.nodeUID) > 0)",message="only a named Node can be asked for every sandbox of a pod UID"
 type Mark struct {
 	// SandboxID is the sandbox in question, or AnySandbox.
 	// +kubebuilder:validation:MinLength=1

@@ -46,7 +46,7 @@ type IPAllocationList struct {
 // IPAllocationSpec is what the controller has observed and, in marks, what it asks of agents.
 //
 // +kubebuilder:validation:XValidation:rule="self.podNamespace == oldSelf.podNamespace && self.podName == oldSelf.podName",message="a record never changes its pod: the pod's UID is the record's name"
-// +kubebuilder:validation:XValidation:rule="!has(self.marks) || self.marks.all(m, (has(m.nodeUID) && m.nodeUID != ”) || !has(self.nodeName) || self.nodeName == ”)",message="only a record without nodeName can ask all Nodes: no other agent would see the mark"
+// +kubebuilder:validation:XValidation:rule="!has(self.marks) || self.marks.all(m, (has(m.nodeUID) && size(m.nodeUID) > 0) || !has(self.nodeName) || size(self.nodeName) == 0)",message="only a record without nodeName can ask all Nodes: no other agent would see the mark"
 // +kubebuilder:validation:XValidation:rule="self.addresses.all(a, self.sandboxes.exists(s, s.id == a.sandboxID))",message="every address names a sandbox that is listed in sandboxes"
 type IPAllocationSpec struct {
 	// PodNamespace is the namespace of the pod, or of the podref of an orphan.
