@@ -7,7 +7,7 @@ package promql
 import (
 	"fmt"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -45,7 +45,7 @@ func Check(expr string, known map[string]Metric) []error {
 func checkMatchers(s *parser.VectorSelector, known map[string]Metric) (mistakes []error) {
 	m, ok := lookup(s.Name, known)
 	for _, matcher := range s.LabelMatchers {
-		if ok && matcher.Name != labels.MetricName && !m.has(matcher.Name) {
+		if ok && matcher.Name != model.MetricNameLabel && !m.has(matcher.Name) {
 			mistakes = append(mistakes, fmt.Errorf("%s has no label %q", s.Name, matcher.Name))
 		}
 	}

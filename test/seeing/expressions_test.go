@@ -25,7 +25,7 @@ var elsewhere = map[string]string{
 	"apiserver_admission_webhook_rejection_count":          "the API server",
 	"certmanager_certificate_expiration_timestamp_seconds": "cert-manager",
 	"kube_daemonset_status_number_unavailable":             "kube-state-metrics",
-	"up":                                                   "Prometheus",
+	"up": "Prometheus",
 }
 
 // words of expressions that are no metrics: hack/promql reads them with Prometheus' own parser.
