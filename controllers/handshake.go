@@ -33,6 +33,9 @@ func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision
 		record = r.newRecord(v)
 	}
 	questions := questionsTo(v.node.Get(), d.Sandboxes, d.Fence)
+	for i := range questions {
+		questions[i].living = d.Row == 2
+	}
 	asked, err := r.ask(ctx, record, questions)
 	if err != nil {
 		return false, result, err

@@ -25,6 +25,8 @@ type question struct {
 	nodeUID types.UID
 	bootID  string
 	fence   bool
+	// living: the pod uses its addresses.
+	living bool
 }
 
 // questionsTo are those about some sandboxes to one Node as it was read live.
@@ -46,7 +48,7 @@ func (c *core) ask(ctx context.Context, record *v1alpha1.IPAllocation, questions
 	asking := record.DeepCopy()
 	now := roundUp(c.clock.Now())
 	for _, q := range questions {
-		mark := v1alpha1.Mark{SandboxID: q.sandboxID, NodeUID: q.nodeUID, BootID: q.bootID, Epoch: nextEpoch(record, q.sandboxID), Time: now, Fence: q.fence}
+		mark := v1alpha1.Mark{SandboxID: q.sandboxID, NodeUID: q.nodeUID, BootID: q.bootID, Epoch: nextEpoch(record, q.sandboxID), Time: now, Fence: q.fence, Living: q.living}
 		at := slices.IndexFunc(asking.Spec.Marks, func(m v1alpha1.Mark) bool { return m.SandboxID == q.sandboxID })
 		if at < 0 {
 			asking.Spec.Marks = append(asking.Spec.Marks, mark)

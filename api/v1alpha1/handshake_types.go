@@ -31,6 +31,10 @@ type Mark struct {
 	// taint, and one to an earlier epoch does not.
 	// +optional
 	Fence bool `json:"fence,omitempty"`
+	// Living says that the pod used its addresses when it was asked. Such an answer is for rewriting entries alone: between it and the
+	// pod's end the address may have gone to another sandbox of the pod.
+	// +optional
+	Living bool `json:"living,omitempty"`
 }
 
 // AnySandbox in a mark asks whether the Node has, or lately had in the making, any sandbox of the pod UID that names the record.

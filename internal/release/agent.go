@@ -10,7 +10,7 @@ import (
 
 // judgeByAgent is row 12, and the agent's half of row 1: the runtime of the node itself is asked, Ready or not.
 func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}, o.Node.Get()
+	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
 		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone cannot be told: %s", s.ID, why)
 	}
@@ -75,7 +75,7 @@ func judgeFenced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 			return d
 		}
 	}
-	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}, o.Node.Get()
+	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
 		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node that was declared dead answers cannot be told: %s", why)
 	}
@@ -109,20 +109,21 @@ func decideAny(o Observation, now time.Time) Decision {
 	case !o.Node.IsKnown():
 		return wait(0, v1alpha1.ReasonObservationFailed, 0, "its node could not be read: %s", o.Node.Why())
 	}
-	if why := o.Any.unread(); why != "" {
+	about := o.Any.during(false)
+	if why := about.unread(); why != "" {
 		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is in the making cannot be told: %s", why)
 	}
 	node := o.Node.Get()
-	word, said := o.Any.Word(node)
+	word, said := about.Word(node)
 	switch {
 	case said && word.gone():
 		return unprotect(16, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one in the making")
-	case !o.Any.stands(node, false, now):
+	case !about.stands(node, false, now):
 		return confirm(16, v1alpha1.AnySandbox, false)
 	case said && node.Ready:
 		return wait(16, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", word.Reason)
 	}
-	return waitForWord(16, o, o.Any.Mark.Get(), "a sandbox of the pod is there or in the making", now)
+	return waitForWord(16, o, about.Mark.Get(), "a sandbox of the pod is there or in the making", now)
 }
 
 // decideInUse is row 2 with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its
@@ -152,7 +153,7 @@ func decideInUse(o Observation, now time.Time) Decision {
 func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	keep := keepInUse()
 	left, doubtful := doubted(o, s, now)
-	asked := Asked{Mark: s.Mark, Answer: s.Answer}
+	asked := Asked{Mark: s.Mark, Answer: s.Answer}.during(true)
 	if !doubtful || asked.unread() != "" {
 		return keep
 	}

@@ -26,6 +26,7 @@ func TestDecideWithAgents(t *testing.T) {
 		return func(o *Observation) { o.Any = Asked{Mark: mark, Answer: answer} }
 	}
 	bootedSince := node(Node{Machine: rebooted, Ready: true, ReadySince: longAgo})
+	living := func(m *Mark) { m.Living = true }
 	atBoot2 := func(m *Mark) { m.BootID = "boot-2" }
 	ofBoot2 := func(a *Answer) { a.BootID = "boot-2" }
 	shown := func(s *Sandbox) { s.Shown = true }
@@ -42,6 +43,15 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(), Known(said(gone))))), want{1, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"row 1: its node says that the sandbox is not gone": {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(), Known(said(alive))))), want{1, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"row 1: what was said while the pod used its addresses is asked again": {
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(living), Known(said(gone))))), want{1, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 5: what was said while the pod used its addresses is asked again": {
+			terminating(agent, fence, one(asked(ask(living, func(m *Mark) { m.Fence = true }), Known(said(gone))))), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 12: what was said while the pod used its addresses is asked again": {
+			terminating(agent, one(asked(ask(living), Known(said(gone))))), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 2: what was asked after an end is asked again": {
+			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(atBoot2), Known(said(alive, ofBoot2, followed))))),
+			want{2, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"row 2: a pod that lives with one sandbox asks nobody": {
 			terminating(agent, notDeleting), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"row 2: the second sandbox of a pod that lives asks about both": {
@@ -56,15 +66,15 @@ func TestDecideWithAgents(t *testing.T) {
 		"row 2: nor in kubelet mode": {
 			terminating(notDeleting, bootedSince), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"row 2: an entry whose place another sandbox took is rewritten if the pod shows the address": {
-			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(atBoot2), Known(said(alive, ofBoot2, followed))))),
+			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed))))),
 			want{2, Rewrite, v1alpha1.ReasonSandboxSucceeded, 0}},
 		"row 2: and left alone if it does not": {
-			terminating(agent, notDeleting, bootedSince, one(asked(ask(atBoot2), Known(said(alive, ofBoot2, followed))))), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
+			terminating(agent, notDeleting, bootedSince, one(asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed))))), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"row 2: a successor that was named to an earlier question is none": {
-			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(atBoot2), Known(said(alive, ofBoot2, followed, func(a *Answer) { a.Epoch = 1 }))))),
+			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed, func(a *Answer) { a.Epoch = 1 }))))),
 			want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"row 2: an address of a pod that lives is never released, whatever its node says": {
-			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(atBoot2), Known(said(gone, ofBoot2))))), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
+			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(gone, ofBoot2))))), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"row 5: a fenced node is asked once more": {
 			terminating(agent, fence), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"row 5: also if it was asked before, whatever it said": {
@@ -181,12 +191,13 @@ func TestDecideSaysOfWhomAndWhat(t *testing.T) {
 }
 
 func TestDecideSaysWhatBecomesOfAPodThatLives(t *testing.T) {
-	lives := sandbox("s1", func(s *Sandbox) { s.Shown = true }, asked(ask(), Known(said(alive, followed))))
-	d := Decide(terminating(agent, notDeleting, sandboxes(lives, sandbox("s2", asked(ask(), Absent[Answer]())))), now)
+	living := func(m *Mark) { m.Living = true }
+	lives := sandbox("s1", func(s *Sandbox) { s.Shown = true }, asked(ask(living), Known(said(alive, followed))))
+	d := Decide(terminating(agent, notDeleting, sandboxes(lives, sandbox("s2", asked(ask(living), Absent[Answer]())))), now)
 	if d.Action != Rewrite || !cmp.Equal(d.Successors, map[string]string{"s1": "s2"}) || !cmp.Equal(d.Sandboxes, []string{"s1"}) {
 		t.Errorf("the entry of s1 is to be given to s2: %+v", d)
 	}
-	d = Decide(terminating(agent, notDeleting, sandboxes(sandbox("s1", asked(ask(), Absent[Answer]())), sandbox("s2", asked(ask(), Absent[Answer]())))), now)
+	d = Decide(terminating(agent, notDeleting, sandboxes(sandbox("s1", asked(ask(living), Absent[Answer]())), sandbox("s2", asked(ask(living), Absent[Answer]())))), now)
 	if d.Action != Keep || !d.Asking {
 		t.Errorf("marks that are open are kept: %+v", d)
 	}

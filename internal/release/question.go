@@ -25,6 +25,8 @@ type Mark struct {
 	Time time.Time
 	// Fence: the Node was tainted out-of-service and not Ready when it was asked.
 	Fence bool
+	// Living: the pod used its addresses when it was asked (row 2).
+	Living bool
 }
 
 // Answer is an agent's word on one sandbox, as it stands in the record. Whether it counts is Counts' question.
@@ -58,6 +60,15 @@ func Counts(mark Mark, answer Answer, node Node) bool {
 type Asked struct {
 	Mark   Fact[Mark]
 	Answer Fact[Answer]
+}
+
+// during leaves a question out that was asked in another part of the pod's life. What its node said of a sandbox while the pod
+// lived releases nothing after its end: since then the kubelet may have made it another sandbox, with the same address.
+func (q Asked) during(living bool) Asked {
+	if q.Mark.IsKnown() && q.Mark.Get().Living != living {
+		return Asked{Mark: Absent[Mark](), Answer: Absent[Answer]()}
+	}
+	return q
 }
 
 // Word is the answer that counts; false while there is none.
@@ -109,7 +120,7 @@ func AskedOf(record *v1alpha1.IPAllocation, sandboxID string) Asked {
 	}
 	for _, m := range record.Spec.Marks {
 		if m.SandboxID == sandboxID {
-			asked.Mark = Known(Mark{SandboxID: m.SandboxID, NodeUID: m.NodeUID, BootID: m.BootID, Epoch: m.Epoch, Time: m.Time.Time, Fence: m.Fence})
+			asked.Mark = Known(Mark{SandboxID: m.SandboxID, NodeUID: m.NodeUID, BootID: m.BootID, Epoch: m.Epoch, Time: m.Time.Time, Fence: m.Fence, Living: m.Living})
 		}
 	}
 	for _, a := range record.Status.Answers {

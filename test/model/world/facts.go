@@ -151,16 +151,16 @@ func taintTime(taint uint8, long bool) time.Time {
 	return at
 }
 
-// asked is a question and the answer to it as they stand in what was read. What was asked while the pod lived is void once it is
-// being deleted: since the answer it may have been given another sandbox.
+// asked is a question and the answer to it as they stand in what was read. With AnswerKept nobody remembers whether the pod lived
+// when it was asked.
 func (m *Model) asked(v sight, k int) release.Asked {
 	asked := release.Asked{Mark: release.Absent[release.Mark](), Answer: release.Absent[release.Answer]()}
 	mark := v.mark[k]
-	void := mark.Living && v.pod.Deleting && m.Off != AnswerKept
-	if mark.Epoch == 0 || mark.All || void {
+	if mark.Epoch == 0 || mark.All {
 		return asked
 	}
-	stands := release.Mark{SandboxID: boxID(k), NodeUID: nodeUID(mark.UID), BootID: bootID(mark.Boot), Epoch: int64(mark.Epoch), Time: now, Fence: mark.Taint != 0}
+	stands := release.Mark{SandboxID: boxID(k), NodeUID: nodeUID(mark.UID), BootID: bootID(mark.Boot), Epoch: int64(mark.Epoch), Time: now, Fence: mark.Taint != 0,
+		Living: mark.Living && m.Off != AnswerKept}
 	if mark.Taint != 0 {
 		stands.Time = taintTime(mark.Taint, mark.Waited)
 	}
