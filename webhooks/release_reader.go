@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -45,12 +46,18 @@ func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserIn
 	return w
 }
 
-// daemonSetPod reads, live, the pod to which a token is bound, and whether a trusted DaemonSet controls it.
+// daemonSetPod reads, live, the pod to which a token is bound, and whether a trusted DaemonSet controls it. What was proven of a pod UID
+// stays: its node and its controller do not change, and the API server takes the token of a pod that is gone from nobody. So an
+// API server that is slow does not have a node's CNI DEL wait for the same two reads each time, until it is refused as undecidable.
 func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.UserInfo) release.Fact[releaseguard.DaemonSetPod] {
 	absent := release.Absent[releaseguard.DaemonSetPod]()
 	bound, isBound := boundPodOf(user)
 	if !isBound || !g.trusts(bound.Namespace) {
 		return absent
+	}
+	proven := release.Known(releaseguard.DaemonSetPod{Name: bound.String(), NodeName: bound.node})
+	if g.proven.has(bound) {
+		return proven
 	}
 	pod := readLive[corev1.Pod](ctx, g.reader, bound.NamespacedName)
 	switch {
@@ -70,8 +77,34 @@ func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.
 	case daemonSet.IsAbsent() || daemonSet.Get().UID != owner.UID:
 		return absent
 	default:
-		return release.Known(releaseguard.DaemonSetPod{Name: bound.String(), NodeName: bound.node})
+		g.proven.add(bound)
+		return proven
 	}
+}
+
+// provenPods are the pods that were found to be a trusted DaemonSet's.
+type provenPods struct {
+	mu   sync.Mutex
+	pods map[boundPod]struct{}
+}
+
+// mostProven bounds the memory; past it everything is read again.
+const mostProven = 20000
+
+func (p *provenPods) has(pod boundPod) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.pods[pod]
+	return ok
+}
+
+func (p *provenPods) add(pod boundPod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods == nil || len(p.pods) >= mostProven {
+		p.pods = map[boundPod]struct{}{}
+	}
+	p.pods[pod] = struct{}{}
 }
 
 // boundPod is the pod that a token names, and the node on which it was when the token was made.

@@ -113,6 +113,7 @@ type releaseGuard struct {
 	reader   client.Reader
 	recorder events.EventRecorder
 	told     *eventLimit
+	proven   provenPods
 }
 
 // newReleaseGuard takes a reader that goes past every cache.

@@ -210,6 +210,7 @@ func TestAReadThatFailsIsNeverAnAbsence(t *testing.T) {
 			guard, _ := c.guard(t, ReleaseModeDeny)
 			validator := &IPPoolReleaseValidator{guard}
 			checkAllowed(t, validator.Handle(t.Context(), removal(t, tc.user, poolRange, tc.entries)))
+			guard.proven = provenPods{} // as after a restart
 			c.fail = map[reflect.Type]error{reflect.TypeOf(tc.breaks): errors.New("the API server does not answer")}
 			response := validator.Handle(t.Context(), removal(t, tc.user, poolRange, tc.entries))
 			checkRefused(t, response)
@@ -265,6 +266,29 @@ func TestTheTokenOfTheNodesDaemonSetPodIsTrusted(t *testing.T) {
 				return
 			}
 			checkRefused(t, response)
+		})
+	}
+}
+
+// The pod's node and controller do not change, so that they are read once. Everything else is read each time.
+func TestADaemonSetPodIsProvenOnce(t *testing.T) {
+	c := onNodeA()
+	guard, _ := c.guard(t, ReleaseModeDeny)
+	validator := &IPPoolReleaseValidator{guard}
+	checkAllowed(t, validator.Handle(t.Context(), removal(t, cniToken(), poolRange, web0)))
+	first := c.reads.Swap(0)
+	c.fail = map[reflect.Type]error{reflect.TypeFor[*appsv1.DaemonSet](): errors.New("the API server does not answer")}
+	checkAllowed(t, validator.Handle(t.Context(), removal(t, cniToken(), poolRange, web0)))
+	if again := c.reads.Load(); again != first-2 {
+		t.Errorf("%d reads at first and %d then, expected those of the pod and of its DaemonSet to be left out", first, again)
+	}
+	for name, user := range map[string]authenticationv1.UserInfo{
+		"another pod UID": cniToken(withExtra(podUIDExtra, "another")),
+		"another node":    cniToken(withExtra(nodeNameExtra, "node-b")),
+		"another account": cniToken(func(u *authenticationv1.UserInfo) { u.Username = "system:serviceaccount:default:whereabouts" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkRefused(t, validator.Handle(t.Context(), removal(t, user, poolRange, web0)))
 		})
 	}
 }
