@@ -47,8 +47,9 @@ func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserIn
 }
 
 // daemonSetPod reads, live, the pod to which a token is bound, and whether a trusted DaemonSet controls it. What was proven of a pod UID
-// stays: its node and its controller do not change, and the API server takes the token of a pod that is gone from nobody. So an
-// API server that is slow does not have a node's CNI DEL wait for the same two reads each time, until it is refused as undecidable.
+// is not read again: its node never changes, its controller only where somebody orphans it, and the API server refuses the token
+// of a pod that is gone once its cache of tokens forgets it (10 s). So an API server that is slow does not have a node's CNI DEL
+// wait for the same two reads each time, until it is refused as undecidable. Everything about the entry's pod and Node is read live.
 func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.UserInfo) release.Fact[releaseguard.DaemonSetPod] {
 	absent := release.Absent[releaseguard.DaemonSetPod]()
 	bound, isBound := boundPodOf(user)

@@ -273,6 +273,10 @@ func TestTheTokenOfTheNodesDaemonSetPodIsTrusted(t *testing.T) {
 // The pod's node and controller do not change, so that they are read once. Everything else is read each time.
 func TestADaemonSetPodIsProvenOnce(t *testing.T) {
 	c := onNodeA()
+	c.objects = append(c.objects,
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "uid-1"}, Spec: corev1.PodSpec{NodeName: "node-b"}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b", UID: "node-b-uid"}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
 	guard, _ := c.guard(t, ReleaseModeDeny)
 	validator := &IPPoolReleaseValidator{guard}
 	checkAllowed(t, validator.Handle(t.Context(), removal(t, cniToken(), poolRange, web0)))
@@ -289,6 +293,7 @@ func TestADaemonSetPodIsProvenOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkRefused(t, validator.Handle(t.Context(), removal(t, user, poolRange, web0)))
+			checkRefused(t, validator.Handle(t.Context(), removal(t, user, poolRange, map[string][2]string{"1": {"sandbox-1", "default/web-1"}})))
 		})
 	}
 }
