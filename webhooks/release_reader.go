@@ -51,15 +51,27 @@ func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserIn
 // of a pod that is gone once its cache of tokens forgets it (10 s). So an API server that is slow does not have a node's CNI DEL
 // wait for the same two reads each time, until it is refused as undecidable. Everything about the entry's pod and Node is read live.
 func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.UserInfo) release.Fact[releaseguard.DaemonSetPod] {
-	absent := release.Absent[releaseguard.DaemonSetPod]()
 	bound, isBound := boundPodOf(user)
 	if !isBound || !g.trusts(bound.Namespace) {
-		return absent
+		return release.Absent[releaseguard.DaemonSetPod]()
 	}
-	proven := release.Known(releaseguard.DaemonSetPod{Name: bound.String(), NodeName: bound.node})
 	if g.proven.has(bound) {
-		return proven
+		return bound.trusted()
 	}
+	fact := g.prove(ctx, bound)
+	if fact.IsKnown() {
+		g.proven.add(bound)
+	}
+	return fact
+}
+
+// trusted is the fact of a pod that is a trusted DaemonSet's.
+func (b boundPod) trusted() release.Fact[releaseguard.DaemonSetPod] {
+	return release.Known(releaseguard.DaemonSetPod{Name: b.String(), NodeName: b.node})
+}
+
+func (g *releaseGuard) prove(ctx context.Context, bound boundPod) release.Fact[releaseguard.DaemonSetPod] {
+	absent := release.Absent[releaseguard.DaemonSetPod]()
 	pod := readLive[corev1.Pod](ctx, g.reader, bound.NamespacedName)
 	switch {
 	case pod.IsUnknown():
@@ -78,8 +90,7 @@ func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.
 	case daemonSet.IsAbsent() || daemonSet.Get().UID != owner.UID:
 		return absent
 	default:
-		g.proven.add(bound)
-		return proven
+		return bound.trusted()
 	}
 }
 
