@@ -122,16 +122,17 @@ integration: kube build ## Run the suites on a real control plane
 faulty: kube build ## Run the suites again with a quarter of the manager's calls failing
 	@$(GOTEST) faulty
 
-# The end-to-end suite installs this tree's manager, so it needs its image. With KUBECONFIG it runs on that cluster, where
+# The end-to-end suite installs this tree's manager and agent, so it needs their images. With KUBECONFIG it runs on that cluster, where
 # it cannot break nodes, where the images of bin/images have to be loaded already, and with the kubectl of the machine;
 # without, on that of cluster-up, which has to run.
+# EVIDENCE is the installation's: Agent, or Kubelet for one without agents.
 E2E_LABELS ?= $(if $(KUBECONFIG),!nodes,core)
 
 .PHONY: e2e
 e2e: $(if $(KUBECONFIG),,kube build-cluster) build ## Run the end-to-end suite's core on the cluster of cluster-up, or on KUBECONFIG's
 	@$(MAKE) images TAG=dev REGISTRY=
-	@test -n "$(KUBECONFIG)" || $(STEP) "importing the manager's image" bin/holdfast-cluster import bin/images/holdfast-manager.tar
-	@E2E_LABELS='$(E2E_LABELS)' $(GOTEST) machine ./test/e2e/cluster
+	@test -n "$(KUBECONFIG)" || $(STEP) "importing the images" bin/holdfast-cluster import bin/images/holdfast-manager.tar bin/images/holdfast-agent.tar
+	@E2E_LABELS='$(E2E_LABELS)' E2E_EVIDENCE='$(EVIDENCE)' $(GOTEST) machine ./test/e2e/cluster
 
 .PHONY: e2e-full
 e2e-full: ## Run all of the end-to-end suite

@@ -50,3 +50,7 @@ mkdir -p bin/deploy
 $kustomize build -o bin/deploy/holdfast.yaml bin/deploy
 $kubectl apply --server-side -f bin/deploy/holdfast.yaml
 $kubectl rollout status --timeout=5m -n holdfast-system deployment/holdfast-manager
+# An installation without agents (the component kubelet-evidence) has no such DaemonSet.
+if $kubectl get daemonset -n holdfast-agent holdfast-agent >/dev/null 2>&1; then
+	$kubectl rollout status --timeout=5m -n holdfast-agent daemonset/holdfast-agent
+fi

@@ -24,13 +24,13 @@ func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Durati
 func defaults() *configv1alpha1.ManagerConfiguration {
 	return &configv1alpha1.ManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
-		Evidence: configv1alpha1.EvidenceKubelet,
+		Evidence: configv1alpha1.EvidenceAgent,
 		Stamping: configv1alpha1.Stamping{GuardClusterNetwork: new(false), MultusNamespace: "kube-system"},
 		Whereabouts: configv1alpha1.Whereabouts{
 			Enabled: new(true), Namespaces: []string{"kube-system"},
 		},
 		UnsafeReleases: configv1alpha1.UnsafeReleases{
-			Mode: configv1alpha1.ReleaseModeWarn, DaemonSets: []string{"kube-system/whereabouts"}, ReconcilerInDaemonSet: new(false),
+			Mode: configv1alpha1.ReleaseModeDeny, DaemonSets: []string{"kube-system/whereabouts"}, ReconcilerInDaemonSet: new(false),
 		},
 		Audit:   configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
 		Orphans: configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxAsked: new(int32(200))},
@@ -75,8 +75,10 @@ func TestParseManagerAccepts(t *testing.T) {
 			change:  func(c *configv1alpha1.ManagerConfiguration) { c.UnsafeReleases.Mode = configv1alpha1.ReleaseModeOff },
 		},
 		"a list that is given empty stays empty": {
-			content: header + "unsafeReleases: {daemonSets: []}\n",
-			change:  func(c *configv1alpha1.ManagerConfiguration) { c.UnsafeReleases.DaemonSets = []string{} },
+			content: header + "unsafeReleases: {mode: Warn, daemonSets: []}\n",
+			change: func(c *configv1alpha1.ManagerConfiguration) {
+				c.UnsafeReleases.Mode, c.UnsafeReleases.DaemonSets = configv1alpha1.ReleaseModeWarn, []string{}
+			},
 		},
 		"an alias stands for its anchor": {
 			content: header + "stamping: {excludedNamespaces: &n [whereabouts]}\nwhereabouts: {namespaces: *n}\n",

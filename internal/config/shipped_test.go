@@ -22,17 +22,29 @@ func TestShippedConfigurationIsValid(t *testing.T) {
 	}
 }
 
-func TestDenyComponentDiffersOnlyInTheMode(t *testing.T) {
-	denying, err := LoadManager("../../config/components/deny-unsafe-releases/config.yaml")
-	if err != nil {
-		t.Fatal(err)
+func TestComponentsDifferOnlyInWhatTheyAreFor(t *testing.T) {
+	warns := func(c *configv1alpha1.ManagerConfiguration) { c.UnsafeReleases.Mode = configv1alpha1.ReleaseModeWarn }
+	cases := map[string]func(*configv1alpha1.ManagerConfiguration){
+		"warn-unsafe-releases": warns,
+		"kubelet-evidence": func(c *configv1alpha1.ManagerConfiguration) {
+			warns(c)
+			c.Evidence = configv1alpha1.EvidenceKubelet
+		},
 	}
-	want, err := LoadManager("../../config/manager/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want.UnsafeReleases.Mode = configv1alpha1.ReleaseModeDeny
-	if diff := cmp.Diff(want, denying); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := LoadManager("../../config/components/" + name + "/config.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := LoadManager("../../config/manager/config.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
 	}
 }

@@ -111,7 +111,8 @@ var _ = Describe("The rendered installation", Ordered, func() {
 		}
 		Expect(ports).To(HaveKeyWithValue("webhook", *installed.Server.WebhookPort))
 		Expect(container.VolumeMounts).To(ContainElement(HaveField("MountPath", installed.Server.CertDir)))
-		Expect(installed.UnsafeReleases.Mode).To(Equal(configv1alpha1.ReleaseModeWarn))
+		Expect(installed.Evidence).To(Equal(configv1alpha1.EvidenceAgent))
+		Expect(installed.UnsafeReleases.Mode).To(Equal(configv1alpha1.ReleaseModeDeny))
 	})
 })
 
@@ -142,7 +143,7 @@ var _ = Describe("Every component", Ordered, func() {
 				HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Fail))),
 				HaveField("MatchConditions", And(Not(BeEmpty()), Not(ContainElement(HaveField("Name", "a-network-may-be-guarded"))))),
 			)))
-		Expect(installedConfiguration(rendered).UnsafeReleases.Mode).To(Equal(configv1alpha1.ReleaseModeDeny))
+		Expect(installedConfiguration(rendered).UnsafeReleases.Mode).To(Equal(configv1alpha1.ReleaseModeWarn))
 		Expect(decodeAs[*appsv1.Deployment](rendered, "holdfast-manager").Spec.Template.Spec.HostNetwork).To(BeTrue())
 	})
 })

@@ -10,15 +10,16 @@ import (
 
 // The defaults of a ManagerConfiguration.
 const (
-	DefaultEvidence        = EvidenceKubelet
+	DefaultEvidence        = EvidenceAgent
 	DefaultMultusNamespace = "kube-system" // Multus: multusNamespace
 
 	DefaultWhereaboutsNamespace = "kube-system" // whereabouts: the namespace of its DaemonSet and of its objects
 	DefaultWhereaboutsDaemonSet = "kube-system/whereabouts"
 
-	// DefaultReleaseMode is Warn until Holdfast reclaims every orphan of whereabouts itself: a refusal ends the run of
-	// whereabouts' own reconciler.
-	DefaultReleaseMode = ReleaseModeWarn
+	// DefaultReleaseMode is Deny where Holdfast reclaims every orphan of whereabouts itself, which takes the agents: a refusal
+	// ends the run of whereabouts' own reconciler. With evidence Kubelet the default is DefaultKubeletReleaseMode.
+	DefaultReleaseMode        = ReleaseModeDeny
+	DefaultKubeletReleaseMode = ReleaseModeWarn
 
 	// DefaultAuditMode is Repair: it only writes reservations, and what it takes away is proven to be nobody's
 	// (docs/decisions/0042).
@@ -49,7 +50,7 @@ func SetDefaults(c *ManagerConfiguration) {
 	c.Evidence = orDefault(c.Evidence, DefaultEvidence)
 	setStampingDefaults(&c.Stamping)
 	setWhereaboutsDefaults(&c.Whereabouts)
-	setUnsafeReleasesDefaults(&c.UnsafeReleases)
+	setUnsafeReleasesDefaults(&c.UnsafeReleases, c.Evidence)
 	c.Audit.Mode = orDefault(c.Audit.Mode, DefaultAuditMode)
 	setOrphansDefaults(&c.Orphans)
 	setHandshakesDefaults(&c.Handshakes)
@@ -76,7 +77,10 @@ func setWhereaboutsDefaults(w *Whereabouts) {
 	}
 }
 
-func setUnsafeReleasesDefaults(u *UnsafeReleases) {
+func setUnsafeReleasesDefaults(u *UnsafeReleases, evidence Evidence) {
+	if evidence == EvidenceKubelet {
+		u.Mode = orDefault(u.Mode, DefaultKubeletReleaseMode)
+	}
 	u.Mode = orDefault(u.Mode, DefaultReleaseMode)
 	if u.DaemonSets == nil {
 		u.DaemonSets = []string{DefaultWhereaboutsDaemonSet}

@@ -13,7 +13,7 @@ type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
 	// Evidence says whose word proves a sandbox gone where the kubelet did not end the pod after its deletion: Kubelet (the pod's
-	// status) or Agent (the node's runtime; the DaemonSet of agents has to run). Default: Kubelet.
+	// status) or Agent (the node's runtime; the DaemonSet of agents has to run). Default: Agent.
 	Evidence Evidence `json:"evidence,omitempty"`
 	// Stamping says which pods are held by the finalizer.
 	Stamping Stamping `json:"stamping,omitempty"`
@@ -78,7 +78,7 @@ const (
 
 // UnsafeReleases says what admission does with a removal of an address that may be in use.
 type UnsafeReleases struct {
-	// Mode is Off (not looked at), Warn (let through with a warning) or Deny. Default: Warn.
+	// Mode is Off (not looked at), Warn (let through with a warning) or Deny. Default: Deny; with evidence Kubelet: Warn.
 	Mode ReleaseMode `json:"mode,omitempty"`
 	// DaemonSets are the DaemonSets ("namespace/name") whose pods run CNI DEL on their own node. Default:
 	// kube-system/whereabouts.

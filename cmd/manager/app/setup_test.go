@@ -36,7 +36,7 @@ func TestControllerOptionsComeFromTheConfiguration(t *testing.T) {
 	if got.Handshakes != (controllers.Handshakes{MaxInFlight: 7, MaxInFlightPerNode: 5}) {
 		t.Errorf("got handshakes %+v", got.Handshakes)
 	}
-	if got.Evidence != release.EvidenceKubelet || got.Concurrency != 3 || got.SweepInterval != time.Minute {
+	if got.Evidence != release.EvidenceAgent || got.Concurrency != 3 || got.SweepInterval != time.Minute {
 		t.Errorf("got evidence %v, concurrency %d, sweep %s", got.Evidence, got.Concurrency, got.SweepInterval)
 	}
 	if diff := cmp.Diff([]string{"holdfast-agent", "holdfast-system", "kube-system"}, got.Rules.ExcludedNamespaces); diff != "" {

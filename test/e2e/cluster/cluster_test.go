@@ -11,6 +11,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 )
 
 const (
@@ -47,7 +49,7 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 		for _, name := range names {
 			It(name+": no harm", scenarios[name].labels(true), func(ctx context.Context) { play(ctx, scenarios[name], true) })
 		}
-		for _, specs := range []map[string]guardedSpec{guardedSpecs, componentSpecs} {
+		for _, specs := range specs() {
 			for _, name := range slices.Sorted(maps.Keys(specs)) {
 				It(name, labelsOf(specs[name].core, specs[name].nodes), func(ctx context.Context) { playGuarded(ctx, specs[name]) })
 			}
@@ -56,6 +58,14 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 
 	It("uninstalls with one command, which proves that no pod is held", labelsOf(true, false), func(ctx context.Context) { uninstall(ctx) })
 })
+
+// specs are those of the installation's evidence.
+func specs() []map[string]guardedSpec {
+	if evidence() == configv1alpha1.EvidenceKubelet {
+		return []map[string]guardedSpec{guardedSpecs, componentSpecs}
+	}
+	return []map[string]guardedSpec{guardedSpecs, agentSpecs, componentSpecs}
+}
 
 func play(ctx context.Context, s scenario, guarded bool) {
 	GinkgoHelper()
@@ -75,8 +85,9 @@ func playGuarded(ctx context.Context, s guardedSpec) {
 // install installs what this tree builds, with the commands of the installation's page.
 func install(ctx context.Context) {
 	GinkgoHelper()
-	run(ctx, kubectl(), "apply", "--server-side", "-k", overlayFolder)
+	run(ctx, kubectl(), "apply", "--server-side", "-k", overlayFolder())
 	awaitManager(ctx)
+	awaitAgents(ctx)
 	By("wait until a pod of a guarded network is stamped")
 	newWorld(ctx, 1).isStamped(ctx)
 }

@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
@@ -32,12 +34,26 @@ var componentSpecs = map[string]guardedSpec{
 	"prometheus: whoever may have the metrics gets them where the ServiceMonitor says":                   {capacity: 1, nodes: true, play: scraped},
 }
 
-// overlayFolder is the installation of this suite, and componentsFolder where those with components are written, both from the
-// top of the repository.
-const (
-	overlayFolder    = "test/e2e/cluster/overlay"
-	componentsFolder = "bin/e2e"
-)
+// componentsFolder is where installations with components are written, from the top of the repository.
+const componentsFolder = "bin/e2e"
+
+// evidence is whose word the installation takes: E2E_EVIDENCE, or else the default.
+func evidence() configv1alpha1.Evidence {
+	return cmp.Or(configv1alpha1.Evidence(os.Getenv("E2E_EVIDENCE")), configv1alpha1.DefaultEvidence)
+}
+
+// overlayFolder is the installation of this suite, from the top of the repository.
+func overlayFolder() string {
+	folders := map[configv1alpha1.Evidence]string{
+		configv1alpha1.EvidenceAgent:   "test/e2e/cluster/overlay",
+		configv1alpha1.EvidenceKubelet: "test/e2e/cluster/overlay-kubelet",
+	}
+	folder, ok := folders[evidence()]
+	if !ok {
+		Fail(fmt.Sprintf("E2E_EVIDENCE is %q: expected Agent or Kubelet", evidence()))
+	}
+	return folder
+}
 
 // added are the objects that a component brings; an installation that is applied without it does not take them away.
 var added = map[string][]string{
@@ -52,7 +68,7 @@ func withComponents(ctx context.Context, components ...string) {
 	folder := filepath.Join(componentsFolder, strings.Join(components, "-"))
 	lines := []string{
 		"apiVersion: kustomize.config.k8s.io/v1beta1", "kind: Kustomization",
-		"resources:", "  - ../../../" + overlayFolder, "components:",
+		"resources:", "  - ../../../" + overlayFolder(), "components:",
 	}
 	for _, component := range components {
 		lines = append(lines, "  - ../../../config/components/"+component)
@@ -65,7 +81,7 @@ func withComponents(ctx context.Context, components ...string) {
 				run(ctx, kubectl(), slices.Concat([]string{"delete", "--ignore-not-found"}, objects)...)
 			}
 		}
-		applyInstallation(ctx, overlayFolder)
+		applyInstallation(ctx, overlayFolder())
 		Expect(stampPolicy(ctx)).To(Equal(admissionregistrationv1.Ignore))
 		var deployment appsv1.Deployment
 		Expect(admin.Get(ctx, client.ObjectKey{Namespace: system, Name: manager}, &deployment)).To(Succeed())
@@ -80,6 +96,7 @@ func applyInstallation(ctx context.Context, folder string) {
 	GinkgoHelper()
 	run(ctx, kubectl(), "apply", "--server-side", "--force-conflicts", "-k", folder)
 	awaitManager(ctx)
+	awaitAgents(ctx)
 }
 
 // stampPolicy is the failurePolicy of the webhook that stamps.

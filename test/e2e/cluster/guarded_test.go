@@ -39,10 +39,12 @@ type guardedSpec struct {
 	play        func(ctx context.Context, w *world)
 }
 
-// churn deletes every pod again and again. Before the pods are back, something happens to the manager each time.
+// churn deletes every pod again and again, while agents are killed. Before the pods are back, something happens to the manager each time.
 func churn(ctx context.Context, w *world) {
 	w.statefulSet(ctx, "web", 6, nil)
 	w.awaitAll(ctx, "web", 6)
+	stop := killAgentsAtRandom(ctx)
+	defer stop()
 	for _, disturbance := range []struct {
 		what string
 		do   func(ctx context.Context)
@@ -261,6 +263,14 @@ func drained(ctx context.Context, w *world) {
 // namelessToken gives a node's plugin a token that is bound to no pod: its CNI DEL is refused like anybody's removal of an
 // address in use, the plugin passes over that, and what is left is released once the kubelet has ended the pod.
 func namelessToken(ctx context.Context, w *world) {
+	useNamelessToken(ctx)
+	w.statefulSet(ctx, "web", 2, onFirst)
+	w.awaitAll(ctx, "web", 2)
+}
+
+// useNamelessToken gives the first node's plugin such a token until the spec ends.
+func useNamelessToken(ctx context.Context) {
+	GinkgoHelper()
 	const file = "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"
 	token := strings.TrimSpace(run(ctx, kubectl(), "-n", poolNamespace, "create", "token", "whereabouts", "--duration=1h"))
 	before := onNode(ctx, first, "cat "+file)
@@ -274,8 +284,6 @@ func namelessToken(ctx context.Context, w *world) {
 	}
 	Expect(strings.Join(lines, "")).To(ContainSubstring(token))
 	write(ctx, first, file, strings.Join(lines, ""))
-	w.statefulSet(ctx, "web", 2, onFirst)
-	w.awaitAll(ctx, "web", 2)
 }
 
 // write writes a file of a node.

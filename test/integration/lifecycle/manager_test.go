@@ -87,6 +87,7 @@ func configuration(o options) *configv1alpha1.ManagerConfiguration {
 	Expect(err).NotTo(HaveOccurred())
 	c := &configv1alpha1.ManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
+		Evidence: configv1alpha1.EvidenceKubelet,
 		Delays: configv1alpha1.Delays{
 			ReleaseDelay:       &metav1.Duration{Duration: releaseDelay},
 			GracePeriodSlack:   &metav1.Duration{Duration: 0},

@@ -101,7 +101,7 @@ var notHere = []string{"CustomResourceDefinition", "Deployment", "DaemonSet", "P
 // install applies accounts, rights and policies as they are installed, namespaces first.
 func install(ctx context.Context) {
 	GinkgoHelper()
-	objects := append(rendered("config/default"), rendered("config/agent")...)
+	objects := rendered("config/default")
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
 	for _, object := range objects {
 		if !slices.Contains(notHere, object.GetKind()) {

@@ -47,6 +47,7 @@ func startManager(ctx context.Context, change func(*configv1alpha1.ManagerConfig
 	Expect(err).NotTo(HaveOccurred())
 	configuration := &configv1alpha1.ManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
+		Evidence: configv1alpha1.EvidenceKubelet,
 		Delays: configv1alpha1.Delays{ReleaseDelay: &metav1.Duration{Duration: time.Second}, GracePeriodSlack: &metav1.Duration{},
 			SandboxCreationMax: &metav1.Duration{Duration: time.Second}},
 		Server: configv1alpha1.Server{WebhookHost: "127.0.0.1", WebhookPort: new(int32(port)), CertDir: certificates(),

@@ -186,6 +186,7 @@ func startManager(ctx context.Context) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	mgr, err := app.New(running, identity, &configv1alpha1.ManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: configv1alpha1.GroupVersion.String(), Kind: "ManagerConfiguration"},
+		Evidence: configv1alpha1.EvidenceKubelet,
 		Delays: configv1alpha1.Delays{ReleaseDelay: &metav1.Duration{Duration: time.Second}, GracePeriodSlack: &metav1.Duration{},
 			SandboxCreationMax: &metav1.Duration{Duration: 2 * time.Second}},
 		Server: configv1alpha1.Server{WebhookHost: "127.0.0.1", WebhookPort: new(int32(port)), CertDir: dir,

@@ -81,6 +81,7 @@ func configuration(port int) *configv1alpha1.ManagerConfiguration {
 	GinkgoHelper()
 	return &configv1alpha1.ManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
+		Evidence: configv1alpha1.EvidenceKubelet,
 		Server: configv1alpha1.Server{WebhookHost: "127.0.0.1", WebhookPort: new(int32(port)), CertDir: certificates(),
 			MetricsBindAddress: "0", HealthProbeBindAddress: "0"},
 		Controller: configv1alpha1.Controller{LeaderElection: new(false)},

@@ -89,7 +89,7 @@ func render(with ...string) []*unstructured.Unstructured {
 	}
 	content, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "components": paths,
-		"resources": []string{relative(folder, "config/default"), relative(folder, "config/agent"),
+		"resources": []string{relative(folder, "config/default"),
 			relative(folder, "config/samples/node-resources"), relative(folder, "config/samples/node-resources/wait-role.yaml")},
 	})
 	Expect(err).NotTo(HaveOccurred())
