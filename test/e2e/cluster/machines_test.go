@@ -106,6 +106,10 @@ func awaitReady(ctx context.Context, name string, ready bool) {
 		var node corev1.Node
 		g.Expect(admin.Get(ctx, client.ObjectKey{Name: name}, &node)).To(Succeed())
 		g.Expect(isReady(&node)).To(Equal(ready), "conditions of %s: %+v", name, node.Status.Conditions)
+		if ready {
+			// The taints go after the condition has changed, and until then evict every new pod.
+			g.Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", BeElementOf(corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable))))
+		}
 	}).WithContext(ctx).WithTimeout(nodeSoon).Should(Succeed())
 }
 
