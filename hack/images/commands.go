@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"text/tabwriter"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -30,12 +31,16 @@ type selection struct {
 	group    string
 	registry string
 	tag      string
+	created  int64
+	revision string
 }
 
 func (s *selection) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.root, "root", ".", "top of the repository")
 	flags.StringVar(&s.registry, "registry", "", "registry and folder of released images (default "+catalog.DefaultRegistry+")")
 	flags.StringVar(&s.tag, "tag", "unknown", "tag of released images")
+	flags.Int64Var(&s.created, "created", 0, "when the images say that they were made, in seconds since 1970")
+	flags.StringVar(&s.revision, "revision", "", "the commit that the images say they were made of; empty for none")
 }
 
 // images reads the catalog and returns those that are asked for.
@@ -53,16 +58,21 @@ func (s *selection) build(entry catalog.Image, reference name.Tag, architecture 
 	for _, file := range entry.Files {
 		files[file.Path] = file.Source(s.root, architecture)
 	}
+	labels := map[string]string{
+		"org.opencontainers.image.title":    entry.Title,
+		"org.opencontainers.image.version":  reference.TagStr(),
+		"org.opencontainers.image.source":   source,
+		"org.opencontainers.image.licenses": "Apache-2.0",
+	}
+	if s.revision != "" {
+		labels["org.opencontainers.image.revision"] = s.revision
+	}
 	built, err := image.Build(image.Spec{
 		Architecture: architecture,
 		Files:        files,
 		Entrypoint:   entry.Entrypoint,
-		Labels: map[string]string{
-			"org.opencontainers.image.title":    entry.Title,
-			"org.opencontainers.image.version":  reference.TagStr(),
-			"org.opencontainers.image.source":   source,
-			"org.opencontainers.image.licenses": "Apache-2.0",
-		},
+		Labels:       labels,
+		Created:      time.Unix(s.created, 0),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the image %s: %w", reference, err)
@@ -155,15 +165,9 @@ func (s *selection) push(cmd *cobra.Command, entry catalog.Image, architectures 
 	if err != nil {
 		return err
 	}
-	built := map[string]v1.Image{}
-	for _, architecture := range architectures {
-		if built[architecture], err = s.build(entry, reference, architecture); err != nil {
-			return err
-		}
-	}
-	taggable, digest, err := image.Combine(built)
+	taggable, digest, err := s.combine(entry, reference, architectures)
 	if err != nil {
-		return fmt.Errorf("joining the architectures of %s: %w", reference, err)
+		return err
 	}
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "pushing %s\n", reference)
@@ -172,6 +176,22 @@ func (s *selection) push(cmd *cobra.Command, entry catalog.Image, architectures 
 	}
 	fmt.Fprintf(out, "%s@%s\n", reference, digest)
 	return nil
+}
+
+// combine makes the image for all the architectures, and gives what the reference then stands for.
+func (s *selection) combine(entry catalog.Image, reference name.Tag, architectures []string) (remote.Taggable, v1.Hash, error) {
+	built := map[string]v1.Image{}
+	for _, architecture := range architectures {
+		var err error
+		if built[architecture], err = s.build(entry, reference, architecture); err != nil {
+			return nil, v1.Hash{}, err
+		}
+	}
+	taggable, digest, err := image.Combine(built)
+	if err != nil {
+		return nil, v1.Hash{}, fmt.Errorf("joining the architectures of %s: %w", reference, err)
+	}
+	return taggable, digest, nil
 }
 
 func newListCommand() *cobra.Command {

@@ -36,6 +36,6 @@ needed, and the same binaries always give the same digest.`,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newSaveCommand(), newPushCommand(), newListCommand())
+	root.AddCommand(newSaveCommand(), newArchiveCommand(), newPushCommand(), newListCommand())
 	return root
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package image makes container images out of static binaries: one layer, no
-// base, nothing of the machine or the moment they were built on. The same files
-// give the same digest.
+// base, nothing of the machine or the moment they were built on. The same Spec
+// and the same files give the same digest.
 package image
 
 import (
@@ -29,7 +29,7 @@ import (
 // then verify runAsNonRoot.
 const User = "65532:65532"
 
-// epoch is the one time in an image.
+// epoch is the time of all files, so that a layer depends on nothing but them.
 var epoch = time.Unix(0, 0).UTC()
 
 // Spec is what an image is made of.
@@ -42,6 +42,16 @@ type Spec struct {
 	Entrypoint []string
 	// Labels are shown by registries.
 	Labels map[string]string
+	// Created is when the image says that it was made; the zero value is 1970.
+	Created time.Time
+}
+
+// created is what the image says of its time, in the one zone that it is written in.
+func (s Spec) created() v1.Time {
+	if s.Created.IsZero() {
+		return v1.Time{Time: epoch}
+	}
+	return v1.Time{Time: s.Created.UTC()}
 }
 
 // Build makes the image. It refuses a file that could not run in it: one that
@@ -63,7 +73,7 @@ func Build(spec Spec) (v1.Image, error) {
 		return nil, fmt.Errorf("making the layer: %w", err)
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	history := v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "holdfast images"}
+	history := v1.History{Created: spec.created(), CreatedBy: "holdfast images"}
 	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: history})
 	if err != nil {
 		return nil, fmt.Errorf("adding the layer: %w", err)
@@ -78,7 +88,7 @@ func configure(image v1.Image, spec Spec) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = "linux", spec.Architecture
-	config.Created = v1.Time{Time: epoch}
+	config.Created = spec.created()
 	config.Config = v1.Config{
 		User:       User,
 		Entrypoint: spec.Entrypoint,
