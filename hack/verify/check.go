@@ -34,6 +34,7 @@ func check(files map[string]string, machine []string) []string {
 		case ".md":
 			findings = append(findings, checkTargets(name, text, targets)...)
 			findings = append(findings, checkLinks(name, text, files)...)
+			findings = append(findings, checkAnchors(name, text, files)...)
 		}
 	}
 	return findings
@@ -123,6 +124,8 @@ var (
 	rule       = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):(?:[^=]|$)`)
 	makeInline = regexp.MustCompile("`make ([^`#]+)`")
 	makeLine   = regexp.MustCompile(`(?m)^(?:\$ )?make ([^#\n]+)`)
+	quoted     = regexp.MustCompile(`"[^"]*"`)
+	nextInLine = regexp.MustCompile(`&&|[;|]`)
 )
 
 func makeTargets(files map[string]string) map[string]bool {
@@ -147,7 +150,8 @@ func checkTargets(name, text string, targets map[string]bool) []string {
 	}
 	var findings []string
 	for _, m := range commands {
-		for _, word := range strings.Fields(m[1]) {
+		arguments := nextInLine.Split(quoted.ReplaceAllString(m[1], ""), 2)[0]
+		for _, word := range strings.Fields(arguments) {
 			option := strings.HasPrefix(word, "-") || strings.Contains(word, "=")
 			if !option && !targets[word] {
 				findings = append(findings, fmt.Sprintf("%s: names the make target %q, which does not exist", name, word))

@@ -82,14 +82,32 @@ func TestCheck(t *testing.T) {
 		"documents link to files and folders that exist": {
 			files: map[string]string{
 				"docs/a.md": "[b](b.md#x) [up](../LICENSE) [dir](../docs) [top](..) [web](https://holdfast.dev) " +
-					"[here](#x) [gone](c.md) [away](../../x)",
-				"docs/b.md": "",
+					"[here](#x) [gone](c.md) [away](../../x)\n## X\n",
+				"docs/b.md": "# x\n",
 				"LICENSE":   "",
 			},
 			want: []string{
 				"docs/a.md: links to c.md, which does not exist",
 				"docs/a.md: links to ../../x, which does not exist",
 			},
+		},
+		"a link to a place needs a heading, or a named anchor, there": {
+			files: map[string]string{
+				"a.md": "# One\n[up](#one) [and](#two) [there](b.md#a-heading-of-code_x) [away](b.md#away) [code](c.go#L7) [web](https://example.com/x.md#y)\n",
+				"b.md": "<a id=\"named\"></a>\n## A heading of `code_x`!\n## Twice\n## [Twice](c.go)\n```\n# away\n```\n[here](#named) [2](#twice-1)\n",
+				"c.go": header + "\npackage c\n",
+			},
+			want: []string{
+				"a.md: links to #two, and there is no such heading",
+				"a.md: links to b.md#away, and there is no such heading",
+			},
+		},
+		"values in quotes and what follows in the line are no make targets": {
+			files: map[string]string{
+				"Makefile": "push:\n",
+				"a.md":     "Push:\n```\nmake push ARCHES=\"amd64 arm64\" && export X=1\nmake push; ls\nmake push gone | tee x\n```\n",
+			},
+			want: []string{`a.md: names the make target "gone", which does not exist`},
 		},
 	}
 	for name, tc := range cases {
