@@ -13,16 +13,17 @@ import (
 )
 
 // tracker remembers what only a watcher can know of a pod UID: when it was seen bound, and that it was seen deleting while
-// its phase was not terminal. Losing it (a restart) can only make a decision slower.
+// its phase was not terminal. Losing it (a restart) can only make a decision slower. What it knows of holds is only told (gauges.go).
 type tracker struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	bound map[types.UID]time.Time
 	alive map[types.UID]struct{}
+	holds map[types.UID]hold
 }
 
 func newTracker(c clock.PassiveClock) *tracker {
-	return &tracker{clock: c, bound: map[types.UID]time.Time{}, alive: map[types.UID]struct{}{}}
+	return &tracker{clock: c, bound: map[types.UID]time.Time{}, alive: map[types.UID]struct{}{}, holds: map[types.UID]hold{}}
 }
 
 // handler feeds the tracker from the pod informer, on every replica: whoever becomes leader has watched before.
@@ -55,6 +56,9 @@ func (t *tracker) see(object any) {
 	if pod.DeletionTimestamp != nil && !terminal {
 		t.alive[pod.UID] = struct{}{}
 	}
+	if held, ok := holdOf(pod); ok {
+		t.holds[pod.UID] = held
+	}
 }
 
 func (t *tracker) forget(uid types.UID) {
@@ -62,6 +66,7 @@ func (t *tracker) forget(uid types.UID) {
 	defer t.mu.Unlock()
 	delete(t.bound, uid)
 	delete(t.alive, uid)
+	delete(t.holds, uid)
 }
 
 // boundSeen is when the UID was first seen bound; zero when it was not.

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -282,4 +283,37 @@ func TestReadyOnlyWithFilledCaches(t *testing.T) {
 	if state.NeedLeaderElection() {
 		t.Error("a replica that does not lead would never be ready")
 	}
+}
+
+func TestTheMetricTellsTheEndOfTheCertificateThatIsServed(t *testing.T) {
+	dir := t.TempDir()
+	write := func(age time.Duration) time.Time {
+		certificate, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: "localhost", MaxAge: age})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, content := range map[string][]byte{keyFile: key, certificateFile: certificate} {
+			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		parsed, err := cert.ParseCertsPEM(certificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed[0].NotAfter
+	}
+	first := write(time.Hour)
+	server, _, _ := startServer(t, dir, Options{})
+	eventually(t, "waiting to become ready", func() error { return server.StartedChecker()(nil) })
+	if got := server.certificateEnd(); !got.Equal(first) {
+		t.Errorf("got %s, expected %s", got, first)
+	}
+	second := write(48 * time.Hour)
+	eventually(t, "waiting for the second certificate", func() error {
+		if got := server.certificateEnd(); !got.Equal(second) {
+			return fmt.Errorf("got %s, expected %s", got, second)
+		}
+		return nil
+	})
 }

@@ -13,10 +13,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
 const (
@@ -26,26 +28,30 @@ const (
 	certificatePollInterval = 250 * time.Millisecond
 )
 
-// webhookServer is controller-runtime's, which reads a changed certificate again by itself; it also waits for the first
-// certificate, and takes part in the draining.
+// webhookServer is controller-runtime's; it also waits for the first certificate, reads a changed one again, and takes part in the
+// draining.
 type webhookServer struct {
 	webhook.Server
 	certDir string
 	wait    time.Duration
 	log     logr.Logger
 	state   *lifecycle
+	// certificates reads the certificate again when it changes; nil until the server starts.
+	certificates *certwatcher.CertWatcher
 }
 
 func newWebhookServer(s configv1alpha1.Server, o Options, state *lifecycle) *webhookServer {
-	return &webhookServer{
-		Server: webhook.NewServer(webhook.Options{
-			Host: s.WebhookHost, Port: int(*s.WebhookPort), CertDir: s.CertDir, CertName: certificateFile, KeyName: keyFile,
-		}),
+	server := &webhookServer{
 		certDir: s.CertDir,
 		wait:    o.CertificateWait,
 		log:     o.Log.WithName("webhook-server"),
 		state:   state,
 	}
+	server.Server = webhook.NewServer(webhook.Options{
+		Host: s.WebhookHost, Port: int(*s.WebhookPort),
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = server.certificates.GetCertificate }},
+	})
+	return server
 }
 
 // Register registers a handler whose connections end when the manager drains.
@@ -61,7 +67,34 @@ func (s *webhookServer) Start(ctx context.Context) error {
 		}
 		return err
 	}
+	if err := s.watchCertificate(ctx); err != nil {
+		return err
+	}
 	return s.Server.Start(ctx)
+}
+
+// watchCertificate does what controller-runtime's server does by itself, so that a metric can tell what it presents.
+func (s *webhookServer) watchCertificate(ctx context.Context) (err error) {
+	s.certificates, err = certwatcher.New(filepath.Join(s.certDir, certificateFile), filepath.Join(s.certDir, keyFile))
+	if err != nil {
+		return fmt.Errorf("reading the serving certificate: %w", err)
+	}
+	metrics.CertificateEnd.From(s.certificateEnd)
+	go func() {
+		if err := s.certificates.Start(ctx); err != nil {
+			s.log.Error(err, "The serving certificate is not watched: one that is renewed is presented after a restart only", "certDir", s.certDir)
+		}
+	}()
+	return nil
+}
+
+// certificateEnd is the end of the certificate that a caller gets now; the zero time where that cannot be told.
+func (s *webhookServer) certificateEnd() time.Time {
+	certificate, err := s.certificates.GetCertificate(nil)
+	if err != nil || certificate == nil || certificate.Leaf == nil {
+		return time.Time{}
+	}
+	return certificate.Leaf.NotAfter
 }
 
 // StartedChecker says what is missing until the server listens with a certificate.

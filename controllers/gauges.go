@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/sets"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// setupGauges has the gauges of what the caches show made at each scrape, on every replica.
+func setupGauges(mgr manager.Manager, shared *core, _ *router) error {
+	metrics.OldestHold.From(shared.tracker.oldestHolds)
+	networks := &networkConfigs{cache: mgr.GetCache(), byKey: map[string]string{}}
+	metrics.Pools.From(func() []metrics.PoolUse { return poolUses(shared.backends, networks.all()) })
+	return mgr.Add(networks)
+}
+
+// hold is a pod that is kept from going.
+type hold struct {
+	// since is the end of its grace period.
+	since  time.Time
+	reason v1alpha1.Reason
+}
+
+// holdOf reads from a pod what it was told of its hold; false for a pod that is not deleting, or of which nothing was said yet.
+func holdOf(pod *corev1.Pod) (hold, bool) {
+	if pod.DeletionTimestamp == nil {
+		return hold{}, false
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition && c.Status == corev1.ConditionFalse {
+			return hold{since: pod.DeletionTimestamp.Time, reason: v1alpha1.Reason(c.Reason)}, true
+		}
+	}
+	return hold{}, false
+}
+
+// oldestHolds is the age of the oldest hold of each reason. It costs what is held, not what runs.
+func (t *tracker) oldestHolds() map[string]time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	oldest := map[string]time.Duration{}
+	for _, held := range t.holds {
+		reason := string(held.reason)
+		oldest[reason] = max(oldest[reason], t.clock.Since(held.since))
+	}
+	return oldest
+}
+
+// poolUses is how full the ranges of all backends are.
+func poolUses(backends []ipam.Backend, configs []string) []metrics.PoolUse {
+	var uses []metrics.PoolUse
+	for _, backend := range backends {
+		measurable, ok := backend.(ipam.Measurable)
+		if !ok || !backend.HasSynced() {
+			continue // unknown is not empty
+		}
+		for _, use := range measurable.Usage(configs) {
+			uses = append(uses, metrics.PoolUse{Backend: backend.Name(), Network: use.Network, Range: use.Range,
+				Addresses: use.Addresses, Entries: float64(use.Entries), Fullest: use.Fullest})
+		}
+	}
+	return uses
+}
+
+// networkConfigs are the configurations of all networks, as an informer shows them.
+type networkConfigs struct {
+	cache cache.Cache
+	mu    sync.Mutex
+	byKey map[string]string
+}
+
+// NeedLeaderElection is false: every replica tells how full the ranges are.
+func (n *networkConfigs) NeedLeaderElection() bool { return false }
+
+// Start follows the definitions. Where their CRD is not installed there are none.
+func (n *networkConfigs) Start(ctx context.Context) error {
+	informer, err := n.cache.GetInformer(ctx, &nadv1.NetworkAttachmentDefinition{}, cache.BlockUntilSynced(false))
+	if meta.IsNoMatchError(err) || ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("watching NetworkAttachmentDefinitions: %w", err)
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    n.see,
+		UpdateFunc: func(_, object any) { n.see(object) },
+		DeleteFunc: n.forget,
+	})
+	return err
+}
+
+func (n *networkConfigs) see(object any) {
+	definition, ok := object.(*nadv1.NetworkAttachmentDefinition)
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.byKey[definition.Namespace+"/"+definition.Name] = definition.Spec.Config
+}
+
+func (n *networkConfigs) forget(object any) {
+	key, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(object)
+	if err != nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.byKey, key)
+}
+
+// all are the configurations that differ.
+func (n *networkConfigs) all() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	differing := sets.New[string]()
+	for _, config := range n.byKey {
+		differing.Insert(config)
+	}
+	return sets.List(differing)
+}

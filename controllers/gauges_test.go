@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// waiting is a pod that is deleted since then and was told a reason; none if it is empty.
+func waiting(uid types.UID, deleted time.Time, reason v1alpha1.Reason) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "name-of-" + string(uid), UID: uid}}
+	if !deleted.IsZero() {
+		pod.DeletionTimestamp = &metav1.Time{Time: deleted}
+	}
+	if reason != "" {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.IPsReleasedCondition, Status: corev1.ConditionFalse, Reason: string(reason)}}
+	}
+	return pod
+}
+
+func TestTheOldestHoldOfEachReason(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	seen := newTracker(testingclock.NewFakePassiveClock(now))
+	events := seen.handler()
+	first := waiting("a", now.Add(-time.Hour), v1alpha1.ReasonNodeUnreachable)
+	for _, pod := range []*corev1.Pod{
+		first,
+		waiting("b", now.Add(-time.Minute), v1alpha1.ReasonNodeUnreachable),
+		waiting("c", now.Add(-time.Second), v1alpha1.ReasonConflict),
+		waiting("in its grace period, told early", now.Add(time.Minute), v1alpha1.ReasonAgentSilent),
+		waiting("deleted, told nothing", now.Add(-24*time.Hour), ""),
+		waiting("not deleted", time.Time{}, v1alpha1.ReasonConflict),
+	} {
+		events.OnAdd(pod, true)
+	}
+	want := map[string]time.Duration{"NodeUnreachable": time.Hour, "Conflict": time.Second, "AgentSilent": 0}
+	if diff := cmp.Diff(want, seen.oldestHolds()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	events.OnUpdate(first, waiting("a", now.Add(-time.Hour), v1alpha1.ReasonKubeletNotFinished))
+	want = map[string]time.Duration{"NodeUnreachable": time.Minute, "KubeletNotFinished": time.Hour, "Conflict": time.Second, "AgentSilent": 0}
+	if diff := cmp.Diff(want, seen.oldestHolds()); diff != "" {
+		t.Errorf("after another reason was told (-want +got):\n%s", diff)
+	}
+	events.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: first})
+	delete(want, "KubeletNotFinished")
+	if diff := cmp.Diff(want, seen.oldestHolds()); diff != "" {
+		t.Errorf("after the pod went (-want +got):\n%s", diff)
+	}
+}
+
+// The condition is what a hold is read from, so that the cache must keep it.
+func TestAHoldIsReadFromWhatTheCacheKeeps(t *testing.T) {
+	deleted := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	stripped, err := PodTransform(waiting("a", deleted, v1alpha1.ReasonConflict))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, ok := holdOf(stripped.(*corev1.Pod))
+	if !ok || held.reason != v1alpha1.ReasonConflict || !held.since.Equal(deleted) {
+		t.Errorf("got %v, %v", held, ok)
+	}
+}
+
+// measured is a backend that tells its use.
+type measured struct {
+	ipam.Backend
+	synced bool
+	asked  []string
+}
+
+func (m *measured) Name() string    { return "measured" }
+func (m *measured) HasSynced() bool { return m.synced }
+func (m *measured) Usage(configs []string) []ipam.RangeUse {
+	m.asked = configs
+	return []ipam.RangeUse{{Network: "n", Range: "r", Addresses: 4, Entries: 3, Fullest: .75}}
+}
+
+func TestPoolUses(t *testing.T) {
+	networks := &networkConfigs{byKey: map[string]string{}}
+	definition := func(name, config string) *nadv1.NetworkAttachmentDefinition {
+		return &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: config}}
+	}
+	networks.see(definition("one", "b"))
+	networks.see(definition("two", "a"))
+	networks.see(definition("the same as two", "a"))
+	networks.see(definition("gone", "x"))
+	networks.see(definition("gone unseen", "y"))
+	networks.see(definition("one", "c"))
+	networks.forget(definition("gone", "x"))
+	networks.forget(toolscache.DeletedFinalStateUnknown{Key: "ns/gone unseen"})
+
+	backend := &measured{}
+	if got := poolUses([]ipam.Backend{backend}, networks.all()); len(got) != 0 {
+		t.Errorf("before the pools are known: got %v, expected nothing: unknown is not empty", got)
+	}
+	backend.synced = true
+	want := []metrics.PoolUse{{Backend: "measured", Network: "n", Range: "r", Addresses: 4, Entries: 3, Fullest: .75}}
+	if diff := cmp.Diff(want, poolUses([]ipam.Backend{backend, backendWithoutUse{}}, networks.all())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a", "c"}, backend.asked); diff != "" {
+		t.Errorf("configurations (-want +got):\n%s", diff)
+	}
+}
+
+type backendWithoutUse struct{ ipam.Backend }
+
+func (backendWithoutUse) HasSynced() bool { return true }
