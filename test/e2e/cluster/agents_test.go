@@ -99,7 +99,7 @@ func withoutAgent(ctx context.Context, w *world) {
 	removeSandboxes(ctx, first, pod.UID)
 	Eventually(w.watch.Present).WithContext(ctx).ShouldNot(HaveKey(w.address(1)))
 	By("wait for the record to say whose word is missing")
-	Eventually(explanation(ctx, string(pod.UID))).WithContext(ctx).Should(And(ContainSubstring("agent"), ContainSubstring(first)))
+	Eventually(explanation(ctx, string(pod.UID))).WithContext(ctx).Should(ContainSubstring("agent has not said"))
 	Consistently(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue(), "nobody has said that the sandbox is gone")
 	Expect(w.entries(ctx)).To(HaveLen(1))
 	mendNode(ctx, "thaw", first)

@@ -96,7 +96,8 @@ func (w *world) pluginTellsHealth(ctx context.Context, address string) {
 		}
 		g.Expect(run(ctx, "bin/kubectl-holdfast", "doctor", "-n", w.namespace)).To(ContainSubstring("0 FAIL"))
 	}).WithContext(ctx).Should(Succeed())
-	Expect(holdfast(ctx, fine, "doctor", "-n", w.namespace)).To(And(ContainSubstring("0 WARN"), ContainSubstring("0 FAIL")))
+	// The replicas may be on one node, after a spec that froze the other.
+	Expect(holdfast(ctx, fine, "doctor", "-n", w.namespace)).To(ContainSubstring("0 FAIL"))
 }
 
 // pluginTellsLeak has an entry that no pod and no sandbox has, and takes it away by hand.
