@@ -44,15 +44,17 @@ func (f *clusterFlags) complete() (err error) {
 // upFlags are those of up, which hands them on to supervise.
 type upFlags struct {
 	clusterFlags
-	nodes []string
-	mode  string
-	guard bool
+	nodes    []string
+	mode     string
+	evidence evidenceFlag
+	guard    bool
 }
 
 func (f *upFlags) add(flags *pflag.FlagSet) {
 	f.clusterFlags.add(flags)
 	flags.StringSliceVar(&f.nodes, "node", []string{"node-a", "node-b"}, "`name` of a stand-in node; may be repeated")
 	flags.StringVar(&f.mode, "mode", "", "what admission does with unsafe releases: Off, Warn or Deny; default: as config/manager says")
+	f.evidence.add(flags)
 	flags.BoolVar(&f.guard, "guard", true, "install Holdfast")
 }
 
@@ -61,19 +63,39 @@ func (f *upFlags) options(log io.Writer) (supervisor.Options, error) {
 	if !slices.Contains(modes, f.mode) {
 		return supervisor.Options{}, fmt.Errorf("--mode is %q, expected one of %q", f.mode, modes[1:])
 	}
+	evidence, err := f.evidence.parse()
+	if err != nil {
+		return supervisor.Options{}, err
+	}
 	if err := f.complete(); err != nil {
 		return supervisor.Options{}, err
 	}
 	program, err := os.Executable()
 	return supervisor.Options{
 		Root: f.root, Dir: f.dir, Program: program, Nodes: f.nodes, Guard: f.guard, Log: log,
-		Mode: configv1alpha1.ReleaseMode(f.mode),
+		Mode: configv1alpha1.ReleaseMode(f.mode), Evidence: evidence,
 	}, err
+}
+
+// evidenceFlag says whose word proves a sandbox gone.
+type evidenceFlag string
+
+func (f *evidenceFlag) add(flags *pflag.FlagSet) {
+	flags.StringVar((*string)(f), "evidence", string(cluster.DefaultEvidence),
+		"whose word proves a sandbox gone where the kubelet did not end its pod: Agent (Holdfast's agent runs on every stand-in node) or Kubelet")
+}
+
+func (f *evidenceFlag) parse() (configv1alpha1.Evidence, error) {
+	kinds := []configv1alpha1.Evidence{configv1alpha1.EvidenceAgent, configv1alpha1.EvidenceKubelet}
+	if !slices.Contains(kinds, configv1alpha1.Evidence(*f)) {
+		return "", fmt.Errorf("--evidence is %q, expected one of %q", *f, kinds)
+	}
+	return configv1alpha1.Evidence(*f), nil
 }
 
 // arguments of supervise that come to the same options.
 func (f *upFlags) arguments() []string {
-	args := []string{"supervise", "--root", f.root, "--dir", f.dir, "--mode", f.mode, fmt.Sprintf("--guard=%t", f.guard)}
+	args := []string{"supervise", "--root", f.root, "--dir", f.dir, "--mode", f.mode, "--evidence", string(f.evidence), fmt.Sprintf("--guard=%t", f.guard)}
 	for _, node := range f.nodes {
 		args = append(args, "--node", node)
 	}
@@ -86,9 +108,13 @@ func newUpCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Start a development cluster in the background",
 		Long: `Up starts a control plane, whereabouts, Holdfast and two stand-in nodes, and leaves them
-running in the background until down.`,
+running in the background until down. With --evidence Agent each node runs Holdfast's
+agent, which asks the CRI socket of that node; "holdfast-dev status" shows both.`,
 		Example: `  # Both nodes, Holdfast as installed
   holdfast-dev up
+
+  # With Holdfast's agent on every node
+  holdfast-dev up --evidence Agent
 
   # Refuse unsafe releases
   holdfast-dev up --mode Deny`,

@@ -29,8 +29,12 @@ has the guard. It prints a table of duplicates and leaks, and writes report.json
 report.html, which shows for each address which sandbox held it when. Without arguments it
 plays all of them; --list shows their names.
 
-It fails unless every failure does harm with the guard off, and none does with it on.`,
+It fails unless every failure does harm with the guard off, and none does with it on.
+
+With --evidence Agent the stand-in nodes of the cluster that has the guard run Holdfast's
+agent, as an installation does.`,
 		Example: `  holdfast-dev demo
+  holdfast-dev demo --evidence Kubelet
   holdfast-dev demo slice-handed-on pool-full-after-reboot`,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -43,6 +47,7 @@ It fails unless every failure does harm with the guard off, and none does with i
 		},
 	}
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the scenarios and end")
+	f.evidence.add(cmd.Flags())
 	cmd.Flags().StringVar(&f.root, "root", "", "`folder` of the repository; default: the one that the working directory is in")
 	cmd.Flags().StringVar(&f.dir, "dir", "", "`folder` for the reports, and for the clusters' logs; default: bin/demo of the repository")
 	return cmd
@@ -50,10 +55,15 @@ It fails unless every failure does harm with the guard off, and none does with i
 
 type demoFlags struct {
 	root, dir string
+	evidence  evidenceFlag
 	list      bool
 }
 
 func (f *demoFlags) run(cmd *cobra.Command, scenarios []string) (err error) {
+	evidence, err := f.evidence.parse()
+	if err != nil {
+		return err
+	}
 	if f.root == "" {
 		if f.root, err = cluster.FindRoot(); err != nil {
 			return err
@@ -72,7 +82,8 @@ func (f *demoFlags) run(cmd *cobra.Command, scenarios []string) (err error) {
 	defer func() { err = errors.Join(err, logs.Close()) }()
 	return demo.Run(cmd.Context(), demo.Options{
 		Scenarios: scenarios,
-		Start:     demo.StartIn(f.root, filepath.Join(f.dir, "clusters")),
+		Evidence:  evidence,
+		Start:     demo.StartIn(f.root, filepath.Join(f.dir, "clusters"), evidence),
 		OutputDir: f.dir,
 		Table:     cmd.OutOrStdout(),
 		Progress:  cmd.ErrOrStderr(),

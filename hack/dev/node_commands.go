@@ -28,7 +28,8 @@ var nodeActions = []nodeAction{
 		long: `Freeze plays a kubelet that hangs, or is stopped: no heartbeat, no reaction to anything, not
 even the end of a pod. The containers and their addresses live on, and the node is found
 NotReady after some seconds. Force-delete a pod there, and its StatefulSet makes another
-one while the old one still answers.`,
+one while the old one still answers. The container runtime and Holdfast's agent live on
+too: the agent still says which sandboxes there are. Nobody starts it again if it ends.`,
 	},
 	{
 		name: "thaw", short: "Let a frozen kubelet go on", run: (*standinclient.Client).Thaw,
@@ -40,7 +41,7 @@ ends what was deleted meanwhile.`,
 		name: "cut-off", short: "Take its network away; kubelet and sandboxes live on", run: (*standinclient.Client).CutOff,
 		done: "nothing there reaches the API server; undo it with reconnect",
 		long: `Cut-off plays a network partition: the machine runs on, kubelet and containers too, but
-neither kubelet nor CNI reaches the API server. The node is found NotReady, its pods are
+neither kubelet, CNI nor Holdfast's agent reaches the API server. The node is found NotReady, its pods are
 evicted after their toleration, and nobody on the machine hears of it. A reboot does not
 bring the network back.`,
 	},
@@ -54,15 +55,17 @@ reports. It waits longer from one try to the next, so this can take half a minut
 		name: "kill", short: "Take its power away, with all its sandboxes", run: (*standinclient.Client).PowerOff,
 		done: "it is off; switch it on with start",
 		long: `Kill plays a machine that loses its power: kubelet and sandboxes are gone at once, with no
-CNI DEL and no report, so that every address which it had stays in its pool. What its
-runtime and CNI have on disk is still there.`,
+CNI DEL and no report, so that every address which it had stays in its pool. Its CRI socket
+refuses connections, and Holdfast's agent there is silent. What its runtime and CNI have on
+disk is still there.`,
 	},
 	{
 		name: "start", short: "Boot it after kill", run: (*standinclient.Client).Start,
 		done: "it boots, with another boot ID",
 		long: `Start boots a machine that is off: the same machine under another boot ID. Its kubelet
 registers the Node where that was deleted, takes down what the last boot left, CNI DEL
-included, and runs the pods that are bound to it in new sandboxes.`,
+included, and runs the pods that are bound to it in new sandboxes; Holdfast's agent is one
+of them, and gets a new token.`,
 	},
 	{
 		name: "reboot", short: "Kill and start in one", run: (*standinclient.Client).Reboot,
@@ -82,6 +85,26 @@ nobody that a CNI DEL failed, so a pod that ends meanwhile leaves its address in
 		name: "mend-cni", short: "Let its CNI plugins reach the API server again", run: (*standinclient.Client).MendCNI,
 		done: "its CNI plugins reach the API server",
 		long: `Mend-cni undoes cut-cni. What was lost meanwhile stays lost.`,
+	},
+	{
+		name: "stop-agent", short: "End its Holdfast agent, and keep it from starting", run: (*standinclient.Client).StopAgent,
+		done: "its agent is ended, and kept from starting; undo it with start-agent",
+		long: `Stop-agent plays a node on which Holdfast's agent does not get up: a wrong image, too little
+memory. Everything else there works. What waits for this node's word is held, and says so:
+freeze the node, force-delete a pod there, and ask "kubectl holdfast explain". It outlives a
+boot, and needs a cluster with --evidence Agent.`,
+	},
+	{
+		name: "start-agent", short: "Let its Holdfast agent start again", run: (*standinclient.Client).StartAgent,
+		done: "its agent starts",
+		long: `Start-agent undoes stop-agent. An agent that was away answers again what it was asked about;
+what it had seen before, it takes from its own answers.`,
+	},
+	{
+		name: "kill-agent", short: "End the process of its Holdfast agent once", run: (*standinclient.Client).KillAgent,
+		done: "its agent's process was killed; its kubelet starts another one",
+		long: `Kill-agent plays a crash of Holdfast's agent in the middle of whatever it does. Its kubelet
+starts it again after a second, unless it is frozen.`,
 	},
 }
 

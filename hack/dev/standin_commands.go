@@ -46,6 +46,7 @@ A control socket breaks the machines and tells what truly happened on them; see
 	flags.StringSliceVar(&o.Nodes, "node", nil, "`name` of a node; may be repeated")
 	flags.StringSliceVar(&o.CNSNodes, "cns-node", nil, "`name` of a node whose pod network needs Azure's CNS; may be repeated")
 	flags.StringVar(&o.Manager, "manager", "", "`path` of the manager binary, for init containers of the CNS")
+	flags.StringVar(&o.Agent, "agent", "", "`path` of the agent binary, for the pods of the DaemonSet holdfast-agent")
 	flags.StringVar(&o.Socket, "socket", "", "`path` of the control socket")
 	flags.StringVar(&o.StateDir, "state-dir", "", "`folder` for whereabouts' files; default: next to the socket")
 	flags.StringVar(&o.WhereaboutsNamespace, "whereabouts-namespace", standin.DefaultWhereaboutsNamespace, "`namespace` of whereabouts' DaemonSet and pools")

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/supervisor"
+	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	standinclient "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
 )
 
@@ -70,11 +71,23 @@ func printNodes(ctx context.Context, table io.Writer, socket string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(table, "\nNODE\tREADY\tFROZEN\tCUT OFF\tPOWERED OFF\tCNI CUT")
+	fmt.Fprintln(table, "\nNODE\tREADY\tFROZEN\tCUT OFF\tPOWERED OFF\tCNI CUT\tAGENT\tCRI SOCKET")
 	for _, n := range nodes {
-		fmt.Fprintf(table, "%s\t%t\t%t\t%t\t%t\t%t\n", n.Name, n.Ready, n.Frozen, n.CutOff, n.PoweredOff, n.APICut)
+		fmt.Fprintf(table, "%s\t%t\t%t\t%t\t%t\t%t\t%s\t%s\n", n.Name, n.Ready, n.Frozen, n.CutOff, n.PoweredOff, n.APICut, agentOf(n), shorten(n.CRI))
 	}
 	return nil
+}
+
+// agentOf says what Holdfast's agent on a node does.
+func agentOf(n standinapi.Node) string {
+	switch {
+	case n.AgentStopped:
+		return "stopped"
+	case n.AgentPID == 0:
+		return "none"
+	default:
+		return fmt.Sprintf("process %d", n.AgentPID)
+	}
 }
 
 // printNextSteps tells what to type next, with paths as short as they can be.
@@ -90,6 +103,7 @@ func printNextSteps(out io.Writer, root string, state *supervisor.State) {
   kubectl delete pod -n holdfast-sample five-0   # held until its address is given back
 
   %[4]s node freeze node-a   # then force-delete a pod there, and look again
+  %[4]s node stop-agent node-a   # its Holdfast agent is silent: kubectl holdfast explain says so
   %[4]s node --help          # what else can happen to a node
   %[4]s status
 

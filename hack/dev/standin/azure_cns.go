@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,9 +14,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
@@ -44,7 +40,7 @@ var errInitRuns = errors.New("an init container of the CNS is not through")
 func (m *machine) startCNS(ctx context.Context, pod *corev1.Pod) error {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if through, known := m.agents[pod.UID]; known {
+	if through, known := m.cnsPods[pod.UID]; known {
 		select {
 		case <-through:
 			return nil
@@ -60,12 +56,12 @@ func (m *machine) startCNS(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("client of the CNS of %s: %w", m.node.Name, err)
 	}
-	kubeconfig, err := m.writeKubeconfig(identity)
-	if err != nil {
+	kubeconfig := filepath.Join(m.options.StateDir, m.node.Name, "azure-cns.kubeconfig")
+	if err := writeKubeconfig(kubeconfig, identity, ""); err != nil {
 		return err
 	}
 	through := make(chan struct{})
-	m.agents[pod.UID] = through
+	m.cnsPods[pod.UID] = through
 	ctx, cancel := context.WithCancel(ctx)
 	go m.endWithSandbox(ctx, string(pod.UID), cancel)
 	go func() {
@@ -102,13 +98,21 @@ func (m *machine) runInit(ctx context.Context, container corev1.Container, kubec
 			return true
 		}
 		m.say(api.EventInit, fmt.Sprintf("%s: %v", container.Name, err))
-		timer := time.NewTimer(m.options.Retry)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep(ctx, m.options.Retry) {
 			return false
 		}
+	}
+}
+
+// sleep is false when ctx ended before the time was over.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -142,23 +146,4 @@ func (m *machine) runManager(ctx context.Context, container corev1.Container, ku
 func (m *machine) say(event, message string) {
 	m.options.Log.Info(message, "node", m.node.Name)
 	m.history.Add(api.Event{Node: m.node.Name, Event: event, Message: message})
-}
-
-// writeKubeconfig makes a file of an identity with a token.
-func (m *machine) writeKubeconfig(identity *rest.Config) (string, error) {
-	path := filepath.Join(m.options.StateDir, m.node.Name, "azure-cns.kubeconfig")
-	const name = "cluster"
-	config := clientcmdapi.Config{
-		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server: identity.Host, CertificateAuthorityData: identity.CAData, CertificateAuthority: identity.CAFile,
-		}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: identity.BearerToken}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-		CurrentContext: name,
-	}
-	content, err := clientcmd.Write(config)
-	if err != nil {
-		return "", fmt.Errorf("kubeconfig of the CNS of %s: %w", m.node.Name, err)
-	}
-	return path, os.WriteFile(path, content, 0o600)
 }

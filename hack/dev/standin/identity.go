@@ -13,6 +13,14 @@ const whereaboutsName = "whereabouts"
 // cnsName is that of the DaemonSet of Azure's container networking service.
 const cnsName = "azure-cns"
 
+// agentName is that of the DaemonSet of Holdfast's agent, and of its namespace.
+const agentName = "holdfast-agent"
+
+// isAgent says whether the pod is Holdfast's agent on its node.
+func isAgent(pod *corev1.Pod) bool {
+	return pod.Namespace == agentName && isOfDaemonSet(pod, agentName)
+}
+
 // isWhereabouts says whether the pod is whereabouts' own on its node.
 func isWhereabouts(pod *corev1.Pod, namespace string) bool {
 	return pod.Namespace == namespace && isOfDaemonSet(pod, whereaboutsName)

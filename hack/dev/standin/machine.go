@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/cni"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/cri"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/kubelet"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/link"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/node"
@@ -40,6 +41,10 @@ type hardware struct {
 	uplink, power *link.Link
 	// kubelet is that of the latest boot, which hears of dead sandboxes.
 	kubelet *atomic.Pointer[kubelet.Kubelet]
+	// socket is where the container runtime serves the CRI.
+	socket string
+	// agentSwitch keeps Holdfast's agent from running while it is closed.
+	agentSwitch *node.Gate
 }
 
 // newHardware builds the machine with this number, from 0.
@@ -47,6 +52,7 @@ func newHardware(o Options, number int, machine node.Machine, ip netip.Addr, his
 	name := o.Nodes[number]
 	h := &hardware{
 		kubelet: &atomic.Pointer[kubelet.Kubelet]{}, uplink: link.New(syscall.ENETUNREACH), power: link.New(syscall.ENETUNREACH),
+		socket: filepath.Join(o.sockets, fmt.Sprintf("%s-%.8s.sock", name, machine.MachineID)), agentSwitch: &node.Gate{},
 	}
 	h.runtime = runtime.New(name, o.clock, history, func(uid string) { h.kubelet.Load().Poke(types.UID(uid)) })
 	if slices.Contains(o.CNSNodes, name) {
@@ -82,19 +88,22 @@ type machine struct {
 	client  kubernetes.Interface // the kubelet's
 	gate    *node.Gate
 	events  record.EventBroadcaster
+	agent   agent
+	running sync.WaitGroup // what the boot waits for at its end
 
 	mutex      sync.Mutex
 	poweredOff bool
 	stop       context.CancelFunc // of the boot
 	ended      chan struct{}      // closed at the end of the boot; nil before its start
-	// agents are the pods of the CNS, by UID; a channel is closed once its init
+	cri        *cri.Server        // nil before the start of the boot
+	// cnsPods are the pods of the CNS, by UID; a channel is closed once its init
 	// containers are through.
-	agents map[types.UID]chan struct{}
+	cnsPods map[types.UID]chan struct{}
 }
 
 // boot starts the hardware's kubelet, which does not run yet.
 func boot(o Options, h *hardware, history *runtime.History) (*machine, error) {
-	m := &machine{hardware: h, options: o, history: history, gate: &node.Gate{}, agents: map[types.UID]chan struct{}{}}
+	m := &machine{hardware: h, options: o, history: history, gate: &node.Gate{}, cnsPods: map[types.UID]chan struct{}{}}
 	var err error
 	if m.client, err = kubernetes.NewForConfig(m.gate.Apply(h.way(node.Identity(o.Config, h.node.Name)))); err != nil {
 		return nil, fmt.Errorf("kubelet of %s: %w", h.node.Name, err)
@@ -109,7 +118,7 @@ func (m *machine) newKubelet() *kubelet.Kubelet {
 	return kubelet.New(kubelet.Options{
 		Node: m.node.Name, HostIP: m.node.InternalIP, Client: m.client, Gate: m.gate, Runtime: m.runtime,
 		Networks: m.networks, NetworkReady: m.networks.Ready,
-		OnStart: m.onStart, MaxGrace: max(0, m.options.MaxGrace), Retry: m.options.Retry,
+		OnStart: m.onStart, PassesProbes: m.passesProbes, MaxGrace: max(0, m.options.MaxGrace), Retry: m.options.Retry,
 		Recorder: m.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: m.node.Name}),
 		Clock:    m.options.clock, Log: m.options.Log,
 	})
@@ -130,11 +139,11 @@ func (m *machine) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer m.events.Shutdown()
-	ended, on := m.begin(stop)
+	on, err := m.begin(ctx, stop)
 	if !on {
-		return nil
+		return err
 	}
-	defer close(ended)
+	defer m.end()
 
 	if !m.register(ctx) {
 		return nil
@@ -144,15 +153,27 @@ func (m *machine) run(ctx context.Context) error {
 	return m.kubelet.Load().Run(ctx)
 }
 
-// begin is false where the power was cut before the boot.
-func (m *machine) begin(stop context.CancelFunc) (ended chan struct{}, on bool) {
+// begin starts the container runtime; on is false where the power was cut before the
+// boot, or after an error.
+func (m *machine) begin(ctx context.Context, stop context.CancelFunc) (on bool, err error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.poweredOff {
-		return nil, false
+		return false, nil
+	}
+	if m.cri, err = m.serveCRI(ctx); err != nil {
+		return false, err
 	}
 	m.stop, m.ended = stop, make(chan struct{})
-	return m.ended, true
+	return true, nil
+}
+
+// end is that of a boot: nothing of it runs any more when it returns.
+func (m *machine) end() {
+	m.stop()
+	m.running.Wait()
+	m.cri.Stop()
+	close(m.ended)
 }
 
 // register tries until it succeeds, as a kubelet does, or until ctx ends.
@@ -169,8 +190,11 @@ func (m *machine) register(ctx context.Context) bool {
 
 // onStart is what the containers of a pod do on this machine. Those of
 // whereabouts' DaemonSet give the plugin its kubeconfig, that of azure-cns is the
-// CNS.
+// CNS, and that of holdfast-agent the agent.
 func (m *machine) onStart(ctx context.Context, pod *corev1.Pod) error {
+	if isAgent(pod) {
+		return m.startAgent(ctx, pod)
+	}
 	if m.cns != nil && isCNS(pod) {
 		return m.startCNS(ctx, pod)
 	}
@@ -230,6 +254,10 @@ func (m *machine) cutPower(event string) {
 	m.note(event)
 	m.gate.Close()
 	m.power.Set(true)
+	m.killAgent()
+	if m.stop != nil {
+		m.cri.Stop()
+	}
 	m.runtime.PowerOff()
 	if m.stop != nil {
 		m.stop()

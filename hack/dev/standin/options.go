@@ -38,6 +38,9 @@ type Options struct {
 	// Manager is Holdfast's manager binary, which runs where an init container of
 	// the CNS has it as its command. Default: none, and the container fails.
 	Manager string
+	// Agent is Holdfast's agent binary, which runs in the pods of the DaemonSet
+	// holdfast-agent. Default: none, and those pods never become ready.
+	Agent string
 	// Programs are whereabouts' plugin programs, by the nodes that execute one in
 	// place of the allocator of v0.9.4: a machine may have an older version. Default:
 	// none.
@@ -64,6 +67,8 @@ type Options struct {
 	Log *slog.Logger
 
 	clock clock.WithTicker
+	// sockets is the folder of the machines' CRI sockets.
+	sockets string
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -34,6 +34,10 @@ func (f *Fleet) handler() http.Handler {
 		"reconnect": func(m *machine) { m.cutOff(false) },
 		"cut-cni":   func(m *machine) { m.cutCNI(true) },
 		"mend-cni":  func(m *machine) { m.cutCNI(false) },
+
+		"stop-agent":  func(m *machine) { m.switchAgent(false) },
+		"start-agent": func(m *machine) { m.switchAgent(true) },
+		"kill-agent":  (*machine).crashAgent,
 	} {
 		mux.HandleFunc("POST /v1/nodes/{name}/"+action, f.nodeAction(isOn,
 			func(_ *http.Request, m *machine) error { run(m); return nil }))
@@ -121,6 +125,7 @@ func (f *Fleet) listNodes(w http.ResponseWriter, r *http.Request) {
 		nodes = append(nodes, api.Node{
 			Name: m.node.Name, Ready: ready[m.node.Name], PoweredOff: m.isPoweredOff(),
 			Frozen: m.gate.IsClosed() && !m.isPoweredOff(), APICut: m.networks.IsCut(), CutOff: m.uplink.IsCut(), CNS: m.cns != nil,
+			CRI: m.socket, AgentPID: m.agentPID(), AgentStopped: m.agentSwitch.IsClosed(),
 		})
 	}
 	answer(w, nodes)

@@ -74,7 +74,7 @@ func newFleet(t *testing.T) (*Fleet, *client.Client) {
 }
 
 func TestNodeActions(t *testing.T) {
-	_, c := newFleet(t)
+	f, c := newFleet(t)
 	check := func(what string, want ...api.Node) {
 		t.Helper()
 		got, err := c.Nodes(t.Context())
@@ -91,23 +91,29 @@ func TestNodeActions(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	other := api.Node{Name: "node-b"} // whose Node object does not exist
-	check("at first", api.Node{Name: "node-a", Ready: true}, other)
+	other := api.Node{Name: "node-b", CRI: f.machine("node-b").socket} // whose Node object does not exist
+	socket := f.machine("node-a").socket
+	check("at first", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
 	do(c.Freeze)
 	do(c.CutCNI)
-	check("frozen, its CNI cut", api.Node{Name: "node-a", Ready: true, Frozen: true, APICut: true}, other)
+	check("frozen, its CNI cut", api.Node{Name: "node-a", CRI: socket, Ready: true, Frozen: true, APICut: true}, other)
 	do(c.Thaw)
 	do(c.MendCNI)
-	check("thawed and mended", api.Node{Name: "node-a", Ready: true}, other)
+	check("thawed and mended", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
 	do(c.CutOff)
-	check("cut off", api.Node{Name: "node-a", Ready: true, CutOff: true}, other)
+	check("cut off", api.Node{Name: "node-a", CRI: socket, Ready: true, CutOff: true}, other)
 	do(c.Reconnect)
-	check("reconnected", api.Node{Name: "node-a", Ready: true}, other)
+	check("reconnected", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
+	do(c.StopAgent)
+	check("its agent stopped", api.Node{Name: "node-a", CRI: socket, Ready: true, AgentStopped: true}, other)
+	do(c.StartAgent)
+	do(c.KillAgent)
+	check("its agent started again", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
 	do(c.PowerOff)
 	do(c.PowerOff)
-	check("powered off", api.Node{Name: "node-a", Ready: true, PoweredOff: true}, other)
+	check("powered off", api.Node{Name: "node-a", CRI: socket, Ready: true, PoweredOff: true}, other)
 	do(c.Start)
-	check("started", api.Node{Name: "node-a", Ready: true}, other)
+	check("started", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
 	var kinds []string
 	history, err := c.History(t.Context())
 	if err != nil {
@@ -117,7 +123,7 @@ func TestNodeActions(t *testing.T) {
 		kinds = append(kinds, event.Event)
 	}
 	want := []string{api.EventFreeze, api.EventCutCNI, api.EventThaw, api.EventMendCNI, api.EventCutOff, api.EventReconnect,
-		api.EventPowerOff, api.EventStart}
+		api.EventStopAgent, api.EventStartAgent, api.EventKillAgent, api.EventPowerOff, api.EventStart}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}

@@ -35,6 +35,8 @@ type Fleet struct {
 	retired []*runtime.Runtime
 	// run runs a machine; nil while the fleet does not run.
 	run func(*machine)
+
+	removeSockets func()
 }
 
 // New builds the machines; nothing runs before Run. It fails on options that
@@ -53,6 +55,10 @@ func New(o Options) (*Fleet, error) {
 	if f.client, err = kubernetes.NewForConfig(o.Config); err != nil {
 		return nil, fmt.Errorf("stand-in nodes: %w", err)
 	}
+	if o.sockets, f.removeSockets, err = socketFolder(o); err != nil {
+		return nil, fmt.Errorf("stand-in nodes: folder of the CRI sockets: %w", err)
+	}
+	f.options = o
 	for number, name := range o.Nodes {
 		if slices.Contains(o.Nodes[:number], name) {
 			return nil, fmt.Errorf("two stand-in nodes are named %s", name)
@@ -97,6 +103,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	err = server.Close() // removes the socket
 	f.startNoMore()
 	parts.Wait()
+	f.removeSockets()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		err = errors.Join(cause, err)
 	}

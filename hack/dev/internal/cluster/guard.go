@@ -3,11 +3,13 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,6 +24,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
+// DefaultEvidence is that of a development cluster.
+const DefaultEvidence = configv1alpha1.EvidenceKubelet
+
 const (
 	guardNamespace = "holdfast-system"
 	guardAccount   = "holdfast-manager"
@@ -32,8 +37,11 @@ const (
 
 // GuardOptions say how Holdfast is configured.
 type GuardOptions struct {
-	// Mode of the unsafe-release webhook. Default: as installed.
+	// Mode of the unsafe-release webhook. Default: as installed with this evidence.
 	Mode configv1alpha1.ReleaseMode
+	// Evidence is whose word proves a sandbox gone. With Agent every stand-in node
+	// runs Holdfast's agent. Default: DefaultEvidence.
+	Evidence configv1alpha1.Evidence
 	// Configure changes the installed configuration further.
 	Configure func(*configv1alpha1.ManagerConfiguration)
 	// Program is the manager's binary. Default: bin/manager of the repository.
@@ -70,21 +78,29 @@ func (c *Cluster) installGuard(ctx context.Context, o GuardOptions) error {
 	if err != nil {
 		return err
 	}
-	rendered, err := c.render(ctx, endpoint)
+	configuration, err := c.configuration(o, endpoint)
+	if err != nil {
+		return err
+	}
+	rendered, err := c.render(ctx, endpoint, configuration)
 	if err != nil {
 		return err
 	}
 	c.guard = &guard{rendered: rendered, program: o.Program, healthPort: endpoint.healthPort}
-	if err := c.apply(ctx, rendered.base...); err != nil {
+	// The agents start beside the manager: neither needs the other one for that.
+	if err := c.apply(ctx, slices.Concat(rendered.base, rendered.agents)...); err != nil {
 		return err
 	}
-	if err := c.startManager(ctx, o, endpoint); err != nil {
+	if err := c.startManager(ctx, configuration); err != nil {
 		return err
 	}
 	if err := c.apply(ctx, rendered.admission...); err != nil {
 		return err
 	}
-	return c.awaitStamp(ctx)
+	if err := c.awaitStamp(ctx); err != nil {
+		return err
+	}
+	return c.awaitAgents(ctx)
 }
 
 // endpoint is where the manager serves, and with what certificate.
@@ -126,9 +142,9 @@ func (c *Cluster) newEndpoint() (endpoint, error) {
 }
 
 // startManager runs the manager under the token of its ServiceAccount.
-func (c *Cluster) startManager(ctx context.Context, o GuardOptions, e endpoint) error {
+func (c *Cluster) startManager(ctx context.Context, configuration *configv1alpha1.ManagerConfiguration) error {
 	var err error
-	if c.guard.configFile, err = c.writeConfiguration(o, e); err != nil {
+	if c.guard.configFile, err = c.writeConfiguration(configuration); err != nil {
 		return err
 	}
 	identity, err := token.ForAccount(ctx, c.Config(), guardNamespace, guardAccount)
@@ -163,11 +179,17 @@ func (c *Cluster) runManager(ctx context.Context) error {
 	return p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("http://127.0.0.1:%d/readyz", c.guard.healthPort)))
 }
 
-// writeConfiguration writes the installed configuration with what differs here.
-func (c *Cluster) writeConfiguration(o GuardOptions, e endpoint) (string, error) {
-	configuration, err := config.LoadManager(filepath.Join(c.options.Root, "config", "manager", "config.yaml"))
+// installed are the files with the configuration as it is installed.
+var installed = map[configv1alpha1.Evidence]string{
+	configv1alpha1.EvidenceAgent:   filepath.Join("config", "manager", "config.yaml"),
+	configv1alpha1.EvidenceKubelet: filepath.Join("config", "components", "kubelet-evidence", "config.yaml"),
+}
+
+// configuration is the installed one with what differs here.
+func (c *Cluster) configuration(o GuardOptions, e endpoint) (*configv1alpha1.ManagerConfiguration, error) {
+	configuration, err := config.LoadManager(filepath.Join(c.options.Root, installed[cmp.Or(o.Evidence, DefaultEvidence)]))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if o.Mode != "" {
 		configuration.UnsafeReleases.Mode = o.Mode
@@ -183,6 +205,10 @@ func (c *Cluster) writeConfiguration(o GuardOptions, e endpoint) (string, error)
 	if o.Configure != nil {
 		o.Configure(configuration)
 	}
+	return configuration, nil
+}
+
+func (c *Cluster) writeConfiguration(configuration *configv1alpha1.ManagerConfiguration) (string, error) {
 	content, err := yaml.Marshal(configuration)
 	if err != nil {
 		return "", err

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 )
 
 // notHere are the kinds of the installation for which a development cluster has
@@ -20,15 +22,18 @@ import (
 var notHere = sets.New("Deployment", "PodDisruptionBudget", "Service", "ConfigMap", "Certificate", "Issuer", "ServiceMonitor", "PrometheusRule")
 
 // rendered is the installation, without what is notHere: base before the manager
-// starts, admission once it is ready.
-type rendered struct{ base, admission []*unstructured.Unstructured }
+// starts, admission once it is ready, agents where there are any.
+type rendered struct{ base, agents, admission []*unstructured.Unstructured }
 
-func (c *Cluster) render(ctx context.Context, e endpoint) (rendered, error) {
+func (c *Cluster) render(ctx context.Context, e endpoint, configuration *configv1alpha1.ManagerConfiguration) (rendered, error) {
 	objects, err := c.kustomize(ctx, filepath.Join(c.options.Root, "config", "default"))
 	if err != nil {
 		return rendered{}, err
 	}
 	var r rendered
+	if r.agents, objects, err = c.renderAgents(objects, configuration); err != nil {
+		return r, err
+	}
 	for _, object := range objects {
 		switch kind := object.GetKind(); {
 		case notHere.Has(kind):

@@ -72,7 +72,7 @@ func (c *Cluster) RemoveGuard(ctx context.Context) error {
 	}
 	errs = append(errs, c.stripFinalizers(ctx),
 		c.client.DeleteAllOf(ctx, object(holdfastv1alpha1.GroupVersion.WithKind("IPAllocation"))),
-		c.delete(ctx, slices.DeleteFunc(c.guard.base, func(o *unstructured.Unstructured) bool {
+		c.delete(ctx, slices.DeleteFunc(slices.Concat(c.guard.base, c.guard.agents), func(o *unstructured.Unstructured) bool {
 			// The one was there before, the other takes long to go.
 			return o.GetKind() == "CustomResourceDefinition" || o.GetKind() == "Namespace"
 		})))

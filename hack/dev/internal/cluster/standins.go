@@ -66,7 +66,7 @@ func (c *Cluster) chooseSocket() error {
 func (c *Cluster) runStandIns() error {
 	o := c.options.StandIn
 	o.Config, o.Nodes, o.Socket, o.StateDir = c.Config(), c.options.Nodes, c.socket, c.path("standin")
-	o.CNSNodes, o.Manager = c.options.CNSNodes, c.managerProgram()
+	o.CNSNodes, o.Manager, o.Agent = c.options.CNSNodes, c.managerProgram(), c.agentProgram()
 	fleet, err := standin.New(o)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *Cluster) runStandIns() error {
 // startStandInProcess runs the nodes as a child.
 func (c *Cluster) startStandInProcess() error {
 	o := c.options.StandIn
-	args := []string{"standin", "--kubeconfig", c.Kubeconfig(), "--socket", c.socket, "--state-dir", c.path("standin"), "--manager", c.managerProgram()}
+	args := []string{"standin", "--kubeconfig", c.Kubeconfig(), "--socket", c.socket, "--state-dir", c.path("standin"), "--manager", c.managerProgram(), "--agent", c.agentProgram()}
 	for _, node := range c.options.Nodes {
 		args = append(args, "--node", node)
 	}

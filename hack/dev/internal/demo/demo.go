@@ -28,6 +28,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/report"
 	standin "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
@@ -63,6 +64,8 @@ type NodeResourceGuard interface {
 type Options struct {
 	// Scenarios are the names of those that are to be played; none is all.
 	Scenarios []string
+	// Evidence is whose word the guard takes for a proof that a sandbox is gone. It is told; Start has to see to it.
+	Evidence configv1alpha1.Evidence
 	// Start brings up a cluster of this name with these stand-in nodes, all Ready but those that need a CNS, and without
 	// the guard.
 	Start func(ctx context.Context, name string, nodes, cnsNodes []string) (Cluster, error)
@@ -132,6 +135,12 @@ var setting = []string{
 		"the addresses of a pod that ended by itself back after 2 seconds instead of three minutes. PodGC has its usual pace, and so has the word of a deleted Node: five minutes.",
 }
 
+// guardIs tells what the guard goes by.
+var guardIs = map[configv1alpha1.Evidence]string{
+	configv1alpha1.EvidenceAgent:   "evidence Agent: Holdfast's agent runs on every stand-in node and asks its CRI socket",
+	configv1alpha1.EvidenceKubelet: "evidence Kubelet: there is no agent, the kubelets' word is all there is",
+}
+
 // demo is one run of everything.
 type demo struct {
 	Options
@@ -154,7 +163,7 @@ func Run(ctx context.Context, o Options) error {
 			return fmt.Errorf("demo: %w", err)
 		}
 	}
-	result := report.Report{Setting: setting}
+	result := report.Report{Setting: append(slices.Clone(setting), "The guard's "+guardIs[o.Evidence]+".")}
 	for _, s := range d.scenarios {
 		result.Scenarios = append(result.Scenarios, report.Scenario{Name: s.name, Title: s.title, Harm: s.harm, Guard: s.guard})
 	}
@@ -165,7 +174,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := d.write(result); err != nil {
 		return errors.Join(err, playErr)
 	}
-	fmt.Fprint(d.Table, result.Table())
+	fmt.Fprintf(d.Table, "Guard: %s\n\n%s", guardIs[o.Evidence], result.Table())
 	if err := errors.Join(playErr, result.Verdict()); err != nil {
 		return fmt.Errorf("the demo did not come out as it has to:\n%w", err)
 	}

@@ -33,8 +33,9 @@ const (
 )
 
 // StartIn returns the function that starts a cluster of the demo, from the repository at root, with its logs and state in
-// a folder of its name in dir, which is emptied. The stand-in nodes are a child process of this program.
-func StartIn(root, dir string) func(context.Context, string, []string, []string) (Cluster, error) {
+// a folder of its name in dir, which is emptied. The stand-in nodes are a child process of this program. The guard goes by
+// this evidence.
+func StartIn(root, dir string, evidence configv1alpha1.Evidence) func(context.Context, string, []string, []string) (Cluster, error) {
 	return func(ctx context.Context, name string, nodes, cnsNodes []string) (Cluster, error) {
 		dir := filepath.Join(dir, name)
 		if err := os.RemoveAll(dir); err != nil {
@@ -51,17 +52,20 @@ func StartIn(root, dir string) func(context.Context, string, []string, []string)
 		if err != nil {
 			return nil, err
 		}
-		return &development{started}, nil
+		return &development{started, evidence}, nil
 	}
 }
 
 // development is the development cluster as the demo needs it.
-type development struct{ *cluster.Cluster }
+type development struct {
+	*cluster.Cluster
+	evidence configv1alpha1.Evidence
+}
 
 // InstallGuard installs the guard so that unsafe releases are refused; installed by default they get a warning.
 func (d *development) InstallGuard(ctx context.Context) error {
 	return d.Cluster.InstallGuard(ctx, cluster.GuardOptions{
-		Mode: configv1alpha1.ReleaseModeDeny,
+		Mode: configv1alpha1.ReleaseModeDeny, Evidence: d.evidence,
 		Configure: func(c *configv1alpha1.ManagerConfiguration) {
 			c.Delays.ReleaseDelay = &metav1.Duration{Duration: releaseDelay}
 		},

@@ -25,6 +25,9 @@ type Options struct {
 	Nodes []string
 	// Mode of the unsafe-release webhook; empty is as installed.
 	Mode configv1alpha1.ReleaseMode
+	// Evidence is whose word proves a sandbox gone; empty is the default of a
+	// development cluster.
+	Evidence configv1alpha1.Evidence
 	// Guard installs Holdfast.
 	Guard bool
 	// Log gets progress.
@@ -70,7 +73,7 @@ func (s *supervisor) start(ctx context.Context) (*cluster.Cluster, error) {
 		return nil, err
 	}
 	if s.Guard {
-		if err := c.InstallGuard(ctx, cluster.GuardOptions{Mode: s.Mode}); err != nil {
+		if err := c.InstallGuard(ctx, cluster.GuardOptions{Mode: s.Mode, Evidence: s.Evidence}); err != nil {
 			return nil, errors.Join(err, c.Stop())
 		}
 	}

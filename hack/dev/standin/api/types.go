@@ -23,7 +23,21 @@ type Node struct {
 	// CNS says that its pod network has addresses only once its CNS has loaded
 	// some; until then the node is not Ready.
 	CNS bool `json:"cns,omitempty"`
+	// CRI is the path of the socket at which the machine's container runtime serves
+	// the CRI. Nobody listens there while the machine is off.
+	CRI string `json:"cri"`
+	// AgentPID is the process of Holdfast's agent on the machine; zero while none
+	// runs.
+	AgentPID int `json:"agentPID,omitempty"`
+	// AgentStopped says that the agent is kept from starting.
+	AgentStopped bool `json:"agentStopped,omitempty"`
 }
+
+// What the machines' container runtime calls itself.
+const (
+	RuntimeName    = "stand-in"
+	RuntimeVersion = "0.1.0"
+)
 
 // The states of a sandbox, in the words of the CRI.
 const (
@@ -91,10 +105,13 @@ const (
 	EventInit = "init"
 	// EventCNS: the machine's CNS loaded prefixes.
 	EventCNS = "cns"
+	// EventAgent: a process of Holdfast's agent started or ended.
+	EventAgent = "agent"
 	// EventFreeze, EventThaw, EventCutOff, EventReconnect, EventPowerOff, EventStart,
-	// EventReboot, EventReplace, EventCutCNI and EventMendCNI are what was done to the
-	// machine through the control socket. Reboot ends every sandbox as power-off
-	// does; replace says that another machine has the name from now on.
+	// EventReboot, EventReplace, EventCutCNI, EventMendCNI, EventStopAgent,
+	// EventStartAgent and EventKillAgent are what was done to the machine through the
+	// control socket. Reboot ends every sandbox as power-off does; replace says that
+	// another machine has the name from now on.
 	EventFreeze    = "freeze"
 	EventThaw      = "thaw"
 	EventCutOff    = "cut-off"
@@ -105,6 +122,10 @@ const (
 	EventReplace   = "replace"
 	EventCutCNI    = "cut-cni"
 	EventMendCNI   = "mend-cni"
+
+	EventStopAgent  = "stop-agent"
+	EventStartAgent = "start-agent"
+	EventKillAgent  = "kill-agent"
 )
 
 // Event is one entry of the history. PodUID, SandboxID and IP are empty where

@@ -126,6 +126,23 @@ func (c *Client) MendCNI(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "mend-cni")
 }
 
+// StopAgent ends Holdfast's agent on the node and keeps it from starting again. It
+// outlives a boot.
+func (c *Client) StopAgent(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "stop-agent")
+}
+
+// StartAgent undoes StopAgent.
+func (c *Client) StartAgent(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "start-agent")
+}
+
+// KillAgent ends the process of Holdfast's agent on the node, which its kubelet
+// starts again.
+func (c *Client) KillAgent(ctx context.Context, node string) error {
+	return c.nodeAction(ctx, node, "kill-agent")
+}
+
 // KillSandbox ends a sandbox's process behind the kubelet's back.
 func (c *Client) KillSandbox(ctx context.Context, id string) error {
 	_, err := c.do(ctx, http.MethodPost, "/v1/sandboxes/"+url.PathEscape(id)+"/kill")

@@ -20,7 +20,7 @@ func ranBefore(policy corev1.RestartPolicy) func(*corev1.Pod) {
 		p.Spec.RestartPolicy = policy
 		p.Status.Phase = corev1.PodRunning
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "main", ContainerID: "containerd://c1", RestartCount: 1,
+			Name: "main", ContainerID: "stand-in://c1", RestartCount: 1,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
 		}}
 	}

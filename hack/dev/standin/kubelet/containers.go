@@ -24,6 +24,7 @@ func (w *worker) startContainers() {
 			run := w.containers[c.Name]
 			run.FinishedAt = now
 			w.containers[c.Name] = run
+			w.Runtime.ExitContainer(run.ID)
 		}
 	}
 	for _, c := range w.pod.Spec.Containers {
@@ -40,6 +41,7 @@ func (w *worker) start(name string, now time.Time) {
 		run.Last = nil // only the latest run is reported
 	}
 	w.containers[name] = fresh
+	w.Runtime.StartContainer(w.sandbox, fresh.ID, name)
 }
 
 // endContainers ends what runs.
@@ -49,6 +51,7 @@ func (w *worker) endContainers(code int32) {
 		if run.FinishedAt.IsZero() {
 			run.FinishedAt, run.ExitCode = now, code
 			w.containers[name] = run
+			w.Runtime.ExitContainer(run.ID)
 		}
 	}
 }

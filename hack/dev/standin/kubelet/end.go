@@ -112,7 +112,7 @@ func (w *worker) teardown(ctx context.Context) error {
 	}
 	w.Runtime.Stop(w.sandbox)
 	if !w.pod.Spec.HostNetwork {
-		if err := w.delNetworks(ctx, w.sandbox); err != nil {
+		if err := Detach(ctx, w.Runtime, w.Networks, w.sandbox, w.pod); err != nil {
 			return err
 		}
 	}

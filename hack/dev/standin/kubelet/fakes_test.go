@@ -42,6 +42,10 @@ type bench struct {
 	journal        []string
 	addErr, delErr error
 	noNetwork      error
+	// startedIn are the sandboxes in which programs were started, and unready says that their probes fail.
+	startedIn []string
+	unready   bool
+	kubelet   *Kubelet
 }
 
 // onBench runs f with a running kubelet in a bubble whose clock moves only when
@@ -62,9 +66,10 @@ func onBenchAfter(t *testing.T, before, f func(*bench)) {
 		b.client.PrependReactor("*", "pods", b.record)
 		k = New(Options{
 			Node: "node-a", HostIP: "203.0.113.10", Client: b.client, Gate: b.gate, Runtime: b.runtime, Networks: b,
-			NetworkReady: b.networkReady, Recorder: &record.FakeRecorder{}, OnStart: func(context.Context, *corev1.Pod) error { return nil },
+			NetworkReady: b.networkReady, Recorder: &record.FakeRecorder{}, OnStart: b.onStart, PassesProbes: b.passesProbes,
 			Retry: time.Second, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 		})
+		b.kubelet = k
 		before(b)
 		ctx, cancel := context.WithCancel(t.Context())
 		b.stop = cancel
@@ -135,6 +140,29 @@ func (b *bench) failures() (addErr, delErr error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.addErr, b.delErr
+}
+
+func (b *bench) onStart(_ context.Context, pod *corev1.Pod) error {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	id, _ := b.runtime.Listed(string(pod.UID))
+	b.startedIn = append(b.startedIn, id)
+	return nil
+}
+
+func (b *bench) passesProbes(*corev1.Pod) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return !b.unready
+}
+
+// probe has the programs' probes fail, or pass again.
+func (b *bench) probe(passes bool) {
+	b.mutex.Lock()
+	b.unready = !passes
+	b.mutex.Unlock()
+	b.kubelet.Poke("uid-1")
+	b.wait()
 }
 
 func (b *bench) networkReady() error {

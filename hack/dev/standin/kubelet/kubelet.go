@@ -47,9 +47,13 @@ type Options struct {
 	// function is always ready.
 	NetworkReady func() error
 	Recorder     record.EventRecorder
-	// OnStart is called when a pod's containers start; after an error it is called
-	// again later.
+	// OnStart is called when a pod's containers start in a sandbox; after an error it
+	// is called again later.
 	OnStart func(context.Context, *corev1.Pod) error
+	// PassesProbes says whether the readiness probes of a pod's containers pass while
+	// they run. It is asked whenever the pod is looked at; see Poke. A nil function
+	// passes all.
+	PassesProbes func(*corev1.Pod) bool
 	// MaxGrace caps every grace period; zero is no cap.
 	MaxGrace time.Duration
 	// Retry is the pause after a failed step, such as a CNI ADD.

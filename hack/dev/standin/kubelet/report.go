@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/podstatus"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
 )
 
 // report is the status manager: it reads the pod, and patches what differs into
@@ -51,6 +52,7 @@ func (w *worker) patch(pod *corev1.Pod) (patch []byte, changed bool, err error) 
 		HostIP:       w.HostIP,
 		PodIP:        w.podIP,
 		Containers:   w.containers,
+		Unready:      w.PassesProbes != nil && !w.PassesProbes(w.pod),
 	}, w.Clock.Now()))
 }
 
@@ -67,19 +69,19 @@ func (w *worker) addNetworks(ctx context.Context, id string) (string, error) {
 	return ip, err
 }
 
-// delNetworks is CNI DEL, with its trace in the runtime's history. What
-// whereabouts drops is an error for the history alone.
-func (w *worker) delNetworks(ctx context.Context, id string) error {
-	results, err := w.Networks.Del(ctx, id, w.pod)
+// Detach is CNI DEL, with its trace in the runtime's history. What whereabouts
+// drops is an error for the history alone.
+func Detach(ctx context.Context, r *runtime.Runtime, networks Networks, id string, pod *corev1.Pod) error {
+	results, err := networks.Del(ctx, id, pod)
 	for _, result := range results {
 		event, message := api.EventDel, result.Address.Network+" "+result.Address.Interface
 		if result.Err != nil {
 			event, message = api.EventDelFailed, message+": "+result.Err.Error()
 		}
-		w.Runtime.Note(id, event, result.Address.IP, message)
+		r.Note(id, event, result.Address.IP, message)
 	}
 	if err != nil {
-		w.Runtime.Note(id, api.EventDelFailed, "", err.Error())
+		r.Note(id, api.EventDelFailed, "", err.Error())
 	}
 	return err
 }

@@ -30,7 +30,7 @@ type worker struct {
 	startedIn  string // the sandbox in which the containers were started
 	podIP      string
 	containers map[string]podstatus.Container
-	started    bool      // OnStart is through
+	hookedIn   string    // the sandbox in which OnStart is through
 	notBefore  time.Time // of the next sandbox, after one that failed
 
 	terminatingSince time.Time
@@ -155,11 +155,11 @@ func (w *worker) sync(ctx context.Context) (next, error) {
 		return next{}, nil
 	}
 	w.startContainers()
-	if !w.started {
+	if w.hookedIn != w.sandbox {
 		if err := w.OnStart(ctx, w.pod); err != nil {
 			return next{}, err
 		}
-		w.started = true
+		w.hookedIn = w.sandbox
 	}
 	if err := w.report(ctx); err != nil {
 		return next{}, err

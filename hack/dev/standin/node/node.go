@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 )
 
 // UserAgent makes the API server name the field manager "kubelet".
@@ -145,7 +147,7 @@ func status(old corev1.NodeStatus, o Options, now metav1.Time) corev1.NodeStatus
 	result.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: o.Machine.MachineID, SystemUUID: o.Machine.SystemUUID, BootID: o.Machine.BootID,
 		KernelVersion: "stand-in", OSImage: "stand-in", OperatingSystem: "linux", Architecture: "amd64",
-		ContainerRuntimeVersion: "containerd://stand-in", KubeletVersion: "v1.37.1",
+		ContainerRuntimeVersion: api.RuntimeName + "://" + api.RuntimeVersion, KubeletVersion: "v1.37.1",
 	}
 	for _, c := range []corev1.NodeCondition{
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory"},

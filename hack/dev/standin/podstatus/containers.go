@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 )
 
 const (
-	runtimeScheme = "containerd://"
+	runtimeScheme = api.RuntimeName + "://"
 
 	reasonCreating  = "ContainerCreating"
 	reasonCompleted = "Completed"
@@ -31,7 +33,9 @@ func containerStatuses(containers []corev1.Container, o Observed, reported []cor
 			statuses = append(statuses, lost(*old))
 			continue
 		}
-		statuses = append(statuses, containerStatus(c, run))
+		status := containerStatus(c, run)
+		status.Ready = status.Ready && !o.Unready
+		statuses = append(statuses, status)
 	}
 	return statuses
 }

@@ -53,6 +53,8 @@ type Observed struct {
 	// Containers has the state of regular and init containers by name. A missing
 	// one was never started.
 	Containers map[string]Container
+	// Unready says that the readiness probes of the containers fail.
+	Unready bool
 }
 
 // Build returns the status to report, given what the API server has. Conditions

@@ -40,6 +40,9 @@ type Runtime struct {
 	records  []*record
 	byID     map[string]*record
 	attempts map[string]uint32 // by pod UID
+	// containers are those of the sandboxes that were not removed.
+	containers []*Container
+	watchers   []chan string
 }
 
 // New returns the empty runtime of a machine. onDeath is called, with nothing
@@ -112,6 +115,7 @@ func (r *Runtime) Remove(id string) {
 	r.change(id, func(s *record) {
 		if !s.removed && !r.off {
 			s.removed = true
+			r.removeContainers(id)
 			r.note(id, s.PodUID, api.EventRemove, "", "")
 		}
 	})
@@ -199,9 +203,7 @@ func (r *Runtime) List() []api.Sandbox {
 	defer r.mutex.Unlock()
 	list := make([]api.Sandbox, 0, len(r.records))
 	for _, s := range r.records {
-		sandbox := s.Sandbox
-		sandbox.Addresses = slices.Clone(sandbox.Addresses)
-		list = append(list, sandbox)
+		list = append(list, s.copy())
 	}
 	return list
 }
@@ -226,9 +228,11 @@ func (r *Runtime) end(s *record, why string) {
 	}
 	now := r.clock.Now()
 	s.Alive, s.EndedAt = false, &now
+	r.endContainers(s.ID)
 	r.note(s.ID, s.PodUID, api.EventEnd, "", why)
 }
 
 func (r *Runtime) note(id, uid, event, ip, message string) {
 	r.history.Add(api.Event{Node: r.node, PodUID: uid, SandboxID: id, Event: event, IP: ip, Message: message})
+	r.tell(id)
 }

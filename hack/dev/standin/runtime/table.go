@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtime
+
+import (
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+)
+
+// Container is one that was started in a sandbox.
+type Container struct {
+	ID, Name  string
+	SandboxID string
+	StartedAt time.Time
+	// Exited says that its process has ended.
+	Exited bool
+}
+
+// StartContainer notes that a container's process runs in a sandbox. In one that is dead it ends at once.
+func (r *Runtime) StartContainer(sandbox, id, name string) {
+	r.change(sandbox, func(s *record) {
+		if s.removed {
+			return
+		}
+		r.containers = append(r.containers, &Container{ID: id, Name: name, SandboxID: sandbox, StartedAt: r.clock.Now(), Exited: !s.Alive})
+		r.tell(sandbox)
+	})
+}
+
+// ExitContainer notes that a container's process ended. It does nothing for one that the machine does not have, such as
+// one of an earlier boot.
+func (r *Runtime) ExitContainer(id string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if i := slices.IndexFunc(r.containers, func(c *Container) bool { return c.ID == id }); i >= 0 {
+		r.containers[i].Exited = true
+		r.tell(r.containers[i].SandboxID)
+	}
+}
+
+func (r *Runtime) removeContainers(sandbox string) {
+	r.containers = slices.DeleteFunc(r.containers, func(c *Container) bool { return c.SandboxID == sandbox })
+}
+
+// endContainers: no process outlives the sandbox that it runs in.
+func (r *Runtime) endContainers(sandbox string) {
+	for _, c := range r.containers {
+		if c.SandboxID == sandbox {
+			c.Exited = true
+		}
+	}
+}
+
+// Table is what the runtime knows at this moment, oldest first: every sandbox that was not removed, dead or alive, also
+// while it is made, and their containers.
+func (r *Runtime) Table() ([]api.Sandbox, []Container) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	var sandboxes []api.Sandbox
+	for _, s := range r.records {
+		if !s.removed {
+			sandboxes = append(sandboxes, s.copy())
+		}
+	}
+	containers := make([]Container, len(r.containers))
+	for i, c := range r.containers {
+		containers[i] = *c
+	}
+	return sandboxes, containers
+}
+
+// Watch sends the ID of each sandbox that changes from now on, or of which a container does, until stop is called. It
+// leaves out what its reader is too slow for.
+func (r *Runtime) Watch() (changes <-chan string, stop func()) {
+	channel := make(chan string, watchBuffer)
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.watchers = append(r.watchers, channel)
+	return channel, func() {
+		r.mutex.Lock()
+		defer r.mutex.Unlock()
+		r.watchers = slices.DeleteFunc(r.watchers, func(c chan string) bool { return c == channel })
+	}
+}
+
+const watchBuffer = 64
+
+func (r *Runtime) tell(sandbox string) {
+	for _, watcher := range r.watchers {
+		select {
+		case watcher <- sandbox:
+		default:
+		}
+	}
+}
+
+func (s *record) copy() api.Sandbox {
+	sandbox := s.Sandbox
+	sandbox.Addresses = slices.Clone(sandbox.Addresses)
+	return sandbox
+}
