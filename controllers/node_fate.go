@@ -194,7 +194,8 @@ func roundUp(t time.Time) metav1.Time {
 }
 
 // readdress is row 7: the same boot of the same machine registered a new Node object. What was recorded under the old one is
-// the new one's, and so is everything that will be asked about it. It rests on a live read; a cached one leads to it.
+// the new one's, and so is everything that will be asked about it, but not who wrote the pod's end. It rests on a live read; a
+// cached one leads to it.
 func (r *PodReconciler) readdress(ctx context.Context, v *view) error {
 	if !v.live || v.record == nil || !v.node.IsKnown() {
 		return nil
@@ -204,6 +205,9 @@ func (r *PodReconciler) readdress(ctx context.Context, v *view) error {
 		if node := record.Spec.Sandboxes[i].Node; node != nil && release.Compare(machineOf(*node), live) == release.Reregistered {
 			node.UID = live.NodeUID
 		}
+	}
+	if r.livesOn(ctx, v) {
+		record.Spec.AliveNodeUID = live.NodeUID // so that the end, once it comes, is this Node's word
 	}
 	log.FromContext(ctx).Info("The node's machine registered again; the record follows", "node", record.Spec.NodeName, "nodeUID", live.NodeUID)
 	return r.writeRecord(ctx, v, record)

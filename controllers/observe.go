@@ -114,6 +114,8 @@ func (c *core) podFacts(pod *corev1.Pod) release.Pod {
 		Deleting: pod.DeletionTimestamp != nil,
 		Bound:    pod.Spec.NodeName != "",
 		Ending:   release.PodEndingSeen(pod, c.tracker.aliveWhileDeleting(pod.UID)),
+
+		EndedBy: release.Absent[release.Machine](), EndWritten: release.EndWritten(pod), Begun: release.Begun(pod),
 	}
 	if facts.Deleting {
 		facts.Deadline = pod.DeletionTimestamp.Time

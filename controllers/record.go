@@ -18,7 +18,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
-	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // syncRecord writes down what the view has learned: new addresses, the machine of new sandboxes, the kubelet's report. It
@@ -39,11 +38,11 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 	c.recordHeld(v, record, now)
 	c.dropGone(v, record)
 	c.dropMarksOver(v, record)
-	recordEnding(v, record, now)
 	if record.Spec.NodeName == "" {
 		record.Spec.NodeName = v.nodeName()
 	}
-	machineErr := c.recordMachines(ctx, v, record)
+	// What could not be read of the Node is missing in what is written, and read again by the next pass.
+	nodeErr := errors.Join(c.recordEnding(ctx, v, record, now), c.recordMachines(ctx, v, record))
 	if err := c.recordNodeFate(ctx, v, record); err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 			return err
 		}
 	}
-	return machineErr
+	return nodeErr
 }
 
 // errStale says that a cache was behind what was to be written: the same again, with live reads.
@@ -178,25 +177,6 @@ func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
 	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool {
 		return !slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })
 	})
-}
-
-// recordEnding persists the kubelet's report while entries remain: the pod object may go before they do.
-func recordEnding(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
-	endings := map[release.Ending]v1alpha1.KubeletEnding{
-		release.EndingFinished:  v1alpha1.EndingFinished,
-		release.EndingCompleted: v1alpha1.EndingCompleted,
-		release.EndingRejected:  v1alpha1.EndingRejected,
-	}
-	ending, reported := endings[v.ending()]
-	report := record.Spec.Kubelet
-	if !reported || len(v.held) == 0 || (report != nil && (report.Ending == ending || report.Ending == v1alpha1.EndingFinished)) {
-		return
-	}
-	observed := roundUp(now.Time)
-	if report != nil {
-		observed = report.ObservedTime
-	}
-	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: observed}
 }
 
 // recordMachines reads the node, past every cache and after the entries were seen, for the sandboxes that have no machine yet.

@@ -120,7 +120,6 @@ func (v *view) recorded() release.Pod {
 	}
 	last.Bound = v.record.Spec.NodeName != ""
 	if report := v.record.Spec.Kubelet; report != nil {
-		last.EndedSince = report.ObservedTime.Time
 		switch report.Ending {
 		case v1alpha1.EndingFinished:
 			last.Ending = release.EndingFinished
@@ -130,19 +129,28 @@ func (v *view) recorded() release.Pod {
 			last.Ending = release.EndingRejected
 		}
 	}
+	last.Remember(v.record)
 	return last
+}
+
+// asItIs is what is known of the pod now: its object, or once that is gone what the record remembers of it.
+func (v *view) asItIs() release.Pod {
+	if !v.podFact.IsKnown() {
+		return v.recorded()
+	}
+	pod := v.podFact.Get()
+	pod.Ending = v.ending()
+	if v.record != nil {
+		pod.Remember(v.record)
+	}
+	return pod
 }
 
 // observation puts the view into the terms of the decision table.
 func (v *view) observation(o Options) release.Observation {
 	pod := v.podFact
 	if pod.IsKnown() {
-		known := pod.Get()
-		known.Ending = v.ending()
-		if v.record != nil && v.record.Spec.Kubelet != nil {
-			known.EndedSince = v.record.Spec.Kubelet.ObservedTime.Time
-		}
-		pod = release.Known(known)
+		pod = release.Known(v.asItIs())
 	}
 	observation := release.Observation{
 		Evidence: o.Evidence, UID: v.uid, Live: v.live, Recorded: v.recordsAll(o.Rules.GuardClusterNetwork), Pod: pod, Last: v.recorded(),

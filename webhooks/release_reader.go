@@ -169,6 +169,7 @@ func podFact(pod release.Fact[corev1.Pod]) release.Fact[releaseguard.Pod] {
 		Deleting: p.DeletionTimestamp != nil,
 		Held:     controllerutil.ContainsFinalizer(&p, v1alpha1.Finalizer),
 		Ending:   release.PodEnding(&p),
+		Begun:    release.Begun(&p),
 	})
 }
 
@@ -211,7 +212,7 @@ func (g *releaseGuard) node(ctx context.Context, name string) release.Fact[relea
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
-	return release.Known(release.Node{Ready: ready, Machine: release.Machine{
+	return release.Known(release.Node{Ready: ready, Registered: n.CreationTimestamp.Time, Machine: release.Machine{
 		NodeUID: n.UID, MachineID: n.Status.NodeInfo.MachineID, SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID,
 	}})
 }

@@ -69,6 +69,11 @@ type IPAllocationSpec struct {
 	// +optional
 	Kubelet *KubeletReport `json:"kubelet,omitempty"`
 
+	// AliveNodeUID is the UID of a Node object that was there before the pod ended: one that its machine had registered anew, and after
+	// which the pod was read and had not ended. An end under that Node object is its machine's word.
+	// +optional
+	AliveNodeUID types.UID `json:"aliveNodeUID,omitempty"`
+
 	// NodeGone is since when the node of a sandbox is proven gone; absent while it is not.
 	// +optional
 	NodeGone *NodeGone `json:"nodeGone,omitempty"`
@@ -102,6 +107,14 @@ type KubeletReport struct {
 	Ending KubeletEnding `json:"ending"`
 	// ObservedTime is when the controller first proved it, by the controller's clock.
 	ObservedTime metav1.Time `json:"observedTime"`
+	// WrittenTime is when the kubelet last wrote the pod's status, as managedFields had it when the end was first proven. It is for
+	// people: every later write of a kubelet moves that time, and the phase stays.
+	// +optional
+	WrittenTime *metav1.Time `json:"writtenTime,omitempty"`
+	// Node is the Node object that stood from before the pod's end until the end was first proven, and the machine and boot that it
+	// showed then: whose kubelet wrote the end. It is unset while that cannot be shown, and it never changes, whatever registers later.
+	// +optional
+	Node *NodeIdentity `json:"node,omitempty"`
 }
 
 // KubeletEnding tells how a kubelet ended a pod.

@@ -68,9 +68,9 @@ func confirm(row int, sandbox string, fence bool) Decision {
 func fenced(node Node) bool { return node.OutOfService && !node.Ready }
 
 // judgeFenced is row 5 with agents: whoever still answers is asked once more, and its DoNotRelease overrules the taint. A pod that
-// its kubelet finished needs nobody's word (row 10).
+// the sandbox's own kubelet finished needs nobody's word (row 10).
 func judgeFenced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
-	if pod.Ending == EndingFinished {
+	if pod.Ending == EndingFinished && endedHere(o, pod, s) {
 		if d := judgeFinished(o, s, now); d.Action == Release {
 			return d
 		}

@@ -111,7 +111,7 @@ func checkHandshake(t *testing.T, o Observation, d Decision) {
 // graceful: its kubelet ended the pod after its deletion, and what is left of it is known to be the pod's.
 func graceful(o Observation) bool {
 	pod := podOf(o)
-	return pod.Deleting && pod.Ending == EndingFinished && o.Sandboxes.IsKnown() && o.Sandboxes.Get()[0].Attribution != v1alpha1.AttributionObservedAdd
+	return pod.Deleting && pod.Ending == EndingFinished && ownEnd(o) && o.Sandboxes.IsKnown() && o.Sandboxes.Get()[0].Attribution != v1alpha1.AttributionObservedAdd
 }
 
 // TestI5OnlyTheAnswerToThisQuestionCounts changes one field of mark, answer or node at a time.

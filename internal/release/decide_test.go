@@ -59,8 +59,9 @@ func pod(change func(*Pod)) func(*Observation) {
 	}
 }
 
+// ended is an end that the kubelet of the sandbox's machine wrote, where a kubelet wrote it.
 func ended(e Ending, since time.Time) func(*Observation) {
-	return pod(func(p *Pod) { p.Ending, p.EndedSince = e, since })
+	return pod(func(p *Pod) { p.Ending, p.EndedSince, p.EndedBy = e, since, Known(machine) })
 }
 
 func node(n Node) func(*Observation) { return func(o *Observation) { o.Node = Known(n) } }
@@ -202,7 +203,7 @@ func TestDecide(t *testing.T) {
 			terminating(noEntries, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
 			want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"row 10: a pod that is gone is judged on the last facts": {
-			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, EndedBy: Known(machine)})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"row 11: within the grace period nothing is suspected": {
 			terminating(pod(func(p *Pod) { p.Deadline = now.Add(time.Second) })), want{11, Wait, v1alpha1.ReasonGracePeriod, 31 * time.Second}},
 		"row 13: terminal before its deletion, Ready node, delay over": {

@@ -4,7 +4,8 @@
 // table first. Decide tries the rows in order and the first that fits decides. Rows 5 to 10 judge each sandbox by itself.
 //
 //	 0  a fact could not be read                                     Wait(ObservationFailed)
-//	 1  not deleting; terminal by the kubelet; entries remain        kubelet: Node Ready and ReleaseDelay over: Release, else Wait
+//	 1  not deleting; terminal by the kubelet; entries remain        kubelet: its own kubelet, Node Ready and ReleaseDelay over:
+//	                                                                 Release, else Wait
 //	                                                                 agent: after ReleaseDelay as row 12. The finalizer stays
 //	 2  not deleting                                                 Keep: the record is kept true
 //	                                                                 agent: of a pod with more than one sandbox, or whose machine has
@@ -23,20 +24,28 @@
 //	                                                                 have been read before the kubelet reported the new one, so it
 //	                                                                 alone gives nothing away
 //	 9  another machine under the name                               as 6: Wait(NodeReplaced)
-//	10  kubelet-finished, entries remain                             Release: sandboxes that network-status or the agent shows;
+//	10  kubelet-finished by its own kubelet, entries remain          Release: sandboxes that network-status or the agent shows;
 //	                                                                 others once unchanged for SandboxCreationMax
 //	11  grace period and slack not over                              Wait(GracePeriod)
 //	12  agent mode, the Node is the recorded machine, Ready or not   Confirm; ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning);
 //	                                                                 nothing: Wait(NodeUnreachable), or Wait(AgentSilent) of a Ready node
-//	13  terminal before the deletion, or rejected; kubelet mode      Node Ready and ReleaseDelay over: Release
-//	    terminal by another hand (PodGC), and the kubelet, since
-//	    its node registered again, reports that there is no sandbox  the same
+//	13  terminal before the deletion, or rejected, by its own
+//	    kubelet; kubelet mode                                        Node Ready and ReleaseDelay over: Release
+//	    terminal by another hand (PodGC, another machine's kubelet),
+//	    and the kubelet, since its node registered again, reports
+//	    that there is no sandbox                                     the same
 //	14  Node not Ready (entries or none)                             Wait(NodeUnreachable)
 //	15  entries remain, kubelet mode                                 Wait(KubeletNotFinished)
 //	16  no entries, but it may be starting or running                agent mode: Confirm AnySandbox; ReadyForRelease: Unprotect; else Wait
 //	                                                                 kubelet mode: the Node registered after the deletion, and
 //	                                                                 SandboxCreationMax ago: Unprotect; else Wait
 //	17  anything else                                                Wait(Unclassified)
+//
+// Its own kubelet is that of the machine which is recorded for the sandbox (EndedOn). A kubelet ends whatever pods of its node's name are
+// being deleted, also those of a machine that it replaced and knows nothing about; and that machine may be back by the time anybody
+// looks. What the record has is the Node that stood from before the end until it was first seen (EndedUnder); it is never re-addressed.
+// An end that is another machine's, or of which nobody can tell whose it is, is none in rows 1, 5, 10 and 13; agents are asked then. In row
+// 4 it makes no difference whose it is: there is nothing to be given away.
 //
 // An entry that stands under two pod UIDs is never released (Wait(Conflict)); it holds only itself back.
 //

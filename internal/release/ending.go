@@ -134,6 +134,16 @@ func anyRuns(pod *corev1.Pod) bool {
 	return false
 }
 
+// EndWritten is when the kubelet last wrote the status of a pod whose terminal phase is the kubelet's; zero for any other pod. The
+// phase may be older than that.
+func EndWritten(pod *corev1.Pod) time.Time {
+	if !PodEnding(pod).ByKubelet() {
+		return time.Time{}
+	}
+	written, _ := phaseWrittenByKubelet(pod.ManagedFields)
+	return written
+}
+
 // phaseWrittenByKubelet says whether status.phase belongs to the kubelet's field manager and to nobody else, and when that
 // manager last wrote.
 func phaseWrittenByKubelet(fields []metav1.ManagedFieldsEntry) (time.Time, bool) {

@@ -81,6 +81,15 @@ type Pod struct {
 	TornDown time.Time
 	// EndedSince is when the ending was first proven; persisted, zero while nobody wrote it down.
 	EndedSince time.Time
+	// EndedBy is the machine whose kubelet wrote the ending, as the record has it; persisted, and never re-addressed. While it is not
+	// Known, EndedUnder can say it of the Node that was read.
+	EndedBy Fact[Machine]
+	// EndWritten is when the kubelet last wrote the status that shows the ending: for messages only, see EndedUnder.
+	EndWritten time.Time
+	// Begun is when the pod was bound, or was made where nobody wrote down when it was bound; zero if nobody can tell.
+	Begun time.Time
+	// AliveNodeUID is a Node object that was there before the pod ended, as the record has it; empty if none is known.
+	AliveNodeUID types.UID
 }
 
 // Sandbox is one pod sandbox that still has entries.

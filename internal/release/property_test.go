@@ -18,7 +18,9 @@ var axes = []axis{
 	{func(*Observation) {}, agent, func(o *Observation) { o.Evidence = 0 }},
 	{func(*Observation) {}, func(o *Observation) { o.Recorded = false }},
 	{ended(EndingNone, time.Time{}), ended(EndingFinished, longAgo), ended(EndingFinished, time.Time{}), ended(EndingCompleted, longAgo),
-		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(0, time.Time{})},
+		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(0, time.Time{}),
+		endedBy(EndingFinished, replaced), endedBy(EndingCompleted, replaced), endedSomehow(EndingFinished, longAgo), endedSomehow(EndingRejected, longAgo, aliveUnder("node-1")),
+		endedSomehow(EndingCompleted, longAgo.Add(-time.Second)), endedSomehow(EndingFinished, time.Time{}, aliveUnder("node-2"))},
 	{func(*Observation) {}, notDeleting, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), pod(func(p *Pod) { p.DeletionRequested = longAgo }),
 		pod(tornDown(longAgo.Add(time.Second))), pod(tornDown(longAgo)), pod(tornDown(now)), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) }), pod(func(p *Pod) { p.Bound = false }),
 		func(o *Observation) { o.Last = o.Pod.Get(); o.Pod = Absent[Pod]() }, func(o *Observation) { o.Pod = Unknown[Pod]("x") },
@@ -109,10 +111,19 @@ func liveProof(o Observation, s Sandbox) bool {
 	switch {
 	case p.Deleting && fenceProof(o, s), agentProof(o, s):
 		return true
-	case p.Deleting && p.Ending == EndingFinished:
+	case p.Deleting && p.Ending == EndingFinished && ownEnd(o):
 		return s.Attribution != v1alpha1.AttributionObservedAdd || s.UnchangedSince.Equal(longAgo)
 	}
-	return o.Evidence == EvidenceKubelet && kubeletProof(p, o.Node.Get())
+	return o.Evidence == EvidenceKubelet && kubeletProof(o, p, o.Node.Get())
+}
+
+// ownEnd: whoever ended the pod ran on the sandbox's machine, or there is but one Node object since the pod began, or since it was alive.
+func ownEnd(o Observation) bool {
+	p, n := podOf(o), o.Node.Get()
+	if p.EndedBy.IsKnown() {
+		return p.EndedBy.Get().MachineID == "machine-1"
+	}
+	return p.AliveNodeUID == n.NodeUID || (!n.Registered.IsZero() && !p.Begun.IsZero() && !p.Begun.Before(n.Registered))
 }
 
 // fenceProof: an administrator declared the node dead, and nobody who would know contradicted when asked.
@@ -127,13 +138,13 @@ func agentProof(o Observation, s Sandbox) bool {
 }
 
 // kubeletProof: the kubelet of a node that is there said so for long enough.
-func kubeletProof(p Pod, n Node) bool {
-	return n.Ready && ((p.Ending.ByKubelet() && p.EndedSince.Equal(longAgo)) || backWithout(p, n))
+func kubeletProof(o Observation, p Pod, n Node) bool {
+	return n.Ready && ((p.Ending.ByKubelet() && p.EndedSince.Equal(longAgo) && ownEnd(o)) || backWithout(p, n))
 }
 
 // backWithout: the node came back after the deletion, and has long said that it has nothing of the pod, which somebody else ended.
 func backWithout(p Pod, n Node) bool {
-	return p.Deleting && p.Ending == EndingForeign && n.Registered.Equal(longAgo) && p.DeletionRequested.Before(longAgo) && p.TornDown.Equal(longAgo.Add(time.Second))
+	return p.Deleting && p.Ending != EndingNone && p.Ending != 0 && n.Registered.Equal(longAgo) && p.DeletionRequested.Before(longAgo) && p.TornDown.Equal(longAgo.Add(time.Second))
 }
 
 // tornDown is a pod that was deleted before its node registered and was reported at that time to be without a sandbox.

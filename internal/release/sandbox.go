@@ -82,7 +82,8 @@ func goneForGood(o Observation, now time.Time) bool {
 
 // judgeOnMachine is rows 10 to 15: the live Node is the machine that ran the sandbox, if perhaps in a later boot (row 8).
 func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
-	if pod.Ending == EndingFinished {
+	ended := endedHere(o, pod, s)
+	if ended && pod.Ending == EndingFinished {
 		return judgeFinished(o, s, now)
 	}
 	if d, early := inGracePeriod(o, pod, now); early {
@@ -91,7 +92,7 @@ func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision 
 	switch {
 	case o.Evidence == EvidenceAgent:
 		return judgeByAgent(12, o, s, now)
-	case pod.Ending.ByKubelet():
+	case ended:
 		return judgeEnded(13, o, pod, s, now)
 	case !o.Node.Get().Ready || !tornDownHere(o, pod):
 		return judgeUnfinished(o, pod, s)
@@ -99,9 +100,11 @@ func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision 
 	return judgeTornDown(o, pod, s, now)
 }
 
-// judgeUnfinished is rows 14, 15 and 17: no kubelet has said anything of the pod's end.
+// judgeUnfinished is rows 14, 15 and 17: no kubelet that knew the sandbox has said anything of the pod's end.
 func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 	switch {
+	case pod.Ending.ByKubelet():
+		return waitForItsKubelet(15, o, pod, s)
 	case !o.Node.Get().Ready:
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
 			"the node is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", s.ID)
@@ -116,12 +119,13 @@ func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 	return wait(17, v1alpha1.ReasonUnclassified, 0, "no row of the decision table fits sandbox %s", s.ID)
 }
 
-// tornDownHere: the terminal phase is somebody else's, so that the kubelet never writes one; the node registered after the
-// deletion, as it does when it was missed and comes back; and since then its kubelet has reported the pod to be without a
-// sandbox. An earlier report may be another machine's under the same name.
+// tornDownHere: the terminal phase is somebody else's, PodGC's or another machine's kubelet's, so that the kubelet never writes one; the
+// node came back since, which of PodGC's is shown by a registration after the deletion; and since it registered its kubelet has
+// reported the pod to be without a sandbox. An earlier report may be another machine's under the same name.
 func tornDownHere(o Observation, pod Pod) bool {
 	registered := o.Node.Get().Registered
-	return pod.Ending == EndingForeign && !pod.DeletionRequested.IsZero() && registered.After(pod.DeletionRequested) && pod.TornDown.After(registered)
+	missed := pod.Ending.ByKubelet() || (pod.Ending == EndingForeign && registered.After(pod.DeletionRequested))
+	return missed && !pod.DeletionRequested.IsZero() && !registered.IsZero() && pod.TornDown.After(registered)
 }
 
 // judgeTornDown is row 13 for such a pod.
@@ -156,6 +160,8 @@ func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision
 		return wait(1, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine answers to the node's name: sandbox %s is held", s.ID)
 	case o.Evidence == EvidenceAgent:
 		d = judgeEndedByAgent(o, pod, s, now)
+	case !endedHere(o, pod, s):
+		d = waitForItsKubelet(1, o, pod, s)
 	default:
 		d = judgeEnded(1, o, pod, s, now)
 	}

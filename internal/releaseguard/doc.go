@@ -23,16 +23,16 @@
 // its name left, and DEL of the one would then empty an address that the other may use. Holdfast releases it once both are
 // proven gone. No rival is an earlier sandbox of the live pod itself, whose record may lag behind.
 //
-// Kubelet-finished (internal/release, EndingFinished) is believed only while the Node is the machine that was recorded for
-// the sandbox: a replacement kubelet finishes the pods of a machine that it knows nothing about. A pod that Holdfast holds
-// is not finished before that machine is recorded.
+// Kubelet-finished (internal/release, EndingFinished) is believed only where the Node is the machine that was recorded for
+// the sandbox, and that machine's kubelet wrote the end (release.EndedOn): a replacement kubelet finishes the pods of a machine that it
+// knows nothing about, and that machine may be back by now. A pod that Holdfast holds is not finished before the machine is recorded.
 //
 // A reservation may not go while a pool holds its address for its pod, CNI DEL included: whereabouts takes the entry out
 // of the pool first, so that its own DEL finds none there. What does find one is the loser of a race for an address that
 // deletes the winner's reservation by name, a reconciler that has the name wrong, or a DEL whose write of the pool failed.
 //
-// Nor may it go while its pod shows the address in its network-status and is not kubelet-finished, but for the CNI DEL of the
-// pod's own node: whereabouts answers an ADD whose entry it could not write with the address all the same, and then the
+// Nor may it go while its pod shows the address in its network-status and is not kubelet-finished under the Node object on which it
+// began, but for the CNI DEL of the pod's own node: whereabouts answers an ADD whose entry it could not write with the address all the same, and then the
 // reservation is all that keeps others from it.
 //
 // Whereabouts answers a refused ADD with an address that no pool has recorded. Its ADD never takes an entry away, but for

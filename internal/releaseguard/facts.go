@@ -4,6 +4,7 @@ package releaseguard
 
 import (
 	"net/netip"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -68,6 +69,8 @@ type Pod struct {
 	Held bool
 	// Ending is what its object shows of its end.
 	Ending release.Ending
+	// Begun is when it was bound, or was made where nobody wrote down when it was bound.
+	Begun time.Time
 }
 
 // holds says whether a record holds the case's pool, address and sandbox. Where the address cannot be told, pool and

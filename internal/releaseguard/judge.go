@@ -127,8 +127,23 @@ func machineHolds(w *Write, c *Case, pod *Pod) answer {
 			}
 			return a
 		}
+		if !release.EndedOn(m.machine, writer(w, pod, c.Records.Get())) {
+			return say(yes, v1alpha1.ReasonKubeletNotFinished,
+				"pod %s (UID %s) was finished by a kubelet that cannot be shown to be that of the machine on which sandbox %q was recorded", c.PodRef, pod.UID, c.SandboxID)
+		}
 	}
 	return answer{verdict: no, reason: v1alpha1.ReasonKubeletFinished}
+}
+
+// writer is the machine whose kubelet finished the pod, by its record or by the live Node, which was read after the pod.
+func writer(w *Write, pod *Pod, records []v1alpha1.IPAllocation) release.Fact[release.Machine] {
+	ended := release.Pod{Ending: release.EndingFinished, Begun: pod.Begun}
+	for i := range records {
+		if records[i].Name == string(pod.UID) {
+			ended.Remember(&records[i])
+		}
+	}
+	return release.Writer(ended, w.Nodes[pod.NodeName])
 }
 
 func refusal(w *Write, c *Case, held, del answer) string {

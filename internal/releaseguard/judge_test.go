@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,13 +27,15 @@ const (
 var (
 	testAddress = netip.MustParseAddr("10.10.0.1")
 	machineA    = release.Machine{NodeUID: "node-a-uid", MachineID: "m-a", SystemUUID: "s-a", BootID: "b-a"}
-	machineX    = release.Machine{NodeUID: "node-a-uid-2", MachineID: "m-x", SystemUUID: "s-x", BootID: "b-x"}
+	// began is when the Nodes of the tests were there.
+	began    = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	machineX = release.Machine{NodeUID: "node-a-uid-2", MachineID: "m-x", SystemUUID: "s-x", BootID: "b-x"}
 )
 
 func running() Pod { return Pod{UID: testUID, NodeName: nodeA, Ending: release.EndingNone} }
 
 func deleting(ending release.Ending) Pod {
-	return Pod{UID: testUID, NodeName: nodeA, Deleting: true, Ending: ending}
+	return Pod{UID: testUID, NodeName: nodeA, Deleting: true, Ending: ending, Begun: began}
 }
 
 func held(p Pod) Pod {
@@ -41,11 +44,11 @@ func held(p Pod) Pod {
 }
 
 func ready(m release.Machine) release.Fact[release.Node] {
-	return release.Known(release.Node{Machine: m, Ready: true})
+	return release.Known(release.Node{Machine: m, Ready: true, Registered: began})
 }
 
 func notReady(m release.Machine) release.Fact[release.Node] {
-	return release.Known(release.Node{Machine: m})
+	return release.Known(release.Node{Machine: m, Registered: began})
 }
 
 func onNode(name string) release.Fact[DaemonSetPod] {

@@ -37,7 +37,7 @@ func JudgeReservation(w *ReservationWrite) Judgment {
 		return w.refuse(v1alpha1.ReasonPoolHolds, "there is still "+w.Holders.Get()[0])
 	case !w.Pod.IsRead():
 		return w.refuse(v1alpha1.ReasonObservationFailed, "the pod could not be read: "+w.Pod.Why())
-	case w.Pod.IsAbsent() || !w.Shows || w.Pod.Get().Deleting && w.Pod.Get().Ending == release.EndingFinished:
+	case w.Pod.IsAbsent() || !w.Shows || w.finished():
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonNotHeld}
 	}
 	pod := w.Pod.Get()
@@ -46,7 +46,15 @@ func JudgeReservation(w *ReservationWrite) Judgment {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonCNIDelete}
 	}
 	return w.refuse(v1alpha1.ReasonPodInUse, fmt.Sprintf("no pool has the address, but pod %s (UID %s, node %q) shows it in its network-status, and its kubelet "+
-		"has not finished it; it is no CNI DEL either: %s", w.PodRef, pod.UID, pod.NodeName, del.text))
+		"cannot be shown to have finished it; it is no CNI DEL either: %s", w.PodRef, pod.UID, pod.NodeName, del.text))
+}
+
+// finished says whether the kubelet of the pod's own machine finished it. No record is asked which machine that was: the live Node
+// answers for it where it is the one that the pod began on.
+func (w *ReservationWrite) finished() bool {
+	pod := w.Pod.Get()
+	return pod.Deleting && pod.Ending == release.EndingFinished && w.Node.IsKnown() &&
+		release.EndedUnder(release.Pod{Ending: pod.Ending, Begun: pod.Begun}, w.Node.Get())
 }
 
 // cniDelete says whether the node's own CNI DEL removes the reservation: it has emptied the pool before, while the pod

@@ -38,7 +38,7 @@ func theEntry() ipam.Entry {
 func thePod() *corev1.Pod {
 	deleted := before(10 * time.Minute)
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web-0", UID: uid, Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &deleted,
-		DeletionGracePeriodSeconds: new(int64(0)), Annotations: map[string]string{"k8s.v1.cni.cncf.io/network-status": `[{"name":"apps/net","interface":"net1","ips":["10.0.0.1"]}]`}},
+		CreationTimestamp: before(2 * time.Hour), DeletionGracePeriodSeconds: new(int64(0)), Annotations: map[string]string{"k8s.v1.cni.cncf.io/network-status": `[{"name":"apps/net","interface":"net1","ips":["10.0.0.1"]}]`}},
 		Spec:   corev1.PodSpec{NodeName: "node-1"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}
 }

@@ -98,7 +98,7 @@ func kubeletEnds(o *release.Observation, now *time.Time) bool {
 	switch {
 	case o.Pod.IsKnown() && o.Pod.Get().Deleting && !o.Pod.Get().Ending.ByKubelet():
 		pod := o.Pod.Get()
-		pod.Ending, pod.EndedSince = release.EndingFinished, *now
+		pod.Ending, pod.EndedSince, pod.EndedBy = release.EndingFinished, *now, release.Known(o.Node.Get().Machine)
 		o.Pod = release.Known(pod)
 	case o.Pod.IsAbsent() && o.Last.Ending == release.EndingNone:
 		return false // its object is gone: no kubelet will report it

@@ -163,11 +163,19 @@ func readySince(node *corev1.Node) *metav1.Time {
 	return nil
 }
 
+// reporter says whose kubelet a report is.
+func reporter(k *v1alpha1.KubeletReport) string {
+	if k.Node == nil {
+		return "and no Node object is recorded that stood from before the end until then"
+	}
+	return fmt.Sprintf("under Node UID %s, machine ID %q, boot ID %q", k.Node.UID, k.Node.MachineID, k.Node.BootID)
+}
+
 func (f *Facts) recordEvidence() []Evidence {
 	r, source := f.Record, "IPAllocation "+f.Record.Name
 	var rows []Evidence
 	if k := r.Spec.Kubelet; k != nil {
-		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s", k.Ending, inspect.Stamp(&k.ObservedTime)), source})
+		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s, %s", k.Ending, inspect.Stamp(&k.ObservedTime), reporter(k)), source})
 	}
 	if gone := r.Spec.NodeGone; gone != nil {
 		value := fmt.Sprintf("since %s, confirmed at %s", inspect.Stamp(&gone.Since), inspect.Stamp(&gone.ConfirmedTime))

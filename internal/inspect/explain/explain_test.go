@@ -35,7 +35,7 @@ func thePod() *corev1.Pod {
 	deleted := before(10 * time.Minute)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web-0", UID: uid, Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &deleted,
-			DeletionGracePeriodSeconds: new(int64(0)), Annotations: networkStatus},
+			CreationTimestamp: before(2 * time.Hour), DeletionGracePeriodSeconds: new(int64(0)), Annotations: networkStatus},
 		Spec:   corev1.PodSpec{NodeName: "node-1"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
@@ -140,9 +140,28 @@ func TestExplain(t *testing.T) {
 		"what the record proved stays proven once the object is gone": {
 			change: func(f *Facts) {
 				f.Pod, f.Node = release.Absent[*corev1.Pod](), release.Known(theNode(corev1.ConditionTrue))
-				f.Record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: before(time.Minute)}
+				f.Record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: before(time.Minute), Node: f.Record.Spec.Sandboxes[0].Node}
 			},
 			row: 10, action: release.Release, reason: v1alpha1.ReasonKubeletFinished, standing: StandingInPool, ends: []string{"nothing more is needed"},
+		},
+		"an end that another machine's kubelet wrote proves nothing, also once the old machine is back": {
+			change: func(f *Facts) {
+				p := thePod()
+				end(p, "kubelet")
+				f.Pod, f.Node = release.Known(p), release.Known(theNode(corev1.ConditionTrue))
+				f.Record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: before(time.Minute),
+					Node: &v1alpha1.NodeIdentity{UID: "node-uid-2", MachineID: "m2", SystemUUID: "s2", BootID: "b2"}}
+			},
+			row: 15, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves"},
+		},
+		"an end of which nobody knows the writer proves nothing where the Node is younger than the pod": {
+			change: func(f *Facts) {
+				p, n := thePod(), theNode(corev1.ConditionTrue)
+				end(p, "kubelet")
+				n.CreationTimestamp = before(time.Hour)
+				f.Pod, f.Node = release.Known(p), release.Known(n)
+			},
+			row: 15, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves"},
 		},
 		"a pod that cannot be read is not gone": {
 			change: func(f *Facts) { f.Pod = release.Unknown[*corev1.Pod]("no right") },

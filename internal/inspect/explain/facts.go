@@ -73,11 +73,11 @@ func (f *Facts) recorded() release.Pod {
 	}
 	last.Bound = f.Record.Spec.NodeName != ""
 	if report := f.Record.Spec.Kubelet; report != nil {
-		last.EndedSince = report.ObservedTime.Time
 		last.Ending = map[v1alpha1.KubeletEnding]release.Ending{
 			v1alpha1.EndingFinished: release.EndingFinished, v1alpha1.EndingCompleted: release.EndingCompleted,
 			v1alpha1.EndingRejected: release.EndingRejected,
 		}[report.Ending]
 	}
+	last.Remember(f.Record)
 	return last
 }

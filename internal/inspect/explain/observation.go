@@ -41,14 +41,15 @@ func (f *Facts) podFact() release.Fact[release.Pod] {
 	case pod == nil:
 		return release.Unknown[release.Pod](f.Pod.Why())
 	}
-	facts := release.Pod{Deleting: pod.DeletionTimestamp != nil, Bound: pod.Spec.NodeName != "", Ending: f.ending()}
+	facts := release.Pod{Deleting: pod.DeletionTimestamp != nil, Bound: pod.Spec.NodeName != "", Ending: f.ending(),
+		EndedBy: release.Absent[release.Machine](), EndWritten: release.EndWritten(pod), Begun: release.Begun(pod)}
 	if facts.Deleting {
 		facts.Deadline = pod.DeletionTimestamp.Time
 		facts.DeletionRequested = release.DeletionRequested(pod)
 		facts.TornDown = release.PodTornDown(pod)
 	}
-	if f.Record != nil && f.Record.Spec.Kubelet != nil {
-		facts.EndedSince = f.Record.Spec.Kubelet.ObservedTime.Time
+	if f.Record != nil {
+		facts.Remember(f.Record)
 	}
 	return release.Known(facts)
 }

@@ -44,6 +44,8 @@ func (m *Model) Unrest(s State) string {
 		return "it is held, and the reason explains nothing: " + string(reason)
 	case reason == v1alpha1.ReasonMachineUnknown:
 		return "" // nobody recorded the machine: held by design
+	case m.Scenario.NoAgents && reason == v1alpha1.ReasonKubeletNotFinished && s.subject().Finished:
+		return "" // whose kubelet ended the pod cannot be shown, and without agents nobody can be asked: held, and said, until one is started again
 	}
 	return m.overdue(&s, reason)
 }

@@ -146,6 +146,22 @@ func (m *Model) record(s *State) {
 			slot.Ident = node.Ident
 		}
 	}
+	m.recordEnd(s)
+}
+
+// recordEnd writes down whose kubelet ended the pod, as far as the Node of now shows it, while the pool has something for it.
+func (m *Model) recordEnd(s *State) {
+	pod := s.subject()
+	if !pod.Finished || s.Rec.End.UID != 0 || s.Rec.At == noName || !s.held() {
+		return
+	}
+	node := s.Node[s.Rec.At]
+	switch {
+	case m.Off == ReplacementBelieved:
+		s.Rec.End = s.Rec.Slot[0].Ident
+	case node.UID != 0 && release.EndedUnder(s.podFacts(*pod), m.node(s, node)):
+		s.Rec.End = node.Ident
+	}
 }
 
 // boundUID is the Node UID of a name when the pods were bound.
@@ -175,6 +191,9 @@ func (s *State) readdress() {
 		}
 	}
 	s.Rec.Gone = false
+	if pod := s.subject(); pod.There && !pod.Finished {
+		s.Rec.Alive = node.UID
+	}
 }
 
 // plan notes the entries as they were read.

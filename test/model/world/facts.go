@@ -26,17 +26,21 @@ func since(long bool) time.Time {
 // observe puts what a pass has read into the terms of the decision table.
 func (m *Model) observe(s *State, v sight) release.Observation {
 	o := release.Observation{
-		Evidence: release.EvidenceAgent, Live: v.live, Recorded: s.Rec.Slot != [boxes]Slot{}, UID: s.recordUID(),
+		Evidence: m.evidence(), Live: v.live, Recorded: s.Rec.Slot != [boxes]Slot{}, UID: s.recordUID(),
 		Pod: release.Absent[release.Pod](), Last: release.Pod{Deleting: true, Bound: true, Ending: release.EndingNone},
 		Sandboxes: m.sandboxes(s, v), Node: release.Absent[release.Node](), NodeGoneSince: release.Absent[time.Time](),
 		Any:      m.asked(v, anyMark),
 		Settings: release.Settings{ReleaseDelay: delay, SandboxCreationMax: delay, NodeGoneDelay: delay, AnswerWithin: delay},
 	}
-	if v.pod.There && s.Rec.Kind != RecordOrphan {
-		o.Pod = release.Known(podFacts(v.pod))
-	}
 	if node := v.node[s.Rec.At]; node.UID != 0 {
 		o.Node = release.Known(m.nodeFacts(s, v, node))
+	}
+	if v.pod.There && s.Rec.Kind != RecordOrphan {
+		facts := s.podFacts(v.pod)
+		if m.Off == WriterIgnored {
+			facts.EndedBy = release.Known(o.Node.Get().Machine)
+		}
+		o.Pod = release.Known(facts)
 	}
 	if s.Rec.Gone {
 		o.NodeGoneSince = release.Known(since(true))
@@ -47,8 +51,37 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 	return o
 }
 
-func podFacts(pod Pod) release.Pod {
-	facts := release.Pod{Deleting: pod.Deleting, Bound: true, Ending: release.EndingNone}
+// evidence is whose word shows that a sandbox is gone.
+func (m *Model) evidence() release.Evidence {
+	if m.Scenario.NoAgents {
+		return release.EvidenceKubelet
+	}
+	return release.EvidenceAgent
+}
+
+// begun is when the pods were bound: the first Node objects were there, and all others came later.
+var begun = now.Add(-4 * delay)
+
+// registered is when a Node object was made.
+func registered(uid, name uint8) time.Time {
+	if uid == boundUID(name) {
+		return begun.Add(-delay)
+	}
+	return begun.Add(delay)
+}
+
+func (s *State) podFacts(pod Pod) release.Pod {
+	facts := release.Pod{Deleting: pod.Deleting, Bound: true, Ending: release.EndingNone, Begun: begun, EndedBy: release.Absent[release.Machine](),
+		AliveNodeUID: nodeUID(s.Rec.Alive)}
+	if pod.Empty != 0 {
+		facts.TornDown = begun
+	}
+	if s.Rec.At != noName && pod.Empty == s.Node[s.Rec.At].UID && pod.Empty != 0 {
+		facts.TornDown = registered(pod.Empty, s.Rec.At).Add(time.Second)
+	}
+	if s.Rec.End.UID != 0 {
+		facts.EndedBy = release.Known(machineOf(s.Rec.End))
+	}
 	if pod.Deleting {
 		facts.Deadline, facts.DeletionRequested = now, now.Add(-3*delay)
 		if pod.Over {
@@ -121,7 +154,7 @@ func (m *Model) nodeFacts(s *State, v sight, node Node) release.Node {
 
 // node puts a Node object into facts. The taint is older than the questions that were asked because of it, and younger than others.
 func (m *Model) node(s *State, node Node) release.Node {
-	facts := release.Node{Machine: machineOf(node.Ident), Registered: now.Add(-4 * delay), Ready: node.Ready, ReadySince: now.Add(-2 * delay)}
+	facts := release.Node{Machine: machineOf(node.Ident), Registered: registered(node.UID, s.Rec.At), Ready: node.Ready, ReadySince: now.Add(-2 * delay)}
 	if node.Taint == 0 {
 		return facts
 	}

@@ -160,13 +160,13 @@ func (t *turn) finish(i int) {
 	}
 }
 
-// ends: a kubelet registers before it works on pods. One that replaced another ends none where the other may come back.
+// ends: a kubelet registers before it works on pods. One that replaced another ends what it never ran.
 func (t *turn) ends(i int, second bool) bool {
 	node := t.s.Node[t.s.Machine[i].Name]
 	if second || (i == 0 && node.UID == 0) {
 		return true
 	}
-	return node.UID != 0 && int(node.Machine) == i && (i == 0 || !t.m.Scenario.Returns)
+	return node.UID != 0 && int(node.Machine) == i
 }
 
 // left: a sandbox of the pod is on the machine, or in the making there.

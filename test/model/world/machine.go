@@ -30,6 +30,19 @@ func (t *turn) power(i int) {
 		t.chance(Heal, to, t.say("machine %d reaches the API server again", i))
 	}
 	t.freeze(i)
+	t.restart(i)
+}
+
+// restart: a kubelet that starts lists its runtime, and reports that there is no sandbox of a pod that is being deleted.
+func (t *turn) restart(i int) {
+	machine, node := t.s.Machine[i], t.s.Node[t.s.Machine[i].Name]
+	registered := node.UID != 0 && int(node.Machine) == i
+	if !t.may(KubeletRestart) || !registered || !t.s.runs(i, false) || !machine.Linked || !t.s.Pod.Deleting || t.s.left(i, false) {
+		return
+	}
+	to := t.s
+	to.Machine[i].Knows, to.Pod.Empty = true, node.UID
+	t.chance(KubeletRestart, to, t.say("the kubelet on machine %d is started again, and reports that the pod has no sandbox", i))
 }
 
 func (t *turn) freeze(i int) {
@@ -111,7 +124,7 @@ func (t *turn) register(i int) {
 
 // takeOver: a machine that is told to run under a name which has a Node object reports into that object.
 func (t *turn) takeOver(i int) {
-	if !t.may(TakeOver) {
+	if !t.may(TakeOver) || (i == 0 && t.unseenEnd()) {
 		return
 	}
 	machine := t.s.Machine[i]
@@ -119,6 +132,12 @@ func (t *turn) takeOver(i int) {
 	node := &to.Node[machine.Name]
 	node.Machine, node.Boot, node.Ready = uint8(i), machine.Boot, true
 	t.chance(TakeOver, to, t.say("the kubelet on machine %d reports into the Node object of node %d: Node UID %d stays", i, machine.Name, node.UID))
+}
+
+// unseenEnd is an assumption (docs/model.md): a machine does not take its Node object back between the end of the pod, which the one
+// that had the object may have written, and the controller's look at it.
+func (t *turn) unseenEnd() bool {
+	return !t.m.Scenario.TakesBack && t.s.Pod.Finished && t.s.held() && t.s.Rec.End.UID == 0
 }
 
 // administrators is what people do.

@@ -13,6 +13,7 @@ const (
 	CachedPass
 	KubeletFreeze
 	KubeletThaw
+	KubeletRestart
 	Cut
 	Heal
 	PowerOff
@@ -53,6 +54,7 @@ const (
 	OtherBoot
 	SuccessorIgnored
 	FenceNotAsked
+	WriterIgnored
 )
 
 // Scenario is a bounded piece of the world.
@@ -81,8 +83,12 @@ type Scenario struct {
 	AbsenceOnly bool
 	// PrematureTaint: an administrator may taint a node that lives.
 	PrematureTaint bool
-	// Returns: a machine that was replaced may come back under its name; the replacement's kubelet then ends no pod.
+	// Returns: a machine that was replaced may come back under its name.
 	Returns bool
+	// TakesBack: one that was replaced under its Node object may have it back before the controller has seen that the pod ended.
+	TakesBack bool
+	// NoAgents: no agent runs anywhere, and the kubelet's word is all that there is.
+	NoAgents bool
 	// Orphan: the pod is gone, and the entry of its sandbox is left.
 	Orphan bool
 }

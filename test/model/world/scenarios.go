@@ -39,6 +39,14 @@ func asked(s *State) {
 	s.Machine[1] = Machine{Up: true, Linked: true, Running: true, Knows: true}
 }
 
+// agentless is that pod and that machine, and no agent.
+func agentless(s *State) {
+	overdue(s)
+	s.Agent[0] = Agent{}
+	s.Machine[1] = Machine{Up: true, Linked: true, Running: true, Knows: true, AgentLess: true}
+	s.Machine[0].AgentLess = true
+}
+
 // silent is that pod on a machine of which nothing is heard.
 func silent(s *State) {
 	asked(s)
@@ -138,6 +146,10 @@ func ofMachines() []Scenario {
 		{
 			Name: "re-registration, silent", About: "the same, and no agent and no kubelet runs on the first machine until it registers again", Start: silent, Returns: true,
 			Chances: map[Chance]uint8{NodeDelete: 2, KubeletThaw: 1},
+		},
+		{
+			Name: "re-registration, no agents", About: "the same, where no agent runs anywhere", Start: agentless, Returns: true, NoAgents: true,
+			Chances: map[Chance]uint8{NodeDelete: 2, DelLost: 1, KubeletFreeze: 1, KubeletThaw: 1, KubeletRestart: 2},
 		},
 		{
 			Name: "replacement", About: "another machine under the name, which runs the pod again; pools by node", Start: running, Restarts: true, PoolPerNode: true, Depth: 17,

@@ -86,6 +86,8 @@ type Pod struct {
 	Over bool
 	// Finished: a kubelet has written the terminal phase after the deletion.
 	Finished bool
+	// Empty is the Node UID under which a kubelet last reported that it has no sandbox of the deleted pod; 0 is none.
+	Empty uint8
 }
 
 // Box is a sandbox.
@@ -141,6 +143,10 @@ type Record struct {
 	Version uint8
 	// Gone: nodeGoneDelay has passed since the recorded machine's Node went, without a sign of life.
 	Gone bool
+	// Alive is the Node UID of a machine that registered again before the pod ended; 0 is none.
+	Alive uint8
+	// End is the machine whose kubelet wrote the pod's end; UID 0 where nobody knows.
+	End Ident
 }
 
 // Slot is what is recorded of a sandbox.

@@ -27,6 +27,7 @@ func Switches() []Named {
 		{OtherBoot, "answer of another boot counted", "taken over"},
 		{SuccessorIgnored, "successor ignored", "made anew, old ID"},
 		{FenceNotAsked, "fence not asked", "fence"},
+		{WriterIgnored, "writer of the end ignored", "re-registration"},
 	}
 }
 
@@ -48,10 +49,10 @@ func Gaps() []Scenario {
 	inTime, _ := scenario("made anew, old ID")
 	inTime.Name, inTime.About = "made late, old ID", "a sandbox is in the making, under the old one's entry, when the grace period is over"
 	inTime.LateMaking = true
-	returns, _ := scenario("re-registration")
-	returns.Name, returns.About = "a machine returns", "a replacement's kubelet ends the pod, and then the replaced machine, with the sandbox alive, registers again"
-	returns.Returns = false
-	return []Scenario{informed, inTime, returns}
+	back, _ := scenario("taken over")
+	back.Name, back.About = "a Node object is taken back", "another machine under the same Node object ends the pod, and the first one has the object back before the controller looks"
+	back.TakesBack = true
+	return []Scenario{informed, inTime, back}
 }
 
 func scenario(name string) (Scenario, bool) {

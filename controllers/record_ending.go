@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// endings are the ends that a kubelet reports, as records have them.
+var endings = map[release.Ending]v1alpha1.KubeletEnding{
+	release.EndingFinished:  v1alpha1.EndingFinished,
+	release.EndingCompleted: v1alpha1.EndingCompleted,
+	release.EndingRejected:  v1alpha1.EndingRejected,
+}
+
+// recordEnding persists the kubelet's report while entries remain, with the machine whose kubelet it was: the pod object may go before
+// they do, and another machine may have the node's name by then.
+func (c *core) recordEnding(ctx context.Context, v *view, record *v1alpha1.IPAllocation, now metav1.Time) error {
+	ending, reported := endings[v.ending()]
+	if !reported || len(v.held) == 0 {
+		return nil
+	}
+	report := record.Spec.Kubelet
+	switch {
+	case report == nil:
+		report = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: roundUp(now.Time)}
+		if written := v.asItIs().EndWritten; !written.IsZero() {
+			report.WrittenTime = &metav1.Time{Time: written}
+		}
+		record.Spec.Kubelet = report
+	case report.Ending != v1alpha1.EndingFinished:
+		report.Ending = ending // the phase is the same one, and so is who wrote it
+	}
+	if report.Node != nil {
+		return nil
+	}
+	return c.recordWriter(ctx, v, report)
+}
+
+// recordWriter reads the Node past every cache, and after the pod, for a report that is new; an older one that has none yet waits for a
+// pass that reads everything live.
+func (c *core) recordWriter(ctx context.Context, v *view, report *v1alpha1.KubeletReport) error {
+	isNew := v.record == nil || v.record.Spec.Kubelet == nil
+	node := v.node
+	if !v.live && isNew {
+		if node = c.observeNode(ctx, v.nodeName(), true); node.IsUnknown() {
+			return fmt.Errorf("reading node %s for whose kubelet ended %s: %s", v.nodeName(), v.podName(), node.Why())
+		}
+	}
+	if (v.live || isNew) && node.IsKnown() && release.EndedUnder(v.asItIs(), node.Get()) {
+		report.Node = nodeIdentity(node.Get().Machine)
+	}
+	return nil
+}
+
+// livesOn says whether the pod has not ended, by a read that comes after all that the view has.
+func (c *core) livesOn(ctx context.Context, v *view) bool {
+	var pod corev1.Pod
+	err := c.live.Get(ctx, types.NamespacedName(v.ref()), &pod)
+	return err == nil && pod.UID == v.uid && release.PodEnding(&pod) == release.EndingNone
+}
+
+func nodeIdentity(m release.Machine) *v1alpha1.NodeIdentity {
+	return &v1alpha1.NodeIdentity{UID: m.NodeUID, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
+}

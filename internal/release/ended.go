@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// EndedUnder says whether a pod's end was written while this very Node object stood, so that it is the word of the machine that the
+// Node names. The Node has to be read after the pod. A Node UID never comes back: a Node object that was there before the end, and is
+// there after it, was there all the time.
+//
+// When the end was written says nothing of that. What managedFields have is the time of the kubelet's last write, and whichever kubelet
+// has the pod next writes its status again and leaves the phase, which stays once it is terminal. An old machine that registers again
+// while the sandbox runs would make a replacement's end look like its own (docs/decisions/0096).
+func EndedUnder(pod Pod, node Node) bool {
+	switch {
+	case !pod.Ending.ByKubelet() || node.NodeUID == "":
+		return false
+	case pod.AliveNodeUID == node.NodeUID:
+		return true
+	}
+	return !node.Registered.IsZero() && !pod.Begun.IsZero() && !node.Registered.After(pod.Begun)
+}
+
+// Begun is when a pod was bound to its node, as its condition PodScheduled has it, or where nobody wrote that down, when it was made.
+func Begun(pod *corev1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// Remember adds what a record has of the pod's end: since when it is proven, and what shows whose kubelet wrote it.
+func (p *Pod) Remember(record *v1alpha1.IPAllocation) {
+	p.AliveNodeUID = record.Spec.AliveNodeUID
+	if p.Begun.IsZero() && record.Spec.ScheduledTime != nil {
+		p.Begun = record.Spec.ScheduledTime.Time
+	}
+	report := record.Spec.Kubelet
+	if report == nil {
+		return
+	}
+	p.EndedSince = report.ObservedTime.Time
+	if report.WrittenTime != nil {
+		p.EndWritten = report.WrittenTime.Time
+	}
+	if n := report.Node; n != nil {
+		p.EndedBy = Known(Machine{NodeUID: n.UID, MachineID: n.MachineID, SystemUUID: n.SystemUUID, BootID: n.BootID})
+	}
+}
+
+// Writer is the machine whose kubelet wrote the pod's end: the recorded one, or that of the Node that was read. It is Absent where
+// nobody can tell.
+func Writer(pod Pod, node Fact[Node]) Fact[Machine] {
+	switch {
+	case pod.EndedBy.IsKnown():
+		return pod.EndedBy
+	case node.IsKnown() && EndedUnder(pod, node.Get()):
+		return Known(node.Get().Machine)
+	}
+	return Absent[Machine]()
+}
+
+// EndedOn says whether the end was written by the kubelet of the machine that ran a sandbox, in whatever boot. Another one's proves
+// nothing about the sandbox: it never knew it.
+func EndedOn(ran Machine, writer Fact[Machine]) bool {
+	return writer.IsKnown() && Compare(ran, writer.Get()) != Replaced
+}
+
+// endedHere: the pod's end is the word of the sandbox's own machine.
+func endedHere(o Observation, pod Pod, s *Sandbox) bool {
+	return pod.Ending.ByKubelet() && s.Machine.IsKnown() && EndedOn(s.Machine.Get(), Writer(pod, o.Node))
+}
+
+// waitForItsKubelet is rows 1, 14 and 15 for a pod whose end cannot be shown to be its own machine's word.
+func waitForItsKubelet(row int, o Observation, pod Pod, s *Sandbox) Decision {
+	found := endedElsewhere(o, pod, s)
+	if !o.Node.Get().Ready {
+		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+			"%s, and the node is not Ready: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", found, s.ID)
+	}
+	restart := "restart that kubelet"
+	if !pod.Deleting {
+		restart = "delete the pod and restart that kubelet"
+	}
+	return wait(row, v1alpha1.ReasonKubeletNotFinished, 0,
+		"%s, so sandbox %s may be alive; its own machine's kubelet stops it, and the entry goes with it; if the entry stays, %s, which then reports that there "+
+			"is no sandbox, or switch the machine off and delete its Node object, or taint it node.kubernetes.io/out-of-service", found, s.ID, restart)
+}
+
+// endedElsewhere says what was found of who wrote the end.
+func endedElsewhere(o Observation, pod Pod, s *Sandbox) string {
+	if writer := Writer(pod, o.Node); writer.IsKnown() {
+		return "the end of the pod was written by the kubelet of another machine (" + named(writer.Get()) + ") than the one that ran sandbox " + s.ID +
+			" (" + named(s.Machine.Get()) + ")"
+	}
+	what := "a kubelet ended the pod"
+	if !pod.EndWritten.IsZero() {
+		what += " (its status was written at " + pod.EndWritten.UTC().Format(time.RFC3339) + ")"
+	}
+	return what + ", but nothing shows that it was that of today's Node object, which registered at " + o.Node.Get().Registered.UTC().Format(time.RFC3339) +
+		": another machine may have had the node's name then"
+}
+
+func named(m Machine) string {
+	return fmt.Sprintf("Node UID %s, machine ID %q, boot ID %q", m.NodeUID, m.MachineID, m.BootID)
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// endedBy is an end that was written by the kubelet of a machine.
+func endedBy(e Ending, writer Machine) func(*Observation) {
+	return pod(func(p *Pod) { p.Ending, p.EndedSince, p.EndedBy = e, longAgo, Known(writer) })
+}
+
+// endedSomehow is an end of which the record has no writer, of a pod that began at that time.
+func endedSomehow(e Ending, begun time.Time, change ...func(*Pod)) func(*Observation) {
+	return pod(func(p *Pod) {
+		p.Ending, p.EndedSince, p.Begun, p.EndedBy = e, longAgo, begun, Absent[Machine]()
+		for _, c := range change {
+			c(p)
+		}
+	})
+}
+
+// back is the sandbox's machine, which has registered again: the Node object is younger than pods that began longAgo.
+func back(change ...func(*Node)) func(*Observation) {
+	n := Node{Machine: registered, Ready: true, Registered: longAgo.Add(time.Hour)}
+	for _, c := range change {
+		c(&n)
+	}
+	return node(n)
+}
+
+func aliveUnder(uid types.UID) func(*Pod) { return func(p *Pod) { p.AliveNodeUID = uid } }
+
+func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
+	type want struct {
+		row    int
+		action Action
+		reason v1alpha1.Reason
+	}
+	unready := func(n *Node) { n.Ready = false }
+	fencedOff := func(n *Node) { n.Ready, n.OutOfService = false, true }
+	tornDownAt := func(at time.Time) func(*Pod) {
+		return func(p *Pod) { p.DeletionRequested, p.TornDown = longAgo.Add(time.Minute), at }
+	}
+	waits := want{15, Wait, v1alpha1.ReasonKubeletNotFinished}
+	finished := want{10, Release, v1alpha1.ReasonKubeletFinished}
+	bare := Machine{NodeUID: "node-1"}
+	for name, tc := range map[string]struct {
+		observed Observation
+		want     want
+	}{
+		"row 10: a replacement ended the pod, and the old machine registered again with its sandbox": {
+			terminating(endedBy(EndingFinished, replaced), back()), waits},
+		"row 10: the same, and the record was never told who wrote the end": {
+			terminating(endedSomehow(EndingFinished, longAgo), back()), waits},
+		"row 10: the same once the pod object is gone": {
+			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, EndedBy: Known(replaced)}), back()), waits},
+		"row 10: a report of an earlier version, of a pod that is gone and of which nobody wrote down when it was bound": {
+			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished}), back()), waits},
+		"row 10: a report of an earlier version, of a pod that began on today's Node object": {
+			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, Begun: longAgo}), node(Node{Machine: machine, Ready: true, Registered: longAgo})), finished},
+		"row 10: a machine took the Node object over, ended the pod, and gave the object back": {
+			terminating(endedBy(EndingFinished, Machine{NodeUID: machine.NodeUID, MachineID: "machine-2", SystemUUID: "system-2", BootID: "boot-9"}), node(Node{Machine: machine, Ready: true})), waits},
+		"row 10: agents are asked instead": {
+			terminating(agent, endedBy(EndingFinished, replaced), back()), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+		"row 10: and believed": {
+			terminating(agent, endedBy(EndingFinished, replaced), node(Node{Machine: machine, Ready: true}), askedAll(ask(), Known(said(gone)))), want{12, Release, v1alpha1.ReasonSandboxGone}},
+		"row 10: within the grace period nobody is asked": {
+			terminating(agent, endedBy(EndingFinished, replaced), back(), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{11, Wait, v1alpha1.ReasonGracePeriod}},
+		"row 10: the old machine ended it before it registered again": {
+			terminating(endedBy(EndingFinished, machine), back()), finished},
+		"row 10: the old machine ended it after it had registered again": {
+			terminating(endedBy(EndingFinished, registered), back()), finished},
+		"row 10: the record was re-addressed since, and the report was not": {
+			terminating(endedBy(EndingFinished, machine), back(), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Known(registered) }))), finished},
+		"row 10: the machine ended it after a reboot": {
+			terminating(endedBy(EndingFinished, rebooted), node(Node{Machine: rebooted, Ready: true})), finished},
+		"row 10: the machine booted again since": {
+			terminating(endedBy(EndingFinished, machine), node(Node{Machine: rebooted, Ready: true})), finished},
+		"row 10: the pod was alive when the machine had registered again": {
+			terminating(endedSomehow(EndingFinished, longAgo, aliveUnder(registered.NodeUID)), back()), finished},
+		"row 10: that says nothing of the next Node object": {
+			terminating(endedSomehow(EndingFinished, longAgo, aliveUnder(registered.NodeUID)), back(func(n *Node) { n.NodeUID = "node-3" })), waits},
+		"row 10: a Node object of the very second in which the pod was bound was there": {
+			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: machine, Ready: true, Registered: longAgo})), finished},
+		"row 10: one of the next second was not": {
+			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: machine, Ready: true, Registered: longAgo.Add(time.Second)})), waits},
+		"row 10: when the pod began is not known": {
+			terminating(endedSomehow(EndingFinished, time.Time{}), node(Node{Machine: machine, Ready: true, Registered: longAgo})), waits},
+		"row 10: when the Node registered is not known": {
+			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: machine, Ready: true})), waits},
+		"row 10: a Node without a UID is nobody's": {
+			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: Machine{MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}, Ready: true, Registered: longAgo})), waits},
+		"row 10: without machine IDs the Node UID alone decides": {
+			terminating(endedBy(EndingFinished, bare), node(Node{Machine: bare, Ready: true}), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Known(bare) }))), finished},
+		"row 10: and another Node UID is another machine": {
+			terminating(endedBy(EndingFinished, Machine{NodeUID: "node-2"}), node(Node{Machine: bare, Ready: true}), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Known(bare) }))), waits},
+		"row 10: machine IDs on one side only": {
+			terminating(endedBy(EndingFinished, bare), node(Node{Machine: machine, Ready: true})), waits},
+		"row 14: a node that is not Ready": {
+			terminating(endedBy(EndingFinished, replaced), back(unready)), want{14, Wait, v1alpha1.ReasonNodeUnreachable}},
+		"row 5: a fence ends the wait": {
+			terminating(endedBy(EndingFinished, replaced), back(fencedOff)), want{5, Release, v1alpha1.ReasonNodeOutOfService}},
+		"row 5: with agents the fenced node is asked": {
+			terminating(agent, endedBy(EndingFinished, replaced), back(fencedOff)), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+		"row 5: unless its own kubelet ended the pod": {
+			terminating(agent, endedBy(EndingFinished, registered), back(fencedOff)), finished},
+		"row 6: a Node that is gone for long ends the wait": {
+			terminating(endedBy(EndingFinished, replaced), func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Release, v1alpha1.ReasonNodeGone}},
+		"row 9: while the replacement has the name": {
+			terminating(endedBy(EndingFinished, replaced), node(Node{Machine: replaced, Ready: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced}},
+		"row 4: what holds nothing has nothing to give away": {
+			terminating(noEntries, endedBy(EndingFinished, replaced), back()), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld}},
+		"row 1: a Job that another machine completed": {
+			terminating(notDeleting, endedBy(EndingCompleted, replaced), back()), want{1, Wait, v1alpha1.ReasonKubeletNotFinished}},
+		"row 1: a Job that its own machine completed": {
+			terminating(notDeleting, endedBy(EndingCompleted, machine), back()), want{1, Release, v1alpha1.ReasonPodCompleted}},
+		"row 1: agents are asked in any case": {
+			terminating(agent, notDeleting, endedBy(EndingCompleted, replaced), back()), want{1, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+		"row 13: a pod that another machine completed": {
+			terminating(endedBy(EndingCompleted, replaced), back()), waits},
+		"row 13: a pod that another machine rejected": {
+			terminating(endedBy(EndingRejected, replaced), back()), waits},
+		"row 13: a pod that its own machine rejected": {
+			terminating(endedBy(EndingRejected, machine), back()), want{13, Release, v1alpha1.ReasonPodCompleted}},
+		"row 13: the old machine's kubelet reports that there is no sandbox": {
+			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(longAgo.Add(2*time.Hour)))), want{13, Release, v1alpha1.ReasonPodCompleted}},
+		"row 13: and that has not stood for long": {
+			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(now))), want{13, Wait, v1alpha1.ReasonReleaseDelay}},
+		"row 13: a report from before it registered may be the replacement's": {
+			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(longAgo.Add(time.Hour)))), waits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tc.observed, now)
+			if diff := cmp.Diff(tc.want, want{d.Row, d.Action, d.Reason}, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("Decide (-want +got):\n%s\nmessage: %s", diff, d.Message)
+			}
+		})
+	}
+}
+
+func TestEachSandboxHasAMachineOfItsOwnToEndIt(t *testing.T) {
+	here := sandbox("here", func(s *Sandbox) { s.Machine = Known(replaced) })
+	d := Decide(terminating(endedBy(EndingFinished, replaced), node(Node{Machine: replaced, Ready: true}), sandboxes(sandbox("there"), here)), now)
+	if diff := cmp.Diff([]string{"here"}, d.Sandboxes); d.Action != Release || diff != "" {
+		t.Errorf("%s (-want +got):\n%s", d.Action, diff)
+	}
+}
+
+func TestAWaitForItsOwnKubeletSaysWhoWroteTheEndAndWhatWouldEndIt(t *testing.T) {
+	written := pod(func(p *Pod) { p.EndWritten = longAgo })
+	for name, tc := range map[string]struct {
+		observed Observation
+		parts    []string
+	}{
+		"the writer is known": {terminating(endedBy(EndingFinished, replaced), written, back()), []string{"another machine", "node-2", "machine-2", "boot-9", "machine-1", "s1", "restart that kubelet", "out-of-service"}},
+		"nobody knows the writer": {terminating(endedSomehow(EndingFinished, longAgo), written, back()),
+			[]string{longAgo.Format(time.RFC3339), longAgo.Add(time.Hour).Format(time.RFC3339), "another machine may have had the node's name", "s1"}},
+		"the pod is not being deleted": {terminating(notDeleting, endedBy(EndingCompleted, replaced), back()), []string{"delete the pod and restart that kubelet"}},
+		"the old machine is not Ready": {terminating(endedBy(EndingFinished, replaced), back(func(n *Node) { n.Ready = false })), []string{"machine-2", "bring the node back"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			message := Decide(tc.observed, now).Message
+			for _, part := range tc.parts {
+				if !strings.Contains(message, part) {
+					t.Errorf("%q is not in: %s", part, message)
+				}
+			}
+			if len(message) > 900 {
+				t.Errorf("the message has %d characters, too many for an event", len(message))
+			}
+		})
+	}
+}
+
+func TestAPodBeginsWhenItIsBound(t *testing.T) {
+	made, bound := metav1.NewTime(longAgo), metav1.NewTime(now)
+	scheduled := func(status corev1.ConditionStatus) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: status, LastTransitionTime: bound}}}}
+	}
+	for name, tc := range map[string]struct {
+		pod  corev1.Pod
+		want time.Time
+	}{
+		"by the scheduler":                  {scheduled(corev1.ConditionTrue), now},
+		"which has not found it a node yet": {scheduled(corev1.ConditionFalse), longAgo},
+		"or when it is made":                {corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}}, longAgo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Begun(&tc.pod); !got.Equal(tc.want) {
+				t.Errorf("Begun = %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatARecordRemembersOfAnEnd(t *testing.T) {
+	observed, written, bound := metav1.NewTime(now), metav1.NewTime(longAgo), metav1.NewTime(longAgo.Add(-time.Hour))
+	record := func(report *v1alpha1.KubeletReport) *v1alpha1.IPAllocation {
+		return &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{ScheduledTime: &bound, AliveNodeUID: "node-2", Kubelet: report}}
+	}
+	node := &v1alpha1.NodeIdentity{UID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}
+	for name, tc := range map[string]struct {
+		report    *v1alpha1.KubeletReport
+		pod, want Pod
+	}{
+		"nothing yet": {nil, Pod{}, Pod{Begun: bound.Time, AliveNodeUID: "node-2"}},
+		"all": {&v1alpha1.KubeletReport{ObservedTime: observed, WrittenTime: &written, Node: node}, Pod{},
+			Pod{Begun: bound.Time, AliveNodeUID: "node-2", EndedSince: now, EndWritten: longAgo, EndedBy: Known(machine)}},
+		"no writer": {&v1alpha1.KubeletReport{ObservedTime: observed}, Pod{EndWritten: now}, Pod{Begun: bound.Time, AliveNodeUID: "node-2", EndedSince: now, EndWritten: now}},
+		"the pod itself knows better when it began": {nil, Pod{Begun: longAgo}, Pod{Begun: longAgo, AliveNodeUID: "node-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.pod.Remember(record(tc.report))
+			if diff := cmp.Diff(tc.want, tc.pod, cmp.AllowUnexported(Fact[Machine]{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
