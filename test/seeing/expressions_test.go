@@ -34,6 +34,7 @@ var words = sets.New("absent", "bool", "by", "histogram_quantile", "ignoring", "
 var (
 	quoted   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	brackets = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]`)
+	shifted  = regexp.MustCompile(`\boffset\s+[0-9a-z]+`)
 	grouping = regexp.MustCompile(`\b(by|without|on|ignoring)\s*\([^)]*\)`)
 	word     = regexp.MustCompile(`[a-zA-Z_:][a-zA-Z0-9_:]*`)
 	matcher  = regexp.MustCompile(`\b(reason|kind)(=~|!~|!=|=)"([^"]*)"`)
@@ -110,7 +111,8 @@ func expressions(t *testing.T) map[string]string {
 
 // named are the metrics that an expression names.
 func named(expr string) []string {
-	bare := grouping.ReplaceAllString(brackets.ReplaceAllString(quoted.ReplaceAllString(expr, `""`), " "), " ")
+	bare := shifted.ReplaceAllString(brackets.ReplaceAllString(quoted.ReplaceAllString(expr, `""`), " "), " ")
+	bare = grouping.ReplaceAllString(bare, " ")
 	found := sets.New(word.FindAllString(bare, -1)...).Difference(words)
 	return sets.List(found)
 }
