@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -143,16 +144,13 @@ func (g guarded) word(ctx context.Context) func(Gomega) word {
 	}
 }
 
-// why is the reason for which the pod is held, as its condition says it.
+// why is the reason for which the addresses are held, as the record's condition says it.
 func (g guarded) why(ctx context.Context) func(Gomega) string {
 	return func(o Gomega) string {
-		var pod corev1.Pod
-		o.Expect(admin.Get(ctx, client.ObjectKeyFromObject(g.Pod), &pod)).To(Succeed())
-		o.Expect(pod.UID).To(Equal(g.UID))
-		for _, c := range pod.Status.Conditions {
-			if c.Type == v1alpha1.IPsReleasedCondition {
-				return c.Reason
-			}
+		record := recordOf(ctx, o, g.UID)
+		o.Expect(record).NotTo(BeNil())
+		if c := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ReleasedCondition); c != nil {
+			return c.Reason
 		}
 		return ""
 	}
@@ -195,13 +193,25 @@ func node(ctx context.Context, o Gomega, name string) api.Node {
 	return nodes[i]
 }
 
+// criClient is for what a node serves at its CRI socket.
+type criClient struct {
+	runtimeapi.RuntimeServiceClient
+	*grpc.ClientConn
+}
+
+func dial(ctx context.Context, name string) (criClient, error) {
+	GinkgoHelper()
+	connection, err := grpc.NewClient("unix://"+node(ctx, Default, name).CRI, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return criClient{runtimeapi.NewRuntimeServiceClient(connection), connection}, err
+}
+
 // remove takes a sandbox off a machine through its CRI, behind the back of its kubelet.
 func remove(ctx context.Context, name, sandbox string) {
 	GinkgoHelper()
-	connection, err := grpc.NewClient("unix://"+node(ctx, Default, name).CRI, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	runtime, err := dial(ctx, name)
 	Expect(err).NotTo(HaveOccurred())
-	defer connection.Close()
-	_, err = runtimeapi.NewRuntimeServiceClient(connection).RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
+	defer runtime.Close()
+	_, err = runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: sandbox})
 	Expect(err).NotTo(HaveOccurred())
 }
 
