@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package checksums writes the sums of a folder's files in the form that
+// sha256sum reads, and compares two folders byte by byte.
+package checksums
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Name is the file that Write makes.
+const Name = "SHA256SUMS"
+
+// Write sums up every file below folder but its own into the file Name: a line for
+// each, sorted by path. `sha256sum -c SHA256SUMS` in the folder checks them.
+func Write(folder string) error {
+	names, err := List(folder)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	for _, name := range names {
+		if name == Name {
+			continue
+		}
+		// sha256sum writes these in a form of its own, which nobody expects.
+		if strings.ContainsAny(name, "\\\n\r") {
+			return fmt.Errorf("the file %q cannot be summed up: expected a name without backslashes and line breaks", name)
+		}
+		sum, err := Sum(filepath.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&text, "%s  %s\n", sum, name)
+	}
+	if text.Len() == 0 {
+		return fmt.Errorf("there is nothing to sum up in %s: expected at least one file", folder)
+	}
+	return os.WriteFile(filepath.Join(folder, Name), text.Bytes(), 0o644)
+}
+
+// Sum is the SHA-256 of the file's bytes, in hexadecimal.
+func Sum(file string) (string, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer opened.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, opened); err != nil {
+		return "", fmt.Errorf("summing up %s: %w", file, err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// List gives the paths of all files below the folder, with slashes, sorted by their bytes.
+func List(folder string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if !entry.Type().IsRegular() {
+			return fmt.Errorf("%s is no regular file", path)
+		}
+		name, err := filepath.Rel(folder, path)
+		names = append(names, filepath.ToSlash(name))
+		return err
+	})
+	slices.Sort(names)
+	return names, err
+}

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Releases: docs/release.md.
+#
+#   VERSION        the version, with a v; by default the one that config/manager names
+#   DIRTY          not empty: take the work tree as it is, although it is not the
+#                  commit's
+#   RELEASE_FLAGS  further flags of `release make` or `release check`
+
+RELEASE_BIN   := bin/release
+RELEASE_FLAGS ?=
+DIRTY         ?=
+
+# The makefile's own VERSION, if nobody set another, is for builds and no version of a release.
+RELEASE_VERSION = $(if $(filter file undefined,$(origin VERSION)),,--version "$(VERSION)")
+RELEASE         = go -C hack/release run ./
+RELEASE_ARGS    = --root $(CURDIR) --output $(CURDIR)/$(RELEASE_BIN) $(RELEASE_VERSION) $(if $(DIRTY),--dirty) $(RELEASE_FLAGS)
+
+LINTED += hack/release
+
+##@ Release
+
+.PHONY: release
+release: ## Make the files of a release in bin/release (VERSION, DIRTY)
+	@$(STEP) "making the release" $(RELEASE) make $(RELEASE_ARGS)
+
+.PHONY: release-check
+release-check: ## Make the release twice, and compare every byte (VERSION, DIRTY)
+	@$(STEP) "making and checking the release" $(RELEASE) check $(RELEASE_ARGS)
