@@ -93,6 +93,7 @@ func (o *uninstallOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Namespace, "namespace", uninstall.DefaultNamespace, "`namespace` of the manager")
 	flags.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	flags.BoolVar(&o.KeepCRDs, "keep-crds", false, "keep the CustomResourceDefinitions, and with them every IPAllocation and NodeResourcePolicy")
+	flags.BoolVar(&o.LeaveObjects, "leave-objects", false, "stop once it is proven, and leave every other object, the definitions too, to whoever applied it (Helm)")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask for consent")
 	flags.Float32Var(&o.qps, "qps", defaultUninstallQPS, "most requests a second")
 	flags.DurationVar(&o.PassInterval, "pass-interval", uninstall.DefaultPassInterval, "`duration` between the two reads of all pods that prove it")

@@ -23,7 +23,7 @@ func TestUninstallDocumentsItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"manager uninstall [flags]", "It releases no address.", "Exit codes:\n  0  proven", "  3  the time-out", "  4  stopped by a signal",
-		"--dry-run", "--keep-crds", "--held-file file", "--yes", "--pass-interval duration", "(default 30s)", "--qps", "(default 50)", "--timeout duration", "(default 1h30m0s)"} {
+		"--dry-run", "--keep-crds", "--leave-objects", "--held-file file", "--yes", "--pass-interval duration", "(default 30s)", "--qps", "(default 50)", "--timeout duration", "(default 1h30m0s)"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in the help:\n%s", want, got)
 		}

@@ -38,6 +38,9 @@ type Options struct {
 	DryRun bool
 	// KeepCRDs leaves the CustomResourceDefinitions, and with them all IPAllocations and NodeResourcePolicies.
 	KeepCRDs bool
+	// LeaveObjects ends the run once it is proven that no pod is held, and leaves every other object, the definitions too, to whoever
+	// applied it: a package manager, which the run would take them away from.
+	LeaveObjects bool
 	// PassInterval is the time between the two clean passes. Default: 30s.
 	PassInterval time.Duration
 	// StopTimeout is how long the manager's pods get to stop. Default: 2 minutes.

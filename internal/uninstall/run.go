@@ -33,9 +33,9 @@ type step struct {
 	run   func(context.Context) error
 }
 
-// Run uninstalls. It returns nil when it is proven that no pod has the finalizer, and everything else is gone too; after a dry
-// run, when everything could be read. A *TimeoutError and ErrStopped say that it was cut short, a *WaitersError and an
-// *ElsewhereError that something has to be done before; nothing was changed then.
+// Run uninstalls. It returns nil when it is proven that no pod has the finalizer, and everything else is gone too, or, with
+// LeaveObjects, what stamps and every webhook; after a dry run, when everything could be read. A *TimeoutError and ErrStopped say
+// that it was cut short, a *WaitersError and an *ElsewhereError that something has to be done before; nothing was changed then.
 func Run(ctx context.Context, o Options) error {
 	u := &uninstallation{Options: o.withDefaults()}
 	if o.Timeout > 0 {
@@ -49,9 +49,12 @@ func Run(ctx context.Context, o Options) error {
 		{"Removing what stamps pods, and every webhook", "removing what stamps pods", u.removeStampers},
 		{"Taking the finalizer off every pod", "taking the finalizer off every pod", u.sweep},
 		{"Listing the addresses that stay held", "listing the addresses that stay held", u.listHeld},
-		{"Removing policies, records and roles", "removing policies, records and roles", u.removeRest},
-		{"Removing the namespace", "removing the namespace", u.removeNamespace},
-		{"Looking for what is left", "looking for what is left", u.verify},
+	}
+	if !u.LeaveObjects {
+		steps = append(steps,
+			step{"Removing policies, records and roles", "removing policies, records and roles", u.removeRest},
+			step{"Removing the namespace", "removing the namespace", u.removeNamespace},
+			step{"Looking for what is left", "looking for what is left", u.verify})
 	}
 	for i, s := range steps {
 		u.step = s.doing
@@ -84,7 +87,11 @@ func (u *uninstallation) conclude() {
 		fmt.Fprintln(u.Out, "A dry run: nothing was changed, and nothing is proven.")
 		return
 	}
-	fmt.Fprintf(u.Out, "Holdfast is uninstalled. No pod has its finalizer: two reads of all pods, %s apart, found none.\n", u.PassInterval)
+	done := "Holdfast is uninstalled"
+	if u.LeaveObjects {
+		done = "Holdfast is stopped, and its other objects are left to whoever applied them"
+	}
+	fmt.Fprintf(u.Out, "%s. No pod has its finalizer: two reads of all pods, %s apart, found none.\n", done, u.PassInterval)
 	if len(u.held) > 0 {
 		fmt.Fprintf(u.Out, "%s in an IPAM with no pod behind them: see the list above.\n", count(len(u.held), "entry stays", "entries stay"))
 	}

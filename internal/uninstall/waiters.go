@@ -54,7 +54,7 @@ func (u *uninstallation) check(ctx context.Context) error {
 	switch {
 	case len(waiting) == 0:
 		u.say("no DaemonSet waits for a NodeResourcePolicy")
-	case u.KeepCRDs:
+	case u.KeepCRDs, u.LeaveObjects:
 		u.say("DaemonSets that wait for a NodeResourcePolicy, which is kept: %s", strings.Join(waiting, ", "))
 	default:
 		return &WaitersError{DaemonSets: waiting}
