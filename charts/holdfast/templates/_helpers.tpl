@@ -1,0 +1,131 @@
+{{/* The labels of every object: config/default's, and Helm's. */}}
+{{- define "holdfast.labels" -}}
+app.kubernetes.io/part-of: holdfast
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") }}
+{{- end }}
+
+{{/*
+The objects of a file that hack/chart/sync copied from config/, with the labels, in the release's namespace.
+Takes {root, file}, and annotations that every object gets.
+*/}}
+{{- define "holdfast.objects" -}}
+{{- $root := .root -}}
+{{- $text := $root.Files.Get .file | replace "holdfast-system" $root.Release.Namespace -}}
+{{- range regexSplit "(?m)^---\\s*$" (required (printf "%s is not in the chart: run hack/chart/sync" .file) $text) -1 }}
+{{- $object := fromYaml . }}
+{{- if $object }}
+{{- if not $object.kind }}{{ fail (printf "%s cannot be read: %s" $.file (toJson $object)) }}{{ end }}
+{{- $_ := set $object.metadata "labels" (merge (include "holdfast.labels" $root | fromYaml) ($object.metadata.labels | default dict)) }}
+{{- with $.annotations }}
+{{- $_ := set $object.metadata "annotations" (merge (deepCopy .) ($object.metadata.annotations | default dict)) }}
+{{- end }}
+---
+{{ toYaml $object }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A webhook configuration, for which cert-manager writes the authority. Takes {root, file}. */}}
+{{- define "holdfast.webhook" -}}
+{{- include "holdfast.objects" (merge (dict "annotations" (dict "cert-manager.io/inject-ca-from" (printf "%s/holdfast-webhook" .root.Release.Namespace))) .) }}
+{{- end }}
+
+{{/* The matchConditions without the one that asks for a network's name. Takes the list. */}}
+{{- define "holdfast.conditionsOfEveryPod" -}}
+{{- $kept := list }}
+{{- range . }}{{ if ne .name "a-network-may-be-guarded" }}{{ $kept = append $kept . }}{{ end }}{{ end }}
+{{- toYaml $kept }}
+{{- end }}
+
+{{/* An image. Takes {root, image}. */}}
+{{- define "holdfast.image" -}}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
+{{- else -}}
+{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{/* The port of an address "host:port", or the default. Takes {address, default}. */}}
+{{- define "holdfast.port" -}}
+{{- if eq .address "0" }}{{ fail "manager.configuration.server, agent.configuration.server: \"0\" turns off what the probes and Services of the chart need: expected host:port" }}{{ end -}}
+{{ regexFind "[0-9]+$" .address | default .default }}
+{{- end }}
+
+{{- define "holdfast.managerConfiguration" -}}
+apiVersion: config.holdfast.dev/v1alpha1
+kind: ManagerConfiguration
+{{ toYaml .Values.manager.configuration }}
+{{- end }}
+
+{{- define "holdfast.agentConfiguration" -}}
+{{- $configuration := deepCopy .Values.agent.configuration }}
+{{- if .Values.agent.audit.hostLocal }}
+{{- $_ := set $configuration "stores" (merge ($configuration.stores | default dict) (dict "hostLocal" (dict "dataDirs" (list "/host/cni/networks")))) }}
+{{- end }}
+{{- if .Values.agent.audit.awsIPAMD }}
+{{- $_ := set $configuration "stores" (merge ($configuration.stores | default dict) (dict "aws" (dict "checkpoint" "/host/aws-node/ipam.json"))) }}
+{{- end -}}
+apiVersion: config.holdfast.dev/v1alpha1
+kind: AgentConfiguration
+{{ toYaml $configuration }}
+{{- end }}
+
+{{/* A changed configuration has another name, and rolls the pods. */}}
+{{- define "holdfast.managerConfigurationName" -}}
+holdfast-manager-config-{{ include "holdfast.managerConfiguration" . | sha256sum | trunc 10 }}
+{{- end }}
+
+{{- define "holdfast.agentConfigurationName" -}}
+holdfast-agent-config-{{ include "holdfast.agentConfiguration" . | sha256sum | trunc 10 }}
+{{- end }}
+
+{{/* What the pods of the manager's image have in common, beside their containers. */}}
+{{- define "holdfast.managerPod" -}}
+priorityClassName: system-cluster-critical
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if .Values.manager.hostNetwork }}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
+{{- $tolerations := .Values.manager.tolerations }}
+{{- if .Values.manager.hostNetwork }}
+{{- /* The node's network must work before it is called ready. */}}
+{{- $tolerations = concat (list
+  (dict "key" "node.kubernetes.io/not-ready" "operator" "Exists" "effect" "NoSchedule")
+  (dict "key" "node.kubernetes.io/network-unavailable" "operator" "Exists" "effect" "NoSchedule")) $tolerations }}
+{{- end }}
+{{- with $tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.manager.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.manager.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- end }}
+
+{{/* The manager's image in a container, and what that may do. */}}
+{{- define "holdfast.managerContainer" -}}
+image: {{ include "holdfast.image" (dict "root" . "image" .Values.manager.image) }}
+{{- with .Values.manager.image.pullPolicy }}
+imagePullPolicy: {{ . }}
+{{- end }}
+resources: {{- toYaml .Values.manager.resources | nindent 2 }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end }}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// changes has for every value of values.yaml another one, and what has to be in the output because of it.
+var changes = map[string]struct {
+	to   any
+	want string
+}{
+	"namespace.create":         {true, "\n  name: holdfast-system\n"},
+	"imagePullSecrets":         {[]any{values{"name": "registry"}}, "imagePullSecrets:"},
+	"stamping.admissionPolicy": {true, "kind: MutatingAdmissionPolicyBinding"},
+	"stamping.failurePolicy":   {"Fail", ""},
+	"networkPolicy.enabled":    {true, "kind: NetworkPolicy"},
+	"prometheus.enabled":       {true, "kind: PrometheusRule"},
+
+	"manager.image.repository":                        {"registry.example.com/manager", "image: registry.example.com/manager:"},
+	"manager.image.tag":                               {"v9", "/holdfast-manager:v9\n"},
+	"manager.image.digest":                            {digest, "/holdfast-manager@" + digest + "\n"},
+	"manager.image.pullPolicy":                        {"Always", "imagePullPolicy: Always"},
+	"manager.replicas":                                {3, "replicas: 3"},
+	"manager.hostNetwork":                             {true, "hostNetwork: true"},
+	"manager.resources.requests.cpu":                  {"150m", "cpu: 150m"},
+	"manager.resources.requests.memory":               {"300Mi", "memory: 300Mi"},
+	"manager.resources.limits.memory":                 {"3Gi", "memory: 3Gi"},
+	"manager.nodeSelector":                            {values{"example.com/pool": "system"}, "example.com/pool: system"},
+	"manager.tolerations":                             {[]any{values{"key": "example.com/pool", "operator": "Exists"}}, "key: example.com/pool"},
+	"manager.affinity":                                {values{"podAffinity": values{}}, "podAffinity:"},
+	"manager.configuration.evidence":                  {"Kubelet", "evidence: Kubelet"},
+	"manager.configuration.whereabouts.enabled":       {false, "enabled: false"},
+	"manager.configuration.whereabouts.namespaces":    {[]any{"pools"}, "- pools"},
+	"manager.configuration.unsafeReleases.mode":       {"Warn", "mode: Warn"},
+	"manager.configuration.unsafeReleases.daemonSets": {[]any{"apps/cni"}, "- apps/cni"},
+	"manager.configuration.server.certDir":            {"/certs", "mountPath: /certs"},
+
+	"agent.enabled":                                  {false, ""},
+	"agent.image.repository":                         {"registry.example.com/agent", "image: registry.example.com/agent:"},
+	"agent.image.tag":                                {"v9", "/holdfast-agent:v9\n"},
+	"agent.image.digest":                             {digest, "/holdfast-agent@" + digest + "\n"},
+	"agent.image.pullPolicy":                         {"Never", "imagePullPolicy: Never"},
+	"agent.resources.requests.cpu":                   {"15m", "cpu: 15m"},
+	"agent.resources.requests.memory":                {"48Mi", "memory: 48Mi"},
+	"agent.resources.limits.memory":                  {"192Mi", "memory: 192Mi"},
+	"agent.audit.hostLocal":                          {true, "path: /var/lib/cni"},
+	"agent.audit.awsIPAMD":                           {true, "path: /var/run/aws-node"},
+	"agent.configuration.runtime.endpoint":           {"unix:///run/crio/crio.sock", "path: /run/crio\n"},
+	"agent.configuration.machine.machineIDFile":      {"/host/id", "machineIDFile: /host/id"},
+	"agent.configuration.machine.bootIDFile":         {"/host/id-of-boot", "bootIDFile: /host/id-of-boot"},
+	"manager.configuration.stamping.multusNamespace": {"multus", "multusNamespace: multus"},
+}
+
+// TestEveryValueHasEffect changes one value at a time, and wants to see it where it was not before.
+func TestEveryValueHasEffect(t *testing.T) {
+	for _, path := range leaves("", defaultValues(t)) {
+		if _, known := changes[path]; !known {
+			t.Errorf("%s is in values.yaml, and the table of this test does not change it", path)
+		}
+	}
+	without, err := template(t, own, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(changes)) {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			change := changes[path]
+			given := with(values{}, path, change.to)
+			if path == "agent.enabled" { // it goes together with evidence
+				given = with(given, "manager.configuration.evidence", "Kubelet")
+			}
+			text, err := template(t, own, given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text == without {
+				t.Errorf("nothing is rendered in another way with %v", change.to)
+			}
+			if change.want != "" && (!strings.Contains(text+"\n", change.want) || strings.Contains(without, change.want)) {
+				t.Errorf("%q: there with the change: %t, without: %t; expected only with it", change.want, strings.Contains(text+"\n", change.want), strings.Contains(without, change.want))
+			}
+		})
+	}
+}
+
+// leaves are the paths of all values that have none below.
+func leaves(prefix string, of map[string]any) []string {
+	var paths []string
+	for key, value := range of {
+		path := strings.TrimPrefix(prefix+"."+key, ".")
+		if inner, ok := value.(map[string]any); ok && len(inner) > 0 {
+			paths = append(paths, leaves(path, inner)...)
+		} else {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// with is a copy of values with one more.
+func with(given values, path string, value any) values {
+	changed := maps.Clone(given)
+	first, rest, below := strings.Cut(path, ".")
+	if !below {
+		changed[first] = value
+		return changed
+	}
+	inner, _ := changed[first].(values)
+	if inner == nil {
+		inner = values{}
+	}
+	changed[first] = with(inner, rest, value)
+	return changed
+}
+
+func TestWrongValuesAreRefused(t *testing.T) {
+	cases := map[string]struct {
+		given values
+		want  []string
+	}{
+		"a misspelt key at the top":             {values{"agents": values{}}, []string{"agents"}},
+		"a misspelt key below":                  {values{"manager": values{"replica": 2}}, []string{"replica"}},
+		"a misspelt field of the configuration": {values{"manager": values{"configuration": values{"whereabuots": values{}}}}, []string{"whereabuots"}},
+		"a misspelt field deep in it":           {values{"agent": values{"configuration": values{"runtime": values{"endPoint": "x"}}}}, []string{"endPoint"}},
+		"a number that is a string":             {values{"manager": values{"replicas": "two"}}, []string{"replicas", "integer"}},
+		"a switch that is a string":             {values{"agent": values{"enabled": "yes"}}, []string{"enabled", "boolean"}},
+		"no replica":                            {values{"manager": values{"replicas": 0}}, []string{"replicas"}},
+		"an enumeration's misspelt value":       {values{"stamping": values{"failurePolicy": "fail"}}, []string{"failurePolicy", "Ignore", "Fail"}},
+		"a misspelt mode of the configuration":  {values{"manager": values{"configuration": values{"unsafeReleases": values{"mode": "deny"}}}}, []string{"mode", "Deny"}},
+		"a duration without a unit":             {values{"manager": values{"configuration": values{"delays": values{"releaseDelay": "180"}}}}, []string{"releaseDelay"}},
+		"a digest that is none":                 {values{"manager": values{"image": values{"digest": "latest"}}}, []string{"digest"}},
+		"no limit of the memory":                {values{"manager": values{"resources": values{"limits": values{"memory": nil}}}}, []string{"memory"}},
+		"evidence that nobody gives":            {values{"agent": values{"enabled": false}}, []string{"agent.enabled", "evidence"}},
+		"agents without a runtime":              {values{"agent": values{"configuration": values{"runtime": values{"endpoint": ""}}}}, []string{"runtime.endpoint"}},
+		"a shadow that stamps":                  {with(inManager(values{"mode": "Shadow"}), "stamping.admissionPolicy", true), []string{"mode is Shadow", "stamping.admissionPolicy"}},
+		"a shadow that refuses":                 {with(inManager(values{"mode": "Shadow"}), "stamping.failurePolicy", "Fail"), []string{"mode is Shadow", "stamping.failurePolicy"}},
+		"probes without a port":                 {values{"manager": values{"configuration": values{"server": values{"healthProbeBindAddress": "0"}}}}, []string{"host:port"}},
+		"certificates without a folder":         {values{"manager": values{"configuration": values{"server": values{"certDir": ""}}}}, []string{"certDir"}},
+		"a list that is a string":               {values{"manager": values{"configuration": values{"whereabouts": values{"namespaces": "kube-system"}}}}, []string{"namespaces", "array"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := template(t, own, tc.given)
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q is not in the error:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestNamespacesThatTheReleaseCannotBeIn(t *testing.T) {
+	for _, namespace := range []string{"holdfast-agent", "kube-system", "default"} {
+		if _, err := template(t, namespace, nil); err == nil || !strings.Contains(err.Error(), "the release's namespace is "+namespace) {
+			t.Errorf("%s: got %v", namespace, err)
+		}
+	}
+}
+
+// TestReleaseInAnotherNamespace: what kustomize has in holdfast-system is there, and nothing else differs.
+func TestReleaseInAnotherNamespace(t *testing.T) {
+	all := values{
+		"namespace": values{"create": true}, "networkPolicy": values{"enabled": true}, "prometheus": values{"enabled": true},
+		"stamping": values{"admissionPolicy": true},
+	}
+	const other = "the-guard"
+	there, err := template(t, other, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(there, own) {
+		t.Errorf("%s is still named", own)
+	}
+	want := byName(mustTemplate(t, all))
+	got := byName(split(t, strings.ReplaceAll(there, other, own)))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-%s +%s)\n%s", own, other, diff)
+	}
+}
+
+func TestPortsFollowTheConfiguration(t *testing.T) {
+	server := values{"webhookPort": 10250, "metricsBindAddress": "127.0.0.1:18443", "healthProbeBindAddress": ":18081"}
+	objects := byName(mustTemplate(t, values{
+		"manager": values{"configuration": values{"server": server}},
+		"agent":   values{"configuration": values{"server": values{"metricsBindAddress": ":28443", "healthProbeBindAddress": ":28081"}}},
+	}))
+	for object, want := range map[string]map[string]int64{
+		"Deployment holdfast-system/holdfast-manager": {"webhook": 10250, "metrics": 18443, "health": 18081},
+		"DaemonSet holdfast-agent/holdfast-agent":     {"metrics": 28443, "health": 28081},
+	} {
+		containers, _, err := unstructured.NestedSlice(objects[object].Object, "spec", "template", "spec", "containers")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int64{}
+		for _, port := range containers[0].(map[string]any)["ports"].([]any) {
+			p := port.(map[string]any)
+			got[p["name"].(string)] = p["containerPort"].(int64)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", object, diff)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	for name, given := range map[string]values{
+		"the defaults": nil,
+		"everything":   profiles["everything that goes together"].values,
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := helm(t, given, "lint", "--strict", "--namespace="+own, "--kube-version="+kubeVersion, chart)
+			if err != nil || strings.Contains(text, "[WARNING]") {
+				t.Errorf("%v\n%s", err, text)
+			}
+		})
+	}
+}
