@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package samples
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// programs are the beginnings of the commands that are looked at, and the program that each runs.
+var programs = map[string]string{
+	"kubectl holdfast": "kubectl-holdfast", "manager": "manager", "bin/manager": "manager", "agent": "agent",
+}
+
+var (
+	fence       = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```")
+	span        = regexp.MustCompile("`([^`\n]+)`")
+	inQuotes    = regexp.MustCompile(`"[^"]*"|'[^']*'`)
+	endOfOne    = regexp.MustCompile(`&&|[;|>]|\s#`)
+	helpFlag    = regexp.MustCompile(`(?m)^ +(?:(-[a-zA-Z]), )?(--[a-z0-9-]+)`)
+	helpCommand = regexp.MustCompile(`(?m)^  ([a-z-]+) +[A-Z]`)
+	component   = regexp.MustCompile(`COMPONENTS=(?:"([^"]*)"|([a-z-]+))`)
+	pathInTree  = regexp.MustCompile("(?:^|[\\s`])((?:config|charts|hack)/[a-zA-Z0-9_./-]*[a-zA-Z0-9_])")
+)
+
+// commandLine is one command of a document.
+type commandLine struct {
+	page, line, program string
+	words               []string
+}
+
+// commandLines are the commands of a page that run one of our programs, from code blocks and code spans.
+func commandLines(page, text string) []commandLine {
+	var lines []string
+	for _, block := range fence.FindAllStringSubmatch(text, -1) {
+		if block[1] == "" || block[1] == "sh" { // the others are no commands: text, yaml, pictures
+			lines = append(lines, strings.Split(block[2], "\n")...)
+		}
+	}
+	for _, m := range span.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		lines = append(lines, m[1])
+	}
+	var found []commandLine
+	for _, line := range lines {
+		command := strings.TrimSpace(endOfOne.Split(inQuotes.ReplaceAllString(line, "TEXT"), 2)[0])
+		for beginning, program := range programs {
+			if rest, ok := strings.CutPrefix(command+" ", beginning+" "); ok {
+				found = append(found, commandLine{page, line, program, strings.Fields(rest)})
+			}
+		}
+	}
+	return found
+}
+
+// helper asks built programs for their help.
+type helper struct {
+	folder string
+	texts  map[string]string
+}
+
+// newHelper builds the programs as `make build` does, so that the build cache serves both.
+func newHelper(t *testing.T) *helper {
+	t.Helper()
+	folder := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", folder+"/", "./cmd/...")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the programs: %v\n%s", err, out)
+	}
+	return &helper{folder, map[string]string{}}
+}
+
+func (h *helper) help(t *testing.T, program string, command ...string) string {
+	t.Helper()
+	key := strings.Join(append([]string{program}, command...), " ")
+	if h.texts[key] == "" {
+		out, err := exec.CommandContext(t.Context(), filepath.Join(h.folder, program), append(command, "--help")...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s --help: %v\n%s", key, err, out)
+		}
+		h.texts[key] = string(out)
+	}
+	return h.texts[key]
+}
+
+// TestCommandsInDocumentsExist looks for every command and every flag in the programs' own help.
+func TestCommandsInDocumentsExist(t *testing.T) {
+	h := newHelper(t)
+	seen := 0
+	for _, page := range documents(t) {
+		for _, c := range commandLines(page, read(t, page)) {
+			seen++
+			h.check(t, c)
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d commands were found: the test looks for another form", seen)
+	}
+}
+
+func (h *helper) check(t *testing.T, c commandLine) {
+	t.Helper()
+	var command []string
+	words := c.words
+	if len(words) > 0 && !strings.HasPrefix(words[0], "-") {
+		if !named(helpCommand.FindAllStringSubmatch(h.help(t, c.program), -1), words[0]) {
+			t.Errorf("%s: %q: %s has no command %q", c.page, c.line, c.program, words[0])
+			return
+		}
+		command, words = words[:1], words[1:]
+	}
+	flags := helpFlag.FindAllStringSubmatch(h.help(t, c.program, command...), -1)
+	for _, word := range words {
+		flag, _, _ := strings.Cut(word, "=")
+		if strings.HasPrefix(flag, "-") && flag != "-" && !named(flags, flag) {
+			t.Errorf("%s: %q: %s has no flag %s", c.page, c.line, strings.Join(append([]string{c.program}, command...), " "), flag)
+		}
+	}
+}
+
+// named says whether one of the matches' groups is the word.
+func named(matches [][]string, word string) bool {
+	for _, m := range matches {
+		for _, group := range m[1:] {
+			if group == word {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestComponentsAndPathsInDocumentsExist looks for what `make deploy` is told to add, and for paths of manifests and tools, in the tree.
+func TestComponentsAndPathsInDocumentsExist(t *testing.T) {
+	for _, page := range documents(t) {
+		text := read(t, page)
+		for _, m := range component.FindAllStringSubmatch(text, -1) {
+			for name := range strings.FieldsSeq(m[1] + " " + m[2]) {
+				exists(t, page, "config/components/"+name+"/kustomization.yaml")
+			}
+		}
+		for _, m := range pathInTree.FindAllStringSubmatch(text, -1) {
+			exists(t, page, m[1])
+		}
+	}
+}
+
+func exists(t *testing.T, page, path string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+		t.Errorf("%s names %s, which does not exist", page, path)
+	}
+}
