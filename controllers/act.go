@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // release gives the entries of the decided sandboxes back to their pools. The view is live; each entry is compared once more
@@ -43,7 +44,11 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 		// One event for all: those of one reason about one pod are a series, which keeps the first one's words.
 		r.event(v, d, d.Reason, "released "+strings.Join(released, ", ")+": "+d.Message)
 	}
-	if err := errors.Join(failures...); err != nil {
+	err = errors.Join(failures...)
+	if err != nil && shadow.Ignore(err) == nil {
+		return false, err
+	}
+	if err != nil {
 		r.event(v, d, v1alpha1.ReasonReleaseFailed, err.Error())
 		return false, err
 	}
@@ -76,6 +81,8 @@ func (r *PodReconciler) account(ctx context.Context, d release.Decision, result 
 	case errors.Is(result.Err, ipam.ErrChanged):
 		log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
 		return nil
+	case errors.Is(result.Err, shadow.ErrWithheld):
+		return result.Err
 	case result.Err != nil:
 		metrics.ReleaseFailures.WithLabelValues(result.Request.Backend, string(d.Reason)).Inc()
 		return result.Err

@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -41,7 +40,7 @@ func (r *PodReconciler) explain(ctx context.Context, v *view, d release.Decision
 	return r.explainOnRecord(ctx, v, d)
 }
 
-// explainOnPod writes the pod condition. A pod that is gone by now needs none.
+// explainOnPod writes the pod condition.
 func (r *PodReconciler) explainOnPod(ctx context.Context, v *view, d release.Decision) error {
 	if v.pod == nil || v.pod.DeletionTimestamp == nil || conditionSays(v.pod, d) {
 		return nil
@@ -50,19 +49,7 @@ func (r *PodReconciler) explainOnPod(ctx context.Context, v *view, d release.Dec
 		"type": v1alpha1.IPsReleasedCondition, "status": string(corev1.ConditionFalse), "reason": string(d.Reason), "message": d.Message,
 		"lastTransitionTime": metav1.NewTime(r.clock.Now()).UTC().Format("2006-01-02T15:04:05Z"),
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": v.uid},
-		"status":   map[string]any{"conditions": []any{condition}},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding the condition of %s: %w", v.podName(), err)
-	}
-	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.pod.Namespace, Name: v.pod.Name}}
-	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(finalizer.FieldManager))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("explaining on %s what it waits for: %w", v.podName(), err)
-	}
-	return nil
+	return r.finalizers.Explain(ctx, v.target(), condition)
 }
 
 // conditionSays: that something cannot be read is news once; why it cannot may be another word at each try.

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // LateStampReconciler stamps pods that hold an address and that the webhook missed: those older than the installation, and
@@ -32,7 +33,7 @@ type LateStampReconciler struct {
 }
 
 func setupLateStamp(mgr manager.Manager, shared *core, routes *router) error {
-	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: &LateStampReconciler{core: shared},
+	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: shadow.Settled[reconcile.Request](&LateStampReconciler{core: shared}),
 		RateLimiter: retries[reconcile.Request](shared.options)})
 	if err != nil {
 		return fmt.Errorf("setting up the late-stamp controller: %w", err)

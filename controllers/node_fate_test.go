@@ -151,7 +151,7 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 	o := Options{Backends: []ipam.Backend{f.pool}, Evidence: release.EvidenceKubelet, Settings: release.Settings{
 		ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: nodeGoneDelay}}
 	writer := f.recordingClient()
-	shared := &core{client: writer, live: live, finalizers: finalizer.Client{Writer: writer, Reader: live}, backends: o.Backends,
+	shared := &core{client: writer, live: live, finalizers: podClient{finalizer.Client{Writer: writer, Reader: live}}, backends: o.Backends,
 		tracker: newTracker(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
 		sightings: &sightings{live: live, clock: f.clock}}
 	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}

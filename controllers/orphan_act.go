@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // adopt writes entries that have been nobody's for long enough into a record of their own, or further ones of its sandbox into the
@@ -67,7 +69,7 @@ func (r *OrphanReconciler) drop(ctx context.Context, v *orphanView) error {
 // askAll puts the next question to every node. Only the version that this write gives shows later who has seen it.
 func (r *OrphanReconciler) askAll(ctx context.Context, v *orphanView, d orphan.Decision) error {
 	r.keeper.forget(v.id)
-	record, err := r.ask(ctx, v.record, []question{{sandboxID: string(v.id)}})
+	record, err := r.askNodes(ctx, v.record, []question{{sandboxID: string(v.id)}})
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,7 @@ func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.
 		record.Spec.Marks = nil // only a record of unknown node may ask all
 		err = r.putRecord(ctx, record)
 	} else {
-		record, err = r.ask(ctx, record, questionsTo(nodeFacts(node), []string{string(v.id)}, false))
+		record, err = r.askNodes(ctx, record, questionsTo(nodeFacts(node), []string{string(v.id)}, false))
 	}
 	if err != nil {
 		return err
@@ -111,12 +113,24 @@ func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.
 
 // confirm asks the node that was read live.
 func (r *OrphanReconciler) confirm(ctx context.Context, v *orphanView, d orphan.Decision) error {
-	record, err := r.ask(ctx, v.record, questionsTo(v.facts.Addressed.Node.Get(), []string{string(v.id)}, d.Fence))
+	record, err := r.askNodes(ctx, v.record, questionsTo(v.facts.Addressed.Node.Get(), []string{string(v.id)}, d.Fence))
 	if err != nil {
 		return err
 	}
 	v.record = record
 	return r.tellStep(ctx, v, d)
+}
+
+// askNodes asks, unless questions are only to be reported.
+func (r *OrphanReconciler) askNodes(ctx context.Context, record *v1alpha1.IPAllocation, questions []question) (*v1alpha1.IPAllocation, error) {
+	whom := "every node"
+	if uid := questions[0].nodeUID; uid != "" {
+		whom = "the Node of UID " + string(uid)
+	}
+	if err := r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+record.Name, whom+" would be asked"); err != nil {
+		return nil, err
+	}
+	return r.ask(ctx, record, questions)
 }
 
 // attribute moves what the orphan's record has into that of the pod with whose UID a node has seen the sandbox. The pod's goes first: in
@@ -185,7 +199,7 @@ func (r *OrphanReconciler) release(ctx context.Context, views []*orphanView, dec
 			requests[e.Backend] = append(requests[e.Backend], ipam.Request{Key: v.keyBefore(&e), Record: v.recordName()})
 		}
 	}
-	released := map[string][]string{}
+	released, withheld := map[string][]string{}, sets.New[string]()
 	var failures []error
 	for _, backend := range r.backends {
 		for _, result := range backend.Release(ctx, requests[backend.Name()]) {
@@ -193,6 +207,9 @@ func (r *OrphanReconciler) release(ctx context.Context, views []*orphanView, dec
 			switch {
 			case errors.Is(result.Err, ipam.ErrChanged): // the next look sees it
 				log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
+			case errors.Is(result.Err, shadow.ErrWithheld):
+				withheld.Insert(record)
+				failures = append(failures, result.Err)
 			case result.Err != nil:
 				metrics.ReleaseFailures.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
 				failures = append(failures, result.Err)
@@ -208,7 +225,9 @@ func (r *OrphanReconciler) release(ctx context.Context, views []*orphanView, dec
 		if ips := released[v.recordName()]; len(ips) > 0 && v.record != nil {
 			r.tell(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
 		}
-		r.keeper.enqueue(v.id)
+		if !withheld.Has(v.recordName()) { // it would be decided on again at once
+			r.keeper.enqueue(v.id)
+		}
 	}
 	return errors.Join(failures...)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // OrphanOptions are about entries whose owner nobody can tell.
@@ -48,7 +49,7 @@ func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &OrphanReconciler{core: shared, known: newOrphanSet(), keeper: newOrphanKeeper(shared)}
 	reconciler.keeper.orphans = reconciler
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
-		Reconciler: reconciler, RateLimiter: retries[sandboxID](shared.options),
+		Reconciler: shadow.Settled[sandboxID](reconciler), RateLimiter: retries[sandboxID](shared.options),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the orphan controller: %w", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // keeperGather is how long wakes are gathered: Leases change one by one.
@@ -231,7 +232,7 @@ func (k *orphanKeeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orp
 			continue
 		}
 		result, err := k.orphans.act(ctx, v, d)
-		if err != nil {
+		if err = shadow.Ignore(err); err != nil {
 			log.FromContext(ctx).Error(err, "Looking after a sandbox without an owner failed; it is tried again", "sandbox", v.id)
 			k.enqueue(v.id)
 			continue
@@ -241,7 +242,7 @@ func (k *orphanKeeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orp
 	if len(gone) == 0 {
 		return nil
 	}
-	return k.orphans.release(ctx, gone, decisions)
+	return shadow.Ignore(k.orphans.release(ctx, gone, decisions))
 }
 
 func (k *orphanKeeper) enqueueAfter(id sandboxID, after time.Duration) {

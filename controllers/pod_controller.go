@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // maxPasses bounds observe-decide-act within one Reconcile: cached, live, released and read again, unprotected. What is
@@ -99,6 +100,9 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 		}
 		return true, result, nil
 	case release.Confirm:
+		if err := r.mayAsk(ctx, seen, decision); err != nil {
+			return false, result, err
+		}
 		again, result, err = r.confirm(ctx, seen, decision)
 		if errors.Is(err, errStale) {
 			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
@@ -134,6 +138,9 @@ func (r *PodReconciler) writePools(ctx context.Context, seen *view, decision rel
 		return err == nil, result, err
 	}
 	settled, err := r.release(ctx, seen, decision)
+	if err != nil && shadow.Ignore(err) == nil {
+		return r.goOnUnreleased(ctx, seen, decision)
+	}
 	return !settled && err == nil, result, err
 }
 

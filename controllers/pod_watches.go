@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 const (
@@ -40,7 +41,7 @@ type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
-		Reconciler: reconciler, MaxConcurrentReconciles: shared.options.Concurrency,
+		Reconciler: shadow.Settled[types.UID](reconciler), MaxConcurrentReconciles: shared.options.Concurrency,
 		RateLimiter: retries[types.UID](shared.options),
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 const (
@@ -91,6 +92,10 @@ func (a *auditor) act(ctx context.Context, k *knownFinding, d ipamrepair.Decisio
 	if errors.Is(err, ipam.ErrChanged) {
 		log.FromContext(ctx).Info("A reservation changed before its repair; the next audit looks again", "found", err.Error())
 		return k.outcome, nil
+	}
+	if errors.Is(err, shadow.ErrWithheld) {
+		k.soon = false
+		return outcome{result: v1alpha1.RepairReported, reason: k.Kind, message: "nothing is written, because the mode is Shadow; in mode Guard: " + d.Message}, nil
 	}
 	if err != nil {
 		return outcome{result: v1alpha1.RepairFailed, reason: v1alpha1.ReasonRepairFailed, message: err.Error()},

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // Options configure the controllers.
@@ -35,6 +36,8 @@ type Options struct {
 	Rules protection.Rules
 	// Repair puts right what the audit finds; false only reports it.
 	Repair bool
+	// Shadow has what would be done reported, and not done; nil does it. The backends have to be such that only report, too.
+	Shadow *shadow.Reporter
 	// Concurrency is how many pods are reconciled at once.
 	Concurrency int
 	// SweepInterval is how often all pods are paged for finalizers without a label.
@@ -49,13 +52,22 @@ type Options struct {
 type core struct {
 	client     client.Client
 	live       client.Reader
-	finalizers finalizer.Client
+	finalizers podWriter
 	backends   []ipam.Backend
 	tracker    *tracker
 	sightings  *sightings
 	recorder   events.EventRecorder
 	clock      clock.PassiveClock
 	options    Options
+}
+
+// podsOf is what writes pods: only what lets them go, in a shadow.
+func podsOf(mgr manager.Manager, report *shadow.Reporter) podWriter {
+	pods := podClient{finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()}}
+	if report != nil {
+		return letGoWriter{podWriter: pods, report: report}
+	}
+	return pods
 }
 
 // Setup registers every controller with the manager. Call it once, before the manager starts; the backends must have been
@@ -73,7 +85,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	shared := &core{
 		client:     mgr.GetClient(),
 		live:       mgr.GetAPIReader(),
-		finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
+		finalizers: podsOf(mgr, o.Shadow),
 		backends:   o.Backends,
 		tracker:    newTracker(o.Clock),
 		sightings:  &sightings{live: mgr.GetAPIReader(), clock: o.Clock},
@@ -89,7 +101,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
 	routes := newRouter(shared)
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupSlices, setupAudit} {
+	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupSlices, setupAudit, setupGauges} {
 		if err := setup(mgr, shared, routes); err != nil {
 			return err
 		}

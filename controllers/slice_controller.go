@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 const (
@@ -99,7 +100,7 @@ func (r *SliceReconciler) clear(ctx context.Context, pool *whereabouts.SlicePool
 		if kept {
 			held++
 		}
-		failures = append(failures, err)
+		failures = append(failures, shadow.Ignore(err))
 		if errors.Is(err, whereabouts.ErrSliceChanged) {
 			break
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
@@ -30,7 +31,7 @@ func setupSlices(mgr manager.Manager, shared *core, _ *router) error {
 			continue
 		}
 		reconciler := &SliceReconciler{core: shared, slices: slices, told: map[types.UID]string{}}
-		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[sliceRequest]{Reconciler: reconciler,
+		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[sliceRequest]{Reconciler: shadow.Settled[sliceRequest](reconciler),
 			RateLimiter: retries[sliceRequest](shared.options)})
 		if err != nil {
 			return fmt.Errorf("setting up the controller of node slices: %w", err)

@@ -43,7 +43,7 @@ func keeperConfiguration(stored *admissionregistrationv1.ValidatingWebhookConfig
 	wanted.Webhooks, wanted.OwnerReferences = nil, nil
 	for _, p := range policies {
 		if p.guarded() {
-			wanted.Webhooks = append(wanted.Webhooks, p.compiled.Entry(o.Target, authority.of(p.object.Name)))
+			wanted.Webhooks = append(wanted.Webhooks, keeperEntry(p, authority, o))
 			wanted.OwnerReferences = append(wanted.OwnerReferences, keeperOwner(p.object))
 		}
 	}
@@ -52,6 +52,15 @@ func keeperConfiguration(stored *admissionregistrationv1.ValidatingWebhookConfig
 	}
 	authority.annotate(wanted)
 	return wanted
+}
+
+// keeperEntry is a policy's entry. A shadow refuses nothing, also while it is away.
+func keeperEntry(p *keeperPolicy, authority keeperAuthority, o Options) admissionregistrationv1.ValidatingWebhook {
+	entry := p.compiled.Entry(o.Target, authority.of(p.object.Name))
+	if o.Shadow != nil {
+		entry.FailurePolicy = new(admissionregistrationv1.Ignore)
+	}
+	return entry
 }
 
 // keeperOwner makes the garbage collector remove the configuration with the last policy, also while no manager is alive.

@@ -72,6 +72,9 @@ func (pass *keeperPass) enforcement(p *keeperPolicy) metav1.Condition {
 		message += fmt.Sprintf("; its caBundle is not that of MutatingWebhookConfiguration %s, though the same server answers both. Where calls of it "+
 			"fail because of its certificate, write the present authority into it", StampConfigurationName)
 	}
+	if pass.options.Shadow != nil {
+		return condition(metav1.ConditionFalse, v1alpha1.ReasonShadowMode, message+"; the manager's mode is Shadow: writes are judged and reported, and none is refused")
+	}
 	return condition(metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, message)
 }
 

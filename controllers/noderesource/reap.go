@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // reapRetry is how soon an object is looked at again that changed between the look and its deletion.
@@ -177,6 +178,8 @@ func (s *sweeper) delete(ctx context.Context, run *sweepRun, seen *sighting) (re
 		return reapForget, 0, nil
 	case apierrors.IsConflict(err):
 		return reapLater, reapRetry, nil
+	case errors.Is(err, shadow.ErrWithheld):
+		return reapLater, s.options.SweepInterval, nil
 	case err != nil:
 		return 0, 0, fmt.Errorf("deleting the stale %s %s: %w", run.resource.GroupResource(), objectName(object), err)
 	}
@@ -191,6 +194,10 @@ func (s *sweeper) delete(ctx context.Context, run *sweepRun, seen *sighting) (re
 }
 
 func (s *sweeper) deleteExactly(ctx context.Context, resource schema.GroupVersionResource, o *nodeidentity.Object) error {
+	target := fmt.Sprintf("%s %s (uid %s)", resource.GroupResource(), objectName(o), o.UID)
+	if err := s.options.Shadow.Withhold(ctx, shadow.DeleteNodeObject, target, "it speaks for a Node that is gone, and its policy asks for its deletion"); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, sweepReadTimeout)
 	defer cancel()
 	return s.objects.Resource(resource).Namespace(o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{

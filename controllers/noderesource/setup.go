@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 const (
@@ -44,6 +45,8 @@ type Options struct {
 	NodeGoneDelay time.Duration
 	// HoldGoneNodes never takes the absence of a Node object for proof. A Node of another UID under the name is one.
 	HoldGoneNodes bool
+	// Shadow has what would be done reported, and not done; nil does it.
+	Shadow *shadow.Reporter
 	// LastRetry is the longest time to the next try after a failure. Default: 1 minute for the keeper of the webhooks, 5 minutes
 	// for a sweep.
 	LastRetry time.Duration

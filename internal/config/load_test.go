@@ -24,6 +24,7 @@ func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Durati
 func defaults() *configv1alpha1.ManagerConfiguration {
 	return &configv1alpha1.ManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
+		Mode:     configv1alpha1.ModeGuard,
 		Evidence: configv1alpha1.EvidenceAgent,
 		Stamping: configv1alpha1.Stamping{GuardClusterNetwork: new(false), MultusNamespace: "kube-system"},
 		Whereabouts: configv1alpha1.Whereabouts{
@@ -69,6 +70,10 @@ func TestParseManagerAccepts(t *testing.T) {
 				c.Controller.LeaderElection = new(false)
 				c.Controller.QPS, c.Controller.Burst = new(float32(20.5)), new(int32(40))
 			},
+		},
+		"one switch makes a shadow of the guard": {
+			content: header + "mode: Shadow\n",
+			change:  func(c *configv1alpha1.ManagerConfiguration) { c.Mode = configv1alpha1.ModeShadow },
 		},
 		"Off is a word and not YAML 1.1's false": {
 			content: header + "unsafeReleases: {mode: Off}\n",
@@ -161,7 +166,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"unknown fields, also by case": {
 			content: header + "evidance: Kubelet\nwhereabouts:\n  Namespaces: [a]\n",
 			want: []string{
-				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
+				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, mode, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
 				`whereabouts.Namespaces: Invalid value: line 5: unknown field; known here: enabled, namespaces`,
 			},
 		},
@@ -321,7 +326,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"mistakes of reading and of validation together": {
 			content: "apiVersion: config.holdfast.dev/v1alpha1\nkind: Manager\nextra: 1\ndelays: {releaseDelay: -1s, nodeGoneDelay: soon}\nevidence: Runtime\n",
 			want: []string{
-				`extra: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
+				`extra: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, mode, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
 				`delays.nodeGoneDelay: Invalid value: "soon": line 4: time: invalid duration "soon"`,
 				`kind: Unsupported value: "Manager": supported values: "ManagerConfiguration"`,
 				`evidence: Unsupported value: "Runtime": supported values: "Kubelet", "Agent"`,

@@ -30,6 +30,7 @@ func TestComponentsDifferOnlyInWhatTheyAreFor(t *testing.T) {
 			warns(c)
 			c.Evidence = configv1alpha1.EvidenceKubelet
 		},
+		"shadow": func(c *configv1alpha1.ManagerConfiguration) { c.Mode = configv1alpha1.ModeShadow },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -47,6 +47,7 @@ const (
 // SetDefaults fills in what the file leaves open. A list that is given, be it empty, is kept as it is.
 func SetDefaults(c *ManagerConfiguration) {
 	setTypeDefaults(&c.TypeMeta)
+	c.Mode = orDefault(c.Mode, DefaultMode)
 	c.Evidence = orDefault(c.Evidence, DefaultEvidence)
 	setStampingDefaults(&c.Stamping)
 	setWhereaboutsDefaults(&c.Whereabouts)

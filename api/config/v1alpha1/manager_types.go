@@ -12,6 +12,9 @@ import (
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
+	// Mode is Guard, or Shadow: everything is observed, judged and reported as it would be done, and nothing is stamped, refused,
+	// released, repaired or deleted. Default: Guard.
+	Mode Mode `json:"mode,omitempty"`
 	// Evidence says whose word proves a sandbox gone where the kubelet did not end the pod after its deletion: Kubelet (the pod's
 	// status) or Agent (the node's runtime; the DaemonSet of agents has to run). Default: Agent.
 	Evidence Evidence `json:"evidence,omitempty"`

@@ -26,6 +26,7 @@ const (
 func Validate(c *ManagerConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, validateType(c.TypeMeta)...)
+	errs = append(errs, validateMode(c.Mode, field.NewPath("mode"))...)
 	errs = append(errs, validateEvidence(c.Evidence, field.NewPath("evidence"))...)
 	errs = append(errs, validateStamping(&c.Stamping, field.NewPath("stamping"))...)
 	errs = append(errs, validateWhereabouts(&c.Whereabouts, field.NewPath("whereabouts"))...)

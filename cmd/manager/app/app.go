@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/config"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 const (
@@ -61,6 +62,9 @@ type Options struct {
 	DrainPeriod time.Duration
 	// CertificateWait is how long the start waits for tls.crt and tls.key. Default: 2 minutes.
 	CertificateWait time.Duration
+
+	// shadow is nil in mode Guard; the configuration has the mode.
+	shadow *shadow.Reporter
 }
 
 func (o Options) withDefaults() Options {
@@ -94,6 +98,8 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 		return nil, err
 	}
 	o = o.withDefaults()
+	limited := clientConfig(restConfig, c.Controller)
+	enterMode(c.Mode, limited, &o)
 	ctx = logr.NewContext(ctx, o.Log)
 	effective, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
 	if err != nil {
@@ -108,14 +114,14 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 	if err != nil {
 		return nil, err
 	}
-	mgr, err := manager.New(clientConfig(restConfig, c.Controller), options)
+	mgr, err := manager.New(limited, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	if err := setup(ctx, mgr, c, o); err != nil {
 		return nil, err
 	}
-	if err := addChecks(mgr, server, state); err != nil {
+	if err := addChecks(mgr, server, state, o); err != nil {
 		return nil, err
 	}
 	return &drainingManager{Manager: mgr, state: state, period: o.DrainPeriod}, nil

@@ -58,18 +58,22 @@ func (l *lifecycle) endConnections(next http.Handler) http.Handler {
 }
 
 // addChecks registers /healthz, which says that the process runs, and /readyz, which says that its webhooks answer.
-func addChecks(mgr manager.Manager, server webhook.Server, state *lifecycle) error {
+func addChecks(mgr manager.Manager, server webhook.Server, state *lifecycle, o Options) error {
 	if err := mgr.Add(state); err != nil {
 		return fmt.Errorf("adding the readiness of the caches: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health check: %w", err)
 	}
-	for name, check := range map[string]healthz.Checker{
+	checks := map[string]healthz.Checker{
 		"webhooks": server.StartedChecker(),
 		"caches":   state.checkSynced,
 		"staying":  state.checkStaying,
-	} {
+	}
+	if o.shadow != nil {
+		checks[shadowCheck] = healthz.Ping
+	}
+	for name, check := range checks {
 		if err := mgr.AddReadyzCheck(name, check); err != nil {
 			return fmt.Errorf("adding the readiness check %s: %w", name, err)
 		}

@@ -67,6 +67,7 @@ func nodeResourceOptions(c *configv1alpha1.ManagerConfiguration, o Options) node
 		DeletesPerSecond: *c.NodeResources.DeletesPerSecond,
 		NodeGoneDelay:    c.Delays.NodeGoneDelay.Duration,
 		HoldGoneNodes:    c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
+		Shadow:           o.shadow,
 		LastRetry:        o.LastRetry,
 		Clock:            o.Clock,
 	}

@@ -26,11 +26,7 @@ import (
 
 // setup registers backends, controllers and webhooks, in this order: each needs those before it.
 func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerConfiguration, o Options) error {
-	backend := whereabouts.New(whereabouts.Options{
-		Namespaces: c.Whereabouts.Namespaces,
-		Log:        o.Log.WithName(whereabouts.Name),
-		Clock:      o.Clock,
-	})
+	mgr, backend := actingOrNot(mgr, newBackend(c, o), o)
 	backends := []ipam.Backend{backend}
 	for _, backend := range backends {
 		if err := backend.Setup(ctx, mgr); err != nil {
@@ -53,6 +49,14 @@ func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerCo
 		return err
 	}
 	return setupNodeResources(ctx, mgr, c, o)
+}
+
+func newBackend(c *configv1alpha1.ManagerConfiguration, o Options) *whereabouts.Backend {
+	return whereabouts.New(whereabouts.Options{
+		Namespaces: c.Whereabouts.Namespaces,
+		Log:        o.Log.WithName(whereabouts.Name),
+		Clock:      o.Clock,
+	})
 }
 
 // watchDefinitions fills the cache of NetworkAttachmentDefinitions before the first pod asks for one. Where their CRD
@@ -91,6 +95,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 		Orphans:       controllers.OrphanOptions{ManagerNamespace: o.Namespace, AgentNamespace: c.Orphans.AgentNamespace, MaxAsked: int(*c.Orphans.MaxAsked)},
 		Rules:         rules(c, o),
 		Repair:        c.Audit.Mode == configv1alpha1.AuditModeRepair,
+		Shadow:        o.shadow,
 		Concurrency:   int(*c.Controller.Concurrency),
 		SweepInterval: c.Controller.SweepInterval.Duration,
 		LastRetry:     o.LastRetry,

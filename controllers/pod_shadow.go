@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// guarded: the pod carries our finalizer.
+func (v *view) guarded() bool {
+	return v.pod != nil && controllerutil.ContainsFinalizer(v.pod, v1alpha1.Finalizer)
+}
+
+// goOnUnreleased follows a release that was only reported. The addresses stay in their pool, and the record, which has the proof, stays
+// with them: mode Guard gives them back by it. A pod that the guard stamped before goes on as the table says of what is left of it
+// without them, and so is let go by the same proofs as ever.
+func (r *PodReconciler) goOnUnreleased(ctx context.Context, v *view, d release.Decision) (again bool, result reconcile.Result, err error) {
+	if !v.guarded() {
+		return false, result, shadow.ErrWithheld
+	}
+	next := release.Decide(v.without(d.Sandboxes, r.options), r.clock.Now())
+	switch {
+	case next.Action == release.Unprotect:
+		if err := r.takeFinalizerOff(ctx, v, next); err != nil {
+			return false, result, err
+		}
+		r.forget(v.uid)
+		v.unlabeled = nil
+		return false, result, nil
+	case next.Action == release.Confirm && !slices.Contains(next.Sandboxes, v1alpha1.AnySandbox):
+		return r.confirm(ctx, v, next)
+	case next.Action == release.Confirm:
+		// Nobody is asked about any sandbox of a pod while pools hold addresses for it.
+		next.Action, next.After = release.Wait, 0
+		next.Message += "; in mode Shadow its addresses are not given back, so it is held until its kubelet reports its end, or until the mode is Guard again"
+	case next.Action != release.Wait:
+		return false, result, shadow.ErrWithheld
+	}
+	result, err = r.hold(ctx, v, next)
+	return false, result, err
+}
+
+// without is the observation as it would be if the entries of these sandboxes were gone.
+func (v *view) without(sandboxes []string, o Options) release.Observation {
+	observation := v.observation(o)
+	if !observation.Sandboxes.IsKnown() {
+		return observation
+	}
+	rest := slices.DeleteFunc(slices.Clone(observation.Sandboxes.Get()), func(s release.Sandbox) bool { return slices.Contains(sandboxes, s.ID) })
+	observation.Sandboxes = release.Known(rest)
+	if len(rest) == 0 {
+		observation.Sandboxes = release.Absent[[]release.Sandbox]()
+	}
+	return observation
+}
+
+// mayAsk stands before a question to a node. A pod that the guard holds is asked about, also in a shadow, because nothing else may end
+// its wait; no other is, nor one that lives on.
+func (r *PodReconciler) mayAsk(ctx context.Context, v *view, d release.Decision) error {
+	if v.guarded() && v.pod.DeletionTimestamp != nil {
+		return nil
+	}
+	return r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandboxes of "+v.podName(), d.Message)
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// reads are the methods of a Backend that write nothing. A new method belongs here, or Reporting needs one of its name.
+var reads = []string{"All", "Covers", "Find", "GuardsSlices", "HasSynced", "Live", "Manages", "Name", "NodeOf", "PoolReference", "ReservationAddresses",
+	"ReservationHolders", "ReservationName", "ReservationNames", "ReservationReference", "Reservations", "Reserves", "SameReservation", "Setup",
+	"SlicePool", "SlicePools", "SliceUse", "Slices", "Subscribe", "Usage"}
+
+var writes = []string{"ClearSlice", "CreateReservation", "DeleteReservation", "GiveReservation", "Release", "Rewrite"}
+
+func TestEveryMethodOfABackendReadsOrIsReported(t *testing.T) {
+	backend := reflect.TypeFor[*Backend]()
+	for i := range backend.NumMethod() {
+		name := backend.Method(i).Name
+		if slices.Contains(reads, name) == slices.Contains(writes, name) {
+			t.Errorf("Backend.%s is to be in one list: does it write?", name)
+		}
+	}
+}
+
+// TestAReportingBackendWritesNothing: the backend below has no client, so that any write would panic.
+func TestAReportingBackendWritesNothing(t *testing.T) {
+	r := NewReporting(New(Options{}), shadow.NewReporter())
+	ctx := t.Context()
+	slice := &SlicePool{Slices: []Slice{{Node: "n", Range: "10.0.0.0/26"}}}
+	got := map[string]error{
+		"ClearSlice":        r.ClearSlice(ctx, slice, 0),
+		"CreateReservation": r.CreateReservation(ctx, ipam.Reservation{}),
+		"DeleteReservation": r.DeleteReservation(ctx, ipam.Reservation{}),
+		"GiveReservation":   r.GiveReservation(ctx, ipam.Reservation{}, "a/b", "net1"),
+	}
+	released := r.Release(ctx, []ipam.Request{{Record: "one"}, {Record: "other"}})
+	if len(released) != 2 || released[1].Request.Record != "other" {
+		t.Fatalf("got %v, expected a result at the index of each request", released)
+	}
+	rewritten := r.Rewrite(ctx, []ipam.Rewrite{{Successor: "s"}})
+	if len(rewritten) != 1 || rewritten[0].Rewrite.Successor != "s" {
+		t.Fatalf("got %v, expected a result at the index of each request", rewritten)
+	}
+	got["Release"], got["Rewrite"] = released[1].Err, rewritten[0].Err
+	for _, name := range writes {
+		if !errors.Is(got[name], shadow.ErrWithheld) {
+			t.Errorf("%s: got %v, expected %v", name, got[name], shadow.ErrWithheld)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shadow_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gstruct"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// asReported begins the note of an event in Shadow.
+const asReported = "Shadow, only reported: "
+
+// The places of the cluster in which there is much to do.
+const (
+	oldAt, robbedAt, leakedAt, nobodysAt = 10, 11, 20, 30
+	leakedSandbox                        = "leaked"
+)
+
+// mess is a cluster as whoever tries Holdfast out may have it.
+type mess struct {
+	*world
+	// old and robbed run, hold addresses, and were made before there was a guard.
+	old, robbed *corev1.Pod
+	policy      *v1alpha1.NodeResourcePolicy
+	// stale speaks for a Node that is no more.
+	stale *unstructured.Unstructured
+	// divided is a range of which a node that is gone has a slice.
+	divided *wbv1alpha1.NodeSlicePool
+}
+
+func newMess(ctx context.Context) *mess {
+	GinkgoHelper()
+	w := newWorld(ctx)
+	m := &mess{world: w, old: w.run(ctx, "old", oldAt), robbed: w.run(ctx, "robbed", robbedAt), policy: guardHostSubnets(ctx), stale: w.hostSubnet("dead")}
+	Expect(admin.Create(ctx, m.stale)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, m.stale))).To(Succeed()) })
+	w.add(ctx, leakedAt, w.namespace+"/gone", leakedSandbox)
+	w.reserve(ctx, nobodysAt, w.namespace+"/nobody")
+	m.divided = &wbv1alpha1.NodeSlicePool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.namespace},
+		Spec: wbv1alpha1.NodeSlicePoolSpec{Range: fmt.Sprintf("10.%d.0.0/24", 100+w.subnet), SliceSize: "/26"},
+		Status: wbv1alpha1.NodeSlicePoolStatus{Allocations: []wbv1alpha1.NodeSliceAllocation{
+			{NodeName: "node-that-is-gone", SliceRange: fmt.Sprintf("10.%d.0.0/26", 100+w.subnet)}}}}
+	Expect(admin.Create(ctx, m.divided)).To(Succeed())
+	return m
+}
+
+// rob takes an entry away as whereabouts' reconciler does.
+func (m *mess) rob(ctx context.Context) error {
+	return m.tryPatchPool(ctx, map[string]any{fmt.Sprint(robbedAt): nil})
+}
+
+// touch writes a stale object as an agent does.
+func (m *mess) touch(ctx context.Context) error {
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"hostIP":"10.0.0.%d"}`, 8+m.subnet))
+	return admin.Patch(ctx, m.stale.DeepCopy(), patch, client.DryRunAll)
+}
+
+// enforced is what the policy says of its webhook.
+func (m *mess) enforced(ctx context.Context) func() (string, error) {
+	return func() (string, error) {
+		err := admin.Get(ctx, client.ObjectKeyFromObject(m.policy), m.policy)
+		if c := meta.FindStatusCondition(m.policy.Status.Conditions, v1alpha1.PolicyEnforced); c != nil {
+			return string(c.Status) + " " + c.Reason, err
+		}
+		return "", err
+	}
+}
+
+// sliceOwner is who has the slice of the node that is gone.
+func (m *mess) sliceOwner(ctx context.Context) func() (string, error) {
+	return func() (string, error) {
+		err := admin.Get(ctx, client.ObjectKeyFromObject(m.divided), m.divided)
+		return m.divided.Status.Allocations[0].NodeName, err
+	}
+}
+
+var _ = Describe("Mode Shadow", func() {
+	It("reports what Guard does about the very same cluster, and writes nothing", func(ctx context.Context) {
+		m := newMess(ctx)
+		manager := newInstallation(ctx)
+		manager.run(ctx, configv1alpha1.ModeShadow)
+
+		By("saying what it is")
+		response, err := manager.readiness(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		defer response.Body.Close()
+		checks, err := io.ReadAll(response.Body)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(checks)).To(ContainSubstring("[+]mode-shadow-nothing-is-guarded ok"))
+		Expect([]float64{metric("holdfast_mode", "Shadow"), metric("holdfast_mode", "Guard")}).To(Equal([]float64{1, 0}))
+
+		By("letting every request through as it is")
+		warned.take()
+		stamps, refusals := reported(shadow.Stamp)(), reported(shadow.Refuse)()
+		young := m.create(ctx, "young")
+		Expect(young.Finalizers).To(BeEmpty())
+		Expect(young.Labels).NotTo(HaveKey(v1alpha1.GuardedLabel))
+		Expect(reported(shadow.Stamp)()).To(Equal(stamps + 1))
+		Expect(m.rob(ctx)).To(Succeed())
+		Expect(reported(shadow.Refuse)()).To(Equal(refusals + 1))
+		Eventually(told(ctx, m.robbed.Name, v1alpha1.ReasonUnsafeReleaseRefused)).Should(ContainElement(HavePrefix(asReported)))
+		m.patchPool(ctx, map[string]any{fmt.Sprint(robbedAt): wbv1alpha1.IPAllocation{ContainerID: sandboxOf(m.robbed), PodRef: m.namespace + "/robbed", IfName: "net1"}})
+		Eventually(m.enforced(ctx)).Should(Equal("False " + string(v1alpha1.ReasonShadowMode)))
+		refusals = reported(shadow.Refuse)()
+		Eventually(func(g Gomega, ctx context.Context) {
+			g.Expect(m.touch(ctx)).To(Succeed())
+			g.Expect(reported(shadow.Refuse)()).To(BeNumerically(">", refusals))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(warned.take()).To(BeEmpty())
+		var generated admissionregistrationv1.ValidatingWebhookConfiguration
+		Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-node-resources"}, &generated)).To(Succeed())
+		Expect(generated.Webhooks).To(HaveEach(HaveField("FailurePolicy", gstruct.PointTo(Equal(admissionregistrationv1.Ignore)))))
+
+		By("reporting what the control loops would do")
+		for _, action := range []shadow.Action{shadow.StampLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice} {
+			Eventually(reported(action)).Should(BeNumerically(">=", 1), string(action))
+		}
+		Eventually(told(ctx, v1alpha1.OrphanPrefix+leakedSandbox, v1alpha1.ReasonOwnerUnknown)).Should(ContainElement(HavePrefix(asReported)))
+
+		By("doing none of it")
+		Consistently(manager.made.beside).Should(BeEmpty())
+		Expect(manager.made.all()).To(BeNumerically(">", 0), "the writes of the manager are not seen")
+		m.isUntouched(ctx)
+		Expect(metric("holdfast_shadow_blocked_total", "")).To(BeZero(), "a path was forgotten")
+
+		By("being told to guard")
+		manager.run(ctx, configv1alpha1.ModeGuard)
+		m.isGuarded(ctx)
+		Expect(manager.made.beside()).NotTo(BeEmpty())
+	})
+
+	It("lets a pod go that Guard has stamped when its kubelet has ended it, and leaves its address to Guard", func(ctx context.Context) {
+		w := newWorld(ctx)
+		manager := newInstallation(ctx)
+		manager.run(ctx, configv1alpha1.ModeGuard)
+		leaking, clean := w.run(ctx, "leaking", 12), w.run(ctx, "clean", 13)
+		for _, pod := range []*corev1.Pod{leaking, clean} {
+			Expect(isStamped(ctx, pod)()).To(BeTrue())
+			Eventually(exists(ctx, recordOf(pod))).Should(BeTrue())
+		}
+
+		manager.run(ctx, configv1alpha1.ModeShadow)
+		releases := reported(shadow.Release)()
+		w.patchPool(ctx, map[string]any{"13": nil})
+		w.finish(ctx, clean)
+		w.finish(ctx, leaking)
+		for _, pod := range []*corev1.Pod{leaking, clean} {
+			Eventually(exists(ctx, pod)).Should(BeFalse(), pod.Name)
+		}
+		Eventually(reported(shadow.Release)).Should(Equal(releases + 1))
+		Eventually(exists(ctx, recordOf(clean))).Should(BeFalse())
+		Consistently(func(g Gomega, ctx context.Context) {
+			g.Expect(w.held(ctx)).To(ConsistOf("12"))
+			g.Expect(exists(ctx, recordOf(leaking))()).To(BeTrue(), "it has the proof")
+			for _, call := range manager.made.beside() {
+				g.Expect(call.Verb+" "+call.Resource.Resource).To(Equal("patch pods"), "%v", call)
+			}
+		}).WithContext(ctx).Should(Succeed())
+
+		manager.run(ctx, configv1alpha1.ModeGuard)
+		Eventually(w.held).WithContext(ctx).Should(BeEmpty())
+		Eventually(exists(ctx, recordOf(leaking))).Should(BeFalse())
+	})
+
+	It("holds a pod that Guard has stamped for as long as nobody has proven its end", func(ctx context.Context) {
+		w := newWorld(ctx)
+		manager := newInstallation(ctx)
+		manager.run(ctx, configv1alpha1.ModeGuard)
+		pod := w.run(ctx, "running", 14)
+		Eventually(exists(ctx, recordOf(pod))).Should(BeTrue())
+
+		manager.run(ctx, configv1alpha1.ModeShadow)
+		Expect(admin.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0))).To(Succeed())
+		Eventually(told(ctx, pod.Name, v1alpha1.ReasonKubeletNotFinished)).Should(ContainElement(HavePrefix(asReported)))
+		Consistently(func(g Gomega, ctx context.Context) {
+			g.Expect(isStamped(ctx, pod)()).To(BeTrue())
+			g.Expect(w.held(ctx)).To(ConsistOf("14"))
+			g.Expect(manager.made.beside()).To(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+	})
+})
+
+// recordOf is the record of a pod.
+func recordOf(pod *corev1.Pod) *v1alpha1.IPAllocation {
+	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: string(pod.UID)}}
+}
+
+// isUntouched: everything is as it was found.
+func (m *mess) isUntouched(ctx context.Context) {
+	GinkgoHelper()
+	Expect(m.held(ctx)).To(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt), fmt.Sprint(leakedAt)))
+	Expect(m.reserved(ctx, nobodysAt)).To(Equal(m.namespace + "/nobody"))
+	Expect(m.sliceOwner(ctx)()).To(Equal("node-that-is-gone"))
+	Expect(exists(ctx, m.stale)()).To(BeTrue())
+	for _, pod := range []*corev1.Pod{m.old, m.robbed} {
+		Expect(isStamped(ctx, pod)()).To(BeFalse())
+	}
+}
+
+// isGuarded: everything is done that was reported.
+func (m *mess) isGuarded(ctx context.Context) {
+	GinkgoHelper()
+	Expect([]float64{metric("holdfast_mode", "Shadow"), metric("holdfast_mode", "Guard")}).To(Equal([]float64{0, 1}))
+	Expect(isStamped(ctx, m.create(ctx, "newer"))()).To(BeTrue())
+	Expect(m.rob(ctx)).To(MatchError(ContainSubstring(string(v1alpha1.ReasonUnsafeReleaseRefused))))
+	for _, pod := range []*corev1.Pod{m.old, m.robbed} {
+		Eventually(isStamped(ctx, pod)).Should(BeTrue(), pod.Name)
+	}
+	Eventually(m.reserved).WithContext(ctx).WithArguments(nobodysAt).Should(BeEmpty())
+	Eventually(m.sliceOwner(ctx)).Should(BeEmpty())
+	Eventually(exists(ctx, m.stale)).Should(BeFalse())
+	Eventually(m.enforced(ctx)).Should(Equal("True " + string(v1alpha1.ReasonWebhookConfigured)))
+	Eventually(func(ctx context.Context) error { return admin.Create(ctx, m.hostSubnet("nobody"), client.DryRunAll) }).WithContext(ctx).
+		Should(MatchError(ContainSubstring("NodeResourcePolicy hostsubnets")))
+	Expect(m.held(ctx)).To(ContainElements(fmt.Sprint(oldAt), fmt.Sprint(robbedAt)))
+}
