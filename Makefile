@@ -14,7 +14,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 RBAC_ROOTS := $(wildcard controllers webhooks internal/ipam internal/finalizer cmd/manager)
 
 # The modules whose code the linters read.
-LINTED := $(patsubst %/,%,$(dir $(wildcard go.mod hack/dev/go.mod hack/cluster/go.mod hack/images/go.mod hack/certmanager/go.mod hack/promql/go.mod hack/release/go.mod)))
+LINTED := $(patsubst %/,%,$(dir $(wildcard go.mod hack/dev/go.mod hack/cluster/go.mod hack/images/go.mod hack/certmanager/go.mod hack/promql/go.mod)))
 
 STEP          := $(CURDIR)/hack/step
 GOTEST         = go run ./hack/gotest -assets $(KUBE_BIN)
