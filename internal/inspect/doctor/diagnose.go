@@ -20,7 +20,7 @@ import (
 func Diagnose(f *Facts, now time.Time) *Diagnosis {
 	d := &Diagnosis{TypeMeta: inspect.Type("Diagnosis")}
 	for _, check := range []func(*Diagnosis, *Facts, time.Time){
-		manager, configuration, certificate, webhooks, stamping, foreign, updates, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
+		manager, configuration, mode, certificate, webhooks, stamping, foreign, updates, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
 	} {
 		check(d, f, now)
 	}
@@ -80,6 +80,19 @@ func configuration(d *Diagnosis, f *Facts, _ time.Time) {
 	default:
 		c := f.Configuration.Get()
 		d.ok(name, "evidence %s, unsafe releases %s, audit %s (%s)", c.Evidence, c.UnsafeReleases.Mode, c.Audit.Mode, f.ConfigurationSource)
+	}
+}
+
+// isShadow: what the manager would do it only reports.
+func isShadow(f *Facts) bool {
+	return f.Configuration.IsKnown() && f.Configuration.Get().Mode == configv1alpha1.ModeShadow
+}
+
+// mode: a shadow guards nothing, which somebody may have forgotten. A guard is what is expected, and not worth a line.
+func mode(d *Diagnosis, f *Facts, _ time.Time) {
+	if isShadow(f) {
+		d.add(Warn, "mode", "Shadow: nothing is stamped, refused, released, repaired or deleted; the manager only reports what it would do",
+			"see what it reports (holdfast_shadow_total, the manager's log), and set mode: Guard once you want that done")
 	}
 }
 

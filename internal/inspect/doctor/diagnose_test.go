@@ -61,6 +61,7 @@ func wellInstalled(t *testing.T) *Facts {
 	t.Helper()
 	c := &configv1alpha1.ManagerConfiguration{}
 	configv1alpha1.SetDefaults(c)
+	c.Evidence, c.UnsafeReleases.Mode = configv1alpha1.EvidenceKubelet, configv1alpha1.ReleaseModeWarn
 	certificate := served(t, "holdfast-webhook.holdfast-system.svc", now.Add(-30*day), now.Add(60*day))
 	ours := func(configuration, name string, creates bool) Webhook {
 		return Webhook{Configuration: configuration, Name: name, Service: "holdfast-system/holdfast-webhook", CABundle: certificate, Ready: release.Known(2), Ours: true, CreatesPods: creates}
@@ -95,6 +96,12 @@ func change(f *Facts, i int, alter func(*Webhook)) {
 func withAgents(f *Facts) {
 	c := *f.Configuration.Get()
 	c.Evidence = configv1alpha1.EvidenceAgent
+	f.Configuration = release.Known(&c)
+}
+
+func asShadow(f *Facts) {
+	c := *f.Configuration.Get()
+	c.Mode = configv1alpha1.ModeShadow
 	f.Configuration = release.Known(&c)
 }
 
@@ -138,6 +145,9 @@ func TestDiagnose(t *testing.T) {
 		"a webhook with nobody behind it": {func(_ *testing.T, f *Facts) { change(f, 2, func(w *Webhook) { w.Ready = release.Known(0) }) }, "webhooks", Fail, "has nobody behind its Service"},
 		"a configuration is missing":      {func(_ *testing.T, f *Facts) { f.Webhooks = release.Known(f.Webhooks.Get()[:2]) }, "webhooks", Fail, "there is no webhook configuration holdfast-slices"},
 		"a pod was not stamped":           {func(_ *testing.T, f *Facts) { f.Stamp = release.Known(Stamp{Label: true}) }, "stamping", Fail, "was not stamped"},
+		"a shadow":                        {func(_ *testing.T, f *Facts) { asShadow(f); f.Stamp = release.Known(Stamp{}) }, "mode", Warn, "Shadow: nothing is stamped"},
+		"a shadow stamps nothing":         {func(_ *testing.T, f *Facts) { asShadow(f); f.Stamp = release.Known(Stamp{}) }, "stamping", OK, "was not stamped"},
+		"somebody stamps beside a shadow": {func(_ *testing.T, f *Facts) { asShadow(f) }, "stamping", Fail, "the mode is Shadow, and a pod"},
 		"stamping could not be tried":     {func(_ *testing.T, f *Facts) { f.Stamp = release.Unknown[Stamp]("no right") }, "stamping", Warn, "no right"},
 		"somebody else's webhook blocks updates": {func(_ *testing.T, f *Facts) {
 			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Configuration: "c", Name: "x.example.com", Service: "a/b", FailsClosed: true, UpdatesPods: true, Ready: release.Known(0)}))

@@ -137,6 +137,11 @@ func stamping(d *Diagnosis, f *Facts, _ time.Time) {
 	switch {
 	case !f.Stamp.IsKnown():
 		d.unread(name, f.Stamp.Why())
+	case isShadow(f) && (f.Stamp.Get().Finalizer || f.Stamp.Get().Label):
+		d.add(Fail, name, "the mode is Shadow, and a pod that names a network was stamped in a dry run: by the API server itself, or by a manager in mode Guard",
+			"take the component admission-policy-stamping out, and delete its policy; or see whether an older replica still runs")
+	case isShadow(f):
+		d.ok(name, "a pod that names a network was not stamped in a dry run: the mode is Shadow")
 	case !f.Stamp.Get().Finalizer || !f.Stamp.Get().Label:
 		d.add(Fail, name, "a pod that names a network was not stamped in a dry run: the webhook was not called, or its call failed", "see the checks of webhooks, certificate and replicas, and the API server's log for stamp.holdfast.dev")
 	default:
