@@ -166,12 +166,23 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 	}
 	var users []ipamrepair.User
 	for _, pod := range pods.Get() {
-		if !showsAny(pod.Annotations, addresses) || a.podFacts(pod).Ending == release.EndingFinished || a.usesElsewhere(ctx, pod, reservation, addresses) {
+		if !showsAny(pod.Annotations, addresses) || a.finishedHere(ctx, pod) || a.usesElsewhere(ctx, pod, reservation, addresses) {
 			continue
 		}
 		users = append(users, ipamrepair.User{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID})
 	}
 	return release.Known(users)
+}
+
+// finishedHere says whether the kubelet of the Node object on which a pod began has finished it. Another machine's kubelet knows nothing of
+// the pod's sandbox.
+func (a *auditor) finishedHere(ctx context.Context, pod *corev1.Pod) bool {
+	facts := a.podFacts(pod)
+	if facts.Ending != release.EndingFinished {
+		return false
+	}
+	node := a.observeNode(ctx, pod.Spec.NodeName, true)
+	return node.IsKnown() && release.EndedUnder(facts, node.Get())
 }
 
 // usesElsewhere says whether every one of the addresses that a pod shows is reserved under another name, for another network.
@@ -232,19 +243,28 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 	}
 	facts := a.podFacts(&pod)
 	found := ipamrepair.Owner{UID: pod.UID, Held: controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer),
-		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Finished: facts.Ending == release.EndingFinished,
-		Node: a.observeNode(ctx, pod.Spec.NodeName, true)}
+		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Node: a.observeNode(ctx, pod.Spec.NodeName, true)}
 	for i := range records.Items {
 		record := &records.Items[i]
 		if record.Name != string(pod.UID) {
 			continue
 		}
-		found.Finished = found.Finished || record.Spec.Kubelet != nil && record.Spec.Kubelet.Ending == v1alpha1.EndingFinished
+		if record.Spec.Kubelet != nil && record.Spec.Kubelet.Ending == v1alpha1.EndingFinished {
+			facts.Ending = release.EndingFinished
+		}
+		facts.Remember(record)
 		for j := range record.Spec.Sandboxes {
 			if node := record.Spec.Sandboxes[j].Node; node != nil {
 				found.Machines = append(found.Machines, machineOf(*node))
 			}
 		}
 	}
+	found.Finished = finishedBy(facts, &found)
 	return release.Known(found)
+}
+
+// finishedBy says whether a kubelet finished the pod that was every machine's of which a record says that it ran a sandbox of it.
+func finishedBy(pod release.Pod, owner *ipamrepair.Owner) bool {
+	writer := release.Writer(pod, owner.Node)
+	return pod.Ending == release.EndingFinished && !slices.ContainsFunc(owner.Machines, func(m release.Machine) bool { return !release.EndedOn(m, writer) })
 }

@@ -272,23 +272,41 @@ func TestRepairHoldsWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A pod that its kubelet has finished shows an address that it does not use.
+// A pod that its kubelet has finished shows an address that it does not use. Another machine's kubelet knows nothing of that.
 func TestAFinishedPodIsNoUser(t *testing.T) {
-	a, _ := repairing(t, &auditedPool{}, nil)
-	pod := otherPod("done", "10.0.0.1")
-	pod.DeletionTimestamp, pod.Status.Phase = new(metav1.Now()), corev1.PodSucceeded
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: new(metav1.Now()),
-		FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
-	ips := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
-	users := func() int {
-		return len(a.usersOf(t.Context(), "kube-system/10.0.0.1", ips, release.Known([]*corev1.Pod{pod})).Get())
-	}
-	if got := users(); got != 1 {
-		t.Errorf("%d users, want the pod: nobody saw it alive while it was being deleted", got)
-	}
-	a.tracker.alive[pod.UID] = struct{}{}
-	if got := users(); got != 0 {
-		t.Errorf("%d users, want none: its kubelet has finished it", got)
+	began := time.Now().Add(-time.Hour)
+	for name, tc := range map[string]struct {
+		registered time.Time
+		seen       bool
+		users      int
+	}{
+		"nobody saw it alive while it was being deleted":      {began, false, 1},
+		"its kubelet has finished it":                         {began, true, 0},
+		"its Node is younger than it: another's may have":     {began.Add(time.Minute), true, 1},
+		"its Node is gone: nobody can tell whose kubelet did": {time.Time{}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := repairing(t, &auditedPool{}, nil)
+			pod := otherPod("done", "10.0.0.1")
+			pod.CreationTimestamp, pod.Spec.NodeName = metav1.NewTime(began), "node-of-done"
+			pod.DeletionTimestamp, pod.Status.Phase = new(metav1.Now()), corev1.PodSucceeded
+			pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: new(metav1.Now()),
+				FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
+			if !tc.registered.IsZero() {
+				node := nodeObject("node-of-done", "n", "m")
+				node.CreationTimestamp = metav1.NewTime(tc.registered)
+				if err := a.client.Create(t.Context(), node); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.seen {
+				a.tracker.alive[pod.UID] = struct{}{}
+			}
+			ips := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
+			if got := len(a.usersOf(t.Context(), "kube-system/10.0.0.1", ips, release.Known([]*corev1.Pod{pod})).Get()); got != tc.users {
+				t.Errorf("%d users, want %d", got, tc.users)
+			}
+		})
 	}
 }
 

@@ -55,13 +55,22 @@ func onNode(name string) release.Fact[DaemonSetPod] {
 	return release.Known(DaemonSetPod{Name: "whereabouts-" + name, NodeName: name})
 }
 
+// younger is a Ready Node that registered after the pods of the tests began.
+func younger(m release.Machine) release.Fact[release.Node] {
+	return release.Known(release.Node{Machine: m, Ready: true, Registered: began.Add(time.Second)})
+}
+
+func identityOf(m release.Machine) *v1alpha1.NodeIdentity {
+	return &v1alpha1.NodeIdentity{UID: m.NodeUID, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
+}
+
 // record names the sandbox, and holds the address for the sandbox that is given.
 func record(name, node, holdsFor string, m *release.Machine) v1alpha1.IPAllocation {
 	r := v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	r.Spec.NodeName = node
 	s := v1alpha1.SandboxRecord{ID: testSandbox}
 	if m != nil {
-		s.Node = &v1alpha1.NodeIdentity{UID: m.NodeUID, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
+		s.Node = identityOf(*m)
 	}
 	r.Spec.Sandboxes = []v1alpha1.SandboxRecord{s}
 	if holdsFor != "" {
@@ -113,6 +122,11 @@ func TestJudge(t *testing.T) {
 	cni := func(node string) Writer { return Writer{User: "whereabouts", DaemonSetPod: onNode(node)} }
 	reported := record(string(testUID), nodeA, "", &machineA)
 	reported.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished}
+	by := func(m *v1alpha1.NodeIdentity) release.Fact[[]v1alpha1.IPAllocation] {
+		r := record(string(testUID), nodeA, "", &machineA)
+		r.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, Node: m}
+		return records(r)
+	}
 	elsewhere := record(string(testUID), nodeA, testSandbox, nil)
 	elsewhere.Spec.Addresses[0].Pool = "kube-system/blue-10.10.0.0-24"
 	completed := record(string(testUID), nodeA, "", &machineA)
@@ -245,6 +259,14 @@ func TestJudge(t *testing.T) {
 		"a pod that another machine's kubelet finished": {
 			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: ready(machineX),
 				records: records(record(string(testUID), nodeA, "", &machineA))}, Refuse, v1alpha1.ReasonNodeReplaced},
+		"a pod that another machine's kubelet finished, and its own machine is back": {
+			facts{writer: reconciler, pod: release.Known(deleting(finished)), records: by(identityOf(machineX))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
+		"a pod that its own machine's kubelet finished, which has registered again": {
+			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: younger(machineA), records: by(identityOf(machineA))}, Allow, v1alpha1.ReasonKubeletFinished},
+		"a kubelet-finished pod that is older than its Node": {
+			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: younger(machineA), records: by(nil)}, Refuse, v1alpha1.ReasonKubeletNotFinished},
+		"a kubelet-finished pod of which nobody knows when it began": {
+			facts{writer: reconciler, pod: release.Known(Pod{UID: testUID, NodeName: nodeA, Deleting: true, Ending: finished}), records: by(nil)}, Refuse, v1alpha1.ReasonKubeletNotFinished},
 		"a kubelet-finished pod whose Node is gone": {
 			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: release.Absent[release.Node](),
 				records: records(record(string(testUID), nodeA, "", &machineA))}, Refuse, v1alpha1.ReasonNodeGone},

@@ -57,7 +57,7 @@ func dimensions() []dimension {
 			records(record(string(testUID), nodeA, testSandbox, nil), record("uid-2", nodeB, testSandbox, nil))),
 		of(1, func(s *situation, v release.Fact[release.Node]) { s.nodeA = v },
 			release.Fact[release.Node]{},
-			release.Absent[release.Node](), ready(machineA), notReady(machineA), ready(machineX)),
+			release.Absent[release.Node](), ready(machineA), notReady(machineA), ready(machineX), younger(machineA)),
 		of(1, func(s *situation, v release.Fact[release.Node]) { s.nodeB = v },
 			release.Unknown[release.Node]("test"), release.Absent[release.Node](), ready(machineX)),
 	}
@@ -174,7 +174,7 @@ func finishedOnItsMachine(s situation) bool {
 		return false
 	}
 	if len(records) > 0 && records[0].Spec.Sandboxes[0].Node != nil {
-		return s.nodeA.Get().Machine == machineA
+		return s.nodeA.Get().Machine == machineA && s.nodeA.Get().Registered.Equal(began)
 	}
 	return !pod.Held
 }

@@ -51,6 +51,10 @@ func TestJudgeReservation(t *testing.T) {
 			shown(nobody, deleting(release.EndingCompleted)), Refuse, v1alpha1.ReasonPodInUse},
 		"a pod that its kubelet has finished": {
 			shown(nobody, deleting(release.EndingFinished)), Allow, v1alpha1.ReasonNotHeld},
+		"a pod that a kubelet has finished, and that is older than its Node": {
+			shown(nobody, deleting(release.EndingFinished), func(w *ReservationWrite) { w.Node = younger(machineA) }), Refuse, v1alpha1.ReasonPodInUse},
+		"a pod that a kubelet has finished, and whose Node cannot be read": {
+			shown(nobody, deleting(release.EndingFinished), func(w *ReservationWrite) { w.Node = release.Unknown[release.Node]("timeout") }), Refuse, v1alpha1.ReasonPodInUse},
 		"a pod that shows other addresses": {
 			shown(nobody, running(), func(w *ReservationWrite) { w.Shows = false }), Allow, v1alpha1.ReasonNotHeld},
 		"CNI DEL on the pod's node": {shown(here, running()), Allow, v1alpha1.ReasonCNIDelete},

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// bound is the old pod, bound that long before now.
+func bound(pod *corev1.Pod, before time.Duration) *corev1.Pod {
+	pod.CreationTimestamp = metav1.NewTime(lateNow.Add(-24 * time.Hour))
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(lateNow.Add(-before))})
+	return pod
+}
+
+// finishedAfter is the old pod, which was deleted and then ended by a kubelet: a container ended after the deletion.
+func finishedAfter(before time.Duration) *corev1.Pod {
+	pod := bound(finishedNamesake(), before)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main",
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(lateNow)}}}}
+	return pod
+}
+
+// terminatingPod is the old pod, which is being deleted and has not ended.
+func terminatingPod(before time.Duration) *corev1.Pod {
+	pod := bound(namesake("old", "10.0.0.5"), before)
+	pod.DeletionTimestamp = &metav1.Time{Time: lateNow.Add(-time.Minute)}
+	return pod
+}
+
+func (f *fate) record() *v1alpha1.IPAllocation {
+	f.Helper()
+	var record v1alpha1.IPAllocation
+	if err := f.truth.Get(f.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
+		f.Fatal(err)
+	}
+	return &record
+}
+
+// end ends the pod in the name of whichever kubelet has it.
+func (f *fate) end() {
+	f.Helper()
+	f.endAs(finishedAfter(time.Hour))
+}
+
+// endAs writes the status of another object of the same UID, as the kubelet does.
+func (f *fate) endAs(pod *corev1.Pod) {
+	f.Helper()
+	var ended corev1.Pod
+	if err := f.truth.Get(f.Context(), client.ObjectKeyFromObject(pod), &ended); err != nil {
+		f.Fatal(err)
+	}
+	ended.Status = pod.Status
+	if err := f.truth.Status().Update(f.Context(), &ended); err != nil {
+		f.Fatal(err)
+	}
+	ended.ManagedFields = pod.ManagedFields // the fake client knows no field owners
+	if err := f.truth.Update(f.Context(), &ended); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func later(node *corev1.Node, after time.Duration) *corev1.Node {
+	node.CreationTimestamp = metav1.NewTime(lateNow.Add(after))
+	return node
+}
+
+// TestWhoseKubeletEndedThePodIsRecorded with the first report, and stays as it was. The Nodes of the cases are there for half an hour.
+func TestWhoseKubeletEndedThePodIsRecorded(t *testing.T) {
+	machine := func(uid types.UID, m string) *v1alpha1.NodeIdentity {
+		return &v1alpha1.NodeIdentity{UID: uid, MachineID: m, SystemUUID: m + "-system", BootID: m + "-boot"}
+	}
+	reported := func(node *v1alpha1.NodeIdentity) *v1alpha1.KubeletReport {
+		return &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(lateNow.Add(-time.Minute)), Node: node}
+	}
+	for name, tc := range map[string]struct {
+		pod    *corev1.Pod
+		node   *corev1.Node
+		report *v1alpha1.KubeletReport
+		alive  types.UID
+		live   bool
+		want   *v1alpha1.NodeIdentity
+	}{
+		"the Node was there when the pod was bound": {pod: finishedAfter(time.Minute), node: nodeObject("node", "node-1", "m1"), want: machine("node-1", "m1")},
+		"the Node was made in the very second":      {pod: finishedAfter(30 * time.Minute), node: nodeObject("node", "node-1", "m1"), want: machine("node-1", "m1")},
+		"the Node is younger than the pod":          {pod: finishedAfter(time.Hour), node: nodeObject("node", "node-1", "m1")},
+		"the Node is younger than the pod, which was alive under it": {pod: finishedAfter(time.Hour), node: nodeObject("node", "node-2", "m1"),
+			alive: "node-2", want: machine("node-2", "m1")},
+		"the pod was alive under an earlier Node": {pod: finishedAfter(time.Hour), node: nodeObject("node", "node-3", "m1"), alive: "node-2"},
+		"another machine has the Node object":     {pod: finishedAfter(time.Minute), node: nodeObject("node", "node-1", "m2"), want: machine("node-1", "m2")},
+		"there is no Node":                        {pod: finishedAfter(time.Minute)},
+		"it was another's, and the recorded machine is back": {pod: finishedAfter(time.Minute), node: nodeObject("node", "node-1", "m1"), report: reported(machine("node-1", "m2")),
+			live: true, want: machine("node-1", "m2")},
+		"an earlier version did not record it, and a live pass does": {pod: finishedAfter(time.Minute), node: nodeObject("node", "node-1", "m1"), report: reported(nil),
+			live: true, want: machine("node-1", "m1")},
+		"an earlier version did not record it, and a cached pass reads no Node": {pod: finishedAfter(time.Minute), node: nodeObject("node", "node-1", "m1"), report: reported(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := recordOfOld(oldMachine())
+			record.Spec.Kubelet, record.Spec.AliveNodeUID = tc.report, tc.alive
+			objects := []client.Object{tc.pod, record}
+			if tc.node != nil {
+				objects = append(objects, tc.node)
+			}
+			f := newFate(t, objects...)
+			v, err := f.r.observe(t.Context(), "old", tc.live)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.r.recordEnding(t.Context(), v, record, metav1.NewTime(lateNow)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, record.Spec.Kubelet.Node); diff != "" {
+				t.Errorf("whose kubelet it was (-want +got):\n%s", diff)
+			}
+			if tc.report == nil && !record.Spec.Kubelet.WrittenTime.Time.Equal(lateNow) {
+				t.Errorf("written at %v, expected %s", record.Spec.Kubelet.WrittenTime, lateNow)
+			}
+		})
+	}
+}
+
+// TestACompletedPodStaysItsKubeletsOnceItIsDeleted: a terminal phase is never written twice.
+func TestACompletedPodStaysItsKubeletsOnceItIsDeleted(t *testing.T) {
+	record := recordOfOld(oldMachine())
+	first := metav1.NewTime(lateNow.Add(-time.Hour))
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingCompleted, ObservedTime: first, WrittenTime: &first, Node: oldMachine()}
+	f := newFate(t, finishedAfter(2*time.Hour), record, nodeObject("node", "node-7", "m7"))
+	v, err := f.r.observe(t.Context(), "old", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.r.recordEnding(t.Context(), v, record, metav1.NewTime(lateNow)); err != nil {
+		t.Fatal(err)
+	}
+	want := &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: first, WrittenTime: &first, Node: oldMachine()}
+	if diff := cmp.Diff(want, record.Spec.Kubelet); diff != "" {
+		t.Errorf("the report (-want +got):\n%s", diff)
+	}
+}
+
+// TestI1I3AReplacementsEndIsNotTheOldMachines plays it with the records that a manager writes, which dies whenever nothing is going on.
+func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
+	for name, play := range map[string]func(*fate){
+		"the manager sees it all": func(f *fate) {
+			f.apply(later(nodeObject("node", "node-2", "m2"), time.Second))
+			f.holdsUntil(time.Second)
+			f.end()
+			f.holdsUntil(2 * time.Second)
+			f.apply(later(nodeObject("node", "node-3", "m1"), 3*time.Second))
+		},
+		"the manager sees nothing until the old machine is back": func(f *fate) {
+			f.end()
+			f.apply(later(nodeObject("node", "node-3", "m1"), 3*time.Second))
+		},
+		"the old machine registered before, and the pod was alive then": func(f *fate) {
+			f.apply(later(nodeObject("node", "node-2", "m1"), time.Second))
+			f.holdsUntil(time.Second)
+			if uid := f.record().Spec.AliveNodeUID; uid != "node-2" {
+				f.Errorf("alive under Node UID %q, expected node-2", uid)
+			}
+			f.end()
+			f.apply(later(nodeObject("node", "node-4", "m1"), 3*time.Second))
+		},
+		"the replacement took the Node object over, and gave it back": func(f *fate) {
+			f.apply(nodeObject("node", "node-1", "m2"))
+			f.holdsUntil(time.Second)
+			f.endAs(finishedAfter(time.Minute))
+			f.holdsUntil(2 * time.Second)
+			f.apply(nodeObject("node", "node-1", "m1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, terminatingPod(time.Hour), recordOfOld(oldMachine()))
+			play(f)
+			f.r.tracker = newTracker(f.clock) // another process carries on
+			f.holdsUntil(4*time.Second, time.Hour)
+			v, err := f.r.observe(t.Context(), "old", true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := release.Decide(v.observation(f.r.options), f.clock.Now())
+			if d.Row != 15 || d.Reason != v1alpha1.ReasonKubeletNotFinished || !strings.Contains(d.Message, "restart that kubelet") {
+				t.Errorf("row %d, %s: %s; expected row 15, %s", d.Row, d.Reason, d.Message, v1alpha1.ReasonKubeletNotFinished)
+			}
+		})
+	}
+}
+
+// TestAReportIsNotReaddressed: the record follows its machine to another Node UID (row 7), and what was reported stays as it was.
+func TestAReportIsNotReaddressed(t *testing.T) {
+	record := recordOfOld(oldMachine())
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(lateNow.Add(-time.Minute)), Node: oldMachine()}
+	f := newFate(t, finishedAfter(time.Hour), record, nodeObject("node", "node-2", "m1"))
+	v, err := f.r.observe(t.Context(), "old", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.r.readdress(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	after := f.record()
+	if diff := cmp.Diff([]types.UID{"node-2", "node-1", ""}, []types.UID{after.Spec.Sandboxes[0].Node.UID, after.Spec.Kubelet.Node.UID, after.Spec.AliveNodeUID}); diff != "" {
+		t.Errorf("Node UIDs of sandbox, report and pod alive (-want +got):\n%s", diff)
+	}
+	f.releasesAfter(time.Second)
+}
+
+// TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain.
+func TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain(t *testing.T) {
+	another := terminatingPod(time.Hour)
+	another.UID = "new"
+	for name, tc := range map[string]struct {
+		pod   *corev1.Pod
+		fails string
+		want  bool
+	}{
+		"a pod that is being deleted":  {terminatingPod(time.Hour), "", true},
+		"a pod that its kubelet ended": {finishedAfter(time.Hour), "", false},
+		"a pod that PodGC ended":       {deletedPod(), "", false},
+		"a pod of another UID":         {another, "", false},
+		"a pod that cannot be read":    {terminatingPod(time.Hour), "pods", false},
+		"a pod that is gone meanwhile": {nil, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, recordOfOld(oldMachine()), nodeObject("node", "node-2", "m1"))
+			if tc.pod != nil {
+				f.apply(tc.pod)
+			}
+			f.failReads = tc.fails
+			if got := f.r.livesOn(t.Context(), &view{uid: "old", record: recordOfOld(oldMachine())}); got != tc.want {
+				t.Errorf("lives on: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
