@@ -58,7 +58,8 @@ var _ = Describe("the chart", Ordered, func() {
 		logs := kubelet(playing, "broken on purpose")
 		out, err := helm("uninstall", release, "--timeout=3m")
 		stop()
-		Expect(err).To(HaveOccurred(), out)
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("holdfast-uninstall not ready"))
 		Expect(<-logs).To(ContainSubstring("broken on purpose"))
 		Expect(heldPods(ctx)).To(ConsistOf("held"))
 		gone := func() []string { return standing(ctx, objects) }

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,18 +65,21 @@ func kubelet(ctx context.Context, enough string) (logs <-chan string) {
 		defer GinkgoRecover()
 		var printed strings.Builder
 		defer func() { ended <- printed.String() }()
-		Eventually(ctx, func() bool {
+		look := func(ctx context.Context) (bool, error) {
 			var pods corev1.PodList
 			if err := admin.List(ctx, &pods, client.InNamespace(own), client.MatchingLabels{"app.kubernetes.io/name": hook}); err != nil {
-				return ctx.Err() != nil
+				return false, err
 			}
 			for i := range pods.Items {
 				if pod := &pods.Items[i]; pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil {
 					runPod(ctx, pod, &printed, enough)
 				}
 			}
-			return ctx.Err() != nil
-		}).WithTimeout(specTimeout).Should(BeTrue())
+			return false, nil
+		}
+		if err := wait.PollUntilContextCancel(ctx, pollInterval, true, look); ctx.Err() == nil {
+			Expect(err).NotTo(HaveOccurred())
+		}
 	}()
 	return ended
 }
