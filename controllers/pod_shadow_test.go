@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// reportingPool gives nothing back.
+type reportingPool struct {
+	*onePool
+	report *shadow.Reporter
+}
+
+func (p reportingPool) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
+	var results []ipam.Result
+	for _, request := range requests {
+		results = append(results, ipam.Result{Request: request, Err: p.report.Withhold(ctx, shadow.Release, request.Key.String(), "")})
+	}
+	return results
+}
+
+// inShadow makes a shadow of a reconciler.
+func (f *fate) inShadow() *fate {
+	report := shadow.NewReporter()
+	f.r.options.Shadow = report
+	f.r.finalizers = letGoWriter{podWriter: f.r.finalizers, report: report}
+	f.r.backends = []ipam.Backend{reportingPool{f.pool, report}}
+	return f
+}
+
+// look reconciles after that long, and says whether the pod and its record are there.
+func (f *fate) look(d time.Duration) (pod, record bool) {
+	f.Helper()
+	if err := shadow.Ignore(f.after(d)); err != nil {
+		f.Fatalf("after %s: %v", d, err)
+	}
+	there := func(o client.Object, key client.ObjectKey) bool {
+		err := f.truth.Get(f.Context(), key, o)
+		if err != nil && !apierrors.IsNotFound(err) {
+			f.Fatal(err)
+		}
+		return err == nil
+	}
+	return there(&corev1.Pod{}, client.ObjectKey{Namespace: "default", Name: "web-1"}), there(&v1alpha1.IPAllocation{}, client.ObjectKey{Name: "old"})
+}
+
+func TestAShadowLetsAPodGoByTheSameProofsAndKeepsThem(t *testing.T) {
+	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour))).inShadow()
+	for d := time.Duration(0); d < nodeGoneDelay; d += fateConfirmed {
+		if pod, _ := f.look(d); !pod {
+			t.Fatalf("the pod was let go after %s, before its node was gone for %s", d, nodeGoneDelay)
+		}
+	}
+	for _, d := range []time.Duration{nodeGoneDelay, nodeGoneDelay + time.Minute} {
+		if pod, record := f.look(d); pod || !record {
+			t.Errorf("after %s: the pod is there: %t, expected it to go; its record is: %t, expected it to stay for mode Guard", d, pod, record)
+		}
+	}
+	if len(f.pool.released) > 0 || slices.Contains(f.writes, "patch pod/status") {
+		t.Errorf("released %v, wrote %v; expected nothing but the finalizer to be written of pod and pool", f.pool.released, f.writes)
+	}
+}
+
+// gone is the word of a node that a sandbox is gone.
+func gone(record *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
+	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1, Time: metav1.NewTime(lateNow.Add(-time.Minute))}}
+	record.Status.Answers = []v1alpha1.Answer{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1, Verdict: v1alpha1.VerdictReadyForRelease,
+		Reason: string(v1alpha1.ReasonSandboxAbsent), Time: metav1.NewTime(lateNow.Add(-time.Minute))}}
+	return record
+}
+
+func TestAShadowHoldsAPodOfWhichAnotherSandboxMayBe(t *testing.T) {
+	f := newFate(t, deletedPod(), gone(recordOfOld(oldMachine())), nodeObject("node", "node-1", "m1")).inShadow()
+	f.r.options.Evidence = release.EvidenceAgent
+	f.r.options.Handshakes = Handshakes{MaxInFlight: 1, MaxInFlightPerNode: 1}
+	recorder := events.NewFakeRecorder(100)
+	f.r.recorder = recorder
+	if pod, record := f.look(0); !pod || !record {
+		t.Fatal("the pod was let go, and nobody has asked its node whether it has another sandbox of it")
+	}
+	close(recorder.Events)
+	var said []string
+	for e := range recorder.Events {
+		said = append(said, e)
+	}
+	if !slices.ContainsFunc(said, func(e string) bool { return strings.Contains(e, "in mode Shadow its addresses are not given back") }) {
+		t.Errorf("nobody was told what the pod waits for: %q", said)
+	}
+	if len(f.pool.released) > 0 {
+		t.Errorf("released %v", f.pool.released)
+	}
+}
+
+func TestAShadowAsksOnlyAboutWhatTheGuardHolds(t *testing.T) {
+	held := deletedPod()
+	living := namesake("old", "10.0.0.5")
+	living.Finalizers = []string{v1alpha1.Finalizer}
+	free := deletedPod()
+	free.Finalizers = nil
+	cases := map[string]struct {
+		report *shadow.Reporter
+		pod    *corev1.Pod
+		asks   bool
+	}{
+		"a pod that is held":                {shadow.NewReporter(), held, true},
+		"a pod that lives":                  {shadow.NewReporter(), living, false},
+		"a pod that was never held":         {shadow.NewReporter(), free, false},
+		"a pod that is gone":                {shadow.NewReporter(), nil, false},
+		"a pod that is gone, in mode Guard": {nil, nil, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &PodReconciler{core: &core{options: Options{Shadow: tc.report}}}
+			err := r.mayAsk(t.Context(), &view{uid: "old", pod: tc.pod}, release.Decision{})
+			if (err == nil) != tc.asks || (err != nil && !errors.Is(err, shadow.ErrWithheld)) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestAShadowAsksNobodyAboutAnOrphan(t *testing.T) {
+	r := &OrphanReconciler{core: &core{options: Options{Shadow: shadow.NewReporter()}}} // without a client: a write would panic
+	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + "x"}}
+	for _, node := range []types.UID{"", "node-1"} {
+		if _, err := r.askNodes(t.Context(), record, []question{{sandboxID: "x", nodeUID: node}}); !errors.Is(err, shadow.ErrWithheld) {
+			t.Errorf("node %q: got %v, expected %v", node, err, shadow.ErrWithheld)
+		}
+	}
+}
+
+// letsGo counts what came through to the writer of pods.
+type letsGo struct {
+	podWriter
+	calls []string
+}
+
+func (l *letsGo) Relabel(context.Context, finalizer.Pod) error {
+	l.calls = append(l.calls, "relabel")
+	return nil
+}
+
+func (l *letsGo) Unstamp(context.Context, finalizer.Pod) (finalizer.Way, error) {
+	l.calls = append(l.calls, "unstamp")
+	return finalizer.WayPatch, nil
+}
+
+func (l *letsGo) Remove(context.Context, finalizer.Pod) (finalizer.Way, error) {
+	l.calls = append(l.calls, "remove")
+	return finalizer.WayPatch, nil
+}
+
+func TestAShadowWritesOnlyWhatLetsAPodGo(t *testing.T) {
+	inner := &letsGo{} // its other methods panic
+	w, pod := letGoWriter{podWriter: inner, report: shadow.NewReporter()}, finalizer.Pod{Name: "web-1"}
+	if err := w.Add(t.Context(), pod); !errors.Is(err, shadow.ErrWithheld) {
+		t.Errorf("stamped late: %v", err)
+	}
+	if err := w.Explain(t.Context(), pod, map[string]any{"reason": "NodeGone"}); err != nil {
+		t.Errorf("a condition that is only reported failed: %v", err)
+	}
+	_, removed := w.Remove(t.Context(), pod)
+	_, unstamped := w.Unstamp(t.Context(), pod)
+	if err := errors.Join(removed, unstamped, w.Relabel(t.Context(), pod)); err != nil || !slices.Equal(inner.calls, []string{"remove", "unstamp", "relabel"}) {
+		t.Errorf("got %v, and calls %v", err, inner.calls)
+	}
+}
