@@ -27,6 +27,10 @@ import (
 // DefaultEvidence is that of a development cluster.
 const DefaultEvidence = configv1alpha1.EvidenceKubelet
 
+// EvidenceVariable is the environment variable with the evidence of clusters for which none is named, so that the suites can be
+// run with the other one too.
+const EvidenceVariable = "HOLDFAST_DEV_EVIDENCE"
+
 const (
 	guardNamespace = "holdfast-system"
 	guardAccount   = "holdfast-manager"
@@ -40,7 +44,7 @@ type GuardOptions struct {
 	// Mode of the unsafe-release webhook. Default: as installed with this evidence.
 	Mode configv1alpha1.ReleaseMode
 	// Evidence is whose word proves a sandbox gone. With Agent every stand-in node
-	// runs Holdfast's agent. Default: DefaultEvidence.
+	// runs Holdfast's agent. Default: that of EvidenceVariable, or DefaultEvidence.
 	Evidence configv1alpha1.Evidence
 	// Configure changes the installed configuration further.
 	Configure func(*configv1alpha1.ManagerConfiguration)
@@ -71,6 +75,7 @@ func (c *Cluster) installGuard(ctx context.Context, o GuardOptions) error {
 	if o.Program == "" {
 		o.Program = c.managerProgram()
 	}
+	o.Evidence = cmp.Or(o.Evidence, configv1alpha1.Evidence(os.Getenv(EvidenceVariable)), DefaultEvidence)
 	if _, err := os.Stat(o.Program); err != nil {
 		return fmt.Errorf("no manager binary: run make build: %w", err)
 	}
@@ -187,7 +192,10 @@ var installed = map[configv1alpha1.Evidence]string{
 
 // configuration is the installed one with what differs here.
 func (c *Cluster) configuration(o GuardOptions, e endpoint) (*configv1alpha1.ManagerConfiguration, error) {
-	configuration, err := config.LoadManager(filepath.Join(c.options.Root, installed[cmp.Or(o.Evidence, DefaultEvidence)]))
+	if installed[o.Evidence] == "" {
+		return nil, fmt.Errorf("the guard's evidence is %q, expected %s or %s", o.Evidence, configv1alpha1.EvidenceAgent, configv1alpha1.EvidenceKubelet)
+	}
+	configuration, err := config.LoadManager(filepath.Join(c.options.Root, installed[o.Evidence]))
 	if err != nil {
 		return nil, err
 	}

@@ -42,8 +42,8 @@ var _ = Describe("A machine", func() {
 		Expect(err).To(MatchError(ContainSubstring("connection refused")))
 
 		do(ctx, machines.Start, booted)
+		Eventually(ctx, func(o Gomega, ctx context.Context) int { return node(ctx, o, booted).AgentPID }).ShouldNot(Or(BeZero(), Equal(agent)))
 		Eventually(ctx, agentReady(ctx, booted)).Should(BeTrue())
-		Expect(node(ctx, Default, booted).AgentPID).NotTo(Or(BeZero(), Equal(agent)))
 		Expect(ready(ctx, booted)).NotTo(Or(BeEmpty(), ContainElements(before)))
 	}, SpecTimeout(specTimeout))
 
