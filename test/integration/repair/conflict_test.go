@@ -112,7 +112,7 @@ var _ = Describe("Bug 3: an address that no pool has", func() {
 		}
 		_, next := w.run(ctx, "next", "net")
 		Expect(next).To(Equal(w.at(2)))
-		Expect(metric("holdfast_ipam_inconsistencies", string(v1alpha1.ReasonEntryMissing))()).To(BeEquivalentTo(1), "the entry is still missing")
+		Eventually(metric("holdfast_ipam_inconsistencies", string(v1alpha1.ReasonEntryMissing))).Should(BeEquivalentTo(1), "the entry is still missing")
 	})
 })
 

@@ -64,7 +64,8 @@ func TestRepair(t *testing.T) {
 
 var _ = secondpass.Report()
 
-// tellsWrites: a write whose answer is lost, as in the second pass, has no event.
+// tellsWrites: a write whose answer is lost, as in the second pass, has no event and no line in a record; and a line that is refused is
+// lost where the next audit has nothing to repair any more.
 func tellsWrites() bool { return !secondpass.On() }
 
 var _ = BeforeSuite(func(ctx context.Context) {
