@@ -52,10 +52,11 @@ func startManager(ctx context.Context, o options) (stop func()) {
 	GinkgoHelper()
 	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
-	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
+	// Behind the failing calls, so that it sees what reaches the API server.
 	if o.transport != nil {
 		identity.Wrap(o.transport)
 	}
+	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := configuration(o)
 	mgr, err := secondpass.Start(func() (manager.Manager, error) {
@@ -149,9 +150,9 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// asksSomebody: the request writes a record that has a mark.
+// asksSomebody: the request writes a record that has a mark. One for its status has the marks with it, and changes none.
 func asksSomebody(request *http.Request) bool {
-	if request.Body == nil || !strings.Contains(request.URL.Path, "/ipallocations") {
+	if request.Body == nil || !strings.Contains(request.URL.Path, "/ipallocations") || strings.HasSuffix(request.URL.Path, "/status") {
 		return false
 	}
 	content, err := io.ReadAll(request.Body)

@@ -8,7 +8,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
@@ -153,7 +155,10 @@ var _ = Describe("A node that was declared dead", func() {
 var _ = Describe("An agent that says nothing", func() {
 	It("is named, and its pod is held, until it runs", func(ctx context.Context) {
 		w := newWorldWithoutAgent(ctx)
-		startManager(ctx, options{})
+		startManager(ctx, options{configure: func(c *configv1alpha1.ManagerConfiguration) {
+			const longEnoughToSee = 5 * answerWithin
+			c.Handshakes.AnswerWithin = &metav1.Duration{Duration: longEnoughToSee}
+		}})
 		pod := w.running(ctx, "web", 1)
 		forceDelete(ctx, pod)
 		Eventually(ctx, why(ctx, pod)).Should(HavePrefix(reason(v1alpha1.ReasonAwaitingNodeAnswer)))

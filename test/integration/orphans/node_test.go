@@ -34,6 +34,8 @@ const (
 
 	// listInterval is how often an agent looks at its runtime, at the latest.
 	listInterval = 300 * time.Millisecond
+	// patient is several times the delay of other agents.
+	patient = 5 * sandboxCreationMax
 	// eventBuffer is more events than an agent writes in a spec.
 	eventBuffer = 1000
 )
@@ -46,6 +48,8 @@ type machine struct {
 	stopAgent func()
 	agentPod  *corev1.Pod
 	dir       string
+	// creationMax is how long the agent waits for a sandbox in the making.
+	creationMax time.Duration
 }
 
 // runtimeOfTest is a container runtime at the port internal/sandbox.
@@ -87,7 +91,8 @@ func (r *runtimeOfTest) freeze(frozen bool) {
 // newMachine registers a Ready Node. There is no agent yet.
 func (w *world) newMachine(ctx context.Context, name string) *machine {
 	GinkgoHelper()
-	m := &machine{name: w.namespace + "-" + name, dir: GinkgoT().TempDir(), runtime: &runtimeOfTest{sandboxes: map[string]handshake.Sandbox{}}}
+	m := &machine{name: w.namespace + "-" + name, dir: GinkgoT().TempDir(), runtime: &runtimeOfTest{sandboxes: map[string]handshake.Sandbox{}},
+		creationMax: sandboxCreationMax}
 	m.id = "machine-" + m.name
 	DeferCleanup(m.killAgent)
 	for file, id := range map[string]string{"machine-id": m.id, "boot-id": m.bootID(), "product-uuid": m.id + "-system"} {
@@ -108,6 +113,16 @@ func (w *world) withAgents(ctx context.Context, names ...string) []*machine {
 		all = append(all, m)
 	}
 	return all
+}
+
+// withPatientAgent makes a machine whose agent says nothing of a question until a spec has had the time to act on it, also on a busy
+// machine.
+func (w *world) withPatientAgent(ctx context.Context, name string) *machine {
+	GinkgoHelper()
+	m := w.newMachine(ctx, name)
+	m.creationMax = patient
+	m.startAgent(ctx)
+	return m
 }
 
 func (m *machine) bootID() string { return m.id + "-boot" }
@@ -182,7 +197,7 @@ func (m *machine) startAgent(ctx context.Context) {
 	node, err := agent.New(agent.Options{NodeName: m.name, Client: direct, Lister: m.runtime, Recorder: events.NewFakeRecorder(eventBuffer),
 		Machine:        agent.MachineFiles{MachineID: m.path("machine-id"), BootID: m.path("boot-id"), SystemUUID: m.path("product-uuid")},
 		LeaseNamespace: agentNamespace, ListInterval: listInterval, Log: GinkgoLogr.WithName("agent").WithValues("node", m.name),
-		Settings: handshake.Settings{SandboxCreationMax: sandboxCreationMax}})
+		Settings: handshake.Settings{SandboxCreationMax: m.creationMax}})
 	Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)

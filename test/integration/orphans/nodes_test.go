@@ -122,7 +122,7 @@ var _ = Describe("The nodes that are asked about an address", func() {
 	})
 
 	It("I1: count when they registered after the question, as a machine that comes back does", func(ctx context.Context) {
-		w.withAgents(ctx, "a")
+		w.withPatientAgent(ctx, "a")
 		late := w.newMachine(ctx, "late")
 		late.runs(w.sandbox(1), handshake.Pod{UID: "of-a-pod-that-is-gone", Namespace: w.namespace, Name: "ghost-1"})
 		late.deleteNode(ctx)
