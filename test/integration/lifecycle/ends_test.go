@@ -58,7 +58,7 @@ var _ = Describe("The end of a guarded pod", func() {
 		forceDelete(ctx, pod)
 		Eventually(condition(ctx, pod)).Should(Equal(string(v1alpha1.ReasonNodeUnreachable)))
 		Consistently(func() int { return len(w.entries(ctx)) }).Should(Equal(1))
-		Expect(recordOf(ctx, Default, string(pod.UID)).Status.State).To(Equal(v1alpha1.StateHeld))
+		Eventually(stateOf(ctx, string(pod.UID))).Should(Equal(v1alpha1.StateHeld))
 		w.taintOutOfService(ctx)
 		Eventually(exists(ctx, pod)).Should(BeFalse())
 		Expect(w.entries(ctx)).To(BeEmpty())

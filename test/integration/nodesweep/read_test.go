@@ -119,7 +119,11 @@ var _ = Describe("Reading", func() {
 			return nil
 		})
 		expectSwept(ctx, p.Name, counts{Objects: 3})
-		Expect(expired.Load()).To(Equal(int64(2)))
+		if secondpass.On() { // a list that fails begins anew, too
+			Expect(expired.Load()).To(BeNumerically(">=", 2))
+		} else {
+			Expect(expired.Load()).To(Equal(int64(2)))
+		}
 	}, SpecTimeout(specTimeout))
 
 	It("waits for a resource that is not served", func(ctx context.Context) {

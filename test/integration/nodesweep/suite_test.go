@@ -36,8 +36,6 @@ import (
 const (
 	// soon bounds what takes seconds on an idle machine: events settle for two, and a failed sweep backs off.
 	soon = time.Minute
-	// specTimeout bounds a spec: several such waits.
-	specTimeout = 3 * time.Minute
 	// startTimeout bounds the start of everything.
 	startTimeout = 5 * time.Minute
 	// pollInterval is how often a condition is looked at.
@@ -49,6 +47,9 @@ const (
 	managerNamespace = "holdfast-system"
 	managerAccount   = "holdfast-manager"
 )
+
+// specTimeout bounds a spec: several such waits.
+var specTimeout = secondpass.Patience(5 * time.Minute)
 
 var (
 	plane *controlplane.ControlPlane

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 // The sizes of slices: four of them, or two.
@@ -77,7 +78,9 @@ var _ = Describe("With the guard, a node that is gone", func() {
 			before = calls(ctx)
 			n.release(ctx, a)
 			Eventually(ctx, n.owners).WithArguments(ctx).Should(Equal([]string{"", b, c, ""}))
-			Eventually(ctx, n.notes(ctx, v1alpha1.ReasonSliceCleared)).Should(ConsistOf(ContainSubstring(a)))
+			if !secondpass.On() { // a write whose answer is lost has no event
+				Eventually(ctx, n.notes(ctx, v1alpha1.ReasonSliceCleared)).Should(ConsistOf(ContainSubstring(a)))
+			}
 			Eventually(gauge).WithArguments(heldSlices).Should(BeZero())
 			Expect(calls(ctx)).To(Equal(before))
 

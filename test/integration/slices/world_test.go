@@ -128,6 +128,15 @@ func (n *network) live(ctx context.Context) *wbv1alpha1.NodeSlicePool {
 	return pool
 }
 
+// awaitCached waits until the API server's own cache has the NodeSlicePool as it is. A write begins with what that cache has; if it turns
+// out to be old, admission is asked once more (GuaranteedUpdate in k8s.io/apiserver pkg/storage/etcd3), and calls could not be counted.
+func (n *network) awaitCached(ctx context.Context) {
+	GinkgoHelper()
+	pool := n.live(ctx)
+	notOlder := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: pool.ResourceVersion}}
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(pool), pool, notOlder)).To(Succeed())
+}
+
 // owners are the nodes of the slices, in their order; empty while there is no NodeSlicePool.
 func (n *network) owners(ctx context.Context) []string {
 	GinkgoHelper()

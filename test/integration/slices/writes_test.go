@@ -101,6 +101,7 @@ var _ = Describe("A write of a NodeSlicePool", Ordered, func() {
 		GinkgoHelper()
 		data, err := json.Marshal(steps)
 		Expect(err).NotTo(HaveOccurred())
+		n.awaitCached(ctx)
 		earlier := calls(ctx)
 		pool := n.slicePool()
 		Expect(writer.Patch(ctx, pool, client.RawPatch(types.JSONPatchType, data), options...)).To(Succeed())

@@ -56,11 +56,18 @@ func (n *network) roundTrip(inner http.RoundTripper, r *http.Request) (*http.Res
 		return response, err
 	}
 	response, err := inner.RoundTrip(r)
-	if err != nil || !isWatch(r) {
+	if err != nil || !feedsCache(r) {
 		return response, err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.watchCut { // while this call was on its way
+		_ = response.Body.Close()
+		return nil, errCut
+	}
+	if !isWatch(r) {
+		return response, nil
+	}
 	watch := &cutBody{ReadCloser: response.Body}
 	n.watches = append(n.watches, watch)
 	response.Body = watch
