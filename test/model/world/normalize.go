@@ -26,12 +26,17 @@ func (m *Model) normalize(s *State) {
 		s.oldAnswers()
 	}
 	s.spent(m)
-	if s.Rec.Alive != 0 && (s.Rec.At == noName || s.Node[s.Rec.At].UID != s.Rec.Alive || s.Rec.End.UID != 0) {
-		s.Rec.Alive = 0 // that UID never comes back, or has said what it can
-	}
+	s.aliveUnder()
 	s.settledOrphan()
 	s.epochs()
 	s.versions()
+}
+
+// aliveUnder forgets a Node UID that never comes back, or has said what it can.
+func (s *State) aliveUnder() {
+	if s.Rec.Alive != 0 && (s.Rec.At == noName || s.Node[s.Rec.At].UID != s.Rec.Alive || s.Rec.End.UID != 0) {
+		s.Rec.Alive = 0
+	}
 }
 
 // settledOrphan forgets versions where nobody asks all nodes any more.
