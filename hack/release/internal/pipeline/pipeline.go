@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/hack/release/internal/checksums"
@@ -136,7 +137,9 @@ func (r *run) command(ctx context.Context, env []string, name string, args ...st
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = r.tree, slices.Concat(r.env, env)
 	cmd.Stdout, cmd.Stderr = r.Progress, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	// A build is a tree of processes: in a group of its own all of them end, and none writes into folders that are being removed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = interruptGrace
 	return cmd
 }
