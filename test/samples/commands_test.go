@@ -112,7 +112,7 @@ func (h *helper) check(t *testing.T, c commandLine) {
 			t.Errorf("%s: %q: %s has no command %q", c.page, c.line, c.program, words[0])
 			return
 		}
-		command, words = words[:1], words[1:]
+		command, words = words[:1:1], words[1:] // help appends to the first
 	}
 	flags := helpFlag.FindAllStringSubmatch(h.help(t, c.program, command...), -1)
 	for _, word := range words {
