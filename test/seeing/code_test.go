@@ -31,6 +31,17 @@ const (
 // goFiles are the parsed files of a package without its tests.
 func goFiles(t *testing.T, folder string) []*ast.File {
 	t.Helper()
+	return parsed(t, folder, parser.SkipObjectResolution)
+}
+
+// goFilesWithComments are the same with what their comments say.
+func goFilesWithComments(t *testing.T, folder string) []*ast.File {
+	t.Helper()
+	return parsed(t, folder, parser.SkipObjectResolution|parser.ParseComments)
+}
+
+func parsed(t *testing.T, folder string, mode parser.Mode) []*ast.File {
+	t.Helper()
 	names, err := filepath.Glob(folder + "/*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +51,7 @@ func goFiles(t *testing.T, folder string) []*ast.File {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, mode)
 		if err != nil {
 			t.Fatalf("parsing %s: %v", name, err)
 		}
