@@ -53,6 +53,7 @@ var _ = Describe("the chart", Ordered, func() {
 	It("is not uninstalled while a pod is held that cannot be freed, and then is", func(ctx context.Context) {
 		objects := installed()
 		hold(ctx, apps, "held")
+		strand(ctx)
 		mend := breakPodUpdates(ctx, apps)
 		playing, stop := context.WithCancel(ctx)
 		logs := kubelet(playing, "broken on purpose")
@@ -60,7 +61,8 @@ var _ = Describe("the chart", Ordered, func() {
 		stop()
 		Expect(err).To(HaveOccurred())
 		Expect(out).To(ContainSubstring("holdfast-uninstall not ready"))
-		Expect(<-logs).To(ContainSubstring("broken on purpose"))
+		Expect(<-logs).To(And(ContainSubstring("so its account loses its rights"), ContainSubstring("ClusterRoleBinding holdfast-manager deleted"),
+			ContainSubstring("broken on purpose")))
 		Expect(heldPods(ctx)).To(ConsistOf("held"))
 		gone := func() []string { return standing(ctx, objects) }
 		Expect(gone()).To(ContainElements("Deployment holdfast-manager", "ClusterRole holdfast-manager", "Service holdfast-webhook"))

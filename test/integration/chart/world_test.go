@@ -59,6 +59,7 @@ func hold(ctx context.Context, namespace, name string, more ...string) *corev1.P
 
 // kubelet runs the pods of the hook until ctx ends: the command of the container, with a token that is bound to the pod. Where enough
 // is not empty, it ends the command once that is printed, as a node does that is shut down. What the command printed comes at the end.
+// Pods that never stop get seconds instead of minutes.
 func kubelet(ctx context.Context, enough string) (logs <-chan string) {
 	ended := make(chan string, 1)
 	go func() {
@@ -100,7 +101,7 @@ func runPod(ctx context.Context, pod *corev1.Pod, printed io.Writer, enough stri
 	Expect(container.Command).To(Equal([]string{"/manager"}))
 	running, end := context.WithCancel(ctx)
 	defer end()
-	command := exec.CommandContext(running, binary, container.Args...)
+	command := exec.CommandContext(running, binary, append(container.Args, "--stop-timeout=2s")...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.Env = append(os.Environ(), "KUBECONFIG="+file)
 	command.Stdout = io.MultiWriter(printed, GinkgoWriter, watcher{enough, end})
@@ -112,6 +113,25 @@ func runPod(ctx context.Context, pod *corev1.Pod, printed io.Writer, enough stri
 	if ctx.Err() == nil {
 		Expect(client.IgnoreNotFound(admin.Status().Update(ctx, pod))).To(Succeed())
 	}
+}
+
+// strand puts a pod of the manager on a node without a kubelet, where it will not stop.
+func strand(ctx context.Context) {
+	GinkgoHelper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "silent"}}
+	Expect(admin.Create(ctx, node)).To(Succeed())
+	var pods corev1.PodList
+	Eventually(ctx, func() []corev1.Pod {
+		Expect(admin.List(ctx, &pods, client.InNamespace(own), client.MatchingLabels{"app.kubernetes.io/component": "manager"})).To(Succeed())
+		return pods.Items
+	}).ShouldNot(BeEmpty())
+	pod := &pods.Items[0]
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, Target: corev1.ObjectReference{Kind: "Node", Name: node.Name}}
+	Expect(admin.SubResource("binding").Create(ctx, pod, binding)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
+		Expect(admin.Delete(ctx, node)).To(Succeed())
+	})
 }
 
 // watcher calls a function at a text.
