@@ -114,6 +114,7 @@ func orphanOnFrozenNode(ctx context.Context, w *world) {
 	DeferCleanup(func(ctx context.Context) { scaleManager(ctx, 2) })
 	pod := w.leftByDelete(ctx)
 	withoutControlLoop(first)
+	cordon(ctx, first) // no replica that comes back would start there
 	breakNode(ctx, "freeze", first)
 	sandboxes := sandboxesOf(ctx, first, pod.UID)
 	Expect(sandboxes).To(HaveLen(1))
