@@ -30,7 +30,7 @@ var _ = Describe("The authority of a webhook", func() {
 		Expect(entry(ctx, "alpha").ClientConfig.CABundle).To(Equal(ca))
 		// Nobody answers at that Service.
 		Eventually(func() error { return admin.Create(ctx, newGadget()) }).Should(MatchError(ContainSubstring("alpha.node-resource.holdfast.dev")))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("is the injector's: it stays when policies change, and a new entry gets it", func(ctx context.Context) {
 		startManager(ctx, inCluster())
@@ -47,7 +47,7 @@ var _ = Describe("The authority of a webhook", func() {
 		expectConditions(ctx, "bravo", isAccepted, isEnforced)
 		Expect(entry(ctx, "alpha").ClientConfig.CABundle).To(Equal(ca))
 		Expect(entry(ctx, "bravo").ClientConfig.CABundle).To(Equal(ca))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("is that of the stamping webhook at first, also when that comes later", func(ctx context.Context) {
 		startManager(ctx, inCluster())
@@ -58,7 +58,7 @@ var _ = Describe("The authority of a webhook", func() {
 		expectConditions(ctx, "alpha", isAccepted, isEnforced)
 		Expect(entry(ctx, "alpha").ClientConfig.CABundle).To(Equal(ca))
 		Expect(*entry(ctx, "alpha").FailurePolicy).To(Equal(admissionregistrationv1.Fail))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("follows the stamping webhook's where it is a copy of it, also one made by another manager, until an injector writes", func(ctx context.Context) {
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
@@ -84,7 +84,7 @@ var _ = Describe("The authority of a webhook", func() {
 		Expect(entry(ctx, "bravo").ClientConfig.CABundle).To(Equal(injected))
 		rotate(ctx)
 		Consistently(written).Should(Equal(injected))
-	}, NodeTimeout(collectedSoon))
+	}, NodeTimeout(specTimeout))
 
 	It("follows the stamping webhook's where nobody injects one", func(ctx context.Context) {
 		s := inCluster()
@@ -102,5 +102,5 @@ var _ = Describe("The authority of a webhook", func() {
 		stamp.Webhooks[0].ClientConfig.CABundle = second
 		Expect(admin.Update(ctx, stamp)).To(Succeed())
 		Eventually(func() []byte { return entry(ctx, "alpha").ClientConfig.CABundle }).Should(Equal(second))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 })

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 var _ = Describe("The conditions of a policy", func() {
@@ -33,7 +34,7 @@ var _ = Describe("The conditions of a policy", func() {
 		Expect(expectConditions(ctx, "partly", isAccepted, isEnforced)).To(SatisfyAll(
 			ContainSubstring("of spec.resource.versions, v7 is not served"), ContainSubstring("no subresource /status")))
 		Expect(expectConditions(ctx, "bare", isAccepted, isEnforced)).To(ContainSubstring("no subresource /status"))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("say that no version is served, and which are", func(ctx context.Context) {
 		startManager(ctx, inCluster())
@@ -41,7 +42,7 @@ var _ = Describe("The conditions of a policy", func() {
 		createPolicy(ctx, policy("elsewhere", resource("gadgets", "v7", "v1alpha")))
 		Expect(expectConditions(ctx, "elsewhere", notServed, isEnforced)).To(SatisfyAll(
 			ContainSubstring("in v1, v1beta1"), ContainSubstring("v7, v1alpha")))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("say what is wrong with an expression, and disable no other policy", func(ctx context.Context) {
 		startManager(ctx, inCluster())
@@ -58,7 +59,7 @@ var _ = Describe("The conditions of a policy", func() {
 		Eventually(func() [2]float64 {
 			return [2]float64{metric("holdfast_node_resource_policies", "true"), metric("holdfast_node_resource_policies", "false")}
 		}).Should(Equal([2]float64{1, 2}))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("follow the policy when it is corrected, and when it is broken again", func(ctx context.Context) {
 		startManager(ctx, inCluster())
@@ -67,9 +68,8 @@ var _ = Describe("The conditions of a policy", func() {
 		createPolicy(ctx, policy("alpha", nodeNameIs("1 +")))
 		expectConditions(ctx, "alpha", invalid, notAccepted)
 		set := func(expression string) {
-			p := livePolicy(ctx, "alpha")
-			p.Spec.NodeName.Expression = expression
-			Expect(admin.Update(ctx, p)).To(Succeed())
+			GinkgoHelper()
+			changePolicy(ctx, "alpha", func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeName.Expression = expression })
 		}
 		set("self.metadata.name")
 		expectConditions(ctx, "alpha", isAccepted, isEnforced)
@@ -77,7 +77,7 @@ var _ = Describe("The conditions of a policy", func() {
 		set("1 +")
 		expectConditions(ctx, "alpha", invalid, notAccepted)
 		Eventually(func() *configuration { return live(ctx) }).Should(BeNil())
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("turn when the resource comes, with no restart, and the webhook was there before", func(ctx context.Context) {
 		startManager(ctx, inCluster())
@@ -91,11 +91,11 @@ var _ = Describe("The conditions of a policy", func() {
 		Expect(admin.Delete(ctx, definition)).To(Succeed())
 		expectConditions(ctx, "early", notServed, isEnforced)
 		Expect(entries(ctx)).To(HaveExactElements("early"))
-	}, NodeTimeout(collectedSoon))
+	}, NodeTimeout(specTimeout))
 
 	It("turn when a version comes", func(ctx context.Context) {
 		definition := createDefinition(ctx, "growers", definedVersion{name: "v1"})
-		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, definition)).To(Succeed()) }, NodeTimeout(soon))
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, definition)).To(Succeed()) }, NodeTimeout(specTimeout))
 		startManager(ctx, inCluster())
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
 		createPolicy(ctx, policy("next", resource("growers", "v2")))
@@ -111,7 +111,7 @@ var _ = Describe("The conditions of a policy", func() {
 			return admin.Update(ctx, grown)
 		}).Should(Succeed())
 		expectConditions(ctx, "next", isAccepted, isEnforced)
-	}, NodeTimeout(collectedSoon))
+	}, NodeTimeout(specTimeout))
 
 	It("keep their last word, and the policies their webhooks, while discovery fails", func(ctx context.Context) {
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
@@ -128,7 +128,11 @@ var _ = Describe("The conditions of a policy", func() {
 		startManager(ctx, s)
 		createPolicy(ctx, policy("known"))
 		expectConditions(ctx, "known", isAccepted, isEnforced)
-		was := livePolicy(ctx, "known").Status
+		// What the sweeper says beside them is another's word.
+		lastWord := func() [2]metav1.Condition {
+			return [2]metav1.Condition{condition(ctx, "known", v1alpha1.PolicyAccepted), condition(ctx, "known", v1alpha1.PolicyEnforced)}
+		}
+		was := lastWord()
 
 		failing.Store(true)
 		createPolicy(ctx, policy("new", resource("plains")))
@@ -137,18 +141,18 @@ var _ = Describe("The conditions of a policy", func() {
 			return v1alpha1.Reason(condition(ctx, "new", v1alpha1.PolicyEnforced).Reason)
 		}).Should(Equal(v1alpha1.ReasonWebhookConfigured))
 		Expect(meta.FindStatusCondition(livePolicy(ctx, "new").Status.Conditions, v1alpha1.PolicyAccepted)).To(BeNil())
-		Expect(livePolicy(ctx, "known").Status).To(Equal(was))
+		Expect(lastWord()).To(Equal(was))
 
 		failing.Store(false)
 		expectConditions(ctx, "new", isAccepted, isEnforced)
-	}, NodeTimeout(collectedSoon))
+	}, NodeTimeout(specTimeout))
 
 	It("are the keeper's own: what somebody else writes into the status stays", func(ctx context.Context) {
 		startManager(ctx, inCluster())
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
 		p := createPolicy(ctx, policy("shared"))
 		expectConditions(ctx, "shared", isAccepted, isEnforced)
-		transition := condition(ctx, "shared", v1alpha1.PolicyAccepted).LastTransitionTime
+		transition := condition(ctx, "shared", v1alpha1.PolicyEnforced).LastTransitionTime
 
 		swept := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
 			"conditions": []any{map[string]any{"type": v1alpha1.PolicySwept, "status": "True", "reason": string(v1alpha1.ReasonSweepCompleted),
@@ -165,18 +169,21 @@ var _ = Describe("The conditions of a policy", func() {
 		Expect(meta.FindStatusCondition(now.Status.Conditions, v1alpha1.PolicySwept)).NotTo(BeNil())
 		Expect(now.Status.Sweep.Objects).To(BeNumerically("==", 7))
 		enforced := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.PolicyEnforced)
-		Expect(enforced.LastTransitionTime.Time).To(BeTemporally("<=", transition.Time), "Enforced did not change")
+		Expect(enforced.LastTransitionTime.Time).To(BeTemporally("==", transition.Time), "Enforced did not change")
 
 		By("taking its own conditions back with the next look")
-		for i := range now.Status.Conditions {
-			if now.Status.Conditions[i].Type != v1alpha1.PolicySwept {
-				now.Status.Conditions[i].Reason, now.Status.Conditions[i].Message = "Edited", "by somebody"
+		Eventually(func() error {
+			now := livePolicy(ctx, "shared")
+			for i := range now.Status.Conditions {
+				if now.Status.Conditions[i].Type != v1alpha1.PolicySwept {
+					now.Status.Conditions[i].Reason, now.Status.Conditions[i].Message = "Edited", "by somebody"
+				}
 			}
-		}
-		Expect(admin.Status().Update(ctx, now, client.FieldOwner("kubectl-edit"))).To(Succeed())
+			return admin.Status().Update(ctx, now, client.FieldOwner("kubectl-edit"))
+		}).Should(Succeed())
 		Expect(admin.Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"resource":{"versions":["v1"]}}}`)))).To(Succeed())
 		expectConditions(ctx, "shared", isAccepted, isEnforced)
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 })
 
 var _ = Describe("In steady state", func() {
@@ -197,7 +204,7 @@ var _ = Describe("In steady state", func() {
 			Eventually(func() string { return condition(ctx, name, v1alpha1.PolicyEnforced).Message }).Should(ContainSubstring(anotherAuthority))
 		}
 
-		before, configured := len(seen.seen()), live(ctx).ResourceVersion
+		before, configured := seen.quiet(), live(ctx).ResourceVersion
 		// Whatever it watches changes, and nothing that has to be.
 		definition := createDefinition(ctx, "bystanders", definedVersion{name: "v1"})
 		stamp := stampConfiguration(nil)
@@ -208,7 +215,7 @@ var _ = Describe("In steady state", func() {
 		Expect(admin.Delete(ctx, definition)).To(Succeed())
 		Consistently(seen.seen).Should(HaveLen(before))
 		Expect(live(ctx).ResourceVersion).To(Equal(configured))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("a restarted keeper writes nothing", func(ctx context.Context) {
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
@@ -224,6 +231,11 @@ var _ = Describe("In steady state", func() {
 		// It does look: what is edited now is put back.
 		edit(ctx, func(c *configuration) { c.Webhooks[0].MatchConditions = nil })
 		Eventually(func() int { return len(entry(ctx, "alpha").MatchConditions) }).ShouldNot(BeZero())
-		Expect(seen.seen()).To(HaveExactElements("PUT /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + noderesource.ConfigurationName))
-	}, NodeTimeout(soon))
+		const put = "PUT /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + noderesource.ConfigurationName
+		if secondpass.On() { // what fails is written again
+			Expect(seen.seen()).To(HaveEach(put))
+		} else {
+			Expect(seen.seen()).To(HaveExactElements(put))
+		}
+	}, NodeTimeout(specTimeout))
 })

@@ -74,7 +74,7 @@ var _ = Describe("Another writer that keeps changing the configuration", secondp
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
 		seen, s = &writes{}, inCluster()
 		s.transport = seen.wrap
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 	policies := func(ctx context.Context) {
 		GinkgoHelper()
 		createPolicy(ctx, policy("alpha", failing))
@@ -86,7 +86,7 @@ var _ = Describe("Another writer that keeps changing the configuration", secondp
 		startManager(ctx, s)
 		policies(ctx)
 		Expect(live(ctx).Labels).To(HaveKeyWithValue("admissions.enforcer/disabled", "true"))
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("is answered ever more slowly, and named, until it has stopped for a while", func(ctx context.Context) {
 		clock := clocktesting.NewFakePassiveClock(time.Now())
@@ -133,7 +133,7 @@ var _ = Describe("Another writer that keeps changing the configuration", secondp
 		}).Should(Equal(v1alpha1.ReasonWebhookContested))
 		later(time.Minute)
 		expectConditions(ctx, "alpha", isAccepted, isEnforced)
-	}, NodeTimeout(collectedSoon))
+	}, NodeTimeout(specTimeout))
 
 	It("is answered with few writes, and the keeper wakes by itself for each", func(ctx context.Context) {
 		startManager(ctx, s)
@@ -145,7 +145,7 @@ var _ = Describe("Another writer that keeps changing the configuration", secondp
 		Expect(restored()).To(BeNumerically("<=", few))
 		stop()
 		Eventually(included(ctx)).Should(BeTrue())
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 
 	It("does not delay a manager that starts anew", func(ctx context.Context) {
 		first := startManager(ctx, s)
@@ -158,7 +158,7 @@ var _ = Describe("Another writer that keeps changing the configuration", secondp
 		startManager(ctx, inCluster())
 		Eventually(included(ctx)).Should(BeTrue())
 		expectConditions(ctx, "alpha", isAccepted, isEnforced)
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 })
 
 // wake changes something that the keeper watches.

@@ -63,7 +63,7 @@ var _ = Describe("A guard that is turned off", func() {
 		Eventually(swept(ctx, "broken")).Should(Equal(notAccepted))
 		Expect(livePolicy(ctx, "later").ManagedFields).NotTo(BeEmpty())
 		Expect(meta.FindStatusCondition(livePolicy(ctx, "alpha").Status.Conditions, v1alpha1.PolicyAccepted)).NotTo(BeNil())
-	}, NodeTimeout(collectedSoon))
+	}, NodeTimeout(specTimeout))
 })
 
 func lease(ctx context.Context) *coordinationv1.Lease {
@@ -109,5 +109,5 @@ var _ = Describe("Of several replicas", func() {
 		restores()
 		Expect(third.seen()).NotTo(BeEmpty())
 		Expect(second.seen()).To(HaveLen(before), "the one that lost the Lease writes no more")
-	}, NodeTimeout(collectedSoon))
+	}, NodeTimeout(specTimeout))
 })

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 // refuser is an API server that does not take the entries of some policies, as one of another version may not.
@@ -106,39 +107,35 @@ var _ = Describe("An entry that the API server does not take", func() {
 		}
 
 		// It is not tried over and over.
-		before := len(seen.seen())
+		before := seen.quiet()
 		Consistently(seen.seen).Should(HaveLen(before))
 
 		// Another generation is.
 		tried := len(seen.of("validatingwebhookconfigurations"))
-		p := livePolicy(ctx, "bad")
-		p.Spec.TimeoutSeconds = 1
-		Expect(admin.Update(ctx, p)).To(Succeed())
+		changePolicy(ctx, "bad", func(s *v1alpha1.NodeResourcePolicySpec) { s.TimeoutSeconds = 1 })
 		expectConditions(ctx, "bad", isRejected, notAccepted)
 		Expect(seen.of("validatingwebhookconfigurations")).NotTo(HaveLen(tried))
 		Expect(entries(ctx)).To(HaveExactElements("alpha", "charlie"))
 	},
-		Entry("where the answer names it", refuser{entries: []string{"bad"}}, NodeTimeout(soon)),
-		Entry("where it is found by trying", refuser{entries: []string{"bad"}, silent: true}, NodeTimeout(soon)),
+		Entry("where the answer names it", refuser{entries: []string{"bad"}}, NodeTimeout(specTimeout)),
+		Entry("where it is found by trying", refuser{entries: []string{"bad"}, silent: true}, NodeTimeout(specTimeout)),
 	)
 
 	It("which was taken before goes, and the others stay", func(ctx context.Context) {
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
 		stop := startManager(ctx, inCluster())
 		createPolicy(ctx, policy("alpha"))
-		p := createPolicy(ctx, policy("bad", resource("plains")))
+		createPolicy(ctx, policy("bad", resource("plains")))
 		expectConditions(ctx, "bad", isAccepted, isEnforced)
 		expectConditions(ctx, "alpha", isAccepted, isEnforced)
 		stop()
 		s := inCluster()
 		s.transport = refuser{entries: []string{"bad"}}.wrap
 		startManager(ctx, s)
-		p = livePolicy(ctx, p.Name)
-		p.Spec.TimeoutSeconds = 1
-		Expect(admin.Update(ctx, p)).To(Succeed())
+		changePolicy(ctx, "bad", func(s *v1alpha1.NodeResourcePolicySpec) { s.TimeoutSeconds = 1 })
 		expectConditions(ctx, "bad", isRejected, notAccepted)
 		eventuallyEntries(ctx, "alpha")
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 })
 
 var _ = Describe("A configuration that the keeper may not write", func() {
@@ -157,7 +154,7 @@ var _ = Describe("A configuration that the keeper may not write", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(admin.Patch(ctx, role.DeepCopy(), client.RawPatch(types.MergePatchType, content))).To(Succeed())
 		}
-		DeferCleanup(func(ctx context.Context) { setRules(ctx, whole) }, NodeTimeout(soon))
+		DeferCleanup(func(ctx context.Context) { setRules(ctx, whole) }, NodeTimeout(specTimeout))
 		setRules(ctx, withoutVerb(role.Rules, "validatingwebhookconfigurations", "update"))
 		createPolicy(ctx, policy("bravo", resource("plains")))
 		expectConditions(ctx, "bravo", isAccepted, isRejected)
@@ -166,9 +163,9 @@ var _ = Describe("A configuration that the keeper may not write", func() {
 		Expect(entries(ctx)).To(HaveExactElements("alpha"))
 
 		setRules(ctx, whole)
-		Eventually(func() []string { return entries(ctx) }, collectedSoon).Should(HaveExactElements("alpha", "bravo"))
+		Eventually(func() []string { return entries(ctx) }, secondpass.Patience(collectedSoon)).Should(HaveExactElements("alpha", "bravo"))
 		expectConditions(ctx, "bravo", isAccepted, isEnforced)
-	}, NodeTimeout(startTimeout))
+	}, NodeTimeout(collectorSpecTimeout))
 })
 
 func withoutVerb(rules []rbacv1.PolicyRule, resource, verb string) []rbacv1.PolicyRule {

@@ -37,12 +37,12 @@ var _ = Describe("The manager's account", func() {
 
 		other := &configuration{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}}
 		Expect(admin.Create(ctx, other)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, other)).To(Succeed()) }, NodeTimeout(soon))
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, other)).To(Succeed()) }, NodeTimeout(specTimeout))
 		Expect(manager.Get(ctx, client.ObjectKeyFromObject(other), other.DeepCopy())).To(forbidden)
 		Expect(manager.Update(ctx, other.DeepCopy())).To(forbidden)
 		Expect(manager.Delete(ctx, other.DeepCopy())).To(forbidden)
 		Expect(manager.List(ctx, listOfConfigurations())).To(forbidden)
-	}, NodeTimeout(soon))
+	}, NodeTimeout(specTimeout))
 })
 
 func listOfConfigurations() *unstructured.UnstructuredList {

@@ -53,6 +53,13 @@ const (
 )
 
 var (
+	// specTimeout bounds a spec: several of the waits above.
+	specTimeout = secondpass.Patience(2 * collectedSoon)
+	// collectorSpecTimeout bounds one that waits for the garbage collector more than once.
+	collectorSpecTimeout = secondpass.Patience(2 * startTimeout)
+)
+
+var (
 	plane *controlplane.ControlPlane
 	// admin is uncached and allowed everything: the test's own eyes and hands.
 	admin  client.Client
@@ -103,7 +110,7 @@ var _ = AfterEach(func(ctx context.Context) {
 		ObjectMeta: metav1.ObjectMeta{Name: noderesource.ConfigurationName}}))).To(Succeed())
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: noderesource.StampConfigurationName}}))).To(Succeed())
-}, NodeTimeout(soon))
+}, NodeTimeout(specTimeout))
 
 // rendered is the output of kustomize for a folder of the repository.
 func rendered(ctx context.Context, folder string) []byte {

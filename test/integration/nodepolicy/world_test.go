@@ -129,6 +129,16 @@ func createPolicy(ctx context.Context, p *v1alpha1.NodeResourcePolicy) *v1alpha1
 	return p
 }
 
+// changePolicy changes a specification, which others may write the status of meanwhile.
+func changePolicy(ctx context.Context, name string, change func(*v1alpha1.NodeResourcePolicySpec)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		p := livePolicy(ctx, name)
+		change(&p.Spec)
+		return admin.Update(ctx, p)
+	}).Should(Succeed())
+}
+
 // brief is what a test says of a condition.
 type brief struct {
 	Status metav1.ConditionStatus
@@ -317,6 +327,19 @@ func (w *writes) seen() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string{}, w.lines...)
+}
+
+// quiet is the number of writes so far. In the second pass, what failed of them is written again first: quiet waits until nothing is,
+// for much longer than the longest back-off.
+func (w *writes) quiet() int {
+	GinkgoHelper()
+	if secondpass.On() {
+		Eventually(func(g Gomega) {
+			before := len(w.seen())
+			g.Consistently(w.seen).Should(HaveLen(before))
+		}).Should(Succeed())
+	}
+	return len(w.seen())
 }
 
 // of are those of a resource.
