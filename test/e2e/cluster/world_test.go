@@ -69,6 +69,8 @@ func newWorld(ctx context.Context, capacity int) *world {
 	w.attach(ctx, network, fmt.Sprintf(`{"type":"whereabouts","range":"%s","range_start":"%s","range_end":"%s"}`,
 		w.subnet, w.address(1), w.address(capacity)))
 	if powered {
+		awaitReady(ctx, first, true)
+		awaitReady(ctx, second, true)
 		awaitPlugins(ctx)
 		var err error
 		w.watch, err = observer.Start(observer.Options{Nodes: watchedNodes, Bridge: segment})
