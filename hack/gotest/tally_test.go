@@ -182,6 +182,23 @@ func TestTheSecondPassIsOfSuitesThatAreThere(t *testing.T) {
 	}
 }
 
+func TestTheLongestSuitesAreThere(t *testing.T) {
+	for _, suite := range longestSuites {
+		if _, err := os.Stat(filepath.Join("../..", suite)); err != nil {
+			t.Errorf("suite %s, which starts early: %v", suite, err)
+		}
+	}
+}
+
+func TestTheLongestSuitesStartFirst(t *testing.T) {
+	packages := []string{"m/test/e2e/observer", "m/hack/dev/test/adversaries", "m/test/integration/chart", "m/test/e2e", "m/test/integration/lifecycle"}
+	longestFirst(packages)
+	want := []string{"m/test/integration/lifecycle", "m/hack/dev/test/adversaries", "m/test/e2e", "m/test/e2e/observer", "m/test/integration/chart"}
+	if !reflect.DeepEqual(packages, want) {
+		t.Errorf("ordered %v, want %v", packages, want)
+	}
+}
+
 func TestTheSecondPassKeepsFlagsAndChangesTheEnvironment(t *testing.T) {
 	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce()}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
 	got := g.faulty()

@@ -90,7 +90,8 @@ var _ = Describe("Reading", func() {
 			}
 			return nil
 		})
-		Expect(expectNotSwept(ctx, p.Name, v1alpha1.ReasonSweepFailed)).To(ContainSubstring("page lost"))
+		Eventually(func(g Gomega) string { return swept(ctx, g, p.Name).Message }).WithContext(ctx).Should(ContainSubstring("page lost"))
+		expectNotSwept(ctx, p.Name, v1alpha1.ReasonSweepFailed)
 		failed := gauge("holdfast_node_sweeps_total", p.Name, "result", string(v1alpha1.ReasonSweepFailed))
 		Eventually(failed).Should(BeNumerically(">=", 2))
 		Expect(livePolicy(ctx, Default, p.Name).Status.Sweep.Stale).To(Equal(int64(3)))
