@@ -227,7 +227,9 @@ func normalize(t *testing.T, objects []*unstructured.Unstructured) map[string]ma
 		if match := hashed.FindStringSubmatch(object.GetName()); object.GetKind() == "ConfigMap" && match != nil {
 			names[match[0]] = match[1] + "-HASH"
 			object.SetName(names[match[0]])
-			readConfiguration(t, object)
+		}
+		if object.GetKind() == "ConfigMap" {
+			readFiles(t, object)
 		}
 	}
 	normalized := map[string]map[string]any{}
@@ -242,8 +244,8 @@ func normalize(t *testing.T, objects []*unstructured.Unstructured) map[string]ma
 	return normalized
 }
 
-// readConfiguration puts what the file says where its text was: comments and the order of fields are its own.
-func readConfiguration(t *testing.T, configMap *unstructured.Unstructured) {
+// readFiles puts what files say where their text was: comments and the order of fields are their own.
+func readFiles(t *testing.T, configMap *unstructured.Unstructured) {
 	t.Helper()
 	data, _, err := unstructured.NestedStringMap(configMap.Object, "data")
 	if err != nil {
