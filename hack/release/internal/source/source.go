@@ -153,7 +153,7 @@ func (s Source) git(ctx context.Context, env []string, args ...string) (string, 
 	if err := cmd.Run(); err != nil {
 		return "", errors.Join(fmt.Errorf("git %s: %w", strings.Join(args, " "), err), said(failure.String()))
 	}
-	return strings.TrimSpace(out.String()), nil
+	return strings.Trim(out.String(), "\n"), nil
 }
 
 func said(text string) error {
