@@ -110,7 +110,7 @@ func (d *drawing) panel(ctx context.Context, p *Panel) error {
 	switch {
 	case len(curves) == 0:
 		d.title(c, p, ink)
-		d.centre(c, "No data", smallSize+2, faint)
+		d.middle(c, "No data", smallSize+2, faint)
 		return nil
 	case p.Type == typeFigure:
 		return d.figure(c, p, curves)
@@ -131,7 +131,7 @@ func (d *drawing) title(c draw.Canvas, p *Panel, tint color.Color) {
 	d.write(p.Title, titleSize, tint, vg.Point{X: c.Min.X + inset, Y: c.Max.Y - titleSize - inset/2}, bold)
 }
 
-func (d *drawing) centre(c draw.Canvas, line string, size vg.Length, tint color.Color) {
+func (d *drawing) middle(c draw.Canvas, line string, size vg.Length, tint color.Color) {
 	s := style(size, tint, bold)
 	at := vg.Point{X: c.Center().X - s.Width(line)/2, Y: c.Center().Y - size/2 - inset/2}
 	c.FillText(s, at, line)

@@ -30,7 +30,7 @@ func (d *drawing) figure(c draw.Canvas, p *Panel, curves []curve) error {
 			return fmt.Errorf("panel %q: %w", p.Title, err)
 		}
 		box(part, tint)
-		d.centre(part, format(curve.last(), p.FieldConfig.Defaults.Unit), figureSize, white)
+		d.middle(part, format(curve.last(), p.FieldConfig.Defaults.Unit), figureSize, white)
 	}
 	d.title(c, p, white)
 	return nil
