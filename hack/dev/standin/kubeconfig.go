@@ -17,11 +17,11 @@ func writeKubeconfig(path string, identity *rest.Config, server string) error {
 	const name = "cluster"
 	cluster := &clientcmdapi.Cluster{Server: identity.Host, CertificateAuthorityData: identity.CAData, CertificateAuthority: identity.CAFile}
 	if server != "" {
-		real, err := serverURL(identity)
+		target, err := serverURL(identity)
 		if err != nil {
 			return err
 		}
-		cluster.Server, cluster.TLSServerName = server, real.Hostname()
+		cluster.Server, cluster.TLSServerName = server, target.Hostname()
 	}
 	config := clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{name: cluster},

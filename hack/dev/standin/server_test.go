@@ -73,6 +73,34 @@ func newFleet(t *testing.T) (*Fleet, *client.Client) {
 	return f, c
 }
 
+func TestTheAgentIsStoppedForLongerThanABoot(t *testing.T) {
+	f, c := newFleet(t)
+	check := func(what string, stopped bool, act func(context.Context, string) error) {
+		t.Helper()
+		if err := act(t.Context(), "node-a"); err != nil {
+			t.Fatal(err)
+		}
+		nodes, err := c.Nodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if nodes[0].AgentStopped != stopped || nodes[0].AgentPID != 0 || nodes[1].AgentStopped {
+			t.Errorf("%s: %+v", what, nodes)
+		}
+	}
+	check("stopped", true, c.StopAgent)
+	check("stopped, the node rebooted", true, c.Reboot)
+	check("started", false, c.StartAgent)
+	check("killed", false, c.KillAgent)
+	var kinds []string
+	for _, event := range f.history.List() {
+		kinds = append(kinds, event.Event)
+	}
+	if diff := cmp.Diff([]string{api.EventStopAgent, api.EventReboot, api.EventStartAgent, api.EventKillAgent}, kinds); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
 func TestNodeActions(t *testing.T) {
 	f, c := newFleet(t)
 	check := func(what string, want ...api.Node) {
@@ -104,11 +132,6 @@ func TestNodeActions(t *testing.T) {
 	check("cut off", api.Node{Name: "node-a", CRI: socket, Ready: true, CutOff: true}, other)
 	do(c.Reconnect)
 	check("reconnected", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
-	do(c.StopAgent)
-	check("its agent stopped", api.Node{Name: "node-a", CRI: socket, Ready: true, AgentStopped: true}, other)
-	do(c.StartAgent)
-	do(c.KillAgent)
-	check("its agent started again", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
 	do(c.PowerOff)
 	do(c.PowerOff)
 	check("powered off", api.Node{Name: "node-a", CRI: socket, Ready: true, PoweredOff: true}, other)
@@ -123,7 +146,7 @@ func TestNodeActions(t *testing.T) {
 		kinds = append(kinds, event.Event)
 	}
 	want := []string{api.EventFreeze, api.EventCutCNI, api.EventThaw, api.EventMendCNI, api.EventCutOff, api.EventReconnect,
-		api.EventStopAgent, api.EventStartAgent, api.EventKillAgent, api.EventPowerOff, api.EventStart}
+		api.EventPowerOff, api.EventStart}
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
