@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -129,6 +131,30 @@ func TestWhoseKubeletEndedThePodIsRecorded(t *testing.T) {
 				t.Errorf("written at %v, expected %s", record.Spec.Kubelet.WrittenTime, lateNow)
 			}
 		})
+	}
+}
+
+// TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas: it still has the Node on which the pod began.
+func TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas(t *testing.T) {
+	record := recordOfOld(oldMachine())
+	f := newFate(t, finishedAfter(time.Minute), record, later(nodeObject("node", "node-2", "m2"), 0))
+	f.r.client = interceptor.NewClient(f.truth, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if node, isNode := into.(*corev1.Node); isNode {
+				*node = *nodeObject("node", "node-1", "m1")
+				return nil
+			}
+			return c.Get(ctx, key, into, opts...)
+		}})
+	v, err := f.r.observe(t.Context(), "old", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.r.recordEnding(t.Context(), v, record, metav1.NewTime(lateNow)); err != nil {
+		t.Fatal(err)
+	}
+	if record.Spec.Kubelet.Node != nil {
+		t.Errorf("recorded %+v, which only a late cache shows", record.Spec.Kubelet.Node)
 	}
 }
 
