@@ -44,12 +44,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 		// One event for all: those of one reason about one pod are a series, which keeps the first one's words.
 		r.event(v, d, d.Reason, "released "+strings.Join(released, ", ")+": "+d.Message)
 	}
-	err = errors.Join(failures...)
-	if err != nil && shadow.Ignore(err) == nil {
-		return false, err
-	}
-	if err != nil {
-		r.event(v, d, v1alpha1.ReasonReleaseFailed, err.Error())
+	if err := r.tellFailed(v, d, errors.Join(failures...)); err != nil {
 		return false, err
 	}
 	rest := func(held heldEntry) bool { return !held.superseded || !sandboxes.Has(held.SandboxID) }
@@ -57,6 +52,14 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 		return true, r.unprotect(ctx, v, d)
 	}
 	return false, r.dropSuperseded(ctx, v, sandboxes)
+}
+
+// tellFailed hands an error on. What was only withheld is no failure to tell of.
+func (r *PodReconciler) tellFailed(v *view, d release.Decision, err error) error {
+	if shadow.Ignore(err) != nil {
+		r.event(v, d, v1alpha1.ReasonReleaseFailed, err.Error())
+	}
+	return err
 }
 
 // atItsEnd: nothing of the pod can start any more, so that a proof about its last sandbox is one about the pod.

@@ -99,26 +99,17 @@ func (w *world) podOf(name string) *corev1.Pod {
 }
 
 // create makes a pod.
-func (w *world) create(ctx context.Context, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+func (w *world) create(ctx context.Context, name string) *corev1.Pod {
 	GinkgoHelper()
 	pod := w.podOf(name)
-	for _, c := range change {
-		c(pod)
-	}
 	Expect(admin.Create(ctx, pod)).To(Succeed())
 	return pod
 }
 
-// stamped is a pod as mode Guard has stamped it.
-func stamped(pod *corev1.Pod) {
-	pod.Finalizers = []string{v1alpha1.Finalizer}
-	pod.Labels = map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}
-}
-
 // run makes a Running pod that holds an address and shows it.
-func (w *world) run(ctx context.Context, name string, offset int, change ...func(*corev1.Pod)) *corev1.Pod {
+func (w *world) run(ctx context.Context, name string, offset int) *corev1.Pod {
 	GinkgoHelper()
-	pod := w.create(ctx, name, change...)
+	pod := w.create(ctx, name)
 	w.add(ctx, offset, w.namespace+"/"+name, sandboxOf(pod))
 	status, err := json.Marshal([]nadv1.NetworkStatus{{Name: w.namespace + "/net", Interface: "net1", IPs: []string{w.ip(offset)}}})
 	Expect(err).NotTo(HaveOccurred())
