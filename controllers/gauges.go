@@ -92,7 +92,7 @@ func (n *networkConfigs) NeedLeaderElection() bool { return false }
 func (n *networkConfigs) Start(ctx context.Context) error {
 	informer, err := n.cache.GetInformer(ctx, &nadv1.NetworkAttachmentDefinition{}, cache.BlockUntilSynced(false))
 	if meta.IsNoMatchError(err) || ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // without the CRD there is no definition, and to be stopped is no failure
 	}
 	if err != nil {
 		return fmt.Errorf("watching NetworkAttachmentDefinitions: %w", err)

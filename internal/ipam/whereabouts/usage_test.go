@@ -82,6 +82,11 @@ func TestUsage(t *testing.T) {
 			configs: []string{macvlan(`"range":"10.0.0.0/16","node_slice_size":"/28","network_name":"blue","exclude":["10.0.0.0/24"]`)},
 			want:    []ipam.RangeUse{{Network: "blue", Range: "10.0.0.0/16", Addresses: 28, Entries: 14, Fullest: 1}},
 		},
+		"the slice of another network is none of this one's": {
+			pools:   []string{"green-node-a-10.0.0.0-28 10.0.0.0/28 7"},
+			configs: []string{macvlan(`"range":"10.0.0.0/16","node_slice_size":"28","network_name":"blue"`)},
+			want:    []ipam.RangeUse{{Range: "10.0.0.0/28", Addresses: 14, Entries: 7, Fullest: .5}},
+		},
 		"slices of a network without a name are known by their size": {
 			pools:   []string{"node-a-10.0.0.0-28 10.0.0.0/28 7", "10.0.0.16-28 10.0.0.16/28 1", "node-a-10.0.0.0-24 10.0.0.0/24 1"},
 			configs: []string{macvlan(`"range":"10.0.0.0/16","node_slice_size":"28"`)},
@@ -101,7 +106,7 @@ func TestUsage(t *testing.T) {
 		},
 		"a configuration that cannot be read says nothing": {
 			pools: []string{"10.0.0.0-28 10.0.0.0/28 1"},
-			configs: []string{"{", macvlan(`"range":7`), macvlan(`"range":"10.0.0.0"`), macvlan(`"range":"10.0.0.0/28","exclude":["x"]`),
+			configs: []string{"{", macvlan(`"range":7`), macvlan(`"range":"10.0.0.0"`), macvlan(`"range":"10.0.0.0/28","range_end":"10.0.0.2","exclude":["x"]`),
 				`{"ipam":{"type":"host-local","range":"10.0.0.0/28","range_end":"10.0.0.2"}}`},
 			want: []ipam.RangeUse{{Range: "10.0.0.0/28", Addresses: 14, Entries: 1, Fullest: 1. / 14}},
 		},
