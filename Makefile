@@ -49,9 +49,11 @@ build-dev: ## Build bin/holdfast-dev, which runs the control plane and the stand
 	  go -C hack/dev build -trimpath -o $(CURDIR)/bin/holdfast-dev .
 
 .PHONY: generate
-generate: ## Write the generated Go code (deep copies)
+generate: ## Write the generated Go code (deep copies) and tables of docs/reference
 	@$(STEP) "generating deep copies" \
 	  $(CONTROLLERGEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	@$(STEP) "generating the tables of the configuration pages" \
+	  go test -count=1 ./test/seeing -run '^TestReference|^TestConfigurationReference' -update
 
 .PHONY: manifests
 manifests: ## Write the generated manifests (CRDs, the roles)
@@ -96,14 +98,14 @@ house: ## Check what the linters cannot: headers, sizes, links, paths
 
 .PHONY: verify
 verify: ## Regenerate, check everything, demand a clean tree
-	@$(MAKE) generate manifests
+	@$(MAKE) generate manifests chart
 	@$(MAKE) house tidy-check render lint
 	@hack/clean-tree
 
 ##@ Test
 
 .PHONY: test
-test: kube build ## Run all tests with the race detector, and the suites again with failing calls
+test: kube build helm-tool ## Run all tests with the race detector, and the suites again with failing calls
 	@$(GOTEST) all
 
 .PHONY: unit
@@ -115,7 +117,7 @@ model: ## Explore the model of the release handshake, and write bin/model/report
 	@go run ./test/model -report bin/model/report.json
 
 .PHONY: integration
-integration: kube build ## Run the suites on a real control plane
+integration: kube build helm-tool ## Run the suites on a real control plane
 	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/...
 
 .PHONY: faulty

@@ -85,7 +85,7 @@ var faultySuites = []string{
 var faultyEnv = []string{"FAULT_RATE=0.25", "FAULT_SEED=1"}
 
 // extraModules are modules with tests besides the one at the top.
-var extraModules = []string{"hack/dev", "hack/images", "hack/certmanager", "hack/cluster", "hack/promql"}
+var extraModules = []string{"hack/dev", "hack/images", "hack/certmanager", "hack/cluster", "hack/promql", "hack/release"}
 
 // kindOf tells what a package needs, by its folder from the top of its module.
 func kindOf(folder string) kind {
