@@ -266,6 +266,7 @@ func (p *placed) dels(ctx context.Context, g Gomega) (passed, failed int) {
 			passed++
 		case event.Event == api.EventDelFailed:
 			failed++
+			AddReportEntry("a DEL that failed", event.Message, ReportEntryVisibilityFailureOrVerbose)
 		}
 	}
 	return passed, failed
