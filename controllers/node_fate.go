@@ -206,7 +206,11 @@ func (r *PodReconciler) readdress(ctx context.Context, v *view) error {
 			node.UID = live.NodeUID
 		}
 	}
-	if r.livesOn(ctx, v) {
+	lives, err := r.livesOn(ctx, v)
+	if err != nil {
+		return err // nothing asks again once the record follows
+	}
+	if lives {
 		record.Spec.AliveNodeUID = live.NodeUID // so that the end, once it comes, is this Node's word
 	}
 	log.FromContext(ctx).Info("The node's machine registered again; the record follows", "node", record.Spec.NodeName, "nodeUID", live.NodeUID)

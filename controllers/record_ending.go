@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -62,10 +63,13 @@ func (c *core) recordWriter(ctx context.Context, v *view, report *v1alpha1.Kubel
 }
 
 // livesOn says whether the pod has not ended, by a read that comes after all that the view has.
-func (c *core) livesOn(ctx context.Context, v *view) bool {
+func (c *core) livesOn(ctx context.Context, v *view) (bool, error) {
 	var pod corev1.Pod
 	err := c.live.Get(ctx, types.NamespacedName(v.ref()), &pod)
-	return err == nil && pod.UID == v.uid && release.PodEnding(&pod) == release.EndingNone
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading %s for whether it lives on the Node that registered: %w", v.podName(), err)
+	}
+	return err == nil && pod.UID == v.uid && release.PodEnding(&pod) == release.EndingNone, nil
 }
 
 func nodeIdentity(m release.Machine) *v1alpha1.NodeIdentity {

@@ -266,9 +266,27 @@ func TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain(t *testing.T) {
 				f.apply(tc.pod)
 			}
 			f.failReads = tc.fails
-			if got := f.r.livesOn(t.Context(), &view{uid: "old", record: recordOfOld(oldMachine())}); got != tc.want {
-				t.Errorf("lives on: %t, want %t", got, tc.want)
+			got, err := f.r.livesOn(t.Context(), &view{uid: "old", record: recordOfOld(oldMachine())})
+			if got != tc.want || (err != nil) != (tc.fails != "") {
+				t.Errorf("lives on: %t, want %t; error %v", got, tc.want, err)
 			}
 		})
+	}
+}
+
+// TestARecordDoesNotFollowWhileThePodCannotBeRead: nothing would ask again whether the pod lived under the Node that registered.
+func TestARecordDoesNotFollowWhileThePodCannotBeRead(t *testing.T) {
+	f := newFate(t, terminatingPod(time.Hour), recordOfOld(oldMachine()), nodeObject("node", "node-2", "m1"))
+	v, err := f.r.observe(t.Context(), "old", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.failReads = "pods"
+	if err := f.r.readdress(t.Context(), v); err == nil || f.record().Spec.Sandboxes[0].Node.UID != "node-1" {
+		t.Errorf("error %v, Node UID %s: expected an error and the record as it was", err, f.record().Spec.Sandboxes[0].Node.UID)
+	}
+	f.failReads = ""
+	if err := f.r.readdress(t.Context(), v); err != nil || f.record().Spec.AliveNodeUID != "node-2" {
+		t.Errorf("error %v, alive under %q: expected node-2", err, f.record().Spec.AliveNodeUID)
 	}
 }

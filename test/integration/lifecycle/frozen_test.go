@@ -126,6 +126,7 @@ var _ = Describe("A manager that is started on a frozen old view", func() {
 		startFrozen(ctx, nodeGoneSoon())
 		Consistently(func() int { return len(w.entries(ctx)) }).Should(Equal(1))
 		frozen.Thaw()
+		awaitFollowed(ctx, pod)
 		kubeletFinishes(ctx, pod)
 		Eventually(func() bool { return isGone(ctx, pod) }).Should(BeTrue())
 		Expect(w.entries(ctx)).To(BeEmpty())
@@ -202,4 +203,10 @@ func (w *world) liftTaints(ctx context.Context) {
 		node.Spec.Taints = nil
 		return admin.Update(ctx, &node)
 	}).Should(Succeed())
+}
+
+// awaitFollowed waits until the record follows a machine that registered again while the pod lived: its kubelet's word counts then.
+func awaitFollowed(ctx context.Context, pod *corev1.Pod) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) { g.Expect(recordOf(ctx, g, string(pod.UID)).Spec.AliveNodeUID).NotTo(BeEmpty()) }).Should(Succeed())
 }
