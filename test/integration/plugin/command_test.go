@@ -37,7 +37,7 @@ func pluginWith(ctx context.Context, kubeconfig, answer string, args ...string) 
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { session.Kill() }()
-	Eventually(ctx, session).WithTimeout(commandTimeout).Should(gexec.Exit())
+	Eventually(session).WithContext(ctx).WithTimeout(commandTimeout).Should(gexec.Exit())
 	return result{session.ExitCode(), string(session.Out.Contents()), string(session.Err.Contents())}
 }
 

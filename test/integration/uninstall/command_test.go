@@ -17,27 +17,28 @@ import (
 // endSoon bounds a whole run of the command, a namespace's end included.
 const endSoon = 3 * time.Minute
 
-// start starts the command, as a user does.
+// start starts the command, as a user does. What waits for the session takes it as the first argument, and the context by WithContext:
+// of what comes after a context, Gomega prints every field to see whether it is a duration, and the session's are being written.
 func start(args ...string) *gexec.Session {
 	GinkgoHelper()
 	all := append([]string{"uninstall", "--kubeconfig", plane.Kubeconfig(), "--pass-interval", passInterval.String()}, args...)
 	session, err := gexec.Start(exec.Command(binary, all...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) { Eventually(ctx, session.Kill()).Should(gexec.Exit()) })
+	DeferCleanup(func(ctx context.Context) { Eventually(session.Kill()).WithContext(ctx).Should(gexec.Exit()) })
 	return session
 }
 
 // kill ends it where it is.
 func kill(ctx context.Context, session *gexec.Session) {
 	GinkgoHelper()
-	Eventually(ctx, session.Kill()).Should(gexec.Exit())
+	Eventually(session.Kill()).WithContext(ctx).Should(gexec.Exit())
 }
 
 // execute runs the command to its end and gives its exit code and what it printed.
 func execute(ctx context.Context, args ...string) (int, string) {
 	GinkgoHelper()
 	session := start(args...)
-	Eventually(ctx, session).WithTimeout(endSoon).Should(gexec.Exit())
+	Eventually(session).WithContext(ctx).WithTimeout(endSoon).Should(gexec.Exit())
 	return session.ExitCode(), string(session.Out.Contents()) + string(session.Err.Contents())
 }
 
@@ -68,7 +69,7 @@ var _ = Describe("The command", func() {
 		hold(ctx, apps, 5)
 		for _, heading := range []string{"1/8", "2/8", "3/8", "4/8", "5/8", "6/8", "7/8", "8/8"} {
 			session := start("--yes", "--qps", "30")
-			Eventually(ctx, session.Out).Should(gbytes.Say(heading))
+			Eventually(session.Out).WithContext(ctx).Should(gbytes.Say(heading))
 			kill(ctx, session)
 		}
 		code, out := execute(ctx, "--yes")
@@ -97,8 +98,8 @@ var _ = Describe("The command", func() {
 
 		By("4: stopped")
 		session := start("--yes")
-		Eventually(ctx, session.Out).Should(gbytes.Say("1 failed"))
-		Eventually(ctx, session.Terminate()).Should(gexec.Exit(4))
+		Eventually(session.Out).WithContext(ctx).Should(gbytes.Say("1 failed"))
+		Eventually(session.Terminate()).WithContext(ctx).Should(gexec.Exit(4))
 		Expect(session.Err).To(gbytes.Say("run it again"))
 
 		By("0: proven")
