@@ -24,6 +24,8 @@ var cases = map[string]struct{ fires, quiet string }{
 	"HoldfastServedCertificateNearEnd": {`holdfast_webhook_certificate_expiration_timestamp_seconds{instance="a"} 1728000+0x130`,
 		`holdfast_webhook_certificate_expiration_timestamp_seconds{instance="a"} 2592000+0x130`},
 	"HoldfastShadowBlocked": {`holdfast_shadow_blocked_total{verb="patch",resource="pods"} 1+0x130`, `holdfast_shadow_total{action="Release"} 1+0x130`},
+	"HoldfastInShadow": {`holdfast_mode{mode="Shadow",pod="a"} 1+0x130` + also + `holdfast_mode{mode="Guard",pod="a"} 0+0x130` + also + `holdfast_mode{mode="Shadow",pod="b"} 0+0x130`,
+		`holdfast_mode{mode="Shadow",pod="a"} 0+0x130` + also + `holdfast_mode{mode="Guard",pod="a"} 1+0x130`},
 	"HoldfastHeldTooLong": {`holdfast_oldest_hold_seconds{reason="KubeletNotFinished"} 0+60x130`,
 		`holdfast_oldest_hold_seconds{reason="KubeletNotFinished"} 60+0x130` + also + `holdfast_oldest_hold_seconds{reason="NodeUnreachable"} 0+60x130`},
 	"HoldfastHeldByUnreachableNode": {`holdfast_oldest_hold_seconds{reason="NodeUnreachable"} 0+60x130`, `holdfast_oldest_hold_seconds{reason="KubeletNotFinished"} 0+60x130`},
