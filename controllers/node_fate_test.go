@@ -137,7 +137,8 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 			_, isLease := into.(*coordinationv1.Lease)
 			_, isPod := into.(*corev1.Pod)
-			if (isLease && f.failReads == "leases") || (isPod && f.failReads == "pods") {
+			_, isNode := into.(*corev1.Node)
+			if (isLease && f.failReads == "leases") || (isPod && f.failReads == "pods") || (isNode && f.failReads == "node") {
 				return fmt.Errorf("the API server is away at %s", f.clock.Now())
 			}
 			return c.Get(ctx, key, into, opts...)

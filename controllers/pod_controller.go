@@ -170,13 +170,20 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// unfinished: the pass was a live one because a cache was behind what was to be recorded, and the pools could not be read. No event
-// brings that again.
+// unfinished is what a live pass about a pod that lives could not read. What led to the pass, a cache that was behind or a delay that
+// was over, does not come again.
 func (v *view) unfinished() error {
-	if !v.live || !v.heldRead.IsUnknown() {
+	switch {
+	case !v.live:
 		return nil
+	case v.heldRead.IsUnknown():
+		return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
+	case v.node.IsUnknown():
+		return fmt.Errorf("reading node %s for the sandboxes of %s: %s", v.nodeName(), v.podName(), v.node.Why())
+	case v.fateUnread != "":
+		return fmt.Errorf("telling how long the node of %s has been gone: %s", v.podName(), v.fateUnread)
 	}
-	return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
+	return nil
 }
 
 // unprotect takes the finalizer off and removes the record; the pools were shown to be empty of it. What carries the proof

@@ -159,10 +159,11 @@ func findAddress(record *v1alpha1.IPAllocation, held *heldEntry) *v1alpha1.Addre
 }
 
 // dropGone takes out of the record what the pools are proven to be empty of, where somebody would stumble over it: a pod
-// that lives on, or one of several sandboxes of a pod that is still held. An address that network-status shows is kept.
+// that lives on, or one of several sandboxes of a pod that is still held. An address that network-status shows is kept, and
+// so is every one of a pod that could not be read, which may show it.
 func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
 	deleting := !v.podFact.IsKnown() || v.podFact.Get().Deleting
-	if v.stale || (deleting && !v.live) {
+	if v.stale || v.podFact.IsUnknown() || (deleting && !v.live) {
 		return
 	}
 	onStatus := map[string]bool{}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// newLife is the old pod, which lives and shows its address, on a node that is guarded by agents.
+func newLife(t *testing.T, objects ...client.Object) *fate {
+	t.Helper()
+	f := newFate(t, append(objects, namesake("old", "10.0.0.5"))...)
+	f.r.options.Evidence = release.EvidenceAgent
+	return f
+}
+
+// readySince is a Node that became Ready that long before now.
+func readySince(node *corev1.Node, before time.Duration) *corev1.Node {
+	node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(lateNow.Add(-before))
+	return node
+}
+
+// asked are the sandboxes that the record of the old pod has a question about.
+func (f *fate) asked() []string {
+	f.Helper()
+	var ids []string
+	for _, mark := range f.record().Spec.Marks {
+		ids = append(ids, mark.SandboxID)
+	}
+	return ids
+}
+
+// TestAPodThatLivesIsAskedAboutThoughAReadFailed: the delay after a reboot is over once, and no event brings that moment again.
+func TestAPodThatLivesIsAskedAboutThoughAReadFailed(t *testing.T) {
+	for _, kind := range []string{"pods", "node"} {
+		t.Run(kind, func(t *testing.T) {
+			f := newLife(t, recordOfOld(oldMachine()), rebooted(readySince(nodeObject("node", "node-1", "m1"), time.Hour)))
+			f.failReads = kind
+			if err := f.after(0); err == nil {
+				t.Error("what was to be read before the question could not be, and nobody is to try again")
+			}
+			if asked := f.asked(); asked != nil {
+				t.Errorf("asked about %v on what was not read", asked)
+			}
+			f.failReads = ""
+			if err := f.after(time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"old-sandbox"}, f.asked()); diff != "" {
+				t.Errorf("asked about (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTheFateOfTheNodeOfAPodThatLivesIsLookedAtAgain until it could be: the delay begins, and ends, with a live read, and what led to
+// that read does not come twice.
+func TestTheFateOfTheNodeOfAPodThatLivesIsLookedAtAgain(t *testing.T) {
+	gone := goneForLong()
+	gone.Spec.NodeGone.Since = metav1.NewTime(lateNow)
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		fails   string
+		want    bool
+	}{
+		"its node is gone, and its Lease cannot be read":   {[]client.Object{recordOfOld(oldMachine())}, "leases", true},
+		"its node is gone, and the Nodes cannot be listed": {[]client.Object{recordOfOld(oldMachine())}, "nodes", true},
+		"its node is gone, and cannot be read":             {[]client.Object{recordOfOld(oldMachine())}, "node", true},
+		"its node is back, and cannot be read":             {[]client.Object{gone, nodeObject("node", "node-1", "m1")}, "node", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newLife(t, tc.objects...)
+			before := f.nodeGone() != nil
+			f.failReads = tc.fails
+			if err := f.after(0); err == nil {
+				t.Error("the fate of the node could not be told, and nobody is to try again")
+			}
+			if noted := f.nodeGone() != nil; noted != before {
+				t.Errorf("the record has the node as gone: %t, before the failed read %t", noted, before)
+			}
+			f.failReads = ""
+			if err := f.after(time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if noted := f.nodeGone() != nil; noted != tc.want {
+				t.Errorf("the record has the node as gone: %t, want %t", noted, tc.want)
+			}
+		})
+	}
+}
+
+// TestI5ARecordLosesNothingOfAPodThatCannotBeRead: the pool is empty of its address, which the pod may still show.
+func TestI5ARecordLosesNothingOfAPodThatCannotBeRead(t *testing.T) {
+	f := newLife(t, recordOfOld(oldMachine()), nodeObject("node", "node-1", "m1"))
+	f.pool.entries = nil
+	f.failReads = "pods"
+	if err := f.after(0); err == nil {
+		t.Error("the pod could not be read, and nobody is to try again")
+	}
+	if diff := cmp.Diff(recordOfOld(oldMachine()).Spec, f.record().Spec); diff != "" {
+		t.Errorf("the record, on an unread pod (-want +got):\n%s", diff)
+	}
+	f.failReads = ""
+	if err := f.after(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if kept := len(f.record().Spec.Addresses); kept != 1 {
+		t.Errorf("%d addresses are left of the one that the pod shows", kept)
+	}
+}
