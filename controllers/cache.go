@@ -65,7 +65,7 @@ func PodTransform(object any) (any, error) {
 			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds, Finalizers: pod.Finalizers,
 			Labels:        keep(pod.Labels, v1alpha1.GuardedLabel),
 			Annotations:   keep(pod.Annotations, keptAnnotations...),
-			ManagedFields: release.PhaseOwnership(pod.ManagedFields),
+			ManagedFields: release.FieldOwnership(pod.ManagedFields),
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Message: pod.Status.Message, Reason: pod.Status.Reason},

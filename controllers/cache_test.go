@@ -29,14 +29,14 @@ func fullPod() *corev1.Pod {
 			Labels:      map[string]string{"app": "web", v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
 			Annotations: map[string]string{nadv1.NetworkAttachmentAnnot: "net", nadv1.NetworkStatusAnnot: "[]", "big": "annotation"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)},
+				{Manager: "kubectl", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:containers":{},"f:nodeName":{}}}`)},
 				{Manager: "kubelet", Subresource: "status", Time: &ended, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{},"f:podIPs":{},"f:conditions":{"k:{\"type\":\"PodReadyToStartContainers\"}":{}}}}`)},
 			},
 		},
 		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "main", Image: "image"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodSucceeded, Message: "message", Reason: "reason",
 			Conditions: []corev1.PodCondition{{Type: corev1.PodReady}, {Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse, Message: "no pod sandbox exists"},
-				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: deleted}, {Type: v1alpha1.IPsReleasedCondition, Reason: "NodeGone"}},
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ended}, {Type: v1alpha1.IPsReleasedCondition, Reason: "NodeGone"}},
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", ImageID: "id",
 				State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ended}}}}},
 	}

@@ -88,17 +88,12 @@ func (v *view) nodeName() string {
 	return ""
 }
 
-// scheduled is when the pod was bound, as its condition has it; zero where nobody wrote it down.
+// scheduled is when the pod was bound; zero where nobody wrote it down.
 func (v *view) scheduled() time.Time {
 	if v.pod == nil {
 		return time.Time{}
 	}
-	for i := range v.pod.Status.Conditions {
-		if c := &v.pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
+	return release.Bound(v.pod)
 }
 
 // ending is what the kubelet reported: what the record once proved stays proven.

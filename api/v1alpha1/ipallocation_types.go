@@ -60,8 +60,8 @@ type IPAllocationSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
-	// ScheduledTime is when the pod was bound to its node, as its condition PodScheduled said. A Node object that is younger
-	// is not the one that ran the pod's first sandboxes.
+	// ScheduledTime is when the pod was bound to its node: the time of its condition PodScheduled or, where the pod was made with
+	// its nodeName, that of its creation. A Node object that is younger is not the one that ran the pod's first sandboxes.
 	// +optional
 	ScheduledTime *metav1.Time `json:"scheduledTime,omitempty"`
 

@@ -4,9 +4,11 @@ package release
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -28,14 +30,27 @@ func EndedUnder(pod Pod, node Node) bool {
 	return !node.Registered.IsZero() && !pod.Begun.IsZero() && !node.Registered.After(pod.Begun)
 }
 
-// Begun is when a pod was bound to its node, as its condition PodScheduled has it, or where nobody wrote that down, when it was made.
+// Begun is when a pod was bound to its node or, where nobody wrote that down, when it was made.
 func Begun(pod *corev1.Pod) time.Time {
+	if bound := Bound(pod); !bound.IsZero() {
+		return bound
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// Bound is when a pod was bound to its node, by the API server's clock; zero where nobody wrote it down. A scheduler's binding sets
+// the condition PodScheduled on the server and owns no field. A pod that was made with its nodeName, which its maker then owns, was
+// bound when it was made: its condition has the time of its node, which may be any.
+func Bound(pod *corev1.Pod) time.Time {
+	if slices.ContainsFunc(pod.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return owned(&entry).node }) {
+		return pod.CreationTimestamp.Time
+	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
 			return c.LastTransitionTime.Time
 		}
 	}
-	return pod.CreationTimestamp.Time
+	return time.Time{}
 }
 
 // Remember adds what a record has of the pod's end: since when it is proven, and what shows whose kubelet wrote it.

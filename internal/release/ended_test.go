@@ -184,22 +184,43 @@ func TestAWaitForItsOwnKubeletSaysWhoWroteTheEndAndWhatWouldEndIt(t *testing.T) 
 }
 
 func TestAPodBeginsWhenItIsBound(t *testing.T) {
-	made, bound := metav1.NewTime(longAgo), metav1.NewTime(now)
-	scheduled := func(status corev1.ConditionStatus) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made},
-			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: status, LastTransitionTime: bound}}}}
+	bound, onItsOwn := now, now.Add(time.Hour)
+	scheduled := func(status corev1.ConditionStatus, at time.Time, owners ...func(*corev1.Pod)) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(longAgo)},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: status, LastTransitionTime: metav1.NewTime(at)}}}}
+		for _, add := range owners {
+			add(pod)
+		}
+		return pod
 	}
+	const condition = `"f:status":{"f:phase":{},"f:conditions":{"k:{\"type\":\"PodScheduled\"}":{"f:lastTransitionTime":{}}}}`
+	maker := owner("kubectl", "", `{"f:spec":{"f:containers":{},"f:nodeName":{}}}`, longAgo)
 	for name, tc := range map[string]struct {
-		pod  corev1.Pod
-		want time.Time
+		pod          *corev1.Pod
+		begun, bound time.Time
 	}{
-		"by the scheduler":                  {scheduled(corev1.ConditionTrue), now},
-		"which has not found it a node yet": {scheduled(corev1.ConditionFalse), longAgo},
-		"or when it is made":                {corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}}, longAgo},
+		"by the scheduler":                  {scheduled(corev1.ConditionTrue, bound, owner("kubectl", "", `{"f:spec":{"f:containers":{}}}`, longAgo)), bound, bound},
+		"which has not found it a node yet": {scheduled(corev1.ConditionFalse, bound), longAgo, time.Time{}},
+		"which had not found it a node at first, and wrote that down": {
+			scheduled(corev1.ConditionTrue, bound, owner("kube-scheduler", "status", `{`+condition+`}`, longAgo)), bound, bound},
+		"or when it is made": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(longAgo)}}, longAgo, time.Time{}},
+		"when it is made with its nodeName, whatever its node's clock shows": {
+			scheduled(corev1.ConditionTrue, onItsOwn, maker, owner("kubelet", "status", `{`+condition+`}`, onItsOwn)), longAgo, longAgo},
+		"when it is made with its nodeName, by a mirror pod's kubelet": {
+			scheduled(corev1.ConditionTrue, onItsOwn, owner("kubelet", "", `{"f:spec":{"f:nodeName":{}}}`, longAgo)), longAgo, longAgo},
+		"when one owner did all": {scheduled(corev1.ConditionTrue, onItsOwn, owner("all", "", `{"f:spec":{"f:nodeName":{}},`+condition+`}`, longAgo)), longAgo, longAgo},
+		"when it is made, where who named the node cannot be read": {
+			scheduled(corev1.ConditionTrue, onItsOwn, owner("kubelet", "status", `{"f:spec":`, longAgo)), longAgo, longAgo},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Begun(&tc.pod); !got.Equal(tc.want) {
-				t.Errorf("Begun = %s, want %s", got, tc.want)
+			for _, reading := range []string{"whole", "after FieldOwnership"} {
+				if got := Begun(tc.pod); !got.Equal(tc.begun) {
+					t.Errorf("%s: Begun = %s, want %s", reading, got, tc.begun)
+				}
+				if got := Bound(tc.pod); !got.Equal(tc.bound) {
+					t.Errorf("%s: Bound = %s, want %s", reading, got, tc.bound)
+				}
+				tc.pod.ManagedFields = FieldOwnership(tc.pod.ManagedFields)
 			}
 		})
 	}

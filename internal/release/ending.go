@@ -3,9 +3,7 @@
 package release
 
 import (
-	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -159,57 +157,4 @@ func phaseWrittenByKubelet(fields []metav1.ManagedFieldsEntry) (time.Time, bool)
 		written, found = fields[i].Time.Time, true
 	}
 	return written, found
-}
-
-// ownership is what an entry of managedFields owns of what this package reads.
-type ownership struct{ phase, sandbox bool }
-
-const sandboxCondition = `k:{"type":"` + string(corev1.PodReadyToStartContainers) + `"}`
-
-// owned reads an entry. Unreadable ownership must not make somebody else's field look like the kubelet's: it counts as an owner of its own.
-func owned(entry *metav1.ManagedFieldsEntry) ownership {
-	if entry.FieldsV1 == nil {
-		return ownership{}
-	}
-	var fields struct {
-		Status map[string]json.RawMessage `json:"f:status"`
-	}
-	foreign := ownership{phase: !IsKubelet(entry), sandbox: !IsKubelet(entry)}
-	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
-		return foreign
-	}
-	var owns ownership
-	_, owns.phase = fields.Status["f:phase"]
-	if raw, ok := fields.Status["f:conditions"]; ok {
-		var conditions map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &conditions); err != nil {
-			return foreign
-		}
-		_, owns.sandbox = conditions[sandboxCondition]
-	}
-	return owns
-}
-
-// PhaseOwnership keeps, of all managed fields, only who wrote status.phase and the sandbox's condition: what PodEnding and
-// PodTornDown need and caches should hold.
-func PhaseOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	var kept []metav1.ManagedFieldsEntry
-	for i := range fields {
-		owns := owned(&fields[i])
-		text := keptFields[owns]
-		if text == "" {
-			continue
-		}
-		entry := fields[i]
-		entry.FieldsV1 = metav1.NewFieldsV1(text)
-		kept = append(kept, entry)
-	}
-	return kept
-}
-
-// keptFields are the fields that PhaseOwnership writes for what an entry owns.
-var keptFields = map[ownership]string{
-	{phase: true}:                `{"f:status":{"f:phase":{}}}`,
-	{sandbox: true}:              `{"f:status":{"f:conditions":{` + strconv.Quote(sandboxCondition) + `:{}}}}`,
-	{phase: true, sandbox: true}: `{"f:status":{"f:phase":{},"f:conditions":{` + strconv.Quote(sandboxCondition) + `:{}}}}`,
 }

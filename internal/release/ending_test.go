@@ -93,9 +93,9 @@ func TestPodEnding(t *testing.T) {
 			if got := PodEndingSeen(tc.pod, tc.seen); got != tc.want {
 				t.Errorf("PodEndingSeen = %d, want %d", got, tc.want)
 			}
-			tc.pod.ManagedFields = PhaseOwnership(tc.pod.ManagedFields)
+			tc.pod.ManagedFields = FieldOwnership(tc.pod.ManagedFields)
 			if got := PodEndingSeen(tc.pod, tc.seen); got != tc.want {
-				t.Errorf("after PhaseOwnership: PodEndingSeen = %d, want %d", got, tc.want)
+				t.Errorf("after FieldOwnership: PodEndingSeen = %d, want %d", got, tc.want)
 			}
 		})
 	}

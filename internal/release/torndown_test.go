@@ -61,12 +61,12 @@ func TestPodTornDown(t *testing.T) {
 				t.Errorf("PodTornDown = %s, want %s", got, tc.want)
 			}
 			before := PodEnding(tc.pod)
-			tc.pod.ManagedFields = PhaseOwnership(tc.pod.ManagedFields)
+			tc.pod.ManagedFields = FieldOwnership(tc.pod.ManagedFields)
 			if got := PodTornDown(tc.pod); !got.Equal(tc.want) {
-				t.Errorf("after PhaseOwnership: PodTornDown = %s, want %s", got, tc.want)
+				t.Errorf("after FieldOwnership: PodTornDown = %s, want %s", got, tc.want)
 			}
 			if got := PodEnding(tc.pod); got != before {
-				t.Errorf("after PhaseOwnership: PodEnding = %d, want %d", got, before)
+				t.Errorf("after FieldOwnership: PodEnding = %d, want %d", got, before)
 			}
 		})
 	}

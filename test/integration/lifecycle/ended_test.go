@@ -4,14 +4,20 @@ package lifecycle_test
 
 import (
 	"context"
+	"encoding/json"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 var _ = Describe("An end that another machine's kubelet wrote", func() {
@@ -77,6 +83,17 @@ var _ = Describe("An end that another machine's kubelet wrote", func() {
 		Expect(w.entries(ctx)).To(BeEmpty())
 	})
 
+	It("I1 I3: gives nothing away where the node's clock dates the binding after that machine's return", func(ctx context.Context) {
+		first := startManager(ctx, options{})
+		pod := endedByReplacement(ctx)
+		first.Stop()
+		kubeletSchedules(ctx, pod, time.Now().Add(time.Hour))
+		w.deleteNode(ctx, w.node)
+		w.createNode(ctx, w.node, "machine-"+w.namespace)
+		startManager(ctx, options{})
+		held(ctx, pod)
+	})
+
 	It("lets the pod go once its own machine has stopped the sandbox, and the entry is gone with it", func(ctx context.Context) {
 		startManager(ctx, options{})
 		pod := returned(ctx)
@@ -115,6 +132,35 @@ var _ = Describe("An end that another machine's kubelet wrote", func() {
 		Expect(w.entries(ctx)).To(BeEmpty())
 	})
 })
+
+var _ = Describe("When a pod was bound", secondpass.Exempt("no manager takes part"), func() {
+	It("is the API server's word where a scheduler bound it, and its creation where it was made with its nodeName", func(ctx context.Context) {
+		w := newWorld(ctx)
+		bound := w.create(ctx, "bound", func(p *corev1.Pod) { p.Spec.NodeName = "" })
+		Eventually(time.Now).Should(BeTemporally(">=", bound.CreationTimestamp.Add(2*time.Second)))
+		Expect(admin.SubResource("binding").Create(ctx, bound, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: w.node}})).To(Succeed())
+		made := w.create(ctx, "made")
+		kubeletSchedules(ctx, made, time.Now().Add(time.Hour))
+
+		for _, pod := range []*corev1.Pod{bound, made} {
+			kubeletWrites(ctx, pod, corev1.PodRunning, "")
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+			Expect(pod.Spec.NodeName).To(Equal(w.node))
+		}
+		Expect(release.Bound(bound)).To(BeTemporally(">", bound.CreationTimestamp.Time))
+		Expect(release.Bound(made)).To(BeTemporally("==", made.CreationTimestamp.Time))
+	})
+})
+
+// kubeletSchedules writes the condition PodScheduled as the kubelet of a pod that no scheduler bound, by its own clock.
+func kubeletSchedules(ctx context.Context, pod *corev1.Pod, at time.Time) {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": map[string]any{"conditions": []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)}}}})
+	Expect(err).NotTo(HaveOccurred())
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	Expect(admin.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("kubelet"))).To(Succeed())
+}
 
 // takeOver has a machine report into the Node object that is there.
 func (w *world) takeOver(ctx context.Context, machine string) {

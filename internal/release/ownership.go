@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ownership is what an entry of managedFields owns of what this package reads: status.phase, the sandbox's condition, spec.nodeName.
+type ownership struct{ phase, sandbox, node bool }
+
+const (
+	sandboxCondition = `k:{"type":"` + string(corev1.PodReadyToStartContainers) + `"}`
+
+	ownsPhase = `"f:phase":{}`
+	ownsNode  = `"f:spec":{"f:nodeName":{}}`
+)
+
+var ownsSandbox = `"f:conditions":{` + strconv.Quote(sandboxCondition) + `:{}}`
+
+// owned reads an entry. Unreadable ownership must not make somebody else's field look like the kubelet's, nor a node's name like a
+// scheduler's: it counts as an owner of its own.
+func owned(entry *metav1.ManagedFieldsEntry) ownership {
+	if entry.FieldsV1 == nil {
+		return ownership{}
+	}
+	var fields struct {
+		Spec   map[string]json.RawMessage `json:"f:spec"`
+		Status map[string]json.RawMessage `json:"f:status"`
+	}
+	foreign := ownership{phase: !IsKubelet(entry), sandbox: !IsKubelet(entry), node: true}
+	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+		return foreign
+	}
+	var owns ownership
+	_, owns.node = fields.Spec["f:nodeName"]
+	_, owns.phase = fields.Status["f:phase"]
+	if raw, ok := fields.Status["f:conditions"]; ok {
+		var conditions map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &conditions); err != nil {
+			return foreign
+		}
+		_, owns.sandbox = conditions[sandboxCondition]
+	}
+	return owns
+}
+
+// FieldOwnership keeps, of all managed fields, only who wrote status.phase, the sandbox's condition and spec.nodeName: what
+// PodEnding, PodTornDown and Bound need and caches should hold.
+func FieldOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var kept []metav1.ManagedFieldsEntry
+	for i := range fields {
+		text := keptFields[owned(&fields[i])]
+		if text == "" {
+			continue
+		}
+		entry := fields[i]
+		entry.FieldsV1 = metav1.NewFieldsV1(text)
+		kept = append(kept, entry)
+	}
+	return kept
+}
+
+// keptFields are the fields that FieldOwnership writes for what an entry owns: one text for all pods.
+var keptFields = func() map[ownership]string {
+	texts := map[ownership]string{}
+	for _, o := range []ownership{
+		{phase: true}, {sandbox: true}, {phase: true, sandbox: true},
+		{node: true}, {node: true, phase: true}, {node: true, sandbox: true}, {node: true, phase: true, sandbox: true},
+	} {
+		texts[o] = o.text()
+	}
+	return texts
+}()
+
+func (o ownership) text() string {
+	var status, all []string
+	if o.phase {
+		status = append(status, ownsPhase)
+	}
+	if o.sandbox {
+		status = append(status, ownsSandbox)
+	}
+	if len(status) > 0 {
+		all = append(all, `"f:status":{`+strings.Join(status, ",")+`}`)
+	}
+	if o.node {
+		all = append(all, ownsNode)
+	}
+	return `{` + strings.Join(all, ",") + `}`
+}
