@@ -121,15 +121,16 @@ func dropMarks(record *v1alpha1.IPAllocation, over func(v1alpha1.Mark) bool) {
 }
 
 // dropMarksOver drops the marks about sandboxes that the record has no more, and the one for any sandbox where the pod holds something
-// after all; without agents every one.
+// after all that is not only kept because of mode Shadow; without agents every one.
 func (c *core) dropMarksOver(v *view, record *v1alpha1.IPAllocation) {
 	ending := !v.podFact.IsKnown() || v.podFact.Get().Deleting
+	holds := len(v.held) > 0 && !c.onlyWithheld(v)
 	dropMarks(record, func(m v1alpha1.Mark) bool {
 		switch {
 		case c.options.Evidence != release.EvidenceAgent:
 			return true
 		case m.SandboxID == v1alpha1.AnySandbox:
-			return !ending || len(v.held) > 0
+			return !ending || holds
 		}
 		return !slices.ContainsFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == m.SandboxID })
 	})

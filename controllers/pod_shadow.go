@@ -35,17 +35,33 @@ func (r *PodReconciler) goOnUnreleased(ctx context.Context, v *view, d release.D
 		r.forget(v.uid)
 		v.unlabeled = nil
 		return false, result, nil
-	case next.Action == release.Confirm && !slices.Contains(next.Sandboxes, v1alpha1.AnySandbox):
-		return r.confirm(ctx, v, next)
 	case next.Action == release.Confirm:
-		// Nobody is asked about any sandbox of a pod while pools hold addresses for it.
-		next.Action, next.After = release.Wait, 0
-		next.Message += "; in mode Shadow its addresses are not given back, so it is held until its kubelet reports its end, or until the mode is Guard again"
+		if err := r.mayAsk(ctx, v, next); err != nil {
+			return false, result, err
+		}
+		return r.confirm(ctx, v, next)
 	case next.Action != release.Wait:
 		return false, result, shadow.ErrWithheld
 	}
+	next.Message = stayTaken + next.Message
 	result, err = r.hold(ctx, v, next)
 	return false, result, err
+}
+
+// stayTaken begins what is said of a pod as if the entries were gone that are only reported.
+const stayTaken = "apart from addresses of sandboxes that are proven gone, which stay in their pools while the mode is Shadow: "
+
+// onlyWithheld: the guard holds the pod at its end, and whatever pools still hold for it would be released in mode Guard. For a question
+// about any sandbox of the pod that is as good as nothing: an entry of another sandbox, which would make it void, is not among them.
+func (c *core) onlyWithheld(v *view) bool {
+	if c.options.Shadow == nil || !v.guarded() || v.pod.DeletionTimestamp == nil {
+		return false
+	}
+	d := release.Decide(v.observation(c.options), c.clock.Now())
+	if d.Action != release.Release && d.Intended != release.Release {
+		return false
+	}
+	return !slices.ContainsFunc(v.held, func(held heldEntry) bool { return !slices.Contains(d.Sandboxes, held.SandboxID) })
 }
 
 // without is the observation as it would be if the entries of these sandboxes were gone.

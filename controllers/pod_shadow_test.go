@@ -5,16 +5,19 @@ package controllers
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -88,8 +91,13 @@ func gone(record *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
 	return record
 }
 
-func TestAShadowHoldsAPodOfWhichAnotherSandboxMayBe(t *testing.T) {
-	f := newFate(t, deletedPod(), gone(recordOfOld(oldMachine())), nodeObject("node", "node-1", "m1")).inShadow()
+// heldInShadow is a pod that PodGC ended, on a Ready node whose agent has said that the one sandbox on record is gone. Of the two
+// addresses that it showed, one stands in the pool.
+func heldInShadow(t *testing.T) (*fate, *events.FakeRecorder) {
+	t.Helper()
+	pod := deletedPod()
+	pod.Annotations[nadv1.NetworkStatusAnnot] = `[{"name":"default/net","interface":"net1","ips":["10.0.0.5","10.0.0.6"]}]`
+	f := newFate(t, pod, gone(recordOfOld(oldMachine())), nodeObject("node", "node-1", "m1")).inShadow()
 	f.r.options.Evidence = release.EvidenceAgent
 	f.r.options.Handshakes = Handshakes{MaxInFlight: 1, MaxInFlightPerNode: 1}
 	recorder := events.NewFakeRecorder(100)
@@ -97,16 +105,115 @@ func TestAShadowHoldsAPodOfWhichAnotherSandboxMayBe(t *testing.T) {
 	if pod, record := f.look(0); !pod || !record {
 		t.Fatal("the pod was let go, and nobody has asked its node whether it has another sandbox of it")
 	}
+	return f, recorder
+}
+
+// aboutAny is the question whether the node has any sandbox of the pod, as the record has it; zero without one.
+func (f *fate) aboutAny() release.Mark {
+	f.Helper()
+	record := &v1alpha1.IPAllocation{}
+	if err := f.truth.Get(f.Context(), client.ObjectKey{Name: "old"}, record); err != nil {
+		f.Fatal(err)
+	}
+	return release.AskedOf(record, v1alpha1.AnySandbox).Mark.Get()
+}
+
+// answerAny is the word of the node that it has no sandbox of the pod, to that question.
+func (f *fate) answerAny(question release.Mark) {
+	f.Helper()
+	record := &v1alpha1.IPAllocation{}
+	if err := f.truth.Get(f.Context(), client.ObjectKey{Name: "old"}, record); err != nil {
+		f.Fatal(err)
+	}
+	record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: v1alpha1.AnySandbox, NodeUID: question.NodeUID, BootID: question.BootID,
+		Epoch: question.Epoch, Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxAbsent), Time: metav1.NewTime(lateNow)})
+	if err := f.truth.Status().Update(f.Context(), record); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func TestAShadowAsksForAnotherSandboxOfAPodThatItHolds(t *testing.T) {
+	f, recorder := heldInShadow(t)
+	question := f.aboutAny()
+	if question.NodeUID != "node-1" || question.BootID != "m1-boot" {
+		t.Fatalf("the node was not asked: %+v", question)
+	}
+	if pod, _ := f.look(time.Second); !pod || f.aboutAny() != question {
+		t.Fatalf("the pod is there: %t, the question is %+v; expected both to stay as they were (%+v) until the node has answered", pod, f.aboutAny(), question)
+	}
 	close(recorder.Events)
 	var said []string
 	for e := range recorder.Events {
 		said = append(said, e)
 	}
-	if !slices.ContainsFunc(said, func(e string) bool { return strings.Contains(e, "in mode Shadow its addresses are not given back") }) {
+	if !slices.ContainsFunc(said, func(e string) bool { return strings.Contains(e, stayTaken) }) {
 		t.Errorf("nobody was told what the pod waits for: %q", said)
 	}
-	if len(f.pool.released) > 0 {
-		t.Errorf("released %v", f.pool.released)
+	f.r.recorder = events.NewFakeRecorder(100)
+
+	f.answerAny(question)
+	if pod, record := f.look(2 * time.Second); pod || !record {
+		t.Errorf("the pod is there: %t, expected it to go; its record is: %t, expected it to stay for mode Guard", pod, record)
+	}
+	f.look(3 * time.Second)
+	if question := f.aboutAny(); question.NodeUID != "" {
+		t.Errorf("the question %+v stands although nobody waits for an answer any more", question)
+	}
+	if _, record := f.look(4 * time.Second); !record || len(f.pool.released) > 0 {
+		t.Errorf("the record is there: %t, released %v; expected the proof and the address to stay", record, f.pool.released)
+	}
+}
+
+func TestAnEntryOfAnotherSandboxMakesTheQuestionVoidInShadowToo(t *testing.T) {
+	f, _ := heldInShadow(t)
+	question := f.aboutAny()
+	f.answerAny(question)
+	second := heldByOld()[0]
+	second.IP, second.SandboxID = netip.MustParseAddr("10.0.0.6"), "second-sandbox"
+	f.pool.entries = append(f.pool.entries, second)
+	for _, d := range []time.Duration{time.Second, 2 * time.Second} {
+		if pod, _ := f.look(d); !pod {
+			t.Fatalf("after %s the pod was let go by an answer from before its second sandbox had an address", d)
+		}
+	}
+	if void := f.aboutAny(); void.NodeUID != "" {
+		t.Errorf("the question %+v still stands", void)
+	}
+}
+
+func TestOnlyWhatAShadowWithholdsFromAPodThatIsHeldCountsAsNothing(t *testing.T) {
+	deleted, living, free := deletedPod(), namesake("old", "10.0.0.5"), deletedPod()
+	living.Finalizers, free.Finalizers = []string{v1alpha1.Finalizer}, nil
+	proven := gone(recordOfOld(oldMachine()))
+	second := heldByOld()[0]
+	second.SandboxID = "second-sandbox"
+	cases := map[string]struct {
+		report *shadow.Reporter
+		pod    *corev1.Pod
+		record *v1alpha1.IPAllocation
+		more   []heldEntry
+		want   bool
+	}{
+		"a sandbox that is proven gone":                          {shadow.NewReporter(), deleted, proven, nil, true},
+		"the same in mode Guard, where its entry will be gone":   {nil, deleted, proven, nil, false},
+		"a sandbox of which nobody knows":                        {shadow.NewReporter(), deleted, recordOfOld(oldMachine()), nil, false},
+		"one that is proven gone, and another one":               {shadow.NewReporter(), deleted, proven, []heldEntry{{Entry: second}}, false},
+		"a pod that lives":                                       {shadow.NewReporter(), living, proven, nil, false},
+		"a pod that was never held, so that nothing waits":       {shadow.NewReporter(), free, proven, nil, false},
+		"a pod that is gone, and whose record waits for nothing": {shadow.NewReporter(), nil, proven, nil, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := &core{clock: clocktesting.NewFakePassiveClock(lateNow), options: Options{Evidence: release.EvidenceAgent, Shadow: tc.report}}
+			v := &view{uid: "old", pod: tc.pod, podFact: release.Absent[release.Pod](), record: tc.record, node: release.Known(nodeFacts(nodeObject("node", "node-1", "m1"))),
+				held: append([]heldEntry{{Entry: heldByOld()[0]}}, tc.more...), heldRead: release.Known(struct{}{})}
+			if tc.pod != nil {
+				v.podFact = release.Known(release.Pod{Deleting: tc.pod.DeletionTimestamp != nil, Bound: true, Ending: release.EndingForeign})
+			}
+			if got := c.onlyWithheld(v); got != tc.want {
+				t.Errorf("onlyWithheld = %t, want %t", got, tc.want)
+			}
+		})
 	}
 }
 

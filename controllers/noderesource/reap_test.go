@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package noderesource
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// TestAShadowDeletesNoStaleObject: the reaper was asked for a deletion, and everything speaks for it.
+func TestAShadowDeletesNoStaleObject(t *testing.T) {
+	resource := schema.GroupVersionResource{Group: "network.example.com", Version: "v1", Resource: "hostsubnets"}
+	cases := map[string]struct {
+		report  *shadow.Reporter
+		deletes []string
+		outcome reapOutcome
+		again   time.Duration
+	}{
+		"mode Guard deletes it": {nil, []string{"node-7"}, reapForget, 0},
+		"mode Shadow reports it, and looks again with the next sweep": {shadow.NewReporter(), nil, reapLater, time.Hour},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			stale := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "network.example.com/v1", "kind": "HostSubnet",
+				"metadata": map[string]any{"name": "node-7", "uid": "object-7", "resourceVersion": "9"}}}
+			objects := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "HostSubnetList"}, stale)
+			clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+			s := &sweeper{objects: objects, recorder: events.NewFakeRecorder(10), told: newSweepTold(clock), clock: clock,
+				options: Options{Shadow: tc.report, SweepInterval: time.Hour}}
+			run := &sweepRun{policy: &v1alpha1.NodeResourcePolicy{ObjectMeta: metav1.ObjectMeta{Name: "hostsubnets"}}, state: &sweptPolicy{}, resource: resource}
+			seen := &sighting{object: nodeidentity.Object{Name: "node-7", UID: "object-7", ResourceVersion: "9", NodeName: "node-7"}}
+
+			outcome, again, err := s.delete(t.Context(), run, seen)
+			if err != nil || outcome != tc.outcome || again != tc.again {
+				t.Errorf("got %v, %s, %v; expected %v, %s and no error", outcome, again, err, tc.outcome, tc.again)
+			}
+			var deleted []string
+			for _, action := range objects.Actions() {
+				if deletion, is := action.(interface{ GetName() string }); is && action.GetVerb() == "delete" {
+					deleted = append(deleted, deletion.GetName())
+				}
+			}
+			if diff := cmp.Diff(tc.deletes, deleted); diff != "" {
+				t.Errorf("deletions (-want +got):\n%s", diff)
+			}
+			_, err = objects.Resource(resource).Get(t.Context(), "node-7", metav1.GetOptions{})
+			if gone := apierrors.IsNotFound(err); gone != (tc.deletes != nil) {
+				t.Errorf("the object is gone: %t (%v)", gone, err)
+			}
+		})
+	}
+}
