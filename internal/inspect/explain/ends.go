@@ -78,17 +78,27 @@ func changes(base release.Decision) []change {
 	}, administratorChanges...)
 }
 
+const (
+	isTainted = "the node is tainted node.kubernetes.io/out-of-service and is not Ready"
+	isSilent  = isTainted + ", and its agent, asked once more, says nothing for delays.releaseDelay"
+	otherGone = ", and the other user of the address is proven gone"
+	reallyOff = "only once the machine is really off"
+)
+
 // administratorChanges are those that a person makes.
 var administratorChanges = []change{
-	{what: "the node is tainted node.kubernetes.io/out-of-service and is not Ready", caution: "only once the machine is really off: nothing is asked after it", apply: fence},
+	{what: isTainted, caution: reallyOff + ": nothing is asked after it", apply: fence},
+	{what: isSilent, unless: isTainted, caution: reallyOff + "; an agent that still answers overrules the taint", apply: fenceInSilence},
 	{what: "the Node object is deleted and shows no sign of life for delays.nodeGoneDelay", caution: "only once the machine is really gone", apply: deleteNode},
 	{what: "an address's other user is proven gone, and the kubelet reports the end of the pod", apply: func(o *release.Observation, now *time.Time) bool {
 		return conflictEnds(o, now) && kubeletEnds(o, now)
 	}},
-	{what: "the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other user of the address is proven gone",
-		caution: "only once the machine is really off", apply: func(o *release.Observation, now *time.Time) bool {
-			return conflictEnds(o, now) && fence(o, now)
-		}},
+	{what: isTainted + otherGone, caution: reallyOff, apply: func(o *release.Observation, now *time.Time) bool {
+		return conflictEnds(o, now) && fence(o, now)
+	}},
+	{what: isSilent + otherGone, unless: isTainted + otherGone, caution: reallyOff, apply: func(o *release.Observation, now *time.Time) bool {
+		return conflictEnds(o, now) && fenceInSilence(o, now)
+	}},
 }
 
 func kubeletEnds(o *release.Observation, now *time.Time) bool {
@@ -167,13 +177,27 @@ func eachSandbox(o *release.Observation, alter func(*release.Sandbox) bool) bool
 }
 
 func fence(o *release.Observation, _ *time.Time) bool {
-	if !o.Node.IsKnown() || o.Node.Get().Ready {
+	if !o.Node.IsKnown() || o.Node.Get().Ready || o.Node.Get().OutOfService {
 		return false
 	}
 	node := o.Node.Get()
 	node.OutOfService = true
 	o.Node = release.Known(node)
 	return true
+}
+
+// fenceInSilence is the taint where agents are asked: each is asked once more, and the taint counts after a silence.
+func fenceInSilence(o *release.Observation, now *time.Time) bool {
+	if o.Evidence != release.EvidenceAgent || !fence(o, now) {
+		return false
+	}
+	changed := eachSandbox(o, func(s *release.Sandbox) bool {
+		s.Mark = answered(s.ID, release.Asked{Mark: s.Mark, Answer: s.Answer}, o.Node.Get(), *now).Mark
+		s.Answer = release.Absent[release.Answer]()
+		return true
+	})
+	*now = now.Add(o.Settings.ReleaseDelay)
+	return changed
 }
 
 func deleteNode(o *release.Observation, now *time.Time) bool {
