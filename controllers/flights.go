@@ -20,7 +20,7 @@ type Handshakes struct {
 	MaxInFlight, MaxInFlightPerNode int
 }
 
-// flights are the questions about pods' sandboxes that this process has asked. One that is not answered within AnswerWithin stands on
+// flights are the questions about pods' sandboxes that stand, as far as this process has seen. One that is not answered within AnswerWithin stands on
 // in its record, but gives its place to others: nodes that are silent must not keep those waiting that would answer.
 type flights struct {
 	clock  clock.PassiveClock
@@ -76,6 +76,19 @@ func (f *flights) sent(uid types.UID, record *v1alpha1.IPAllocation, questions [
 		f.note(uid, q.sandboxID, started)
 		f.open[flightKey{uid, q.sandboxID}] = started
 	}
+	f.expire()
+}
+
+// stands notes a question that this process does not know of: its predecessor asked it, or the answer to the write of the mark was
+// lost. How long an answer takes is told only of questions whose beginning was seen.
+func (f *flights) stands(uid types.UID, mark release.Mark) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known := f.asked[uid][mark.SandboxID]; known != nil && known.epoch >= mark.Epoch {
+		return
+	}
+	f.note(uid, mark.SandboxID, &flight{node: mark.NodeUID, epoch: mark.Epoch})
+	f.open[flightKey{uid, mark.SandboxID}] = &flight{node: mark.NodeUID, epoch: mark.Epoch, at: mark.Time}
 	f.expire()
 }
 

@@ -66,14 +66,17 @@ func (r *PodReconciler) outOfTurn(v *view, d release.Decision) (release.Decision
 			r.options.Handshakes.MaxInFlight, r.options.Handshakes.MaxInFlightPerNode)}, true
 }
 
-// hear counts what was said to the questions that stand.
+// hear counts what was said to the questions that stand, and those to which nothing was said.
 func (r *PodReconciler) hear(v *view) {
 	if v.record == nil || !v.node.IsKnown() || r.options.Evidence != release.EvidenceAgent {
 		return
 	}
 	for i := range v.record.Spec.Marks {
-		if word, said := release.AskedOf(v.record, v.record.Spec.Marks[i].SandboxID).Word(v.node.Get()); said {
+		asked := release.AskedOf(v.record, v.record.Spec.Marks[i].SandboxID)
+		if word, said := asked.Word(v.node.Get()); said {
 			r.flights.heard(v.uid, word)
+		} else {
+			r.flights.stands(v.uid, asked.Mark.Get())
 		}
 	}
 }
