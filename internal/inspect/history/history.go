@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
@@ -63,15 +64,27 @@ func Tell(f *who.Facts) *History {
 		h.add(e.First, subject, e.UID, e.Reason, detail, "event")
 	}
 	slices.SortStableFunc(h.Steps, byTime)
-	h.Steps = slices.CompactFunc(h.Steps, func(x, y Step) bool {
-		return x.Time.Equal(y.Time) && x.Who == y.Who && x.What == y.What && x.Detail == y.Detail
-	})
+	h.Steps = slices.DeleteFunc(h.Steps, once())
 	return h
 }
 
 // byTime is the order of time. Objects tell whole seconds: within one, what has to come first does.
 func byTime(x, y Step) int {
 	return cmp.Or(x.Time.Truncate(time.Second).Compare(y.Time.Truncate(time.Second)), cmp.Compare(rank(x.What), rank(y.What)), x.Time.Compare(y.Time.Time))
+}
+
+// once leaves out what was told before within the same second: the conditions of a pod and of its record, and the event about them, are one step.
+func once() func(Step) bool {
+	type told struct {
+		second            int64
+		who, what, detail string
+	}
+	seen := sets.New[told]()
+	return func(s Step) bool {
+		key := told{s.Time.Unix(), s.Who, s.What, s.Detail}
+		defer seen.Insert(key)
+		return seen.Has(key)
+	}
 }
 
 func rank(what string) int {
@@ -135,7 +148,7 @@ func (h *History) ofAddresses(r *v1alpha1.IPAllocation, say func(metav1.Time, st
 	}
 	for i := range r.Spec.Marks {
 		if m := &r.Spec.Marks[i]; ours[m.SandboxID] {
-			say(m.Time, "Asked", fmt.Sprintf("whether sandbox %s is gone (epoch %d)", m.SandboxID, m.Epoch))
+			say(askedAt(r, m), "Asked", fmt.Sprintf("whether sandbox %s is gone (epoch %d)", m.SandboxID, m.Epoch))
 		}
 	}
 	for i := range r.Status.Answers {
@@ -143,6 +156,17 @@ func (h *History) ofAddresses(r *v1alpha1.IPAllocation, say func(metav1.Time, st
 			say(a.Time, "Answered", fmt.Sprintf("%s, %s, about sandbox %s (epoch %d)", a.Verdict, a.Reason, a.SandboxID, a.Epoch))
 		}
 	}
+}
+
+// askedAt is a mark's time, which is rounded up, or that of its answer where it came within the same second.
+func askedAt(r *v1alpha1.IPAllocation, m *v1alpha1.Mark) metav1.Time {
+	at := m.Time
+	for i := range r.Status.Answers {
+		if a := &r.Status.Answers[i]; a.SandboxID == m.SandboxID && a.Epoch == m.Epoch && a.Time.Before(&at) {
+			at = a.Time
+		}
+	}
+	return at
 }
 
 func (h *History) ofPod(pod *corev1.Pod) {
@@ -164,7 +188,7 @@ func (h *History) ofPod(pod *corev1.Pod) {
 // Tables show the history.
 func (h *History) Tables(now time.Time) []inspect.Table {
 	t := inspect.Table{Heading: "HISTORY OF " + h.Address, Columns: inspect.Columns("TIME", "AGE", "WHO", "WHAT", "DETAIL", "+UID", "+SOURCE"),
-		None: "Nothing is known of " + h.Address + ": no record, no pod that shows it, and no event that names it."}
+		None: "No history of " + h.Address + " is written down: no record of it, no pod that shows it, and no event that names it."}
 	for i := range h.Steps {
 		s := &h.Steps[i]
 		t.Add(inspect.Stamp(s.Time), inspect.Age(s.Time, now), s.Who, s.What, s.Detail, string(s.UID), s.Source)

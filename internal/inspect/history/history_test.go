@@ -57,6 +57,24 @@ func TestTell(t *testing.T) {
 	}
 }
 
+// TestWhatIsToldTwiceIsOneStep: the manager writes why it waits into two conditions and an event, and rounds the time of its question up.
+func TestWhatIsToldTwiceIsOneStep(t *testing.T) {
+	f := facts()
+	f.Events = nil
+	f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.IPsReleasedCondition, Reason: "SandboxRunning", Message: "held", LastTransitionTime: after(9)}}
+	f.Related = []inspect.Event{{First: after(9).Add(300 * time.Millisecond), Last: after(9).Add(300 * time.Millisecond), Count: 1, Reason: "SandboxRunning", Note: "held",
+		Kind: "Pod", Namespace: "apps", Name: "web"}}
+	f.Records[0].Spec.Marks[0].Time = metav1.NewTime(after(9).Add(time.Second))
+	f.Records[0].Status.Answers[0].Time = after(9)
+	var got []string
+	for _, s := range Tell(f).Steps[4:] {
+		got = append(got, s.Time.Sub(start).Truncate(time.Second).String()+" "+s.What)
+	}
+	if diff := cmp.Diff([]string{"5m0s DeletionRequested", "9m0s SandboxRunning", "9m0s Asked", "9m0s Answered"}, got); diff != "" {
+		t.Errorf("steps (-want +got):\n%s", diff)
+	}
+}
+
 func TestThePageNeedsNothingElseAndBelievesNoText(t *testing.T) {
 	var page bytes.Buffer
 	if err := Tell(facts()).WritePage(&page, start.Add(10*time.Minute)); err != nil {
