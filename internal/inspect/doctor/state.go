@@ -67,11 +67,9 @@ func agents(d *Diagnosis, f *Facts, now time.Time) {
 		d.unread(name, f.Nodes.Why())
 		return
 	}
-	without := nodesWithout(f)
 	silent := silentQuestions(f, now)
 	switch {
-	case len(without) > 0:
-		d.add(level, name, "no agent is Ready on "+strings.Join(without, ", "), "a node without an agent holds every address whose release needs its word: look at its pod of DaemonSet holdfast-agent")
+	case withoutAgents(d, f, name, level):
 	case len(silent) > 0:
 		d.add(level, name, "not answered for more than "+unanswered.String()+": "+strings.Join(silent, "; "), "look at the agent of that node; the record's condition Answered says why it is silent")
 	default:
@@ -79,19 +77,36 @@ func agents(d *Diagnosis, f *Facts, now time.Time) {
 	}
 }
 
-func nodesWithout(f *Facts) []string {
-	var without []string
+// withoutAgents tells of the nodes without an agent that is Ready, and apart of those that are not Ready themselves, where none can be.
+func withoutAgents(d *Diagnosis, f *Facts, name string, level Level) bool {
+	var without, down []string
 	for _, node := range f.Nodes.Get() {
-		if system := node.Labels[corev1.LabelOSStable]; system != "" && system != "linux" {
-			continue
-		}
+		system := node.Labels[corev1.LabelOSStable]
 		has := slices.ContainsFunc(f.AgentPods, func(p corev1.Pod) bool { return p.Spec.NodeName == node.Name && podReady(&p) })
-		if !has {
+		switch {
+		case has || (system != "" && system != "linux"):
+		case notReady(&node):
+			down = append(down, node.Name)
+		default:
 			without = append(without, node.Name)
 		}
 	}
 	slices.Sort(without)
-	return without
+	slices.Sort(down)
+	if len(without) > 0 {
+		d.add(level, name, "no agent is Ready on "+strings.Join(without, ", "), "a node without an agent holds every address whose release needs its word: look at its pod of DaemonSet holdfast-agent")
+	}
+	if len(down) > 0 {
+		d.add(level, name, "the node is not Ready, and so neither is its agent: "+strings.Join(down, ", "),
+			"bring the node back, or taint it node.kubernetes.io/out-of-service once it is really off: until then what its pods hold stays held")
+	}
+	return len(without)+len(down) > 0
+}
+
+func notReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+	})
 }
 
 func silentQuestions(f *Facts, now time.Time) []string {
