@@ -4,10 +4,12 @@ package handshake_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -20,7 +22,10 @@ var _ = Describe("As many questions as may be open at once", func() {
 	} {
 		It("leave the next one waiting, which says so, until one is answered: "+name, func(ctx context.Context) {
 			w := newWorldWithoutAgent(ctx)
-			startManager(ctx, options{configure: func(c *configv1alpha1.ManagerConfiguration) { limit(&c.Handshakes) }})
+			startManager(ctx, options{configure: func(c *configv1alpha1.ManagerConfiguration) {
+				limit(&c.Handshakes)
+				c.Handshakes.AnswerWithin = &metav1.Duration{Duration: time.Hour} // until it is over, nothing but an answer makes room
+			}})
 			first, second := w.running(ctx, "first", 1), w.running(ctx, "second", 2)
 			forceDelete(ctx, first)
 			Eventually(ctx, markOf(ctx, first, sandboxOf(first, 1))).Should(HaveField("Epoch", BeNumerically(">", 0)))

@@ -45,6 +45,8 @@ const (
 type options struct {
 	configure func(*configv1alpha1.ManagerConfiguration)
 	transport func(http.RoundTripper) http.RoundTripper
+	// spared are calls that do not fail in the second pass either.
+	spared []func(faults.Call) bool
 }
 
 // startManager starts a manager as the installation does, in agent mode, and gives what stops it.
@@ -56,7 +58,7 @@ func startManager(ctx context.Context, o options) (stop func()) {
 	if o.transport != nil {
 		identity.Wrap(o.transport)
 	}
-	secondpass.Wrap(identity, secondpass.Leases(managerNamespace))
+	secondpass.Wrap(identity, append(o.spared, secondpass.Leases(managerNamespace))...)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := configuration(o)
 	mgr, err := secondpass.Start(func() (manager.Manager, error) {
