@@ -12,13 +12,15 @@ import (
 	"text/tabwriter"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// Held is an entry of an IPAM with no living pod behind it. Nobody of ours gives it back any more.
+// Held is an entry of an IPAM with no living pod behind it, which nobody of ours gives back any more; or the address of such a pod that
+// the IPAM has given to a later one.
 type Held struct {
 	// Backend, Pool ("namespace/name") and Address say where it is.
 	Backend, Pool, Address string
@@ -35,10 +37,11 @@ const (
 	whyOrphan    = "its owner is unknown"
 	whyReleasing = "its release had begun"
 	whyUnread    = "it could not be read"
+	whyHandedOn  = "the pool has it for a later pod by now: if this sandbox lives, two use it"
 )
 
-// heldEntries are those entries that no living pod is behind. A record tells an entry of an earlier pod from that of its
-// successor; without one, the entry is the living pod's.
+// heldEntries are those entries that no living pod is behind, and the addresses that were handed on. A record tells an entry of an
+// earlier pod from that of its successor; without one, the entry is the living pod's.
 func heldEntries(entries ipam.Snapshot, records []v1alpha1.IPAllocation, living map[string]types.UID) []Held {
 	owners := recordedOwners(records)
 	var held []Held
@@ -63,6 +66,33 @@ func heldEntries(entries ipam.Snapshot, records []v1alpha1.IPAllocation, living 
 	for _, p := range entries.Problems {
 		held = append(held, Held{Backend: p.Backend, Pool: p.Pool, Address: "offset " + p.Offset, PodRef: p.PodRef, SandboxID: p.SandboxID,
 			Why: whyUnread + ": " + p.Message})
+	}
+	return append(held, handedOn(entries.Entries, records, living)...)
+}
+
+// handedOn are the recorded addresses of pods that are gone whose entry names another sandbox by now: a pod of the same name takes its
+// predecessor's entry over within seconds of the finalizer's removal, and whether that one's sandbox is gone was never proven.
+func handedOn(entries []ipam.Entry, records []v1alpha1.IPAllocation, living map[string]types.UID) []Held {
+	uids := sets.New[string]()
+	for _, uid := range living {
+		uids.Insert(string(uid))
+	}
+	now := map[place]sets.Set[string]{}
+	for i := range entries {
+		at := place{pool: entries[i].Pool, ip: entries[i].IP}
+		if now[at] == nil {
+			now[at] = sets.New[string]()
+		}
+		now[at].Insert(entries[i].SandboxID)
+	}
+	var held []Held
+	for i := range records {
+		for _, a := range records[i].Spec.Addresses {
+			ip, err := netip.ParseAddr(a.IP)
+			if has := now[place{pool: a.Pool, ip: ip}]; err == nil && has.Len() > 0 && !has.Has(a.SandboxID) && !uids.Has(records[i].Name) {
+				held = append(held, Held{Backend: a.Backend, Pool: a.Pool, Address: a.IP, PodRef: a.PodRef, SandboxID: a.SandboxID, Why: whyHandedOn})
+			}
+		}
 	}
 	return held
 }

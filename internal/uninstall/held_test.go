@@ -27,8 +27,13 @@ func entry(ip, podRef, sandbox string) ipam.Entry {
 
 func record(name, ip, sandbox string) v1alpha1.IPAllocation {
 	return v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPAllocationSpec{
-		Addresses: []v1alpha1.AddressRecord{{Pool: pool, IP: ip, SandboxID: sandbox}},
+		Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: pool, IP: ip, PodRef: "apps/web-0", SandboxID: sandbox}},
 	}}
+}
+
+func elsewhere(r v1alpha1.IPAllocation) v1alpha1.IPAllocation {
+	r.Spec.Addresses[0].Pool = "kube-system/192.0.2.0-24-other"
+	return r
 }
 
 func TestHeldEntries(t *testing.T) {
@@ -41,13 +46,19 @@ func TestHeldEntries(t *testing.T) {
 		"a living pod's entry that nobody recorded stays its own":          {entry: entry("192.0.2.1", "apps/web-0", "s"), want: ""},
 		"a living pod's recorded entry stays its own":                      {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-2", "192.0.2.1", "s")}, ""},
 		"an entry under a living name that an earlier pod's record claims": {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "s")}, whyDeleted},
-		"a record of another sandbox says nothing":                         {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "other")}, ""},
-		"a record of another address says nothing":                         {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.9", "s")}, ""},
-		"no pod of that name":                                              {entry: entry("192.0.2.1", "apps/web-1", "s"), want: whyGone},
-		"no pod of that name, and its record":                              {entry("192.0.2.1", "apps/web-1", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "s")}, whyGone},
-		"an orphan under a living name":                                    {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("orphan-s", "192.0.2.1", "s")}, whyOrphan},
-		"a tombstone":                                                      {entry: entry("192.0.2.1", "holdfast-releasing/uid-1", "s"), want: whyReleasing},
-		"a reference that names no pod":                                    {entry: entry("192.0.2.1", "", "s"), want: whyGone},
+		"a later pod's entry where an earlier one was held":                {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "other")}, whyHandedOn},
+		"a later pod's entry, recorded, where an earlier one was held": {entry("192.0.2.1", "apps/web-0", "s"),
+			[]v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "other"), record("uid-2", "192.0.2.1", "s")}, whyHandedOn},
+		"another pod's entry where an orphan was":                    {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("orphan-other", "192.0.2.1", "other")}, whyHandedOn},
+		"a living pod's record of an earlier sandbox of its own":     {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-2", "192.0.2.1", "other")}, ""},
+		"a record of that address in another pool says nothing":      {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{elsewhere(record("uid-1", "192.0.2.1", "other"))}, ""},
+		"a record whose address is in no pool any more says nothing": {entry: entry("192.0.2.1", "apps/web-0", "s"), records: []v1alpha1.IPAllocation{record("uid-1", "192.0.2.2", "other")}},
+		"a record of another address says nothing":                   {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.9", "s")}, ""},
+		"no pod of that name":                                        {entry: entry("192.0.2.1", "apps/web-1", "s"), want: whyGone},
+		"no pod of that name, and its record":                        {entry("192.0.2.1", "apps/web-1", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "s")}, whyGone},
+		"an orphan under a living name":                              {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("orphan-s", "192.0.2.1", "s")}, whyOrphan},
+		"a tombstone":                                                {entry: entry("192.0.2.1", "holdfast-releasing/uid-1", "s"), want: whyReleasing},
+		"a reference that names no pod":                              {entry: entry("192.0.2.1", "", "s"), want: whyGone},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +70,22 @@ func TestHeldEntries(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestWhatWasHandedOnIsListedAsItWasHeld: whoever looks for the sandbox needs its own ID, not that of the pod which has the address now.
+func TestWhatWasHandedOnIsListedAsItWasHeld(t *testing.T) {
+	entries := ipam.Snapshot{Entries: []ipam.Entry{entry("192.0.2.1", "apps/web-0", "s")}}
+	got := heldEntries(entries, []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "other")}, map[string]types.UID{"apps/web-0": "uid-2"})
+	want := []Held{{Backend: "whereabouts", Pool: pool, Address: "192.0.2.1", PodRef: "apps/web-0", SandboxID: "other", Why: whyHandedOn}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var out strings.Builder
+	u := &uninstallation{Options: Options{Out: &out}, held: got}
+	u.conclude()
+	if text := out.String(); !strings.Contains(text, "1 address was held for a sandbox that nobody has seen end") || strings.Contains(text, "no pod behind") {
+		t.Errorf("the end does not tell of it: %s", text)
 	}
 }
 

@@ -92,8 +92,18 @@ func (u *uninstallation) conclude() {
 		done = "Holdfast is stopped, and its other objects are left to whoever applied them"
 	}
 	fmt.Fprintf(u.Out, "%s. No pod has its finalizer: two reads of all pods, %s apart, found none.\n", done, u.PassInterval)
-	if len(u.held) > 0 {
-		fmt.Fprintf(u.Out, "%s in an IPAM with no pod behind them: see the list above.\n", count(len(u.held), "entry stays", "entries stay"))
+	handed := 0
+	for i := range u.held {
+		if u.held[i].Why == whyHandedOn {
+			handed++
+		}
+	}
+	if stay := len(u.held) - handed; stay > 0 {
+		fmt.Fprintf(u.Out, "%s in an IPAM with no pod behind them: see the list above.\n", count(stay, "entry stays", "entries stay"))
+	}
+	if handed > 0 {
+		fmt.Fprintf(u.Out, "%s held for a sandbox that nobody has seen end, and a later pod has it now: see the list above, and look for that sandbox first.\n",
+			count(handed, "address was", "addresses were"))
 	}
 }
 
