@@ -86,7 +86,7 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 	if err != nil {
 		return fmt.Errorf("making the agent's client: %w", err)
 	}
-	runtime := cri.New(cri.Options{Endpoint: c.Runtime.Endpoint, Timeout: c.Runtime.Timeout.Duration})
+	runtime := cri.New(runtimeOptions(&c.Runtime))
 	defer runtime.Close(context.WithoutCancel(ctx))
 	node, err := agent.New(agent.Options{
 		NodeName:       o.nodeName,
@@ -107,6 +107,11 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 		return fmt.Errorf("adding the agent's probes: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// runtimeOptions are the configuration's part about the container runtime.
+func runtimeOptions(r *configv1alpha1.AgentRuntime) cri.Options {
+	return cri.Options{Endpoint: r.Endpoint, StateDir: r.StateDirectory, Timeout: r.Timeout.Duration}
 }
 
 func (o *runOptions) restConfig() (*rest.Config, error) {

@@ -44,6 +44,10 @@ func TestParseAgentAccepts(t *testing.T) {
 				c.LeaseNamespace = "elsewhere"
 			},
 		},
+		"containerd's state is not beside its socket": {
+			content: agentHeader + "runtime: {stateDirectory: /var/lib/containerd-state}\n",
+			change:  func(c *configv1alpha1.AgentConfiguration) { c.Runtime.StateDirectory = "/var/lib/containerd-state" },
+		},
 		"nothing is served": {
 			content: agentHeader + "server: {metricsBindAddress: \"0\", healthProbeBindAddress: \"0\"}\n",
 			change: func(c *configv1alpha1.AgentConfiguration) {
@@ -79,6 +83,8 @@ func TestParseAgentRefuses(t *testing.T) {
 		"a field that is not there":           {agentHeader + "evidence: Agent\n", []string{"evidence: ", "unknown field"}},
 		"a relative socket":                   {agentHeader + "runtime: {endpoint: containerd.sock}\n", []string{"runtime.endpoint: ", "absolute path"}},
 		"a socket of the network":             {agentHeader + "runtime: {endpoint: \"tcp://10.0.0.1:1\"}\n", []string{"runtime.endpoint: "}},
+		"a relative state directory":          {agentHeader + "runtime: {stateDirectory: containerd}\n", []string{"runtime.stateDirectory: ", "absolute path of containerd's state directory"}},
+		"the whole node as state directory":   {agentHeader + "runtime: {stateDirectory: /./}\n", []string{"runtime.stateDirectory: ", "absolute path of containerd's state directory"}},
 		"lists too far apart to be one row":   {agentHeader + "runtime: {listInterval: 2m}\n", []string{"runtime.listInterval: ", "100ms to 1m"}},
 		"a call that may last too long":       {agentHeader + "runtime: {timeout: 2m}\n", []string{"runtime.timeout: "}},
 		"no time for a sandbox in the making": {agentHeader + "delays: {sandboxCreationMax: 0s}\n", []string{"delays.sandboxCreationMax: ", "greater than 0s"}},

@@ -25,7 +25,7 @@ func TestConfigurationIsPassedThrough(t *testing.T) {
 			"controller":     values{"leaderElection": false, "concurrency": 1000},
 		}},
 		"agent": values{"audit": values{"hostLocal": true, "awsIPAMD": true}, "configuration": values{
-			"runtime": values{"endpoint": "/run/crio/crio.sock", "timeout": "2s"},
+			"runtime": values{"endpoint": "/run/crio/crio.sock", "timeout": "2s", "stateDirectory": "/var/lib/containerd-state"},
 			"stores":  values{"interval": "1m", "hostLocal": values{"reclaim": true, "networks": []any{"a", "b"}}},
 		}},
 	})
@@ -53,6 +53,7 @@ func TestConfigurationIsPassedThrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAgent.Runtime.Endpoint, wantAgent.Runtime.Timeout.Duration = "/run/crio/crio.sock", 2*time.Second
+	wantAgent.Runtime.StateDirectory = "/var/lib/containerd-state"
 	wantAgent.Stores.Interval.Duration = time.Minute
 	wantAgent.Stores.HostLocal.DataDirs, wantAgent.Stores.HostLocal.Networks = []string{"/host/cni/networks"}, []string{"a", "b"}
 	wantAgent.Stores.HostLocal.Reclaim = true

@@ -32,7 +32,7 @@ beside it, a list replaces the list. Fields: [the manager's](configuration.md), 
 ConfigMap, and the pods are replaced.
 
 Three values follow from others: every pod is stamped, by the webhook and by the policy, with ` + "`manager.configuration.stamping.guardClusterNetwork`" + `; the
-agents mount the folder of ` + "`agent.configuration.runtime.endpoint`" + `; ports are those of ` + "`configuration.server`" + `.
+agents mount the folder of ` + "`agent.configuration.runtime.endpoint`" + ` and, where it is elsewhere, ` + "`agent.configuration.runtime.stateDirectory`" + `; ports are those of ` + "`configuration.server`" + `.
 `
 )
 

@@ -124,6 +124,52 @@ func with(given values, path string, value any) values {
 	return changed
 }
 
+// TestContainerdsStateIsMountedWhereItIs: a directory of its own, unless the mount of the socket's folder has it.
+func TestContainerdsStateIsMountedWhereItIs(t *testing.T) {
+	cases := map[string]struct {
+		endpoint, state string
+		want            string
+	}{
+		"nowhere in particular":           {"/run/containerd/containerd.sock", "", ""},
+		"in the folder of the socket":     {"unix:///run/containerd/containerd.sock", "/run/containerd", ""},
+		"spelled another way":             {"/run/containerd/containerd.sock", "/run/./containerd/", ""},
+		"below the folder of the socket":  {"/run/containerd/containerd.sock", "/run/containerd/state", ""},
+		"elsewhere":                       {"/run/containerd/containerd.sock", "/var/lib/containerd-state", "/var/lib/containerd-state"},
+		"elsewhere by a name like it":     {"/run/containerd/containerd.sock", "/run/containerd-state/", "/run/containerd-state"},
+		"in a folder that has the socket": {"/run/containerd/sock/containerd.sock", "/run/containerd", "/run/containerd"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			given := with(with(values{}, "agent.configuration.runtime.endpoint", tc.endpoint), "agent.configuration.runtime.stateDirectory", tc.state)
+			text, err := template(t, own, given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mount := "- name: runtime-state\n          mountPath: " + tc.want + "\n          readOnly: true\n"
+			volume := "- name: runtime-state\n      hostPath:\n        path: " + tc.want + "\n        type: Directory\n"
+			flat := flattened(text)
+			for _, part := range []string{flattened(mount), flattened(volume)} {
+				if strings.Contains(flat, part) != (tc.want != "") {
+					t.Errorf("%q: expected only where the state is elsewhere", part)
+				}
+			}
+			if tc.want == "" && strings.Contains(text, "runtime-state") {
+				t.Error("a second mount of the same folder")
+			}
+		})
+	}
+}
+
+// flattened has no indentation.
+func flattened(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
 func TestWrongValuesAreRefused(t *testing.T) {
 	cases := map[string]struct {
 		given values

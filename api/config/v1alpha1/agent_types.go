@@ -36,6 +36,9 @@ type AgentRuntime struct {
 	// Empty: the first that is there of /run/k3s/containerd/containerd.sock, /run/containerd/containerd.sock, /run/crio/crio.sock
 	// and /run/cri-dockerd.sock.
 	Endpoint string `json:"endpoint,omitempty"`
+	// StateDirectory is containerd's state directory ("state" in its config.toml), as the agent's container sees it; mount it, read-only, where
+	// it is not below the folder of the socket. Of any other runtime it is not read. Empty: the folder of the socket.
+	StateDirectory string `json:"stateDirectory,omitempty"`
 	// Timeout bounds every call; 100ms to 1m. Default: 10s.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 	// ListInterval is how often all sandboxes are listed while nobody asks, so that the agent has seen what it may be asked about;

@@ -44,6 +44,10 @@ func validateAgentRuntime(r *AgentRuntime, path *field.Path) field.ErrorList {
 	if r.Endpoint != "" && !filepath.IsAbs(strings.TrimPrefix(r.Endpoint, "unix://")) {
 		errs = append(errs, field.Invalid(path.Child("endpoint"), r.Endpoint, `must be the absolute path of a socket, such as "/run/containerd/containerd.sock"`))
 	}
+	if r.StateDirectory != "" && (!filepath.IsAbs(r.StateDirectory) || filepath.Clean(r.StateDirectory) == "/") {
+		errs = append(errs, field.Invalid(path.Child("stateDirectory"), r.StateDirectory,
+			`must be the absolute path of containerd's state directory ("state" in its config.toml), such as "/run/containerd"; left out, it is the folder of the socket`))
+	}
 	errs = append(errs, runtimeTime(path.Child("timeout"), r.Timeout)...)
 	return append(errs, runtimeTime(path.Child("listInterval"), r.ListInterval)...)
 }

@@ -58,8 +58,8 @@ func readTasks(stateDir string, listed sets.Set[string]) handshake.Tasks {
 		}
 	}
 	if len(tasks.IDs) == 0 && tasks.Problem == "" {
-		tasks.Problem = fmt.Sprintf("containerd shows no task below %s, which has to be its state directory, with the one of its socket: "+
-			"mount the folder of the socket, and leave containerd's state in it", stateDir)
+		tasks.Problem = fmt.Sprintf("containerd shows no task below %s, which has to be its state directory: mount the folder of the socket, or, where "+
+			"\"state\" in containerd's config.toml names another one, that one too, and name it in runtime.stateDirectory", stateDir)
 	}
 	return tasks
 }
