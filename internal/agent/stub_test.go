@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,6 +51,10 @@ type stubAPI struct {
 	reads    int
 	// leaseReads are those of the Lease.
 	leaseReads int
+	// refused is the error of every write of an answer, records what the record is, or unlisted why that cannot be read.
+	refused  error
+	records  []v1alpha1.IPAllocation
+	unlisted error
 	// tried gets every read of the identity that failed, and every write that did.
 	tried chan struct{}
 }
@@ -105,6 +111,20 @@ func (s *stubAPI) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...cl
 	return s.fail
 }
 
+func (s *stubAPI) List(_ context.Context, into client.ObjectList, o ...client.ListOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var options client.ListOptions
+	options.ApplyOptions(o)
+	for i := range s.records {
+		if options.FieldSelector.Matches(fields.Set{metav1.ObjectNameField: s.records[i].Name}) {
+			list := into.(*v1alpha1.IPAllocationList)
+			list.Items = append(list.Items, s.records[i])
+		}
+	}
+	return s.unlisted
+}
+
 func (s *stubAPI) Status() client.SubResourceWriter { return &stubStatus{api: s} }
 
 type stubStatus struct {
@@ -115,9 +135,9 @@ type stubStatus struct {
 func (s *stubStatus) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 	s.api.mu.Lock()
 	defer s.api.mu.Unlock()
-	if s.api.fail != nil {
+	if err := cmp.Or(s.api.fail, s.api.refused); err != nil {
 		s.api.tried <- struct{}{}
-		return s.api.fail
+		return err
 	}
 	applied := o.(interface {
 		DeepCopy() *unstructured.Unstructured

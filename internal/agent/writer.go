@@ -183,6 +183,10 @@ func (w *writer) write(ctx context.Context, s *statement) (uint64, error) {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		// With force, the record's UID and version are all that can conflict. What stands in the next round is said again.
 		return 0, nil
+	case apierrors.IsForbidden(err) && w.overtaken(ctx, s):
+		// A policy says of whose records this agent may speak, and this record has become another node's, or another one.
+		w.log.Info("Not said, because the record has changed since and may not be answered like that any more", "record", s.name, "refusal", err.Error())
+		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("applying answers to IPAllocation %s: %w", s.name, err)
 	}
@@ -192,6 +196,21 @@ func (w *writer) write(ctx context.Context, s *statement) (uint64, error) {
 	}
 	version, err := parseVersion(applied.GetResourceVersion())
 	return version, err
+}
+
+// overtaken reads a record anew, by a list, which is what an agent may: it is gone, or not the one any more from which the statement was made.
+// What cannot be read has not changed: who may not write and why is then told as the failure that it is.
+func (w *writer) overtaken(ctx context.Context, s *statement) bool {
+	var found v1alpha1.IPAllocationList
+	if err := w.client.List(ctx, &found, client.MatchingFields{metav1.ObjectNameField: s.name}); err != nil {
+		return false
+	}
+	for i := range found.Items {
+		if found.Items[i].UID == s.record && found.Items[i].ResourceVersion == strconv.FormatUint(s.version, 10) {
+			return false
+		}
+	}
+	return true
 }
 
 func fieldManager(s *statement) string { return Name + "-" + string(s.nodeUID) }

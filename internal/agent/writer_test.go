@@ -6,18 +6,22 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
 // patience bounds what another goroutine does at once.
@@ -215,6 +219,71 @@ func TestARecordThatIsAnotherByNowEndsTheMatterUntilTheWatchBringsIt(t *testing.
 			}
 			if !w.put(says(11, v1alpha1.VerdictReadyForRelease, 1)) {
 				t.Error("what the watch brought is not written")
+			}
+		})
+	}
+}
+
+// writeFailures is how many writes of answers have failed.
+func writeFailures(t *testing.T) float64 {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "holdfast_agent_write_failures_total" && m.GetLabel()[0].GetValue() == metrics.AgentWroteAnswer {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// A policy refuses what an agent says of another node's record; the role, or a wrong policy, what it says at all.
+func TestARefusalOfARecordThatIsAnotherByNowIsNoFault(t *testing.T) {
+	refusal := apierrors.NewForbidden(schema.GroupResource{Group: "holdfast.dev", Resource: "ipallocations"}, "a", errors.New("refused"))
+	now := func(uid types.UID, version, node string) []v1alpha1.IPAllocation {
+		return []v1alpha1.IPAllocation{
+			{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "uid-of-b", ResourceVersion: "99"}},
+			{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: uid, ResourceVersion: version}, Spec: v1alpha1.IPAllocationSpec{NodeName: node}},
+		}
+	}
+	cases := map[string]struct {
+		records  []v1alpha1.IPAllocation
+		unlisted error
+		fault    bool
+	}{
+		"re-addressed to another node":        {records: now("uid-of-a", "11", "another")},
+		"another one of its name":             {records: now("uid-of-another", "10", "")},
+		"gone":                                {},
+		"the very one that it was":            {records: now("uid-of-a", "10", ""), fault: true},
+		"not to be read by this agent either": {unlisted: refusal, fault: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			api, clock := newStubAPI(), newClock()
+			api.refused, api.records, api.unlisted = refusal, tc.records, tc.unlisted
+			var log strings.Builder
+			superseded := 0
+			w := newWriter(api, &identity{client: api, nodeName: nodeName, files: writeMachine(t, bootID, "machine"), clock: clock}, clock,
+				funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{}), func(was bool) {
+					if was {
+						superseded++
+					}
+				})
+			t.Cleanup(w.queue.ShutDown)
+			failures := writeFailures(t)
+			w.put(says(10, v1alpha1.VerdictReadyForRelease, 1))
+			w.next(t.Context(), "a")
+			failed := writeFailures(t) > failures
+			waits := len(w.waiting) == 1
+			if failed != tc.fault || waits != tc.fault || (superseded == 0) != tc.fault {
+				t.Errorf("counted as a failure: %v, tried again as it is: %v, said anew: %d; expected a failure: %v", failed, waits, superseded, tc.fault)
+			}
+			if !strings.Contains(log.String(), "refused") || strings.Contains(log.String(), `"error"`) != tc.fault {
+				t.Errorf("expected an error in the log: %v; it has %q", tc.fault, log.String())
 			}
 		})
 	}
