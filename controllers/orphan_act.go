@@ -96,7 +96,6 @@ func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.
 		record.Spec.Sandboxes[i].Node = &identity
 		record.Spec.Sandboxes[i].Attribution = v1alpha1.AttributionAgentSeen
 	}
-	r.keeper.forget(v.id)
 	if node == nil {
 		record.Spec.Marks = nil // only a record of unknown node may ask all
 		err = r.putRecord(ctx, record)
@@ -106,6 +105,7 @@ func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.
 	if err != nil {
 		return err
 	}
+	r.keeper.forget(v.id) // not before: what every other node has acknowledged would have to be asked again
 	log.FromContext(ctx).Info("A node has claimed a sandbox without an owner", "sandbox", v.id, "node", d.Claim.NodeName, "nodeUID", identity.UID)
 	v.record = record
 	return r.tellStep(ctx, v, d)

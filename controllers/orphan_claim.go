@@ -6,12 +6,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -45,22 +47,14 @@ func (r *OrphanReconciler) addClaims(ctx context.Context, v *orphanView) error {
 	return nil
 }
 
-// claimOf finds who an answer is from: a Node that is there, by its UID or by the boot of its machine, or one that was.
+// claimOf finds who an answer is from: a Node that is there, by its UID or as the same machine, or one that was.
 func (r *OrphanReconciler) claimOf(ctx context.Context, v *orphanView, answer *v1alpha1.Answer) (orphan.Claim, error) {
 	claim := orphan.Claim{NodeUID: answer.NodeUID, PodUID: answer.PodUID, Pod: release.Absent[string]()}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return claim, fmt.Errorf("looking for the Node of UID %s, which has claimed sandbox %s: %w", answer.NodeUID, v.id, err)
 	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		if node.UID == answer.NodeUID || (answer.BootID != "" && node.Status.NodeInfo.BootID == answer.BootID) {
-			claim.NodeName, claim.Live = node.Name, true
-		}
-	}
-	if seen, known := r.keeper.roster.find(answer.NodeUID, answer.BootID); known && !claim.Live {
-		claim.NodeName = seen.Name
-	}
+	claim.NodeName, claim.Live = r.nodeOfClaim(nodes.Items, answer)
 	if answer.PodUID == "" {
 		return claim, nil
 	}
@@ -75,6 +69,31 @@ func (r *OrphanReconciler) claimOf(ctx context.Context, v *orphanView, answer *v
 		claim.Pod = release.Known(pod.Namespace + "/" + pod.Name)
 	}
 	return claim, nil
+}
+
+// nodeOfClaim is the name of the Node that speaks for a claimant's machine now; live says that its object is there. Without a Node of the
+// claim's UID it is the one of the same machine, by all that is known of it and never by its boot ID alone. It is nobody's where two are.
+func (r *OrphanReconciler) nodeOfClaim(nodes []corev1.Node, answer *v1alpha1.Answer) (name string, live bool) {
+	for i := range nodes {
+		if nodes[i].UID == answer.NodeUID {
+			return nodes[i].Name, true
+		}
+	}
+	seen, known := r.keeper.roster.find(answer.NodeUID, answer.BootID)
+	if !known {
+		return "", false
+	}
+	name = seen.Name
+	for i := range nodes {
+		if !orphan.Same(seen.Node, nodeFacts(&nodes[i]).Machine) {
+			continue
+		}
+		if live {
+			return "", false
+		}
+		name, live = nodes[i].Name, true
+	}
+	return name, live
 }
 
 // podOfUID reads past the cache the pod of a UID, of the name that the entry or the cache gives it; nil where that is not there.
@@ -140,6 +159,9 @@ func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
 	for i := range record.Spec.Sandboxes {
 		node := record.Spec.Sandboxes[i].Node
 		if node != nil && of.node.IsKnown() && release.Compare(machineOf(*node), of.node.Get().Machine) == release.Reregistered {
+			log.FromContext(ctx).Info("The machine that has claimed a sandbox without an owner registered again; the record follows, and what was answered before "+
+				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.node.Get().NodeUID,
+				"answered", answersOf(record, node.UID))
 			node.UID = of.node.Get().NodeUID
 		}
 	}
@@ -147,6 +169,20 @@ func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
 		return nil
 	}
 	return r.writeRecord(ctx, of, record)
+}
+
+// answersOf says what a Node UID has answered, for the log. The answers stay in the record: nobody but their agent may take them out.
+func answersOf(record *v1alpha1.IPAllocation, uid types.UID) string {
+	var said []string
+	for i := range record.Status.Answers {
+		if a := &record.Status.Answers[i]; a.NodeUID == uid {
+			said = append(said, fmt.Sprintf("%s (%s, epoch %d)", a.Verdict, a.Reason, a.Epoch))
+		}
+	}
+	if len(said) == 0 {
+		return "nothing"
+	}
+	return strings.Join(said, ", ")
 }
 
 // claimant is the machine that has claimed a sandbox, as a live Node or the list of those ever seen shows it for the boot of the
@@ -169,8 +205,18 @@ func (r *OrphanReconciler) claimant(ctx context.Context, v *orphanView, claim or
 	case err != nil:
 		return identity, nil, fmt.Errorf("reading Node %s, which has claimed sandbox %s: %w", claim.NodeName, v.id, err)
 	}
-	if live := identityOf(&node); live.BootID == identity.BootID && live.BootID != "" {
-		identity = live // also under another UID than the claim's: it is the same boot
+	if live := nodeFacts(&node).Machine; sameBoot(identity, live) {
+		identity = identityOf(&node) // also under another UID than the claim's
 	}
 	return identity, &node, nil
+}
+
+// sameBoot: the live Node is the machine that claimed, in the boot in which it did. Where the list of those ever seen has not that boot
+// yet, its Node UID and boot are all that an answer says.
+func sameBoot(claimed v1alpha1.NodeIdentity, live release.Machine) bool {
+	if claimed == (v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}) && claimed.BootID != "" {
+		return true
+	}
+	relation := release.Compare(machineOf(claimed), live)
+	return relation == release.SameMachine || relation == release.Reregistered
 }

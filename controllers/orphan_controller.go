@@ -141,19 +141,23 @@ func (r *OrphanReconciler) Reconcile(ctx context.Context, id sandboxID) (reconci
 	}
 	d := orphan.Decide(v.facts, r.clock.Now())
 	log.FromContext(ctx).V(1).Info("Decided about an orphan", "row", d.Row, "action", d.Action.String(), "reason", d.Reason)
-	result, err := r.act(ctx, v, d)
-	if errors.Is(err, errStale) || apierrors.IsConflict(err) { // an agent has said something, or the cache is behind
-		return reconcile.Result{RequeueAfter: recordsCatchUp}, nil
-	}
-	return result, err
+	return r.act(ctx, v, d)
 }
 
 func (r *OrphanReconciler) poolsListed() bool {
 	return !slices.ContainsFunc(r.backends, func(b ipam.Backend) bool { return !b.HasSynced() })
 }
 
-// act carries a decision out.
+// act carries a decision out. What was overtaken is looked at again.
 func (r *OrphanReconciler) act(ctx context.Context, v *orphanView, d orphan.Decision) (reconcile.Result, error) {
+	result, err := r.carryOut(ctx, v, d)
+	if errors.Is(err, errStale) || apierrors.IsConflict(err) { // an agent has said something, or the cache is behind
+		return reconcile.Result{RequeueAfter: recordsCatchUp}, nil
+	}
+	return result, err
+}
+
+func (r *OrphanReconciler) carryOut(ctx context.Context, v *orphanView, d orphan.Decision) (reconcile.Result, error) {
 	switch d.Action {
 	case orphan.Drop:
 		return reconcile.Result{}, r.drop(ctx, v)

@@ -11,7 +11,8 @@ const (
 	ReasonAwaitingAllNodes Reason = "AwaitingAllNodes"
 	// ReasonClaimedTwice: more than one node says that it has, or had, the orphan's sandbox, so that one of them is wrong.
 	ReasonClaimedTwice Reason = "ClaimedTwice"
-	// ReasonClaimantUnknown: a node said that it has, or had, the orphan's sandbox, and that Node is neither there nor remembered.
+	// ReasonClaimantUnknown: a node said that it has, or had, the orphan's sandbox, and that Node is neither there nor remembered, or two
+	// Nodes show the IDs of its machine.
 	ReasonClaimantUnknown Reason = "ClaimantUnknown"
 	// ReasonAddressShown: the network-status of a live pod shows the orphan's address.
 	ReasonAddressShown Reason = "AddressShown"

@@ -52,10 +52,18 @@ func decide(f *Facts, now time.Time) Decision {
 		return wait(8, v1alpha1.ReasonOwnerUnknown, 0,
 			"no pod UID can be shown to own these addresses, so nobody can tell whether their sandbox is gone: they are held; with evidence Agent every node would be asked")
 	}
-	if claims := f.Record.Get().Claims; len(claims) > 0 {
-		return decideClaimed(claims)
+	claim, d, held := chooseClaim(f.Record.Get().Claims)
+	if held {
+		return d
 	}
-	return decideAsked(f, now)
+	if d, open := decideAsked(f, now, askedMessage(claim)); open {
+		return d
+	}
+	if claim != nil {
+		return decideClaimed(f, claim)
+	}
+	return Decision{Row: 16, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent,
+		Message: "every node that was ever seen has been asked for the sandbox, and none has or had it"}
 }
 
 // unknownFact is row 0.
@@ -104,62 +112,85 @@ func decideAddressed(d release.Decision) Decision {
 	return decided
 }
 
-// decideClaimed is rows 9 to 11.
-func decideClaimed(claims []Claim) Decision {
-	for _, claim := range claims {
-		switch {
-		case !claim.Pod.IsRead():
-			return wait(0, v1alpha1.ReasonObservationFailed, 0, "pod UID %s, with which node %s has seen the sandbox, could not be read: %s",
-				claim.PodUID, claim.NodeName, claim.Pod.Why())
-		case claim.Pod.IsKnown() && claim.NodeName != "":
-			return Decision{Row: 9, Action: Attribute, Reason: v1alpha1.ReasonOwnerFound, Claim: claim,
-				Message: "node " + claim.NodeName + " has seen the sandbox with the UID of pod " + claim.Pod.Get()}
-		}
-	}
-	chosen := claims[0]
+// chooseClaim gives the claim that rows 14 and 15 are about, nil where there is none; held is row 9.
+func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 	live := 0
-	for _, claim := range claims {
+	for i := range claims {
+		claim := &claims[i]
+		if !claim.Pod.IsRead() {
+			return nil, wait(0, v1alpha1.ReasonObservationFailed, 0, "pod UID %s, with which node %s has seen the sandbox, could not be read: %s",
+				claim.PodUID, claim.NodeName, claim.Pod.Why()), true
+		}
 		if claim.Live {
 			live++
+		}
+		if chosen == nil || claim.rank() > chosen.rank() {
 			chosen = claim
 		}
 	}
 	switch {
 	case live > 1 || (live == 0 && len(claims) > 1):
-		return wait(11, v1alpha1.ReasonClaimedTwice, 0, "%d nodes say that they have, or had, this sandbox, and no two can: the addresses are held", len(claims))
-	case chosen.NodeName == "":
-		return wait(11, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and nobody knows that Node any more: the addresses are held; "+
-			"delete the record's answer, or the pool's entry, once you know that its machine is gone", chosen.NodeUID)
+		return nil, wait(9, v1alpha1.ReasonClaimedTwice, 0, "%d nodes say that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
+	case chosen != nil && chosen.NodeName == "":
+		return nil, wait(9, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and nobody can tell any more which machine that is: "+
+			"the addresses are held; delete the record's answer, or the pool's entry, once you know that it is gone", chosen.NodeUID), true
 	}
-	return Decision{Row: 10, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Claim: chosen,
-		Message: "node " + chosen.NodeName + " says that it has, or had, the sandbox: waiting for it to say that it is gone"}
+	return chosen, Decision{}, false
 }
 
-const askedMessage = "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"
+// rank: the word that names a live pod says most, and that of a Node that is there more than that of one that was.
+func (c *Claim) rank() int {
+	switch {
+	case c.Pod.IsKnown() && c.NodeName != "":
+		return 2
+	case c.Live:
+		return 1
+	}
+	return 0
+}
 
-// decideAsked is rows 12 to 16: nobody has claimed the sandbox.
-func decideAsked(f *Facts, now time.Time) Decision {
+// decideClaimed is rows 14 and 15: one node has claimed the sandbox, and no other can have it.
+func decideClaimed(f *Facts, claim *Claim) Decision {
+	d := Decision{Row: 15, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Claim: *claim,
+		Message: "node " + claim.NodeName + " says that it has, or had, the sandbox: waiting for it to say that it is gone"}
+	if claim.Pod.IsKnown() {
+		d.Row, d.Action, d.Reason = 14, Attribute, v1alpha1.ReasonOwnerFound
+		d.Message = "node " + claim.NodeName + " has seen the sandbox with the UID of pod " + claim.Pod.Get()
+	}
+	if !f.Live {
+		d.Action = Reread
+	}
+	return d
+}
+
+func askedMessage(claim *Claim) string {
+	if claim != nil {
+		return "node " + claim.NodeName + " says that it has, or had, the sandbox of these addresses; its word counts once every other node is known not to have it"
+	}
+	return "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"
+}
+
+// decideAsked is rows 10 to 12: true while the question to all nodes is open.
+func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
 	asked := f.Asked
 	switch {
 	case (asked.Epoch == 0 || asked.Version == 0) && !f.Room:
-		return wait(12, v1alpha1.ReasonOrphanQueued, 0,
-			"no pod UID can be shown to own these addresses; every node will be asked for their sandbox once fewer others are asked about")
+		return wait(10, v1alpha1.ReasonOrphanQueued, 0,
+			"no pod UID can be shown to own these addresses; every node will be asked for their sandbox once fewer others are asked about"), true
 	case asked.Epoch == 0 || asked.Version == 0:
-		return Decision{Row: 12, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: askedMessage}
+		return Decision{Row: 10, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: what}, true
 	case !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0: // somebody ran the sandbox, so that no node at all is a failed read
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why())
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why()), true
 	}
 	if left := asked.Since.Add(max(f.Settings.NodeGoneDelay, f.Settings.ReleaseDelay)).Sub(now); left > 0 {
-		return wait(13, v1alpha1.ReasonAwaitingAllNodes, left, askedMessage)
+		return wait(11, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
 	}
-	if missing, what := missing(f, now); missing > 0 {
-		d := wait(14, v1alpha1.ReasonAwaitingAllNodes, 0,
-			"every node is asked whether it has, or had, the sandbox of these addresses, and the silence of each has to count: %s", what)
+	if missing, names := missing(f, now); missing > 0 {
+		d := wait(12, v1alpha1.ReasonAwaitingAllNodes, 0, "%s; the word of each has to count, and %s", what, names)
 		d.Missing = missing
-		return d
+		return d, true
 	}
-	return Decision{Row: 16, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent,
-		Message: "every node that was ever seen has been asked for the sandbox, and none has or had it"}
+	return Decision{}, false
 }
 
 // elsewhere: an address that somebody uses by now is not given back, whoever's sandbox is gone.

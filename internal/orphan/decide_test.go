@@ -97,6 +97,9 @@ func TestDecide(t *testing.T) {
 		return func(f *Facts) { f.Record, f.Entries = release.Absent[Record](), release.Known(Entries{Since: since}) }
 	}
 	cached := func(f *Facts) { f.Live = false }
+	fresh := func(f *Facts) { f.Asked.Since = now.Add(-time.Minute) }
+	deaf := nodes(silent("a"), changed(silent("b"), func(n *Node) { n.Acknowledged = release.Absent[Acknowledgement]() }))
+	other := claimOf(func(c *Claim) { c.NodeUID, c.NodeName = "uid-b", "b" })
 	livePod := func(c *Claim) { c.PodUID, c.Pod = "pod", release.Known("ns/web-0") }
 	cases := map[string]struct {
 		facts  Facts
@@ -121,19 +124,28 @@ func TestDecide(t *testing.T) {
 		"its claimant is to be asked":                 {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes.Get()[0].Mark = release.Absent[release.Mark]() })), row: 7, action: Confirm, reason: v1alpha1.ReasonAwaitingNodeAnswer},
 		"its claimant holds none any more":            {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes = release.Absent[[]release.Sandbox]() })), row: 7, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},
 		"the kubelet is the only evidence":            {facts: reclaimable(kubelet), row: 8, action: Wait, reason: v1alpha1.ReasonOwnerUnknown},
-		"a node has seen it with a live pod":          {facts: reclaimable(claims(claimOf(livePod))), row: 9, action: Attribute, reason: v1alpha1.ReasonOwnerFound},
+		"a node has seen it with a live pod":          {facts: reclaimable(claims(claimOf(livePod))), row: 14, action: Attribute, reason: v1alpha1.ReasonOwnerFound},
 		"whether that pod lives is not known":         {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Pod = release.Unknown[string]("x") }))), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
-		"a node claims it":                            {facts: reclaimable(claims(claimOf())), row: 10, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
-		"a node that is gone has claimed it":          {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live = false }))), row: 10, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
-		"a node that nobody knows has claimed it":     {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: 11, action: Wait, reason: v1alpha1.ReasonClaimantUnknown},
-		"two live nodes claim it":                     {facts: reclaimable(claims(claimOf(), claimOf(func(c *Claim) { c.NodeName = "b" }))), row: 11, action: Wait, reason: v1alpha1.ReasonClaimedTwice},
-		"nobody was asked":                            {facts: reclaimable(unasked), row: 12, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"another process has asked":                   {facts: reclaimable(func(f *Facts) { f.Asked.Version = 0 }), row: 12, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"nobody was asked, and there is no room":      {facts: reclaimable(unasked, full), row: 12, action: Wait, reason: v1alpha1.ReasonOrphanQueued},
-		"all were asked a minute ago":                 {facts: reclaimable(func(f *Facts) { f.Asked.Since = now.Add(-time.Minute) }), row: 13, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
+		"a node claims it":                            {facts: reclaimable(claims(claimOf())), row: 15, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"a node that is gone has claimed it":          {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live = false }))), row: 15, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"a node that nobody knows has claimed it":     {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: 9, action: Wait, reason: v1alpha1.ReasonClaimantUnknown},
+		"two live nodes claim it":                     {facts: reclaimable(claims(claimOf(), other)), row: 9, action: Wait, reason: v1alpha1.ReasonClaimedTwice},
+		"two do, and one names a live pod":            {facts: reclaimable(claims(claimOf(livePod), other)), row: 9, action: Wait, reason: v1alpha1.ReasonClaimedTwice},
+		"one claims it that is there, one that was":   {facts: reclaimable(claims(other, claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: 15, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"a node claims it, and nobody was asked":      {facts: reclaimable(claims(claimOf()), unasked), row: 10, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"a node claims it, of an unknown question":    {facts: reclaimable(claims(claimOf()), func(f *Facts) { f.Asked.Version = 0 }), row: 10, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"a node claims it a minute after the mark":    {facts: reclaimable(claims(claimOf()), fresh), row: 11, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
+		"a node claims it, and another is missing":    {facts: reclaimable(claims(claimOf()), deaf), row: 12, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"one names a live pod, another is missing":    {facts: reclaimable(claims(claimOf(livePod)), deaf), row: 12, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"a node claims it, by caches":                 {facts: reclaimable(claims(claimOf()), cached), row: 15, action: Reread, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"one names a live pod, by caches":             {facts: reclaimable(claims(claimOf(livePod)), cached), row: 14, action: Reread, reason: v1alpha1.ReasonOwnerFound},
+		"nobody was asked":                            {facts: reclaimable(unasked), row: 10, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"another process has asked":                   {facts: reclaimable(func(f *Facts) { f.Asked.Version = 0 }), row: 10, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"nobody was asked, and there is no room":      {facts: reclaimable(unasked, full), row: 10, action: Wait, reason: v1alpha1.ReasonOrphanQueued},
+		"all were asked a minute ago":                 {facts: reclaimable(fresh), row: 11, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
 		"the nodes could not be read":                 {facts: reclaimable(func(f *Facts) { f.Nodes = release.Unknown[[]Node]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
 		"there is no node at all":                     {facts: reclaimable(nodes()), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
-		"one node is missing":                         {facts: reclaimable(nodes(silent("a"), changed(silent("b"), func(n *Node) { n.Acknowledged = release.Absent[Acknowledgement]() }))), row: 14, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"one node is missing":                         {facts: reclaimable(deaf), row: 12, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
 		"all are silent, by caches":                   {facts: reclaimable(cached), row: 16, action: Reread, reason: v1alpha1.ReasonAllNodesSilent},
 		"all are silent":                              {facts: reclaimable(), row: 16, action: Release, reason: v1alpha1.ReasonAllNodesSilent},
 		"all are silent, and another has the address": {facts: reclaimable(entries(Entries{TakenOver: true})), row: 16, action: Drop, reason: v1alpha1.ReasonAllNodesSilent},

@@ -58,7 +58,7 @@ type Decision struct {
 	After time.Duration
 	// Claim is the claim that Attribute and Address are about.
 	Claim Claim
-	// Missing is how many nodes are not silent (row 14).
+	// Missing is how many nodes have not acknowledged (row 12).
 	Missing int
 	// Fence: a Confirm is to be asked because the node was declared dead.
 	Fence bool

@@ -14,19 +14,23 @@
 //	6   a tombstone of this very record stands                       Release: it was decided before
 //	7   a node has claimed it: the record has a node name            as internal/release says of a pod that is gone
 //	8   the kubelet is the only evidence                             Wait
-//	9   a node has claimed it with the UID of a live pod             Attribute: the entries are that pod's
-//	10  one node has claimed it                                      Address: ask that node
-//	11  nodes have claimed it that contradict each other, or one
+//	9   nodes have claimed it that contradict each other, or one
 //	    that nobody knows                                            Wait
-//	12  not asked, or nobody knows the version of the question       Ask, if there is room
-//	13  asked for less than nodeGoneDelay and releaseDelay           Wait
-//	14  a node ever seen is not silent (see Node)                    Wait
-//	15  the facts are from caches                                    Reread
+//	10  not asked, or nobody knows the version of the question       Ask, if there is room
+//	11  asked for less than nodeGoneDelay and releaseDelay           Wait
+//	12  a node ever seen has not acknowledged, and is not gone
+//	    (see Node)                                                   Wait
+//	13  the facts are from caches                                    Reread
+//	14  a node has claimed it with the UID of a live pod             Attribute: the entries are that pod's
+//	15  one node has claimed it                                      Address: ask that node alone
 //	16  all are silent                                               Release
+//
+// A claim does not shorten the question to the other nodes. Whoever claims is believed later about the sandbox, so its claim alone must
+// not take the sandbox away from a node that has it: from row 13 on every node has said that it has or had it, or that it does not.
 //
 // Nothing is released while the network-status of a live pod shows an address of it, or while a record holds one of its addresses
 // for another sandbox: those hold in rows 6, 7 and 16.
 //
-// Row 13 is for Nodes that were never seen because they were deleted while no manager ran: they have then been gone for as long as
+// Row 11 is for Nodes that were never seen because they were deleted while no manager ran: they have then been gone for as long as
 // row 6 of internal/release asks.
 package orphan

@@ -7,11 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // Node is one machine that was ever seen as a Node of the cluster, with what speaks for it. A machine that is back under another
-// Node object is that Node's: see Relate.
+// Node object is that Node's: see Same.
 type Node struct {
 	// Name is the name of the Node object, now or when it was last seen.
 	Name string
@@ -111,17 +112,9 @@ func silenceOfGone(n *Node, s Settings, now time.Time) Silence {
 	return Gone
 }
 
-// Relate finds, among the live Nodes, the one that is a machine which was seen before: the same boot, or a later one, of the same
-// machine, under whatever name. That Node's agent speaks for the machine. None is found for a machine that was replaced under its
-// Node UID: it may be alive.
-func Relate(seen release.Machine, live []release.Node) (int, bool) {
-	for i := range live {
-		if seen.BootID != "" && seen.BootID == live[i].BootID {
-			return i, true
-		}
-		if relation := release.Compare(seen, live[i].Machine); relation != release.Replaced {
-			return i, true
-		}
-	}
-	return 0, false
+// Same says whether a machine that was seen before is the one that a live Node names: the same boot, or a later one, of the same machine,
+// under whatever Node UID, as release.Compare says. That Node's agent speaks for the machine. A machine that was replaced under its Node
+// UID is not: it may be alive. The boot ID alone shows nothing: clones of a virtual machine that runs share it.
+func Same(seen v1alpha1.NodeIdentity, live release.Machine) bool {
+	return release.Compare(machineOf(seen), live) != release.Replaced
 }

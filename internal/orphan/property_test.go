@@ -118,6 +118,12 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 		if decision.Action == 0 || decision.Message == "" || decision.Reason == "" {
 			t.Fatalf("no decision: %+v about %+v", decision, f)
 		}
+		if believesAClaim(decision) {
+			ways["claim"]++
+			if !f.Live || f.Evidence != release.EvidenceAgent || !everyNodeSilent(&f) {
+				t.Fatalf("row %d, %s: a claim is believed before every other node is known not to have the sandbox: %+v", decision.Row, decision.Action, f)
+			}
+		}
 		if !takesItForGone(&f, decision) {
 			continue
 		}
@@ -128,12 +134,15 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 		}
 		ways[way]++
 	}
-	for _, way := range []string{"tombstone", "claimant", "fate", "silence"} {
+	for _, way := range []string{"tombstone", "claimant", "fate", "silence", "claim"} {
 		if ways[way] < cases/10000 {
 			t.Errorf("%s: %d of %d releases: the facts hardly ever suffice", way, ways[way], cases)
 		}
 	}
 }
+
+// believesAClaim: from then on one node's word decides.
+func believesAClaim(d Decision) bool { return d.Action == Address || d.Action == Attribute }
 
 // takesItForGone: it is released; or the record goes though somebody had an address of it.
 func takesItForGone(f *Facts, d Decision) bool {

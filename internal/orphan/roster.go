@@ -67,12 +67,10 @@ func (r Roster) See(name string, node v1alpha1.NodeIdentity) bool {
 // has changed. A machine that is back, under whatever Node object, is that Node's from then on.
 func (r Roster) Fold(live []Present) (without []string, changed bool) {
 	keys := make(map[string]bool, len(live))
-	nodes := make([]release.Node, 0, len(live))
 	for i := range live {
 		identity := identityOf(&live[i])
 		changed = r.See(live[i].Name, identity) || changed
 		keys[KeyOf(identity)] = true
-		nodes = append(nodes, live[i].Node)
 	}
 	for key, seen := range r {
 		switch {
@@ -81,7 +79,7 @@ func (r Roster) Fold(live []Present) (without []string, changed bool) {
 			seen.Gone = nil
 			r[key] = seen
 			changed = true
-		case spokenFor(seen, nodes):
+		case spokenFor(seen, live):
 			delete(r, key)
 			changed = true
 		default:
@@ -92,14 +90,19 @@ func (r Roster) Fold(live []Present) (without []string, changed bool) {
 	return without, changed
 }
 
-// spokenFor: one of the live Nodes is that machine; or the Node of that UID, which had said nothing of its machine when it was seen.
-func spokenFor(seen Seen, live []release.Node) bool {
-	blank := v1alpha1.NodeIdentity{UID: seen.Node.UID}
-	if seen.Node == blank {
-		return slices.ContainsFunc(live, func(n release.Node) bool { return n.NodeUID == seen.Node.UID })
-	}
-	_, found := Relate(machineOf(seen.Node), live)
-	return found
+// spokenFor: one of the live Nodes is that machine. Where nothing but a boot is known of it, as by the Lease of its agent, the Node of its
+// name in that boot is; where nothing at all is known, the Node of its UID, which had said nothing of its machine when it was seen.
+func spokenFor(seen Seen, live []Present) bool {
+	unknown := seen.Node.MachineID == "" && seen.Node.SystemUUID == ""
+	return slices.ContainsFunc(live, func(p Present) bool {
+		switch {
+		case Same(seen.Node, p.Machine):
+			return true
+		case unknown && seen.Node.BootID == "":
+			return seen.Node.UID == p.NodeUID
+		}
+		return unknown && seen.Node.BootID == p.BootID && seen.Name == p.Name
+	})
 }
 
 // Remember adds the Nodes of traces that neither the roster nor the live Nodes explain; true if there were any. What a trace does not

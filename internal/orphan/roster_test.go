@@ -54,6 +54,10 @@ func TestFold(t *testing.T) {
 			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-2")}), without: 1},
 		"another machine under the very Node UID": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-1", "m2", "boot-2"))},
 			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-1", "m2", "boot-2")}), without: 1},
+		"a clone that has its boot ID": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("b", machine("uid-2", "m2", "boot-1"))},
+			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "b", Node: machine("uid-2", "m2", "boot-1")}), without: 1},
+		"a clone under its name that has its boot ID": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-2", "m2", "boot-1"))},
+			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-1")}), without: 1},
 		"a Node that had not said what machine it is": {roster: rosterOf(Seen{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1"}}), live: []Present{there("a", one)},
 			want: rosterOf(Seen{Name: "a", Node: one})},
 		"such a Node that went before it did": {roster: rosterOf(Seen{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1"}}), live: []Present{there("a", machine("uid-2", "m2", "boot-2"))},
@@ -94,8 +98,11 @@ func TestTracesBringBackWhatNobodyExplains(t *testing.T) {
 	if without, _ := r.Fold([]Present{there("a", one)}); len(without) != 1 {
 		t.Errorf("without a Node: %v", without)
 	}
-	if without, _ := r.Fold([]Present{there("a", one), there("e", machine("uid-5", "m5", "boot-9"))}); len(without) != 0 {
-		t.Errorf("its boot is a live Node's, which speaks for it: %v", without)
+	if without, _ := r.Fold([]Present{there("a", one), there("e", machine("uid-5", "m5", "boot-9"))}); len(without) != 1 {
+		t.Errorf("its boot is that of a Node of another name, which may be a clone: %v", without)
+	}
+	if without, _ := r.Fold([]Present{there("a", one), there("b", machine("uid-5", "m5", "boot-9"))}); len(without) != 0 {
+		t.Errorf("its name and boot are a live Node's, which speaks for it: %v", without)
 	}
 }
 

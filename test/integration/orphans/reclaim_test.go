@@ -122,6 +122,27 @@ var _ = Describe("An address whose owner nobody can tell", func() {
 		Eventually(ctx, w.reclaimed(ctx, 1)).Should(BeTrue())
 	})
 
+	It("I1: that a node claims is its business alone only once no other node can have the sandbox", func(ctx context.Context) {
+		machines := w.withAgents(ctx, "a", "b")
+		claimant, home := machines[0], machines[1]
+		gone := handshake.Pod{UID: "of-a-pod-that-is-gone", Namespace: w.namespace, Name: "ghost-1"}
+		claimant.runs(w.sandbox(1), gone) // as a clone of the other machine's disk does, and as a node that lies says
+		home.runs(w.sandbox(1), gone)
+		home.runtime.freeze(true)
+		startManager(ctx, options{})
+		w.leak(ctx, 1)
+		Eventually(ctx, w.condition(ctx, 1)).Should(waitsFor(v1alpha1.ReasonAwaitingAllNodes, "node "+claimant.name+" says", home.name))
+		claimant.runtime.remove(w.sandbox(1))
+		Eventually(ctx, claimant.acknowledged(ctx)).ShouldNot(BeEmpty())
+		w.holds(ctx, 1, "the other node may have the sandbox")
+		record, err := w.read(ctx, w.record(1))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(record.Spec.NodeName).To(BeEmpty(), "one node is asked alone, whose word would give the address away")
+		home.runtime.freeze(false)
+		Eventually(ctx, w.condition(ctx, 1)).Should(waitsFor(v1alpha1.ReasonClaimedTwice))
+		w.holds(ctx, 1, "its sandbox runs")
+	})
+
 	It("I1: of a sandbox that the runtime lists late is held: the IPAM records an address first", func(ctx context.Context) {
 		w.withAgents(ctx, "a")
 		home := w.withPatientAgent(ctx, "b")
