@@ -146,13 +146,15 @@ test-node: kube ## Run the agent on a real containerd (Linux, root, Debian's con
 
 ##@ See it run
 
+# EVIDENCE is whose word the guard of demo and dev-up takes: Agent, which is the default, or Kubelet for nodes without agents.
+
 .PHONY: demo
-demo: kube build build-dev ## Show the failures without Holdfast, and with it
-	@$(STEP) "running the demo" bin/holdfast-dev demo
+demo: kube build build-dev ## Show the failures without Holdfast, and with it (EVIDENCE)
+	@$(STEP) "running the demo" bin/holdfast-dev demo $(EVIDENCE:%=--evidence=%)
 
 .PHONY: dev-up
-dev-up: kube build build-dev ## Start a control plane, two stand-in nodes and the manager
-	@$(STEP) "starting the development cluster" bin/holdfast-dev up
+dev-up: kube build build-dev ## Start a control plane, two stand-in nodes, the manager and the agents (EVIDENCE)
+	@$(STEP) "starting the development cluster" bin/holdfast-dev up $(EVIDENCE:%=--evidence=%)
 
 .PHONY: dev-down
 dev-down: build-dev ## Stop exactly what dev-up started

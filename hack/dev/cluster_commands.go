@@ -53,7 +53,7 @@ type upFlags struct {
 func (f *upFlags) add(flags *pflag.FlagSet) {
 	f.clusterFlags.add(flags)
 	flags.StringSliceVar(&f.nodes, "node", []string{"node-a", "node-b"}, "`name` of a stand-in node; may be repeated")
-	flags.StringVar(&f.mode, "mode", "", "what admission does with unsafe releases: Off, Warn or Deny; default: as config/manager says")
+	flags.StringVar(&f.mode, "mode", "", "what admission does with unsafe releases: Off, Warn or Deny; default: as installed, which is Deny with agents and Warn without")
 	f.evidence.add(flags)
 	flags.BoolVar(&f.guard, "guard", true, "install Holdfast")
 }
@@ -108,16 +108,17 @@ func newUpCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Start a development cluster in the background",
 		Long: `Up starts a control plane, whereabouts, Holdfast and two stand-in nodes, and leaves them
-running in the background until down. With --evidence Agent each node runs Holdfast's
-agent, which asks the CRI socket of that node; "holdfast-dev status" shows both.`,
+running in the background until down. Each node runs Holdfast's agent, which asks the CRI
+socket of that node; "holdfast-dev status" shows both. With --evidence Kubelet there are no
+agents, as with the component kubelet-evidence.`,
 		Example: `  # Both nodes, Holdfast as installed
   holdfast-dev up
 
-  # With Holdfast's agent on every node
-  holdfast-dev up --evidence Agent
+  # Without agents
+  holdfast-dev up --evidence Kubelet
 
-  # Refuse unsafe releases
-  holdfast-dev up --mode Deny`,
+  # Warn of unsafe releases instead of refusing them
+  holdfast-dev up --mode Warn`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			began, out := time.Now(), cmd.OutOrStdout()

@@ -31,8 +31,9 @@ plays all of them; --list shows their names.
 
 It fails unless every failure does harm with the guard off, and none does with it on.
 
-With --evidence Agent the stand-in nodes of the cluster that has the guard run Holdfast's
-agent, as an installation does.`,
+The stand-in nodes of the cluster that has the guard run Holdfast's agent, as an
+installation does. With --evidence Kubelet they do not, and the kubelets' word is all that
+the guard goes by.`,
 		Example: `  holdfast-dev demo
   holdfast-dev demo --evidence Kubelet
   holdfast-dev demo slice-handed-on pool-full-after-reboot`,

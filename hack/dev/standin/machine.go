@@ -3,6 +3,7 @@
 package standin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -63,7 +64,7 @@ func newHardware(o Options, number int, machine node.Machine, ip netip.Addr, his
 		Node: name, Uplink: h.way, Multus: multusIdentity(o.Config), MultusNamespace: DefaultWhereaboutsNamespace,
 		WhereaboutsNamespace: o.WhereaboutsNamespace, StateDir: filepath.Join(o.StateDir, name),
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24), CNS: h.cns,
-		Program: o.Programs[name], AddTimeout: o.AddTimeout, DelTimeout: o.DelTimeout,
+		Program: o.Programs[name], AddTimeout: o.AddTimeout, DelTimeout: cmp.Or(o.DelTimeouts[name], o.DelTimeout),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("CNI of %s: %w", name, err)

@@ -63,6 +63,8 @@ type Options struct {
 	// AddTimeout and DelTimeout bound one call of whereabouts. Default: those of
 	// the plugin, 2 minutes and 1 minute: so long a cut-off CNI DEL takes.
 	AddTimeout, DelTimeout time.Duration
+	// DelTimeouts bound a CNI DEL on the nodes that are named. Default: DelTimeout.
+	DelTimeouts map[string]time.Duration
 	// Log defaults to slog.Default.
 	Log *slog.Logger
 

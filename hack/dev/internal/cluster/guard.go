@@ -24,8 +24,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
-// DefaultEvidence is that of a development cluster.
-const DefaultEvidence = configv1alpha1.EvidenceKubelet
+// DefaultEvidence is that of a development cluster, as of an installation.
+const DefaultEvidence = configv1alpha1.EvidenceAgent
 
 // EvidenceVariable is the environment variable with the evidence of clusters for which none is named, so that the suites can be
 // run with the other one too.
@@ -50,6 +50,20 @@ type GuardOptions struct {
 	Configure func(*configv1alpha1.ManagerConfiguration)
 	// Program is the manager's binary. Default: bin/manager of the repository.
 	Program string
+}
+
+// The delays of ShortDelays. As installed they are 3 and 10 minutes.
+const (
+	shortReleaseDelay = time.Second
+	// A stand-in runtime lists a sandbox before an IPAM hears of it, so that this is as safe as any longer time.
+	shortCreationMax = 5 * time.Second
+)
+
+// ShortDelays are for tests, so that nobody has to wait: for the release of an entry whose pod ended by itself, and for that of
+// one whose sandbox was gone before an agent's list could show it.
+func ShortDelays(c *configv1alpha1.ManagerConfiguration) {
+	c.Delays.ReleaseDelay = &metav1.Duration{Duration: shortReleaseDelay}
+	c.Delays.SandboxCreationMax = &metav1.Duration{Duration: shortCreationMax}
 }
 
 // guard is an installed Holdfast.

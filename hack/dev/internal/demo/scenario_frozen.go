@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
 // overlapPeriod is how long the state after the force deletion is left alone: a duplicate shows, or the guard holds.
@@ -23,9 +25,9 @@ func frozenNode() scenario {
 		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody cordons the node and force-deletes web-0. The StatefulSet " +
 			"makes a new web-0 on another node, and whereabouts gives it the address of the old one, because it knows pods by name: " +
 			"two live sandboxes answer to one address until the old machine is powered off.",
-		guard: "the object of the old web-0 is held, so that no successor can inherit. Only when the machine was powered off, was " +
-			"found NotReady, and an administrator tainted its Node out-of-service is the address released and the object let go; " +
-			"then the successor starts elsewhere.",
+		guard: "the object of the old web-0 is held, so that no successor can inherit. An agent on the node, which does not need the kubelet, " +
+			"says that the sandbox is alive. Only when the machine was powered off, was found NotReady, and an administrator tainted its Node " +
+			"out-of-service is the address released and the object let go; then the successor starts elsewhere.",
 		play: playFrozenNode,
 	}
 }
@@ -93,6 +95,11 @@ func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
 			return err
 		}
 		s.tell("the object of web-0 is held: no successor")
+		if s.agents {
+			if err := s.awaitAgentsWord(ctx); err != nil {
+				return err
+			}
+		}
 		return s.remains(ctx, "the hold on the object of web-0", overlapPeriod, held)
 	}
 	successor, address, err := s.awaitAddress(ctx, "web-0", old)
@@ -104,6 +111,27 @@ func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
 		isHeld, seen, err := held(ctx)
 		return !isHeld, seen, err
 	})
+}
+
+// awaitAgentsWord waits until web-0 is held because its node's agent sees the sandbox.
+func (s *stage) awaitAgentsWord(ctx context.Context) error {
+	err := s.await(ctx, "the word of the agent on "+s.first+" about the sandbox of web-0", podTimeout, func(ctx context.Context) (bool, string, error) {
+		pod, err := s.getPod(ctx, "web-0")
+		if err != nil || pod == nil {
+			return false, "there is no web-0", err
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == holdfastv1alpha1.IPsReleasedCondition {
+				return c.Reason == string(holdfastv1alpha1.ReasonSandboxRunning), c.Reason + ": " + c.Message, nil
+			}
+		}
+		return false, "nothing says why web-0 is held", nil
+	})
+	if err != nil {
+		return err
+	}
+	s.tell("the agent on %s does not need the kubelet: it says that the sandbox of web-0 is alive", s.first)
+	return nil
 }
 
 // powerOffAndFence ends the machine and takes the administrator's part: only what is NotReady is tainted.

@@ -24,8 +24,8 @@ func completedJob() scenario {
 		harm: "A Job and another pod fill a pool of two addresses. The Job completes while its node's CNI plugins cannot reach the API server, so " +
 			"that its entry stays. The finished pod is kept, as those of Jobs are, and whereabouts' reconciler takes finished pods for living " +
 			"ones: for as long as the Job is there, no other pod can start (whereabouts #598).",
-		guard: "the kubelet has ended the pod by itself, and its node is Ready. Once that was seen for a while (releaseDelay) the entry is released; " +
-			"the finished pod stays as it is, and the next pod starts.",
+		guard: "the kubelet has ended the pod by itself. Once that was seen for a while (releaseDelay) the node's agent is asked, and says that the sandbox " +
+			"is gone; without agents it is enough that the node is Ready. The entry is released, the finished pod stays as it is, and the next pod starts.",
 		play: playCompletedJob,
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/report"
 )
@@ -103,7 +104,7 @@ func (s *side) play(ctx context.Context, results []report.Scenario) error {
 // stage is the place of one run.
 func (s *side) stage(p placed) *stage {
 	stage := &stage{
-		scenario: p.scenario, guard: s.guard, cluster: s.client, machines: s.cluster.StandIn(),
+		scenario: p.scenario, guard: s.guard, agents: s.Evidence == configv1alpha1.EvidenceAgent, cluster: s.client, machines: s.cluster.StandIn(),
 		observer: s.observer, reconcile: s.cluster.Reconcile, say: s.say,
 		config: s.cluster.Config(), kubeconfig: s.cluster.Kubeconfig(), guards: s.cluster, pool: p.pool(s.guard),
 	}

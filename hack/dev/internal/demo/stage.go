@@ -37,8 +37,10 @@ type scenario struct {
 
 // stage is where one run of a scenario plays: a namespace, a network and two nodes of its own.
 type stage struct {
-	scenario  scenario
-	guard     bool
+	scenario scenario
+	guard    bool
+	// agents says that the nodes run Holdfast's agent; without the guard it means nothing.
+	agents    bool
 	namespace string
 	pool      netip.Prefix
 	// first and second are the names of the nodes.

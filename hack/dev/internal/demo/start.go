@@ -28,6 +28,11 @@ const (
 	delTimeout = 3 * time.Second
 	// releaseDelay is how long the guard has to see a pod that ended by itself. It is three minutes as installed.
 	releaseDelay = 2 * time.Second
+	// gracePeriodSlack is how long after a pod's grace period its node's agent is asked. It is half a minute as installed.
+	gracePeriodSlack = 2 * time.Second
+	// sandboxCreationMax is how long a sandbox that neither an agent's list nor a network-status has shown has to be absent. It is ten
+	// minutes as installed; a stand-in runtime lists a sandbox before whereabouts hears of it.
+	sandboxCreationMax = 5 * time.Second
 
 	reconcilerTimeout = 30 * time.Second // a pod of the reconciler's Deployment runs
 )
@@ -62,12 +67,14 @@ type development struct {
 	evidence configv1alpha1.Evidence
 }
 
-// InstallGuard installs the guard so that unsafe releases are refused; installed by default they get a warning.
+// InstallGuard installs the guard so that unsafe releases are refused, as they are by default where there are agents.
 func (d *development) InstallGuard(ctx context.Context) error {
 	return d.Cluster.InstallGuard(ctx, cluster.GuardOptions{
 		Mode: configv1alpha1.ReleaseModeDeny, Evidence: d.evidence,
 		Configure: func(c *configv1alpha1.ManagerConfiguration) {
 			c.Delays.ReleaseDelay = &metav1.Duration{Duration: releaseDelay}
+			c.Delays.GracePeriodSlack = &metav1.Duration{Duration: gracePeriodSlack}
+			c.Delays.SandboxCreationMax = &metav1.Duration{Duration: sandboxCreationMax}
 		},
 	})
 }

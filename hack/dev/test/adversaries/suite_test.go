@@ -23,7 +23,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
@@ -131,7 +130,7 @@ func installGuard(ctx context.Context, mode configv1alpha1.ReleaseMode) {
 	Expect(theCluster.InstallGuard(ctx, cluster.GuardOptions{
 		Mode: mode,
 		Configure: func(c *configv1alpha1.ManagerConfiguration) {
-			c.Delays.ReleaseDelay = &metav1.Duration{Duration: time.Second} // so that nobody has to wait
+			cluster.ShortDelays(c)
 			c.Server.MetricsBindAddress = fmt.Sprintf("127.0.0.1:%d", port)
 		},
 	})).To(Succeed())

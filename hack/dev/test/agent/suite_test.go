@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package agent_test runs the release handshake between stand-in nodes and the manager: Holdfast's agent as built and
-// installed, one process for each node under the token of its DaemonSet's pod, at the CRI socket of its machine.
+// installed, one process for each node under the token of its DaemonSet's pod, at the CRI socket of its machine. For contrast it
+// shows what the guard does on the same nodes without agents.
 package agent_test
 
 import (
@@ -73,8 +74,14 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	DeferCleanup(func() { Expect(theCluster.Stop()).To(Succeed()) })
 	admin, err = client.NewWithWatch(theCluster.Config(), client.Options{Scheme: newScheme()})
 	Expect(err).NotTo(HaveOccurred())
+	installGuard(ctx, configv1alpha1.EvidenceAgent)
+}, NodeTimeout(startTimeout))
+
+// installGuard installs Holdfast as built, in mode Deny, which with evidence Kubelet is an administrator's choice.
+func installGuard(ctx context.Context, evidence configv1alpha1.Evidence) {
+	GinkgoHelper()
 	Expect(theCluster.InstallGuard(ctx, cluster.GuardOptions{
-		Mode: configv1alpha1.ReleaseModeDeny, Evidence: configv1alpha1.EvidenceAgent,
+		Mode: configv1alpha1.ReleaseModeDeny, Evidence: evidence,
 		Configure: func(c *configv1alpha1.ManagerConfiguration) { // so that nobody has to wait
 			c.Delays.ReleaseDelay = &metav1.Duration{Duration: time.Second}
 			c.Delays.GracePeriodSlack = &metav1.Duration{Duration: time.Second}
@@ -82,7 +89,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 			c.Handshakes.AnswerWithin = &metav1.Duration{Duration: 2 * time.Second}
 		},
 	})).To(Succeed())
-}, NodeTimeout(startTimeout))
+}
 
 var _ = JustAfterEach(func() {
 	if manager := theCluster.Manager(); CurrentSpecReport().Failed() && manager != nil {

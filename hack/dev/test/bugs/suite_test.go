@@ -107,7 +107,7 @@ func installGuard(ctx context.Context) {
 	Expect(theCluster.InstallGuard(ctx, cluster.GuardOptions{
 		Mode: configv1alpha1.ReleaseModeDeny, Program: program,
 		Configure: func(c *configv1alpha1.ManagerConfiguration) {
-			c.Delays.ReleaseDelay = &metav1.Duration{Duration: time.Second}      // so that nobody has to wait
+			cluster.ShortDelays(c)
 			c.Controller.SweepInterval = &metav1.Duration{Duration: time.Second} // how often the records are audited
 			c.Server.MetricsBindAddress = fmt.Sprintf("127.0.0.1:%d", port)
 		},

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -68,10 +67,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(theCluster.InstallGuard(ctx, cluster.GuardOptions{
 		Mode: configv1alpha1.ReleaseModeDeny, Program: manager,
-		// The kubelet's report is the evidence; what leaks is Holdfast's to release, soon.
-		Configure: func(c *configv1alpha1.ManagerConfiguration) {
-			c.Delays.ReleaseDelay = &metav1.Duration{Duration: time.Second}
-		},
+		Configure: cluster.ShortDelays, // what leaks is Holdfast's to release, soon
 	})).To(Succeed())
 }, NodeTimeout(startTimeout))
 

@@ -17,7 +17,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
@@ -82,7 +81,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(theCluster.InstallGuard(ctx, cluster.GuardOptions{
 		Mode: configv1alpha1.ReleaseModeDeny,
 		Configure: func(c *configv1alpha1.ManagerConfiguration) {
-			c.Delays.ReleaseDelay = &metav1.Duration{Duration: time.Second} // so that nobody has to wait
+			cluster.ShortDelays(c)
 			c.Server.MetricsBindAddress = fmt.Sprintf("127.0.0.1:%d", port)
 		},
 	})).To(Succeed())

@@ -96,7 +96,6 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 			Expect(theCluster.StandIn().CutCNI(ctx, node)).To(Succeed())
 		}
 		Expect(theCluster.StandIn().PowerOff(ctx, dead)).To(Succeed())
-		declareDead(ctx, dead)
 		for _, s := range shapes {
 			if s.sliced() {
 				s.takeLeases(ctx, stuck)
@@ -107,6 +106,7 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 				}
 			}
 		}
+		declareDead(ctx, dead) // last: it has others delete its pods, too
 	})
 
 	for _, s := range shapes {

@@ -39,7 +39,8 @@ const (
 	poll         = 100 * time.Millisecond
 	startTimeout = 8 * time.Minute
 
-	// delTimeout is how long a CNI DEL tries that is cut off. A minute in the plugin.
+	// delTimeout is how long a CNI DEL tries where it gets lost. It is a minute in the plugin, and where DELs have to pass: they
+	// wait for one Lease, and that of a busy machine is handed on slowly.
 	delTimeout = 12 * time.Second
 
 	// webhookSeconds replaces the second that the installed webhooks have: past it a removal passes, as it should on a
@@ -99,8 +100,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	theCluster, err = cluster.Start(ctx, cluster.Options{
 		// A node of a busy machine must not be found NotReady; where that is needed it is said.
 		Dir: directory, Nodes: everyNode, Log: GinkgoWriter, NodeMonitorGracePeriod: time.Hour,
-		StandIn: standin.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond, DelTimeout: delTimeout,
-			Programs: map[string]string{old: program, oldCutOff: program}},
+		StandIn: standin.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond,
+			DelTimeouts: map[string]time.Duration{cutOff: delTimeout, oldCutOff: delTimeout, stuck: delTimeout},
+			Programs:    map[string]string{old: program, oldCutOff: program}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(theCluster.Stop()).To(Succeed()) })
@@ -114,7 +116,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		Mode: configv1alpha1.ReleaseModeDeny,
 		Configure: func(c *configv1alpha1.ManagerConfiguration) {
 			c.Whereabouts.Namespaces = []string{firstNamespace, secondNamespace}
-			c.Delays.ReleaseDelay = &metav1.Duration{Duration: time.Second} // so that nobody has to wait
+			cluster.ShortDelays(c)
 			c.Server.MetricsBindAddress = fmt.Sprintf("127.0.0.1:%d", port)
 		},
 	})).To(Succeed())
