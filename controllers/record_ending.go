@@ -43,21 +43,26 @@ func (c *core) recordEnding(ctx context.Context, v *view, record *v1alpha1.IPAll
 	if report.Node != nil {
 		return nil
 	}
-	return c.recordWriter(ctx, v, report)
+	return c.recordWriter(ctx, v, record)
 }
 
 // recordWriter reads the Node past every cache, and after the pod, for a report that is new; an older one that has none yet waits for a
-// pass that reads everything live.
-func (c *core) recordWriter(ctx context.Context, v *view, report *v1alpha1.KubeletReport) error {
+// pass that reads everything live. A new one whose Node could not be read is not recorded yet: it would be an older one for the next pass.
+func (c *core) recordWriter(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
 	isNew := v.record == nil || v.record.Spec.Kubelet == nil
 	node := v.node
 	if !v.live && isNew {
-		if node = c.observeNode(ctx, v.nodeName(), true); node.IsUnknown() {
-			return fmt.Errorf("reading node %s for whose kubelet ended %s: %s", v.nodeName(), v.podName(), node.Why())
+		node = c.observeNode(ctx, v.nodeName(), true)
+	}
+	if isNew && node.IsUnknown() {
+		record.Spec.Kubelet = nil
+		if v.live {
+			return nil // the decision holds on what is unknown, says so, and is made again
 		}
+		return fmt.Errorf("reading node %s for whose kubelet ended %s (%w): %s", v.nodeName(), v.podName(), errStale, node.Why())
 	}
 	if (v.live || isNew) && node.IsKnown() && release.EndedUnder(v.asItIs(), node.Get()) {
-		report.Node = nodeIdentity(node.Get().Machine)
+		record.Spec.Kubelet.Node = nodeIdentity(node.Get().Machine)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,60 @@ func TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas(t *testing.T) {
 	}
 	if record.Spec.Kubelet.Node != nil {
 		t.Errorf("recorded %+v, which only a late cache shows", record.Spec.Kubelet.Node)
+	}
+}
+
+// TestWhoseKubeletItWasIsReadAgain where the first read failed: no later pass but the one that decides would, and by then the Node may
+// have registered anew.
+func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
+	for name, recorded := range map[string]*v1alpha1.IPAllocation{"of a pod with a record": recordOfOld(oldMachine()), "of a pod without one": nil} {
+		t.Run(name, func(t *testing.T) {
+			completed := finishedAfter(time.Minute)
+			completed.DeletionTimestamp, completed.Finalizers = nil, []string{v1alpha1.Finalizer}
+			objects := []client.Object{completed, nodeObject("node", "node-1", "m1")}
+			if recorded != nil {
+				objects = append(objects, recorded)
+			}
+			f := newFate(t, objects...)
+			f.failReads = "node"
+			for _, later := range []time.Duration{0, unreadWord} {
+				if err := f.after(later); err == nil {
+					t.Fatalf("after %s: the Node could not be read, and nobody is to try again", later)
+				}
+				if report := f.record().Spec.Kubelet; report != nil {
+					t.Fatalf("after %s: the report %+v was recorded, whose Node nobody would read", later, report)
+				}
+			}
+			if !slices.Contains(f.writes, explainsOnRecord) && recorded != nil {
+				t.Errorf("writes %v: expected a word on what cannot be read", f.writes)
+			}
+			f.failReads = ""
+			f.holdsUntil(2 * unreadWord)
+			if report := f.record().Spec.Kubelet; report == nil || report.Node == nil || report.Node.UID != "node-1" {
+				t.Fatalf("the report is %+v, expected the word of Node UID node-1", report)
+			}
+			f.apply(later(nodeObject("node", "node-2", "m1"), time.Minute))
+			f.holdsUntil(time.Minute)
+			f.r.options.Settings.SandboxCreationMax = 0
+			if err := f.after(time.Hour); err != nil || len(f.pool.released) == 0 {
+				t.Errorf("after the machine registered again, released %v, error %v: expected a release on the word that is on record", f.pool.released, err)
+			}
+		})
+	}
+}
+
+// TestI6AReportStaysThoughItsNodeCannotBeRead: that the kubelet ended the pod is proven, whoever's it was.
+func TestI6AReportStaysThoughItsNodeCannotBeRead(t *testing.T) {
+	record := recordOfOld(oldMachine())
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(lateNow.Add(-time.Minute))}
+	f := newFate(t, finishedAfter(time.Hour), record, nodeObject("node", "node-1", "m1"))
+	f.failReads = "node"
+	v, err := f.r.observe(t.Context(), "old", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.r.recordEnding(t.Context(), v, record, metav1.NewTime(lateNow)); err != nil || record.Spec.Kubelet == nil {
+		t.Errorf("error %v, report %+v: expected the report as it was", err, record.Spec.Kubelet)
 	}
 }
 
