@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -23,7 +24,8 @@ func (o *options) newWhoCommand() *cobra.Command {
 		Short: "Say who has an address now, and who had it before",
 		Long: `Who looks for an address in every pool, in every record and in what every pod shows, and says
 who has it now and by which of these; and lists the events of Holdfast that name it, which
-the API server keeps for an hour unless it is configured otherwise.
+the API server keeps for an hour unless it is configured otherwise. Without Holdfast it asks
+pools and pods alone, and says so.
 
 It ends with exit code 2 where more than one has it.`,
 		Example: `  kubectl holdfast who 192.168.2.3
@@ -110,7 +112,7 @@ func (o *options) completeAddresses(cmd *cobra.Command, args []string, _ string)
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	records, err := c.Records(cmd.Context())
-	if err != nil {
+	if notServed := (*inspect.NotServedError)(nil); err != nil && !errors.As(err, &notServed) {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	addresses := sets.New[string]()

@@ -32,6 +32,11 @@ contradiction once. So nothing is ever released on one report: write two with --
 by delays.sandboxCreationMax (10 minutes, unless configured otherwise) or more, and give both
 to kubectl holdfast release --from-reports.
 
+It needs no installation of Holdfast: run it before. Where the API server does not serve the
+types of Holdfast, of whereabouts or of Multus there is nothing of theirs, and the report says in
+a line what that means for the findings. Where it cannot be asked whether it serves them, or
+serves another version of them than this command reads, the audit fails.
+
 It ends with exit code 2 where it found something, or could not read something.`,
 		Example: `  kubectl holdfast audit
 

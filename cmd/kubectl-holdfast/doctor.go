@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect/doctor"
 )
 
-const doctorDescription = `Doctor looks at the installation: the manager's replicas, its configuration, the serving
-certificate and whether every webhook trusts it and has somebody behind it, whether a pod is
-really stamped, webhooks of others that would keep a finalizer on, whether guarded pods can
-be changed, whether the guard could keep the cluster from starting, the rights of the
-accounts, the IPAM, removals that were not safe, agents, versions, what is held the longest,
-and what no row of the decision table fits.
+const doctorDescription = `Doctor looks at the installation: whether its types are served, the manager's replicas, its
+configuration, the serving certificate and whether every webhook trusts it and has somebody
+behind it, whether a pod is really stamped, webhooks of others that would keep a finalizer on,
+whether guarded pods can be changed, whether the guard could keep the cluster from starting, the
+rights of the accounts, the IPAM, removals that were not safe, agents, versions, what is held the
+longest, and what no row of the decision table fits.
 
 Two checks are dry runs: the creation of a pod that names a network (in --namespace, or the
 context's), and the patch that takes our finalizer off a guarded pod. Nothing is stored.

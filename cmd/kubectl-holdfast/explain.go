@@ -31,7 +31,8 @@ for the pod and for each sandbox, since when the manager says so, what would end
 table is asked again about each change that could come), and the evidence.
 
 A pod that is gone is found by its UID, by the name of its record (kubectl get ipa), or by its
-name as long as a record remembers it; then every UID of that name is explained.`,
+name as long as a record remembers it; then every UID of that name is explained. Without Holdfast
+it says so, and what the table would say.`,
 		Example: `  # Why is it Terminating?
   kubectl holdfast explain pod/web-1 -n apps
 

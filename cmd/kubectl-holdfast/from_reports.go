@@ -37,8 +37,11 @@ func (r *releaseOptions) fromReports(ctx context.Context, c *collect.Cluster, fi
 		return refuse("%v", err)
 	}
 	facts, backend, err := c.Audit(ctx, r.now())
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case facts.Unserved.Records:
+		return refuseWithout()
 	}
 	standing, err := r.showAgreement(agreement, audit.Audit(facts), first)
 	if err != nil || len(standing) == 0 || r.dryRun {

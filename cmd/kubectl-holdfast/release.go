@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/inspect/byhand"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
@@ -37,7 +38,10 @@ Holdfast is there to prevent.
 With --from-reports it releases the leaks on which two reports of kubectl holdfast audit --report
 agree, and a third look at this moment too. The reports have to be delays.sandboxCreationMax apart
 or more. What Holdfast itself holds for a known pod UID is never among them, and --force does not
-apply.
+apply. Both reports may be older than Holdfast in the cluster.
+
+Where Holdfast is not installed it refuses: without records nobody can say what an agent has seen
+alive. Its mode Shadow is enough.
 
 Where unsafeReleases.mode is Deny, admission refuses you like anybody else. Whoever may impersonate
 the manager's account can have the IPAM's objects written as it is (--as-manager); the trail keeps
@@ -123,10 +127,18 @@ func (r *releaseOptions) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("%q is no address: expected one like 192.168.2.3 or fd00:2::7, without a prefix length", args[0])
 	}
 	facts, backend, err := c.ByHand(ctx, ip.Unmap(), r.pool, r.sandbox)
+	if notServed := (*inspect.NotServedError)(nil); errors.As(err, &notServed) {
+		return refuseWithout()
+	}
 	if err != nil {
 		return err
 	}
 	return r.one(ctx, c, facts, backend)
+}
+
+// refuseWithout refuses where Holdfast is not installed.
+func refuseWithout() error {
+	return refuse(inspect.NoHoldfast + ": without records nobody can say which entry is held for a sandbox that lives. Nothing was changed; install it first, in mode Shadow if nothing else is wanted of it")
 }
 
 // one releases a single entry.

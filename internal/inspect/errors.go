@@ -19,3 +19,33 @@ func (e *ForbiddenError) Error() string {
 }
 
 func (e *ForbiddenError) Unwrap() error { return e.Err }
+
+// NotServedError says, for certain, that there are no objects of a type: the API server serves it in no version, and there is no
+// CustomResourceDefinition of it. Whoever could not find that out gets another error.
+type NotServedError struct {
+	// Resource is "ipallocations.holdfast.dev".
+	Resource string
+}
+
+func (e *NotServedError) Error() string {
+	return fmt.Sprintf("the API server serves no %s: there is no CustomResourceDefinition of that name", e.Resource)
+}
+
+// The types of which reports say that they are not served.
+const (
+	RecordResource      = "ipallocations.holdfast.dev"
+	PolicyResource      = "noderesourcepolicies.holdfast.dev"
+	PoolResource        = "ippools.whereabouts.cni.cncf.io"
+	ReservationResource = "overlappingrangeipreservations.whereabouts.cni.cncf.io"
+	DefinitionResource  = "network-attachment-definitions.k8s.cni.cncf.io"
+)
+
+// Unserved are types that the API server does not serve, for certain: there is none of them.
+type Unserved struct{ Records, Policies, Pools, Reservations, Definitions bool }
+
+// What a report says first where a type is not served; what follows from it comes after a colon.
+const (
+	NoHoldfast    = "Holdfast is not installed (the API server serves no " + RecordResource + ")"
+	NoWhereabouts = "whereabouts is not installed (the API server serves no " + PoolResource + ")"
+	NoMultus      = "Multus is not installed (the API server serves no " + DefinitionResource + ")"
+)

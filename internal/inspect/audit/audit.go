@@ -36,6 +36,7 @@ type place struct{ backend, pool, ip string }
 // Audit compares everything with everything.
 func Audit(f *Facts) *Report {
 	b := open(f)
+	b.unserved()
 	for i := range f.Entries {
 		b.entry(&f.Entries[i])
 	}
@@ -150,7 +151,7 @@ func (b *books) leak(e *ipam.Entry, owner, orphan *v1alpha1.IPAllocation) {
 		f.Releasable, f.KeptBecause = false, heldBecause(owner)
 	case orphan != nil:
 		f.Message += fmt.Sprintf("; Holdfast holds it as %s, because nobody can tell whose it is", orphan.Name)
-	default:
+	case !b.Unserved.Records:
 		f.Message += ", and Holdfast has no record of it"
 	}
 	b.keep(&f, e, owner, orphan)
@@ -212,7 +213,7 @@ func (b *books) ofNamed(e *ipam.Entry, pod *Pod, owner *v1alpha1.IPAllocation) {
 		f.Do = "see why it is held: kubectl holdfast explain ipa/" + owner.Name
 		f.KeptBecause = heldBecause(owner)
 		b.report.add(f)
-	case owner == nil && pod.Running && pod.live():
+	case owner == nil && !b.Unserved.Records && pod.Running && pod.live():
 		b.unrecorded(e, pod, shows)
 	case !shows && pod.tells():
 		f := about(Leak, "NotShown", e)
@@ -220,6 +221,10 @@ func (b *books) ofNamed(e *ipam.Entry, pod *Pod, owner *v1alpha1.IPAllocation) {
 		f.Message = fmt.Sprintf("%s in pool %s is recorded for pod %s (UID %s), which runs and shows other addresses", e.IP, e.Pool, pod.Ref, pod.UID)
 		f.Do = "an earlier sandbox of the pod may have left it; it goes with the pod at the latest"
 		f.KeptBecause = "its pod lives, and its record holds the entry"
+		if b.Unserved.Records {
+			f.Do = "an earlier sandbox of the pod may have left it; replace the pod, and look whether the entry goes with it"
+			f.KeptBecause = "its pod lives"
+		}
 		b.report.add(f)
 	}
 }

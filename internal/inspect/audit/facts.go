@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -39,6 +40,8 @@ type Facts struct {
 	Books ipamaudit.Facts
 	// Policies are the NodeResourcePolicies, with what their sweeps found.
 	Policies []v1alpha1.NodeResourcePolicy
+	// Unserved are types that the API server does not serve, for certain: there is none of them.
+	Unserved inspect.Unserved
 	// Unread are further reads that failed, in sentences; what they would have shown is missing from the report.
 	Unread []string
 }

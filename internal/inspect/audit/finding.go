@@ -38,6 +38,9 @@ type Report struct {
 	// Looked says how much was compared.
 	Looked   Looked    `json:"looked"`
 	Findings []Finding `json:"findings"`
+	// NotServed are the types that the API server does not serve: there is none of them, and Notes say what that means for the findings.
+	NotServed []string `json:"notServed,omitempty"`
+	Notes     []string `json:"notes,omitempty"`
 	// Unread are reads that failed: what they would have shown is missing.
 	Unread []string `json:"unread,omitempty"`
 }

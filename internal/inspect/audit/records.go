@@ -109,9 +109,13 @@ var classOf = map[v1alpha1.Reason]Class{
 // manager adds what the manager's own audit finds (internal/ipamaudit), at its first sight: the manager itself waits for
 // releaseDelay before it says so.
 func (b *books) manager() {
+	do := "the manager tells it as an event once it has stood for releaseDelay, and puts reservations right by itself (audit.mode: Repair)"
+	if b.Unserved.Records {
+		do = "look again; what stands is told, and reservations are put right, by Holdfast's manager (audit.mode: Repair)"
+	}
 	for _, found := range ipamaudit.Audit(b.Books) {
 		f := Finding{Class: classOf[found.Kind], Kind: string(found.Kind), Pods: nonEmpty(found.PodRef), Node: found.Node, Message: found.Message(),
-			Do: "the manager tells it as an event once it has stood for releaseDelay, and puts reservations right by itself (audit.mode: Repair)"}
+			Do: do}
 		if found.IP.IsValid() {
 			f.Address = found.IP.String()
 		}

@@ -32,6 +32,9 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 			parts = append(parts, fmt.Sprintf("%s %d", class, counts[class]))
 		}
 	}
+	for _, note := range r.Notes {
+		head.Say("%s", note)
+	}
 	if len(parts) > 0 {
 		head.Say("Found: %s.", strings.Join(parts, ", "))
 	}

@@ -22,10 +22,11 @@ import (
 // Address reads what is known of an address. Pools come first, so that an entry is never newer than what explains it.
 func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error) {
 	f := &who.Facts{IP: ip}
-	backend, err := c.Pools(ctx)
+	backend, pools, err := c.Pools(ctx)
 	if err != nil {
 		return nil, err
 	}
+	f.Unserved.Pools = !pools
 	all := backend.All()
 	for i := range all.Entries {
 		if all.Entries[i].IP == ip {
@@ -34,7 +35,7 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 	}
 	f.Problems = slices.DeleteFunc(slices.Clone(all.Problems), func(p ipam.Problem) bool { return p.Offset != "" })
 	records, err := c.Records(ctx)
-	if err != nil {
+	if err := orUnserved(err, &f.Unserved.Records); err != nil {
 		return nil, err
 	}
 	f.Records = slices.DeleteFunc(records, func(r v1alpha1.IPAllocation) bool {

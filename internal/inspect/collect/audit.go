@@ -9,7 +9,6 @@ import (
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -23,7 +22,8 @@ import (
 )
 
 // Audit reads everything that an audit compares: pools first, then pods, then records, reservations last. What is not needed for
-// the entries themselves and may not be read is told in the facts; the rest is an error.
+// the entries themselves and may not be read is told in the facts, and so is what there is none of, because its type is not served; the
+// rest is an error.
 func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, *whereabouts.Backend, error) {
 	f := &audit.Facts{Time: now}
 	var system corev1.Namespace
@@ -31,12 +31,12 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, *wher
 		return nil, nil, err
 	}
 	f.Cluster = system.UID
-	backend, err := c.Pools(ctx)
+	backend, pools, err := c.Pools(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	snapshot := backend.All()
-	f.Entries, f.Problems = snapshot.Entries, snapshot.Problems
+	f.Entries, f.Problems, f.Unserved.Pools = snapshot.Entries, snapshot.Problems, !pools
 	var networked []corev1.Pod
 	err = c.Pods(ctx, func(pod *corev1.Pod) {
 		if kept, concerned := auditPod(pod); concerned {
@@ -47,7 +47,8 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, *wher
 	if err != nil {
 		return nil, nil, err
 	}
-	if f.Records, err = c.Records(ctx); err != nil {
+	f.Records, err = c.Records(ctx)
+	if err := orUnserved(err, &f.Unserved.Records); err != nil {
 		return nil, nil, err
 	}
 	if f.Nodes, err = c.Nodes(ctx); err != nil {
@@ -87,26 +88,24 @@ func stripped(pod *corev1.Pod) corev1.Pod {
 }
 
 func (c *Cluster) policies(ctx context.Context, f *audit.Facts) error {
-	err := c.each(ctx, "noderesourcepolicies.holdfast.dev", func() client.ObjectList { return &v1alpha1.NodeResourcePolicyList{} }, func(list client.ObjectList) int {
+	err := c.each(ctx, inspect.PolicyResource, func() client.ObjectList { return &v1alpha1.NodeResourcePolicyList{} }, func(list client.ObjectList) int {
 		items := list.(*v1alpha1.NodeResourcePolicyList).Items
 		f.Policies = append(f.Policies, items...)
 		return len(items)
 	})
+	err = orUnserved(err, &f.Unserved.Policies)
 	var forbidden *inspect.ForbiddenError
-	if errors.As(err, &forbidden) || meta.IsNoMatchError(errors.Unwrap(err)) {
+	if errors.As(err, &forbidden) {
 		f.Unread = append(f.Unread, "node resource policies, so that nothing is told of node-scoped objects: "+err.Error())
 		return nil
 	}
 	return err
 }
 
-// definition reads a NetworkAttachmentDefinition; nil where there is none, or none is served.
+// definition reads a NetworkAttachmentDefinition; nil where there is none.
 func (c *Cluster) definition(ctx context.Context, ref ipam.PodRef) (*nadv1.NetworkAttachmentDefinition, error) {
 	var definition nadv1.NetworkAttachmentDefinition
-	found, err := c.get(ctx, client.ObjectKey(ref), &definition, "network-attachment-definitions.k8s.cni.cncf.io")
-	if meta.IsNoMatchError(errors.Unwrap(err)) {
-		return nil, nil
-	}
+	found, err := c.get(ctx, client.ObjectKey(ref), &definition, inspect.DefinitionResource)
 	if err != nil || !found {
 		return nil, err
 	}

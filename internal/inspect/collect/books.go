@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
@@ -23,6 +26,8 @@ type bookkeeper struct {
 	*Cluster
 	backend  *whereabouts.Backend
 	networks map[string]network
+	// undefined: network definitions are not served.
+	undefined bool
 }
 
 // network is what an audit needs of a network.
@@ -53,16 +58,33 @@ func (k *bookkeeper) facts(ctx context.Context, pods []corev1.Pod, f *audit.Fact
 		return ipamaudit.Facts{}, err
 	}
 	k.entries(&books, f, snapshot, divided)
+	f.Unserved.Definitions = k.undefined
+	return books, k.reservations(ctx, &books, f)
+}
+
+// reservations come last. Where there is no such type, nobody lacks one.
+func (k *bookkeeper) reservations(ctx context.Context, books *ipamaudit.Facts, f *audit.Facts) error {
 	reservations, err := k.backend.Reservations(ctx)
+	if meta.IsNoMatchError(err) {
+		err = k.unserved(ctx, inspect.ReservationResource, &wbv1alpha1.OverlappingRangeIPReservationList{}, err)
+	}
+	if f.Unserved.Reservations = isNotServed(err); f.Unserved.Reservations {
+		for i := range books.Pods {
+			for j := range books.Pods[i].Shown {
+				books.Pods[i].Shown[j].Reserved = false
+			}
+		}
+		return nil
+	}
 	if err != nil {
-		return ipamaudit.Facts{}, readError(err, "list", "overlappingrangeipreservations.whereabouts.cni.cncf.io", everywhere)
+		return readError(err, "list", inspect.ReservationResource, everywhere)
 	}
 	for _, r := range reservations {
 		if _, ok := podRefOf(r.PodRef); ok {
 			books.Reservations = append(books.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface})
 		}
 	}
-	return books, nil
+	return nil
 }
 
 func (k *bookkeeper) pod(ctx context.Context, pod *corev1.Pod, books *ipamaudit.Facts) error {
@@ -167,9 +189,9 @@ func (k *bookkeeper) network(ctx context.Context, name string) (network, error) 
 		return n, nil
 	}
 	var n network
-	if ref, ok := podRefOf(name); ok {
+	if ref, ok := podRefOf(name); ok && !k.undefined {
 		definition, err := k.definition(ctx, ref)
-		if err != nil {
+		if k.undefined = isNotServed(err); err != nil && !k.undefined {
 			return n, err
 		}
 		if definition != nil {

@@ -22,7 +22,7 @@ import (
 
 // ByHand reads what concerns the one entry at an address that is meant, and opens the backend that can release it.
 func (c *Cluster) ByHand(ctx context.Context, ip netip.Addr, pool, sandbox string) (*byhand.Facts, *whereabouts.Backend, error) {
-	backend, err := c.Pools(ctx)
+	backend, _, err := c.Pools(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -52,7 +52,7 @@ func (c *Cluster) AsManager(ctx context.Context) (*whereabouts.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	backend, err := as.Pools(ctx)
+	backend, _, err := as.Pools(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("acting as the manager's account: %w", err)
 	}

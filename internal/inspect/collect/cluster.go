@@ -8,8 +8,10 @@ import (
 	"time"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -84,6 +86,9 @@ func (c *Cluster) each(ctx context.Context, resource string, newList func() clie
 	for more := true; more; more = page != "" {
 		list := newList()
 		err := c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(page)}, options...)...)
+		if meta.IsNoMatchError(err) {
+			return c.unserved(ctx, resource, list, err)
+		}
 		if err != nil {
 			return readError(err, "list", resource, everywhere)
 		}
@@ -94,12 +99,10 @@ func (c *Cluster) each(ctx context.Context, resource string, newList func() clie
 	return nil
 }
 
-const recordResource = "ipallocations.holdfast.dev"
-
-// Records lists every IPAllocation that the options select.
+// Records lists every IPAllocation that the options select. Where the type is not served there are none, and a NotServedError.
 func (c *Cluster) Records(ctx context.Context, options ...client.ListOption) ([]v1alpha1.IPAllocation, error) {
 	var records []v1alpha1.IPAllocation
-	err := c.each(ctx, recordResource, func() client.ObjectList { return &v1alpha1.IPAllocationList{} }, func(list client.ObjectList) int {
+	err := c.each(ctx, inspect.RecordResource, func() client.ObjectList { return &v1alpha1.IPAllocationList{} }, func(list client.ObjectList) int {
 		items := list.(*v1alpha1.IPAllocationList).Items
 		records = append(records, items...)
 		return len(items)
@@ -129,13 +132,19 @@ func (c *Cluster) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	return nodes, err
 }
 
-// Pools reads all pools into a backend that has no manager.
-func (c *Cluster) Pools(ctx context.Context) (*whereabouts.Backend, error) {
-	backend, err := whereabouts.OpenDirect(ctx, c.Client, whereabouts.Options{}, func(read int) { c.Progress("listing ippools: %d", read) })
-	if apierrors.IsForbidden(err) {
-		return nil, &inspect.ForbiddenError{Verb: "list", Resource: "ippools.whereabouts.cni.cncf.io", Scope: everywhere, Err: err}
+// Pools reads all pools into a backend that has no manager. Where the type is not served it has none, and served is false.
+func (c *Cluster) Pools(ctx context.Context) (backend *whereabouts.Backend, served bool, err error) {
+	backend, err = whereabouts.OpenDirect(ctx, c.Client, whereabouts.Options{}, func(read int) { c.Progress("listing ippools: %d", read) })
+	if meta.IsNoMatchError(err) {
+		err = c.unserved(ctx, inspect.PoolResource, &wbv1alpha1.IPPoolList{}, err)
 	}
-	return backend, err
+	switch {
+	case isNotServed(err):
+		return whereabouts.OpenEmpty(c.Client, whereabouts.Options{}), false, nil
+	case apierrors.IsForbidden(err):
+		return nil, false, &inspect.ForbiddenError{Verb: "list", Resource: inspect.PoolResource, Scope: everywhere, Err: err}
+	}
+	return backend, true, err
 }
 
 // Events lists the events that the options select, without those of other components where the reporters are named.
@@ -194,6 +203,9 @@ func firstSet(times ...time.Time) time.Time {
 // get reads one object; found is false where there is none.
 func (c *Cluster) get(ctx context.Context, key client.ObjectKey, object client.Object, resource string) (found bool, err error) {
 	err = c.Client.Get(ctx, key, object)
+	if meta.IsNoMatchError(err) {
+		return false, c.unserved(ctx, resource, object, err)
+	}
 	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return false, nil
 	}

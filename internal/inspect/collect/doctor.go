@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,9 +46,15 @@ func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor
 	c.tryUpdates(ctx, f)
 	c.rights(ctx, f)
 	f.Nodes = factOf(func() ([]corev1.Node, error) { return c.Nodes(ctx) })
-	f.Records = factOf(func() ([]v1alpha1.IPAllocation, error) { return c.Records(ctx) })
+	f.Records = factOf(func() ([]v1alpha1.IPAllocation, error) {
+		records, err := c.Records(ctx)
+		return records, orUnserved(err, &f.Unserved.Records)
+	})
 	f.Events = factOf(func() ([]inspect.Event, error) { return c.OurEvents(ctx) })
-	f.Policies = factOf(func() ([]v1alpha1.NodeResourcePolicy, error) { return c.nodePolicies(ctx) })
+	f.Policies = factOf(func() ([]v1alpha1.NodeResourcePolicy, error) {
+		policies, err := c.nodePolicies(ctx)
+		return policies, orUnserved(err, &f.Unserved.Policies)
+	})
 	c.ipam(ctx, f)
 	return f, ctx.Err()
 }
@@ -110,7 +115,7 @@ func (c *Cluster) podsOf(ctx context.Context, namespace, component string) ([]co
 
 func (c *Cluster) nodePolicies(ctx context.Context) ([]v1alpha1.NodeResourcePolicy, error) {
 	var policies []v1alpha1.NodeResourcePolicy
-	err := c.each(ctx, "noderesourcepolicies.holdfast.dev", func() client.ObjectList { return &v1alpha1.NodeResourcePolicyList{} }, func(list client.ObjectList) int {
+	err := c.each(ctx, inspect.PolicyResource, func() client.ObjectList { return &v1alpha1.NodeResourcePolicyList{} }, func(list client.ObjectList) int {
 		items := list.(*v1alpha1.NodeResourcePolicyList).Items
 		policies = append(policies, items...)
 		return len(items)
@@ -120,15 +125,7 @@ func (c *Cluster) nodePolicies(ctx context.Context) ([]v1alpha1.NodeResourcePoli
 
 // ipam looks whether pools are served, and whether the DaemonSets by which CNI DEL is known exist.
 func (c *Cluster) ipam(ctx context.Context, f *doctor.Facts) {
-	_, err := c.Client.RESTMapper().KindFor(ippools)
-	switch {
-	case err == nil:
-		f.PoolsServed = release.Known(true)
-	case meta.IsNoMatchError(err):
-		f.PoolsServed = release.Known(false)
-	default:
-		f.PoolsServed = release.Unknown[bool](err.Error())
-	}
+	f.PoolsServed = factOf(func() (bool, error) { return c.served(ctx, ippools) })
 	f.DaemonSets = map[string]release.Fact[struct{}]{}
 	if !f.Configuration.IsKnown() {
 		return

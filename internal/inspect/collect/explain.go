@@ -30,6 +30,7 @@ type shared struct {
 	configuration *Configuration
 	records       release.Fact[[]v1alpha1.IPAllocation]
 	entries       release.Fact[ipam.Snapshot]
+	unserved      inspect.Unserved
 }
 
 // ExplainPod reads the facts of every UID that has, or had, the name of a pod: the object, and the records of those that are gone.
@@ -39,7 +40,7 @@ func (c *Cluster) ExplainPod(ctx context.Context, ref ipam.PodRef) ([]*explain.F
 		return nil, err
 	}
 	records, err := c.Records(ctx, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name})
-	if err != nil {
+	if err != nil && !isNotServed(err) {
 		return nil, err
 	}
 	if pod == nil && len(records) == 0 {
@@ -65,7 +66,10 @@ func (c *Cluster) ExplainPod(ctx context.Context, ref ipam.PodRef) ([]*explain.F
 // ExplainRecord reads the facts of the UID, or of the orphan, whose record has that name.
 func (c *Cluster) ExplainRecord(ctx context.Context, name string) (*explain.Facts, error) {
 	var record v1alpha1.IPAllocation
-	found, err := c.get(ctx, client.ObjectKey{Name: name}, &record, recordResource)
+	found, err := c.get(ctx, client.ObjectKey{Name: name}, &record, inspect.RecordResource)
+	if isNotServed(err) {
+		return nil, &NotFoundError{"IPAllocation " + name, inspect.NoHoldfast + ", so that there are no records; name a pod that still exists as pod/NAME"}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -104,13 +108,17 @@ func (c *Cluster) share(ctx context.Context) (shared, error) {
 	}
 	s := shared{configuration: configuration}
 	s.entries = factOf(func() (ipam.Snapshot, error) {
-		backend, err := c.Pools(ctx)
+		backend, pools, err := c.Pools(ctx)
 		if err != nil {
 			return ipam.Snapshot{}, err
 		}
+		s.unserved.Pools = !pools
 		return backend.All(), nil
 	})
-	s.records = factOf(func() ([]v1alpha1.IPAllocation, error) { return c.Records(ctx) })
+	s.records = factOf(func() ([]v1alpha1.IPAllocation, error) {
+		records, err := c.Records(ctx)
+		return records, orUnserved(err, &s.unserved.Records)
+	})
 	return s, ctx.Err()
 }
 
@@ -127,7 +135,7 @@ func factOf[T any](read func() (T, error)) release.Fact[T] {
 func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam.PodRef, pod *corev1.Pod) *explain.Facts {
 	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries,
 		Evidence: s.configuration.ReleaseEvidence(), Settings: s.configuration.Settings(),
-		GuardClusterNetwork: *s.configuration.Stamping.GuardClusterNetwork, ConfigurationSource: s.configuration.Source}
+		GuardClusterNetwork: *s.configuration.Stamping.GuardClusterNetwork, ConfigurationSource: s.configuration.Source, Unserved: s.unserved}
 	node := ""
 	switch {
 	case pod != nil && pod.UID == uid:

@@ -20,7 +20,7 @@ import (
 func Diagnose(f *Facts, now time.Time) *Diagnosis {
 	d := &Diagnosis{TypeMeta: inspect.Type("Diagnosis")}
 	for _, check := range []func(*Diagnosis, *Facts, time.Time){
-		manager, configuration, mode, certificate, webhooks, stamping, foreign, updates, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
+		definitions, manager, configuration, mode, certificate, webhooks, stamping, foreign, updates, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
 	} {
 		check(d, f, now)
 	}
@@ -31,6 +31,25 @@ func podReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// definitions: both types of ours are served. That they are is not worth a line.
+func definitions(d *Diagnosis, f *Facts, _ time.Time) {
+	var missing []string
+	if f.Unserved.Records {
+		missing = append(missing, inspect.RecordResource)
+	}
+	if f.Unserved.Policies {
+		missing = append(missing, inspect.PolicyResource)
+	}
+	if len(missing) == 0 {
+		return
+	}
+	found, do := "Holdfast is installed in part", "apply its CustomResourceDefinitions (config/crd)"
+	if len(missing) == 2 {
+		found, do = "Holdfast is not installed", "install it; kubectl holdfast audit works without it"
+	}
+	d.add(Fail, "definitions", found+": the API server serves no "+strings.Join(missing, " and no "), do)
 }
 
 // manager: replicas that are Ready, on more than one node.

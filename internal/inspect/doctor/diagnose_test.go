@@ -112,6 +112,10 @@ func TestDiagnose(t *testing.T) {
 		level  Level
 		found  string
 	}{
+		"no definition of ours": {func(_ *testing.T, f *Facts) { f.Unserved.Records, f.Unserved.Policies = true, true }, "definitions", Fail,
+			"Holdfast is not installed: the API server serves no ipallocations.holdfast.dev and no noderesourcepolicies.holdfast.dev"},
+		"one definition of two": {func(_ *testing.T, f *Facts) { f.Unserved.Policies = true }, "definitions", Fail,
+			"Holdfast is installed in part: the API server serves no noderesourcepolicies.holdfast.dev"},
 		"no manager":                     {func(_ *testing.T, f *Facts) { f.Manager = release.Absent[*appsv1.Deployment]() }, "manager replicas", Fail, "there is no Deployment"},
 		"a manager that may not be read": {func(_ *testing.T, f *Facts) { f.Manager = release.Unknown[*appsv1.Deployment]("no right") }, "manager replicas", Warn, "no right"},
 		"no replica is Ready":            {func(_ *testing.T, f *Facts) { f.Pods = nil }, "manager replicas", Fail, "none of 2 is Ready"},

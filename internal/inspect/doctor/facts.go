@@ -50,6 +50,8 @@ type Facts struct {
 	DaemonSets map[string]release.Fact[struct{}]
 	// Policies are the NodeResourcePolicies.
 	Policies release.Fact[[]v1alpha1.NodeResourcePolicy]
+	// Unserved are types of ours that the API server does not serve.
+	Unserved inspect.Unserved
 	// PoolsServed says whether the API server serves IPPools.
 	PoolsServed release.Fact[bool]
 }

@@ -245,6 +245,28 @@ func TestExplain(t *testing.T) {
 			},
 			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, notHeld: true, notes: []string{"Holdfast does not keep this object", "example.com/x"},
 		},
+		"without Holdfast, a pod without our finalizer is held by nobody, whatever the pools have": {
+			change: func(f *Facts) {
+				p := thePod()
+				p.Finalizers = nil
+				f.Pod, f.Record, f.Unserved.Records = release.Known(p), nil, true
+			},
+			row: 0, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, notHeld: true, standing: StandingInPool,
+			notes: []string{"Holdfast is not installed (the API server serves no ipallocations.holdfast.dev): there are no records"},
+		},
+		"without Holdfast, our finalizer holds until somebody takes it off": {
+			change: func(f *Facts) { f.Record, f.Unserved.Records, f.Unserved.Pools = nil, true, true },
+			row:    0, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, standing: StandingInPool,
+			ends: []string{"Holdfast is installed again", "kubectl holdfast uninstall takes"}, notes: []string{"whereabouts is not installed"},
+		},
+		"without Holdfast, a running pod with our finalizer uses its addresses": {
+			change: func(f *Facts) {
+				p := thePod()
+				p.DeletionTimestamp = nil
+				f.Pod, f.Record, f.Unserved.Records = release.Known(p), nil, true
+			},
+			row: 2, action: release.Keep, reason: v1alpha1.ReasonPodInUse, notHeld: true, standing: StandingInPool,
+		},
 		"an agent that was asked is waited for": {
 			change: func(f *Facts) { asks(f, nil) },
 			row:    12, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool,

@@ -32,6 +32,8 @@ type Facts struct {
 	Settings            release.Settings
 	GuardClusterNetwork bool
 	ConfigurationSource string
+	// Unserved are types that the API server does not serve: nothing of theirs is here.
+	Unserved inspect.Unserved
 	// Events are those about the pod and about its record.
 	Events []inspect.Event
 }

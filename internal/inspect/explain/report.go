@@ -44,6 +44,9 @@ type Explanation struct {
 	Evidence  []Evidence      `json:"evidence"`
 	Notes     []string        `json:"notes,omitempty"`
 	Events    []inspect.Event `json:"events,omitempty"`
+	// NotInstalled says that there are no records, because the API server does not serve them: nobody holds anything, and the decision is
+	// what the table would say.
+	NotInstalled bool `json:"notInstalled,omitempty"`
 }
 
 // Decision is a decision of the table.
@@ -127,9 +130,21 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	if e.Held {
 		e.Ends = ends(o, now)
 	}
+	if f.Unserved.Records {
+		e.notInstalled(f)
+	}
 	e.Evidence = f.evidence(entries, o)
 	e.Notes = f.notes(e, d)
 	return e
+}
+
+// notInstalled: there is nobody who would release anything. What is left is our finalizer, on a pod that has it.
+func (e *Explanation) notInstalled(f *Facts) {
+	e.NotInstalled, e.Held, e.Ends = true, e.Held && (e.Guarded || f.Pod.IsUnknown()), nil
+	if e.Held {
+		e.Ends = []End{{What: "Holdfast is installed again", Then: "its manager decides as the table does"},
+			{What: "kubectl holdfast uninstall takes its finalizer off", Then: "the object goes once it is deleted", Caution: "entries of the pod stay in their pools"}}
+	}
 }
 
 // holds says whether anything of ours is there to wait for.

@@ -18,6 +18,12 @@ import (
 func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if f.Unserved.Records {
+		note("%s: there are no records, and nobody stamps, holds or releases anything.", inspect.NoHoldfast)
+	}
+	if f.Unserved.Pools {
+		note("%s: no pool has any address.", inspect.NoWhereabouts)
+	}
 	switch {
 	case e.State == StateTerminating:
 		if text := e.keepers(); text != "" {
@@ -72,6 +78,8 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 	case e.Held:
 		t.Say("Held: %s", e.Decision.line())
 		t.Say("      %s", e.Decision.Message)
+	case e.NotInstalled:
+		t.Say("Not held: Holdfast is not installed. The rest is what its manager would go by.")
 	case e.Decision.Reason == v1alpha1.ReasonPodInUse:
 		t.Say("Not held: the pod is not being deleted, and its addresses are its own.")
 	default:

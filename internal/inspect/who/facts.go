@@ -22,6 +22,8 @@ type Facts struct {
 	// Records hold the address; Pods show it in their network-status.
 	Records []v1alpha1.IPAllocation
 	Pods    []corev1.Pod
+	// Unserved are types that the API server does not serve: nothing of theirs is here.
+	Unserved inspect.Unserved
 	// Events are those of ours that name the address; Related are those about its holders that do not.
 	Events, Related []inspect.Event
 }

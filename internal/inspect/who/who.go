@@ -151,6 +151,12 @@ func stateOf(pod *corev1.Pod) string {
 }
 
 func (a *Answer) note(f *Facts) {
+	if f.Unserved.Records {
+		a.Notes = append(a.Notes, inspect.NoHoldfast+": there are no records, and nobody has written down who had the address before.")
+	}
+	if f.Unserved.Pools {
+		a.Notes = append(a.Notes, inspect.NoWhereabouts+": no pool has any address.")
+	}
 	for i := range f.Problems {
 		a.Notes = append(a.Notes, "Pool "+f.Problems[i].Pool+" cannot be read, and may have the address too: "+f.Problems[i].Message)
 	}

@@ -75,6 +75,15 @@ func TestWho(t *testing.T) {
 			want:  []holder{{"apps/web", "u", "InUse", "NetworkStatus"}},
 			note:  "no pool has it",
 		},
+		"without Holdfast there are no records": {
+			facts: Facts{Entries: []ipam.Entry{entry("apps/web", "s")}, Unserved: inspect.Unserved{Records: true}},
+			want:  []holder{{"apps/web", "", "Unknown", "Pool"}},
+			note:  "Holdfast is not installed (the API server serves no ipallocations.holdfast.dev): there are no records",
+		},
+		"without whereabouts there are no pools": {
+			facts: Facts{Unserved: inspect.Unserved{Pools: true}},
+			note:  "whereabouts is not installed (the API server serves no ippools.whereabouts.cni.cncf.io): no pool has any address",
+		},
 		"a pool that cannot be read may have it too": {
 			facts: Facts{Problems: []ipam.Problem{{Pool: "kube-system/q", Message: "bad range"}}},
 			note:  "Pool kube-system/q cannot be read",

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,19 +13,16 @@ import (
 )
 
 // OpenDirect is a backend for a command that has no manager: it holds every IPPool of every namespace as it was at the time of the
-// call, read in pages, and asks the API server for everything that has to be live. Where IPPools are not served it holds none.
+// call, read in pages, and asks the API server for everything that has to be live. Where the client finds no IPPools among what is
+// served it gives that error (meta.IsNoMatchError); whoever knows that there are none goes on with OpenEmpty.
 // The client is uncached and has whereabouts' types in its scheme (AddToScheme); visit is told after each page how many pools were read.
 func OpenDirect(ctx context.Context, c client.Client, o Options, visit func(pools int)) (*Backend, error) {
-	b := New(o)
-	b.reader, b.writer = c, c
+	b := OpenEmpty(c, o)
 	namespaces := sets.New(b.options.Namespaces...)
 	page, read := "", 0
 	for more := true; more; more = page != "" {
 		list := &wb.IPPoolList{} // a new one for each page: the decoder keeps what its input does not name
 		err := c.List(ctx, list, client.Limit(pageSize), client.Continue(page))
-		if meta.IsNoMatchError(err) {
-			break
-		}
 		if err != nil {
 			return nil, fmt.Errorf("listing the IPPools of all namespaces: %w", err)
 		}
@@ -39,4 +35,11 @@ func OpenDirect(ctx context.Context, c client.Client, o Options, visit func(pool
 	}
 	b.options.Namespaces = sets.List(namespaces)
 	return b, nil
+}
+
+// OpenEmpty is OpenDirect for a cluster that has no IPPools.
+func OpenEmpty(c client.Client, o Options) *Backend {
+	b := New(o)
+	b.reader, b.writer = c, c
+	return b
 }

@@ -14,6 +14,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
 // result is how a command ended, and what it printed.
@@ -44,7 +46,13 @@ func pluginWith(ctx context.Context, kubeconfig, answer string, args ...string) 
 // kubeconfigOf is the kubeconfig of a user with the rights of a ClusterRole that is given elsewhere, or with none.
 func kubeconfigOf(name string, groups ...string) string {
 	GinkgoHelper()
-	_, content, err := plane.AddUser(name, groups...)
+	return kubeconfigOn(plane, name, groups...)
+}
+
+// kubeconfigOn is the same on another control plane.
+func kubeconfigOn(on *controlplane.ControlPlane, name string, groups ...string) string {
+	GinkgoHelper()
+	_, content, err := on.AddUser(name, groups...)
 	Expect(err).NotTo(HaveOccurred())
 	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())

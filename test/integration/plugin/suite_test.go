@@ -58,9 +58,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	SetDefaultEventuallyTimeout(soon)
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, wbv1alpha1.AddToScheme, nadv1.AddToScheme} {
-		utilruntime.Must(add(scheme))
-	}
+	utilruntime.Must(addAll(scheme))
 	var err error
 	plane, err = controlplane.Start(ctx, controlplane.Options{
 		CRDs: []string{
@@ -81,6 +79,16 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	run("go", "build", "-o", binary, "./cmd/kubectl-holdfast")
 	install(ctx)
 }, NodeTimeout(startTimeout))
+
+// addAll adds the types of all objects that specs write.
+func addAll(types *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, wbv1alpha1.AddToScheme, nadv1.AddToScheme} {
+		if err := add(types); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // moduleFile is a path inside the folder of a module that go.mod names.
 func moduleFile(module, path string) string {

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/internal/inspect"
+)
+
+// isNotServed says that there is, for certain, nothing of a type.
+func isNotServed(err error) bool {
+	var notServed *inspect.NotServedError
+	return errors.As(err, &notServed)
+}
+
+// orUnserved notes that there is nothing of a type, for certain, and gives every other error back.
+func orUnserved(err error, unserved *bool) error {
+	if *unserved = isNotServed(err); *unserved {
+		return nil
+	}
+	return err
+}
+
+// unserved makes of a client's "no match" what it is worth. The client's mapper also says it of a group that the API server could not
+// describe at that moment, and where other versions are served: neither is "there are none".
+func (c *Cluster) unserved(ctx context.Context, resource string, object runtime.Object, noMatch error) error {
+	gvk, err := c.Client.GroupVersionKindFor(object)
+	if err != nil {
+		return err
+	}
+	served, err := c.served(ctx, schema.ParseGroupResource(resource).WithVersion(gvk.Version))
+	switch {
+	case err != nil:
+		return fmt.Errorf("could not find out whether the API server serves %s: %w", resource, err)
+	case served:
+		return fmt.Errorf("the API server serves %s, and did not say so a moment ago: run it again: %w", resource, noMatch)
+	}
+	return &inspect.NotServedError{Resource: resource}
+}
+
+// served asks the API server, past every cache, whether it serves a resource. False is certain: the list of groups, the lists of
+// resources and the CustomResourceDefinitions all say so. What is served in other versions only is an error, since there may be objects.
+func (c *Cluster) served(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
+	finder, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return false, err
+	}
+	var groups metav1.APIGroupList
+	if err := finder.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Into(&groups); err != nil {
+		return false, err
+	}
+	if len(groups.Groups) == 0 {
+		return false, errors.New("its list of API groups is empty")
+	}
+	var versions []string
+	for i := range groups.Groups {
+		if groups.Groups[i].Name != resource.Group {
+			continue
+		}
+		if versions, err = servedVersions(ctx, finder, &groups.Groups[i], resource.Resource); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case slices.Contains(versions, resource.Version):
+		return true, nil
+	case len(versions) > 0:
+		return false, fmt.Errorf("it serves %s in version %s, and this command reads %s: there may be objects that it cannot read; use the kubectl holdfast of the release that is installed",
+			resource.GroupResource(), strings.Join(versions, ", "), resource.Version)
+	}
+	return false, c.undefined(ctx, resource.GroupResource())
+}
+
+func servedVersions(ctx context.Context, finder *discovery.DiscoveryClient, group *metav1.APIGroup, resource string) ([]string, error) {
+	var versions []string
+	for _, v := range group.Versions {
+		list, err := finder.ServerResourcesForGroupVersionWithContext(ctx, v.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
+			versions = append(versions, v.Version)
+		}
+	}
+	return versions, nil
+}
+
+// undefined is nil where there is no CustomResourceDefinition either. One that is there and not served, because it was made a moment
+// ago, its names are taken or it serves no version, may have objects. Whoever may not look has discovery's word.
+func (c *Cluster) undefined(ctx context.Context, resource schema.GroupResource) error {
+	definition := &metav1.PartialObjectMetadata{}
+	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	err := c.Client.Get(ctx, client.ObjectKey{Name: resource.String()}, definition)
+	switch {
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse), apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for the CustomResourceDefinition %s: %w", resource, err)
+	}
+	return fmt.Errorf("there is a CustomResourceDefinition %s, and it is not served: see its conditions and versions (kubectl describe crd %[1]s)", resource)
+}
