@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -42,6 +43,8 @@ type auditor struct {
 	writes  flowcontrol.RateLimiter
 	// failures are the audits in a row that have failed.
 	failures int
+	// unsaid are the lines about repairs that records do not have yet.
+	unsaid unsaidLines
 	// unread is the last call that gave no fact to decide about the present repair.
 	unread error
 }
@@ -146,6 +149,11 @@ func backOff(failures int, last time.Duration) time.Duration {
 }
 
 func (a *auditor) audit(ctx context.Context) error {
+	err := a.compare(ctx)
+	return errors.Join(err, a.sayUnsaid(ctx))
+}
+
+func (a *auditor) compare(ctx context.Context) error {
 	if !a.backend.HasSynced() {
 		return nil // unknown is not empty
 	}

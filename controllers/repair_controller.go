@@ -134,11 +134,13 @@ func (a *auditor) conclude(ctx context.Context, k *knownFinding, o outcome) erro
 		}
 		a.recorder.Eventf(a.about(k.Finding), nil, kind, string(o.reason), "Repair", "%s", shortened(o.message))
 	}
-	if err := a.recordRepair(ctx, k.Finding, o); err != nil {
-		return err // said again next time
-	}
 	k.outcome = o
-	return nil
+	// What was repaired is no finding any more at the next audit: the line is kept, and not the finding.
+	a.unsaid.add(unsaid{finding: k.Finding, line: a.lineOf(k.Finding, o)})
+	if len(a.unsaid) > 1 {
+		return nil // others wait, and may fail again: all are tried once, at the end of the audit
+	}
+	return a.sayUnsaid(ctx)
 }
 
 // shortened keeps a text below the 1 KiB of an event's note and of a line in a record.

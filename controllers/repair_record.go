@@ -4,10 +4,13 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,32 +19,93 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
 
-// recordRepair writes a line into the records that the finding is about: that of the pod, or those that have the address in the
-// pool. A pod without a record holds nothing that one could be about.
-func (a *auditor) recordRepair(ctx context.Context, f ipamaudit.Finding, o outcome) error {
-	names := []string{string(f.UID)}
-	if f.UID == "" {
-		names = nil
-		records, err := a.cachedRecords(ctx, indexRecordAddress, addressKey(a.backend.Name(), f.Pool, f.IP.String()))
-		if err != nil {
-			return fmt.Errorf("looking for the records of %s in pool %s: %w", f.IP, f.Pool, err)
-		}
-		for i := range records {
-			names = append(names, records[i].Name)
-		}
+// maxUnsaid bounds the lines that wait: some MiB, and a thousand repairs while no record could be written.
+const maxUnsaid = 1000
+
+// unsaid is a line about a repair that not every record which it is about has yet.
+type unsaid struct {
+	finding ipamaudit.Finding
+	line    v1alpha1.Repair
+	// records are those that do not have it yet; they are looked for once, and known from then on.
+	records []string
+	known   bool
+}
+
+// unsaidLines are in the order in which they have to be said.
+type unsaidLines []unsaid
+
+// add puts a line last. Where there are too many the oldest goes, as it does in a record that has too many.
+func (l *unsaidLines) add(u unsaid) {
+	*l = append(*l, u)
+	if more := len(*l) - maxUnsaid; more > 0 {
+		*l = slices.Delete(*l, 0, more)
 	}
-	address := ""
+}
+
+// lineOf is the line about what became of a finding.
+func (a *auditor) lineOf(f ipamaudit.Finding, o outcome) v1alpha1.Repair {
+	line := v1alpha1.Repair{Time: metav1.NewTime(a.clock.Now()), Kind: string(f.Kind), Result: o.result, Message: shortened(f.Message() + " " + o.message)}
 	if f.IP.IsValid() {
-		address = f.IP.String()
+		line.Address = f.IP.String()
 	}
-	line := v1alpha1.Repair{Time: metav1.NewTime(a.clock.Now()), Kind: string(f.Kind), Address: address, Result: o.result,
-		Message: shortened(f.Message() + " " + o.message)}
-	for _, name := range names {
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return a.addRepair(ctx, name, line) })
-		if err != nil {
-			return fmt.Errorf("telling of a repair in record %s: %w", name, err)
+	return line
+}
+
+// sayUnsaid writes lines into the records that their findings are about: that of the pod, or those that have the address in the
+// pool. A pod without a record holds nothing that one could be about. What could not be written stays for the next audit; a record
+// that did not get a line gets no later one before it.
+func (a *auditor) sayUnsaid(ctx context.Context) error {
+	var failures []error
+	behind := sets.New[string]()
+	left := make(unsaidLines, 0, len(a.unsaid))
+	for _, u := range a.unsaid {
+		failures = append(failures, a.say(ctx, &u, behind))
+		if !u.known || len(u.records) > 0 {
+			left = append(left, u)
 		}
 	}
+	a.unsaid = left
+	return errors.Join(failures...)
+}
+
+// say writes one line, and leaves in it the records that do not have it. Those that are behind are not tried.
+func (a *auditor) say(ctx context.Context, u *unsaid, behind sets.Set[string]) error {
+	if err := a.findRecords(ctx, u); err != nil {
+		return err
+	}
+	var failures []error
+	u.records = slices.DeleteFunc(u.records, func(name string) bool {
+		if behind.Has(name) {
+			return false
+		}
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return a.addRepair(ctx, name, u.line) })
+		if err != nil {
+			behind.Insert(name)
+			failures = append(failures, fmt.Errorf("telling of a repair in record %s: %w", name, err))
+		}
+		return err == nil
+	})
+	return errors.Join(failures...)
+}
+
+// findRecords finds the records that a line is about.
+func (a *auditor) findRecords(ctx context.Context, u *unsaid) error {
+	f := &u.finding
+	switch {
+	case u.known:
+		return nil
+	case f.UID != "":
+		u.records, u.known = []string{string(f.UID)}, true
+		return nil
+	}
+	records, err := a.cachedRecords(ctx, indexRecordAddress, addressKey(a.backend.Name(), f.Pool, f.IP.String()))
+	if err != nil {
+		return fmt.Errorf("looking for the records of %s in pool %s: %w", f.IP, f.Pool, err)
+	}
+	for i := range records {
+		u.records = append(u.records, records[i].Name)
+	}
+	u.known = true
 	return nil
 }
 
