@@ -43,8 +43,8 @@ func waitForWord(row int, o Observation, mark Mark, question string, now time.Ti
 	switch {
 	case !o.Node.Get().Ready:
 		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,
-			"the node is not Ready and nobody declared it dead, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
-			question)
+			"%s is not Ready and nobody declared it dead, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
+			o.Node.Get().called(), question)
 	case o.Silence.Reason != "":
 		return wait(row, v1alpha1.ReasonAgentSilent, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.Silence.Reason, o.Silence.Message)
 	case left > 0:

@@ -122,7 +122,7 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 		return waitGoneEmpty(o, now)
 	case o.Node.IsKnown() && !o.Node.Get().Ready:
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
-			"the node is not Ready and nobody declared it dead: a sandbox of the pod may be in the making; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off")
+			"%s is not Ready and nobody declared it dead: a sandbox of the pod may be in the making; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called())
 	}
 	return decideRegisteredSince(o, pod, now)
 }

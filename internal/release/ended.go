@@ -100,7 +100,7 @@ func waitForItsKubelet(row int, o Observation, pod Pod, s *Sandbox) Decision {
 	found := endedElsewhere(o, pod, s)
 	if !o.Node.Get().Ready {
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
-			"%s, and the node is not Ready: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", found, s.ID)
+			"%s, and %s is not Ready: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", found, o.Node.Get().called(), s.ID)
 	}
 	restart := "restart that kubelet"
 	if !pod.Deleting {

@@ -121,6 +121,8 @@ type Machine struct {
 // Node is what the table needs to know of a live Node object.
 type Node struct {
 	Machine
+	// Name is for messages alone, and may be empty: names never identify.
+	Name string
 	// Registered is when the Node object was created, to the second.
 	Registered time.Time
 	// Ready: the condition Ready is True.
@@ -131,4 +133,12 @@ type Node struct {
 	OutOfService bool
 	// OutOfServiceSince is when the taint was added, where it says so.
 	OutOfServiceSince time.Time
+}
+
+// called names the node in a message.
+func (n Node) called() string {
+	if n.Name == "" {
+		return "the node"
+	}
+	return "node " + n.Name
 }

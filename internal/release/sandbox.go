@@ -107,7 +107,7 @@ func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 		return waitForItsKubelet(15, o, pod, s)
 	case !o.Node.Get().Ready:
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
-			"the node is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", s.ID)
+			"%s is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called(), s.ID)
 	case pod.Ending == EndingForeign:
 		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
 			"somebody other than the kubelet ended the pod, so sandbox %s may be alive; where its Node object was deleted and is back, the kubelet removes the sandbox, "+
@@ -184,7 +184,7 @@ func judgeEndedByAgent(o Observation, pod Pod, s *Sandbox, now time.Time) Decisi
 func judgeEnded(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if !o.Node.Get().Ready {
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
-			"the pod ended, but its node is not Ready: sandbox %s is held until the node is back or declared dead", s.ID)
+			"the pod ended, but %s is not Ready: sandbox %s is held until the node is back or declared dead", o.Node.Get().called(), s.ID)
 	}
 	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(row, v1alpha1.ReasonReleaseDelay, left, "the pod ended; sandbox %s is held until that was seen for %s", s.ID, o.Settings.ReleaseDelay)

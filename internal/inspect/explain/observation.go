@@ -68,7 +68,7 @@ func (f *Facts) nodeFact() release.Fact[release.Node] {
 
 func nodeOf(node *corev1.Node) release.Node {
 	info := &node.Status.NodeInfo
-	facts := release.Node{Registered: node.CreationTimestamp.Time,
+	facts := release.Node{Name: node.Name, Registered: node.CreationTimestamp.Time,
 		Machine: release.Machine{NodeUID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}}
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {

@@ -76,7 +76,7 @@ $`))
 		Expect(r.code).To(Equal(2), r.err)
 		Expect(w.text(r.out)).To(Equal(`Pod NS/web-0 (UID UID): Terminating for AGE (since TIME), on node NODE
 Held: Wait, NodeUnreachable (row 14 of the decision table)
- the node is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
+ node NODE is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
  the manager has said so for AGE (since TIME)
 
 ADDRESSES
@@ -100,7 +100,7 @@ settings Known evidence Kubelet; releaseDelay AGE, gracePeriodSlack AGE, sandbox
 
 EVENTS
 AGE TYPE REASON NOTE
-AGE Warning NodeUnreachable the node is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
+AGE Warning NodeUnreachable node NODE is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
 `))
 		By("by its UID, for a script")
 		r = plugin(ctx, "explain", string(pod.UID), "-o", "json")

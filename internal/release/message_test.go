@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Whoever reads a message has to find the node, whose name nothing else in the condition says.
+func TestAWaitForANodeNamesIt(t *testing.T) {
+	const name = "node-b"
+	cases := map[string]func(Node) Observation{
+		"a pod that is terminating": func(n Node) Observation { return terminating(node(n)) },
+		"a pod that holds nothing":  func(n Node) Observation { return terminating(noEntries, node(n)) },
+		"a completed Job":           func(n Node) Observation { return terminating(notDeleting, ended(EndingCompleted, longAgo), node(n)) },
+		"an end by another machine": func(n Node) Observation {
+			n.Machine, n.Registered = registered, longAgo.Add(time.Hour)
+			return terminating(endedBy(EndingFinished, replaced), node(n))
+		},
+		"an agent that was asked": func(n Node) Observation {
+			return terminating(agent, sandboxes(sandbox("s1", asked(ask(longAsked), Absent[Answer]()))), node(n))
+		},
+	}
+	for title, observed := range cases {
+		t.Run(title, func(t *testing.T) {
+			for _, tc := range []struct{ name, want string }{{name, "node node-b is not Ready"}, {"", "the node is not Ready"}} {
+				d := Decide(observed(Node{Machine: machine, Name: tc.name}), now)
+				if d.Reason != v1alpha1.ReasonNodeUnreachable || !strings.Contains(d.Message, tc.want) {
+					t.Errorf("%s: %q, want %s and %q", d.Reason, d.Message, v1alpha1.ReasonNodeUnreachable, tc.want)
+				}
+			}
+		})
+	}
+}
