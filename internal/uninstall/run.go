@@ -112,18 +112,29 @@ func (u *uninstallation) say(format string, args ...any) {
 	fmt.Fprintf(u.Out, "    "+format+"\n", args...)
 }
 
-// progress prints where a longer step is, at most once a second.
+// progress prints where a longer step is, at most once a second, and what has not changed more rarely.
 type progress struct {
 	u    *uninstallation
 	last time.Time
+	text string
 }
+
+// The least times between two lines of progress.
+const (
+	betweenLines     = time.Second
+	betweenSameLines = 10 * time.Second
+)
 
 func (u *uninstallation) newProgress() *progress { return &progress{u: u, last: time.Now()} }
 
 func (p *progress) say(format string, args ...any) {
-	if now := time.Now(); now.Sub(p.last) >= time.Second {
-		p.last = now
-		fmt.Fprintf(p.u.Progress, "    … "+format+"\n", args...)
+	now, text, pause := time.Now(), fmt.Sprintf(format, args...), betweenLines
+	if text == p.text {
+		pause = betweenSameLines
+	}
+	if now.Sub(p.last) >= pause {
+		p.last, p.text = now, text
+		fmt.Fprintf(p.u.Progress, "    … %s\n", text)
 	}
 }
 
