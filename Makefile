@@ -32,7 +32,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  FNR == 1 { section = "Build" } \
 	  /^##@ / { section = substr($$0, 5); if (!(section in lines)) order[++n] = section } \
-	  /^[a-z][a-z0-9-]*:.*## / { lines[section] = lines[section] sprintf("  %-12s %s\n", $$1, $$2) } \
+	  /^[a-z][a-z0-9-]*:.*## / { lines[section] = lines[section] sprintf("  %-17s %s\n", $$1, $$2) } \
 	  END { for (i = 1; i <= n; i++) printf "%s%s\n%s", (i > 1 ? "\n" : ""), order[i], lines[order[i]] }' \
 	  $(MAKEFILE_LIST)
 
