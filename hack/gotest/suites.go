@@ -67,8 +67,9 @@ func longestFirst(packages []string) {
 // faultySuites run a second time, with managers whose calls to the API server fail
 // a quarter of the time (internal/testing/secondpass). The others have none in
 // their process: bootstrap has no manager alive, nodewait and uninstall run
-// commands, and test/e2e runs the installation. The handshake suite can be run so by hand.
+// commands, and test/e2e runs the installation.
 var faultySuites = []string{
+	"test/integration/handshake",
 	"test/integration/lifecycle",
 	"test/integration/nodepolicy",
 	"test/integration/noderesources",
