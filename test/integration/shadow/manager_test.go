@@ -3,12 +3,15 @@
 package shadow_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +33,7 @@ import (
 
 // installation is one manager after the other, behind webhooks that stay registered.
 type installation struct {
+	evidence                configv1alpha1.Evidence
 	webhookPort, healthPort int
 	// stop ends the manager that runs.
 	stop func()
@@ -37,9 +41,9 @@ type installation struct {
 	made *writes
 }
 
-func newInstallation(ctx context.Context) *installation {
+func newInstallation(ctx context.Context, evidence configv1alpha1.Evidence) *installation {
 	GinkgoHelper()
-	i := &installation{stop: func() {}}
+	i := &installation{evidence: evidence, stop: func() {}}
 	for _, port := range []*int{&i.webhookPort, &i.healthPort} {
 		free, err := process.FreePort()
 		Expect(err).NotTo(HaveOccurred())
@@ -113,9 +117,9 @@ func (i *installation) configuration(mode configv1alpha1.Mode) *configv1alpha1.M
 	return &configv1alpha1.ManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
 		Mode:     mode,
-		Evidence: configv1alpha1.EvidenceKubelet, // there are no agents
+		Evidence: i.evidence,
 		Delays: configv1alpha1.Delays{ReleaseDelay: &metav1.Duration{Duration: time.Second}, GracePeriodSlack: &metav1.Duration{},
-			SandboxCreationMax: &metav1.Duration{Duration: time.Second}},
+			SandboxCreationMax: &metav1.Duration{Duration: sandboxCreationMax}, NodeGoneDelay: &metav1.Duration{Duration: time.Second}},
 		UnsafeReleases: configv1alpha1.UnsafeReleases{Mode: configv1alpha1.ReleaseModeDeny},
 		Audit:          configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
 		NodeResources:  configv1alpha1.NodeResources{SweepInterval: &metav1.Duration{Duration: time.Second}},
@@ -135,29 +139,53 @@ func (i *installation) readiness(ctx context.Context) (*http.Response, error) {
 	return http.DefaultClient.Do(request)
 }
 
-// writes keeps every call of a manager that is no read.
+// writes keeps every call of a process that is no read.
 type writes struct {
 	mu    sync.Mutex
 	calls []faults.Call
+	// marks are how many of them wrote a record in which a question stands.
+	marks int
 }
 
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
+			call, asks := faults.CallOf(request), asksSomebody(request)
 			w.mu.Lock()
-			w.calls = append(w.calls, faults.CallOf(request))
+			w.calls = append(w.calls, call)
+			if asks {
+				w.marks++
+			}
 			w.mu.Unlock()
 		}
 		return next.RoundTrip(request)
 	})
 }
 
+// asksSomebody: the request writes a record that has a mark. One for its status has the marks with it, and changes none.
+func asksSomebody(request *http.Request) bool {
+	call := faults.CallOf(request)
+	if request.Body == nil || call.Resource.Resource != "ipallocations" || call.Subresource != "" {
+		return false
+	}
+	content, err := io.ReadAll(request.Body)
+	request.Body = io.NopCloser(bytes.NewReader(content))
+	return err == nil && bytes.Contains(content, []byte(`"marks":[{`))
+}
+
+// asked is how many writes had a question in them.
+func (w *writes) asked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.marks
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// beside are the writes that are not what a shadow reports in or is run with: its own objects, events, its Lease, and the webhooks
-// of the policies.
+// beside are the writes that are not what a shadow reports in or is run with: its own objects, events, its Lease, the list of Nodes ever
+// seen, and the webhooks of the policies.
 func (w *writes) beside() []faults.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +196,8 @@ func (w *writes) beside() []faults.Call {
 		case "coordination.k8s.io":
 			return c.Resource.Resource == "leases" && c.Namespace == managerNamespace
 		case "":
-			return c.Resource.Resource == "events" // of leader election
+			return c.Resource.Resource == "events" || // of leader election
+				(c.Resource.Resource == "configmaps" && c.Namespace == managerNamespace && (c.Verb == "create" || strings.HasPrefix(c.Name, "holdfast-nodes-")))
 		case "admissionregistration.k8s.io":
 			return c.Resource.Resource == "validatingwebhookconfigurations" && c.Name == "holdfast-node-resources"
 		}
@@ -176,11 +205,16 @@ func (w *writes) beside() []faults.Call {
 	})
 }
 
-// all are how many writes were made at all.
-func (w *writes) all() int {
+// all are the writes that were made at all.
+func (w *writes) all() []faults.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.calls)
+	return slices.Clone(w.calls)
+}
+
+// ofRecords are the writes of records.
+func (w *writes) ofRecords() []faults.Call {
+	return slices.DeleteFunc(w.all(), func(c faults.Call) bool { return c.Resource.Resource != "ipallocations" })
 }
 
 // warnings keeps what the API server warns of.

@@ -16,12 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
+	"github.com/holdfast-dev/holdfast/internal/testing/faults"
+	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
 )
 
 // asReported begins the note of an event in Shadow.
@@ -45,9 +48,9 @@ type mess struct {
 	divided *wbv1alpha1.NodeSlicePool
 }
 
-func newMess(ctx context.Context) *mess {
+func newMess(ctx context.Context, evidence configv1alpha1.Evidence) *mess {
 	GinkgoHelper()
-	w := newWorld(ctx)
+	w := newWorld(ctx, evidence)
 	m := &mess{world: w, old: w.run(ctx, "old", oldAt), robbed: w.run(ctx, "robbed", robbedAt), policy: guardHostSubnets(ctx), stale: w.hostSubnet("dead")}
 	Expect(admin.Create(ctx, m.stale)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, m.stale))).To(Succeed()) })
@@ -96,9 +99,13 @@ var _ = Describe("Mode Shadow", func() {
 		Expect(metric("holdfast_shadow_blocked_total", "")).To(BeZero(), "a write was forgotten, and came as far as the gate")
 	})
 
-	It("reports what Guard does about the very same cluster, and writes nothing", func(ctx context.Context) {
-		m := newMess(ctx)
-		manager := newInstallation(ctx)
+	DescribeTable("reports what Guard does about the very same cluster, and writes nothing", func(ctx context.Context, evidence configv1alpha1.Evidence) {
+		m := newMess(ctx, evidence)
+		manager := newInstallation(ctx, evidence)
+		before := map[shadow.Action]float64{}
+		for _, action := range []shadow.Action{shadow.StampLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice, shadow.Ask} {
+			before[action] = reported(action)()
+		}
 		manager.run(ctx, configv1alpha1.ModeShadow)
 
 		By("saying what it is")
@@ -133,25 +140,42 @@ var _ = Describe("Mode Shadow", func() {
 		Expect(generated.Webhooks).To(HaveEach(HaveField("FailurePolicy", gstruct.PointTo(Equal(admissionregistrationv1.Ignore)))))
 
 		By("reporting what the control loops would do")
-		for _, action := range []shadow.Action{shadow.StampLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice} {
-			Eventually(reported(action)).Should(BeNumerically(">=", 1), string(action))
+		actions := []shadow.Action{shadow.StampLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice}
+		if evidence == configv1alpha1.EvidenceAgent {
+			actions = append(actions, shadow.Ask)
+		}
+		for _, action := range actions {
+			Eventually(reported(action)).Should(BeNumerically(">", before[action]), string(action))
 		}
 		Eventually(told(ctx, v1alpha1.OrphanPrefix+leakedSandbox, v1alpha1.ReasonOwnerUnknown)).Should(ContainElement(HavePrefix(asReported)))
 
 		By("doing none of it")
-		Consistently(manager.made.beside).Should(BeEmpty())
-		Expect(manager.made.all()).To(BeNumerically(">", 0), "the writes of the manager are not seen")
+		untouched := m.versions(ctx)
+		Consistently(func(g Gomega, ctx context.Context) {
+			g.Expect(manager.made.beside()).To(BeEmpty())
+			g.Expect(manager.made.asked()).To(BeZero(), "a record has a question in it")
+			g.Expect(m.machineWrites()).To(BeEmpty(), "an agent has answered, and nobody had asked")
+			g.Expect(m.versions(ctx)).To(Equal(untouched))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(manager.made.all()).NotTo(BeEmpty(), "the writes of the manager are not seen")
 		m.isUntouched(ctx)
 
 		By("being told to guard")
 		manager.run(ctx, configv1alpha1.ModeGuard)
 		m.isGuarded(ctx)
 		Expect(manager.made.beside()).NotTo(BeEmpty())
-	})
+		if evidence == configv1alpha1.EvidenceAgent {
+			Eventually(m.held).WithContext(ctx).Should(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt)), "the leak is not reclaimed")
+			Expect(manager.made.asked()).To(BeNumerically(">", 0), "the questions of the manager are not seen")
+		}
+	},
+		Entry("by the kubelet's word", configv1alpha1.EvidenceKubelet),
+		Entry("by the agents' word", configv1alpha1.EvidenceAgent),
+	)
 
 	It("lets a pod go that Guard has stamped when its kubelet has ended it, and leaves its address to Guard", func(ctx context.Context) {
-		w := newWorld(ctx)
-		manager := newInstallation(ctx)
+		w := newWorld(ctx, configv1alpha1.EvidenceKubelet)
+		manager := newInstallation(ctx, configv1alpha1.EvidenceKubelet)
 		manager.run(ctx, configv1alpha1.ModeGuard)
 		leaking, clean := w.run(ctx, "leaking", 12), w.run(ctx, "clean", 13)
 		for _, pod := range []*corev1.Pod{leaking, clean} {
@@ -183,8 +207,8 @@ var _ = Describe("Mode Shadow", func() {
 	})
 
 	It("holds a pod that Guard has stamped for as long as nobody has proven its end", func(ctx context.Context) {
-		w := newWorld(ctx)
-		manager := newInstallation(ctx)
+		w := newWorld(ctx, configv1alpha1.EvidenceKubelet)
+		manager := newInstallation(ctx, configv1alpha1.EvidenceKubelet)
 		manager.run(ctx, configv1alpha1.ModeGuard)
 		pod := w.run(ctx, "running", 14)
 		Eventually(exists(ctx, recordOf(pod))).Should(BeTrue())
@@ -203,6 +227,39 @@ var _ = Describe("Mode Shadow", func() {
 // recordOf is the record of a pod.
 func recordOf(pod *corev1.Pod) *v1alpha1.IPAllocation {
 	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: string(pod.UID)}}
+}
+
+// versions are those of everything that is not Holdfast's own: whoever writes any of it changes one.
+func (m *mess) versions(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	found := map[string]string{}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &wbv1alpha1.IPPoolList{}, &wbv1alpha1.OverlappingRangeIPReservationList{},
+		&wbv1alpha1.NodeSlicePoolList{}, &corev1.NodeList{}, hostSubnets()} {
+		Expect(admin.List(ctx, list)).To(Succeed())
+		Expect(meta.EachListItem(list, func(object runtime.Object) error {
+			o := object.(client.Object)
+			found[fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName())] = o.GetResourceVersion()
+			return nil
+		})).To(Succeed())
+	}
+	return found
+}
+
+// hostSubnets is a list to be filled.
+func hostSubnets() *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	one := nodecrds.HostSubnet("", "")
+	list.SetAPIVersion(one.GetAPIVersion())
+	list.SetKind(one.GetKind() + "List")
+	return list
+}
+
+// machineWrites are the agent's answers; none where there is no agent.
+func (w *world) machineWrites() []faults.Call {
+	if w.machine == nil {
+		return nil
+	}
+	return w.machine.made.ofRecords()
 }
 
 // isUntouched: everything is as it was found.

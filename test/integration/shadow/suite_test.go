@@ -2,13 +2,15 @@
 
 // Package shadow_test runs the manager in mode Shadow on a real control plane, with its webhooks registered as they are
 // installed, in a cluster where mode Guard would stamp, refuse, repair and delete; and then, on the very same facts, in Guard.
-// Every write that the manager makes is looked at as it leaves the process.
+// Every write that the manager makes is looked at as it leaves the process, and so is every one of the agents, which run as they are
+// and do not know of modes.
 package shadow_test
 
 import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +19,6 @@ import (
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -28,6 +28,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
 )
@@ -41,8 +42,13 @@ const (
 	quiet        = 3 * time.Second
 	pollInterval = 50 * time.Millisecond
 
+	// sandboxCreationMax is that of the manager and of the agents.
+	sandboxCreationMax = time.Second
+
 	repository       = "../../.."
 	managerNamespace = "holdfast-system"
+	agentNamespace   = "holdfast-agent"
+	agentAccount     = "holdfast-agent"
 	// poolNamespace is where whereabouts has its objects.
 	poolNamespace = "kube-system"
 )
@@ -52,6 +58,8 @@ var (
 	// admin is uncached, allowed everything, and nobody whom the manager trusts; it keeps the warnings that it gets.
 	admin  client.Client
 	warned *warnings
+	// keeper has the manager's identity, which alone may take records away.
+	keeper client.Client
 	scheme = runtime.NewScheme()
 )
 
@@ -85,7 +93,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	identity.WarningHandler = warned
 	admin, err = client.New(identity, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
-	installRBAC(ctx)
+	install(ctx)
+	own, err := plane.ServiceAccountConfig(ctx, managerNamespace, app.Name, nil)
+	Expect(err).NotTo(HaveOccurred())
+	keeper, err = client.New(own, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
 }, NodeTimeout(startTimeout))
 
 // moduleFile is a path inside the folder of a module that go.mod names.
@@ -105,13 +117,21 @@ func output(ctx context.Context, name string, args ...string) string {
 	return string(out)
 }
 
-// installRBAC gives the manager the rights of the installation, and those that a preset for HostSubnets brings: what is not done is
-// left undone by choice, not for want of a right.
-func installRBAC(ctx context.Context) {
+// notHere are the kinds of an installation that this suite runs itself, or that would call what does not run here.
+var notHere = []string{"CustomResourceDefinition", "Deployment", "DaemonSet", "PodDisruptionBudget", "Service", "Certificate", "Issuer",
+	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+
+// install applies accounts, rights and policies as they are installed, namespaces first, and the rights that a preset for HostSubnets
+// brings: what is not done is left undone by choice, not for want of a right.
+func install(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerNamespace}})).To(Succeed())
-	for _, object := range objects(output(ctx, "go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", "config/rbac")) {
-		Expect(admin.Create(ctx, object)).To(Succeed(), "creating %s %s", object.GetKind(), object.GetName())
+	all := objects(output(ctx, "go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", "config/default"))
+	for _, namespaces := range []bool{true, false} {
+		for _, object := range all {
+			if (object.GetKind() == "Namespace") == namespaces && !slices.Contains(notHere, object.GetKind()) {
+				Expect(client.IgnoreAlreadyExists(admin.Create(ctx, object))).To(Succeed(), "creating %s %s", object.GetKind(), object.GetName())
+			}
+		}
 	}
 	grantHostSubnets(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
@@ -32,11 +34,13 @@ import (
 type world struct {
 	namespace, node, pool string
 	subnet                int
+	// machine is behind the node where there are agents; nil where the kubelet's word counts.
+	machine *machine
 }
 
 var worlds int
 
-func newWorld(ctx context.Context) *world {
+func newWorld(ctx context.Context, evidence configv1alpha1.Evidence) *world {
 	GinkgoHelper()
 	worlds++
 	w := &world{namespace: fmt.Sprintf("world-%d", worlds), node: fmt.Sprintf("node-%d", worlds), pool: fmt.Sprintf("10.%d.0.0-24", worlds), subnet: worlds}
@@ -51,7 +55,24 @@ func newWorld(ctx context.Context) *world {
 	Expect(admin.Create(ctx, &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool},
 		Spec: wbv1alpha1.IPPoolSpec{Range: w.ip(0) + "/24", Allocations: map[string]wbv1alpha1.IPAllocation{}}})).To(Succeed())
 	DeferCleanup(w.clear)
+	DeferCleanup(describeFailure)
+	if evidence == configv1alpha1.EvidenceAgent {
+		w.startMachine(ctx)
+	}
 	return w
+}
+
+// describeFailure writes down, for the report of a spec that failed, what is left of it.
+func describeFailure(ctx context.Context) {
+	if !CurrentSpecReport().Failed() {
+		return
+	}
+	for _, list := range []client.ObjectList{&corev1.PodList{}, &v1alpha1.IPAllocationList{}, &wbv1alpha1.IPPoolList{}, &corev1.NodeList{}, &coordinationv1.LeaseList{},
+		&corev1.ConfigMapList{}} {
+		err := admin.List(ctx, list)
+		text, encodeErr := json.Marshal(list)
+		GinkgoWriter.Printf("%T: %s %v %v\n", list, text, err, encodeErr)
+	}
 }
 
 // clear takes away what a spec leaves. No manager and no webhook is there any more.
@@ -67,9 +88,18 @@ func (w *world) clear(ctx context.Context) {
 	Expect(admin.DeleteAllOf(ctx, &wbv1alpha1.IPPool{}, client.InNamespace(poolNamespace))).To(Succeed())
 	Expect(admin.DeleteAllOf(ctx, &wbv1alpha1.OverlappingRangeIPReservation{}, client.InNamespace(poolNamespace))).To(Succeed())
 	Expect(admin.DeleteAllOf(ctx, &wbv1alpha1.NodeSlicePool{}, client.InNamespace(poolNamespace))).To(Succeed())
-	Expect(admin.DeleteAllOf(ctx, &v1alpha1.IPAllocation{})).To(Succeed())
+	var records v1alpha1.IPAllocationList
+	Expect(admin.List(ctx, &records)).To(Succeed())
+	for i := range records.Items {
+		Expect(client.IgnoreNotFound(keeper.Delete(ctx, &records.Items[i]))).To(Succeed())
+	}
 	Expect(admin.DeleteAllOf(ctx, &v1alpha1.NodeResourcePolicy{})).To(Succeed())
 	Expect(admin.DeleteAllOf(ctx, &corev1.Node{})).To(Succeed())
+	Expect(admin.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
+	for shard := range 16 { // a Node that was seen and has no agent would hold every orphan of the next spec
+		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: fmt.Sprintf("holdfast-nodes-%d", shard)}}
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, list))).To(Succeed())
+	}
 }
 
 func (w *world) register(ctx context.Context, name string) {
@@ -117,6 +147,9 @@ func (w *world) run(ctx context.Context, name string, offset int) *corev1.Pod {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(admin.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 	kubeletWrites(ctx, pod, corev1.PodRunning)
+	if w.machine != nil {
+		w.machine.run(pod, sandboxOf(pod))
+	}
 	return pod
 }
 
@@ -205,7 +238,7 @@ func exists(ctx context.Context, object client.Object) func() (bool, error) {
 	}
 }
 
-// told are the events for a reason about an object.
+// told are the events for a reason about an object; for any, where none is given.
 func told(ctx context.Context, name string, reason v1alpha1.Reason) func() ([]string, error) {
 	return func() ([]string, error) {
 		var list eventsv1.EventList
@@ -214,7 +247,7 @@ func told(ctx context.Context, name string, reason v1alpha1.Reason) func() ([]st
 		}
 		var notes []string
 		for i := range list.Items {
-			if e := &list.Items[i]; e.Regarding.Name == name && e.Reason == string(reason) {
+			if e := &list.Items[i]; e.Regarding.Name == name && (reason == "" || e.Reason == string(reason)) {
 				notes = append(notes, e.Note)
 			}
 		}
