@@ -17,12 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
 )
 
-func (o *options) newAuditCommand() *cobra.Command {
-	file := ""
-	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "Compare the IPAM's records with pods, with Holdfast's records and with nodes",
-		Long: `Audit reads every pool, every pod that may have an address of it, every record of Holdfast
+const auditDescription = `Audit reads every pool, every pod that may have an address of it, every record of Holdfast
 with what agents answered, reservations, slices, nodes and the findings about node-scoped
 objects, live and in pages, and says what contradicts what: duplicates, conflicts, what is
 unrecorded, leaks, what is stale, and what cannot be read.
@@ -37,7 +32,14 @@ types of Holdfast, of whereabouts or of Multus there is nothing of theirs, and t
 a line what that means for the findings. Where it cannot be asked whether it serves them, or
 serves another version of them than this command reads, the audit fails.
 
-It ends with exit code 2 where it found something, or could not read something.`,
+It ends with exit code 2 where it found something, or could not read something.`
+
+func (o *options) newAuditCommand() *cobra.Command {
+	file := ""
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Compare the IPAM's records with pods, with Holdfast's records and with nodes",
+		Long:  auditDescription,
 		Example: `  kubectl holdfast audit
 
   # A report for a later comparison

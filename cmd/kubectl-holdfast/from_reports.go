@@ -36,12 +36,9 @@ func (r *releaseOptions) fromReports(ctx context.Context, c *collect.Cluster, fi
 	if err != nil {
 		return refuse("%v", err)
 	}
-	facts, backend, err := c.Audit(ctx, r.now())
-	switch {
-	case err != nil:
+	facts, backend, err := r.lookNow(ctx, c)
+	if err != nil {
 		return err
-	case facts.Unserved.Records:
-		return refuseWithout()
 	}
 	standing, err := r.showAgreement(agreement, audit.Audit(facts), first)
 	if err != nil || len(standing) == 0 || r.dryRun {
@@ -58,6 +55,15 @@ func (r *releaseOptions) fromReports(ctx context.Context, c *collect.Cluster, fi
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// lookNow is the third look, which wants Holdfast's records.
+func (r *releaseOptions) lookNow(ctx context.Context, c *collect.Cluster) (*audit.Facts, *whereabouts.Backend, error) {
+	facts, backend, err := c.Audit(ctx, r.now())
+	if err == nil && facts.Unserved.Records {
+		err = refuseWithout()
+	}
+	return facts, backend, err
 }
 
 // showAgreement shows what will be released and what not, and gives the first.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -66,7 +65,7 @@ func (k *bookkeeper) facts(ctx context.Context, pods []corev1.Pod, f *audit.Fact
 func (k *bookkeeper) reservations(ctx context.Context, books *ipamaudit.Facts, f *audit.Facts) error {
 	reservations, err := k.backend.Reservations(ctx)
 	if meta.IsNoMatchError(err) {
-		err = k.unserved(ctx, inspect.ReservationResource, &wbv1alpha1.OverlappingRangeIPReservationList{}, err)
+		err = k.unserved(ctx, inspect.ReservationResource, ippools.Version, err)
 	}
 	if f.Unserved.Reservations = isNotServed(err); f.Unserved.Reservations {
 		for i := range books.Pods {

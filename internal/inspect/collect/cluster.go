@@ -8,7 +8,6 @@ import (
 	"time"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,7 +86,7 @@ func (c *Cluster) each(ctx context.Context, resource string, newList func() clie
 		list := newList()
 		err := c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(page)}, options...)...)
 		if meta.IsNoMatchError(err) {
-			return c.unserved(ctx, resource, list, err)
+			return c.unserved(ctx, resource, c.versionOf(list), err)
 		}
 		if err != nil {
 			return readError(err, "list", resource, everywhere)
@@ -136,7 +135,7 @@ func (c *Cluster) Nodes(ctx context.Context) ([]corev1.Node, error) {
 func (c *Cluster) Pools(ctx context.Context) (backend *whereabouts.Backend, served bool, err error) {
 	backend, err = whereabouts.OpenDirect(ctx, c.Client, whereabouts.Options{}, func(read int) { c.Progress("listing ippools: %d", read) })
 	if meta.IsNoMatchError(err) {
-		err = c.unserved(ctx, inspect.PoolResource, &wbv1alpha1.IPPoolList{}, err)
+		err = c.unserved(ctx, inspect.PoolResource, ippools.Version, err)
 	}
 	switch {
 	case isNotServed(err):
@@ -204,7 +203,7 @@ func firstSet(times ...time.Time) time.Time {
 func (c *Cluster) get(ctx context.Context, key client.ObjectKey, object client.Object, resource string) (found bool, err error) {
 	err = c.Client.Get(ctx, key, object)
 	if meta.IsNoMatchError(err) {
-		return false, c.unserved(ctx, resource, object, err)
+		return false, c.unserved(ctx, resource, c.versionOf(object), err)
 	}
 	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return false, nil

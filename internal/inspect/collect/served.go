@@ -35,12 +35,8 @@ func orUnserved(err error, unserved *bool) error {
 
 // unserved makes of a client's "no match" what it is worth. The client's mapper also says it of a group that the API server could not
 // describe at that moment, and where other versions are served: neither is "there are none".
-func (c *Cluster) unserved(ctx context.Context, resource string, object runtime.Object, noMatch error) error {
-	gvk, err := c.Client.GroupVersionKindFor(object)
-	if err != nil {
-		return err
-	}
-	served, err := c.served(ctx, schema.ParseGroupResource(resource).WithVersion(gvk.Version))
+func (c *Cluster) unserved(ctx context.Context, resource, version string, noMatch error) error {
+	served, err := c.served(ctx, schema.ParseGroupResource(resource).WithVersion(version))
 	switch {
 	case err != nil:
 		return fmt.Errorf("could not find out whether the API server serves %s: %w", resource, err)
@@ -48,6 +44,15 @@ func (c *Cluster) unserved(ctx context.Context, resource string, object runtime.
 		return fmt.Errorf("the API server serves %s, and did not say so a moment ago: run it again: %w", resource, noMatch)
 	}
 	return &inspect.NotServedError{Resource: resource}
+}
+
+// versionOf is the version in which objects of this type are read.
+func (c *Cluster) versionOf(object runtime.Object) string {
+	gvk, err := c.Client.GroupVersionKindFor(object)
+	if err != nil {
+		return "" // served as nothing: an error then, wherever anything is
+	}
+	return gvk.Version
 }
 
 // served asks the API server, past every cache, whether it serves a resource. False is certain: the list of groups, the lists of
