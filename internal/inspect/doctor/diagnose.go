@@ -67,15 +67,12 @@ func manager(d *Diagnosis, f *Facts, _ time.Time) {
 	if replicas := f.Manager.Get().Spec.Replicas; replicas != nil {
 		wanted = *replicas
 	}
-	ready, nodes := int32(0), sets.New[string]()
-	for i := range f.Pods {
-		if podReady(&f.Pods[i]) && f.Pods[i].DeletionTimestamp == nil {
-			ready++
-			nodes.Insert(f.Pods[i].Spec.NodeName)
-		}
-	}
-	const look = "look at the pods and their logs: kubectl -n holdfast-system get pods -o wide"
+	ready, nodes := readyReplicas(f)
+	look := "look at the pods and their logs: kubectl -n " + f.Namespace + " get pods -o wide"
 	switch {
+	case wanted == 0:
+		d.add(Fail, name, "somebody has scaled the Deployment to 0: nothing is stamped by a webhook, judged or released",
+			"kubectl -n "+f.Namespace+" scale deployment/holdfast-manager --replicas=2")
 	case ready == 0:
 		d.add(Fail, name, fmt.Sprintf("none of %d is Ready: nothing is stamped by a webhook, judged or released", wanted), look)
 	case ready < wanted:
@@ -87,6 +84,18 @@ func manager(d *Diagnosis, f *Facts, _ time.Time) {
 	default:
 		d.ok(name, "%d of %d are Ready, on %d nodes", ready, wanted, len(nodes))
 	}
+}
+
+// readyReplicas are how many of the manager's pods are Ready, and on which nodes.
+func readyReplicas(f *Facts) (ready int32, nodes sets.Set[string]) {
+	nodes = sets.New[string]()
+	for i := range f.Pods {
+		if podReady(&f.Pods[i]) && f.Pods[i].DeletionTimestamp == nil {
+			ready++
+			nodes.Insert(f.Pods[i].Spec.NodeName)
+		}
+	}
+	return ready, nodes
 }
 
 func configuration(d *Diagnosis, f *Facts, _ time.Time) {

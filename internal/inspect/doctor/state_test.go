@@ -3,9 +3,11 @@
 package doctor
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,5 +34,20 @@ func TestANodeThatIsDownIsNotItsAgentsFault(t *testing.T) {
 	want := []string{"FAIL no agent is Ready on bare", "FAIL the node is not Ready, and so neither is its agent: frozen"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("agents (-want +got):\n%s", diff)
+	}
+}
+
+// TestAManagerThatWasScaledToNothing: there are no pods to look at; what helps is to scale it back.
+func TestAManagerThatWasScaledToNothing(t *testing.T) {
+	f := wellInstalled(t)
+	f.Namespace, f.Pods = "guard", nil
+	f.Manager = release.Known(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(0)), Template: containers("ghcr.io/x/manager:v0.1.0")}})
+	for _, check := range Diagnose(f, now).Checks {
+		if check.Name != "manager replicas" {
+			continue
+		}
+		if check.Level != Fail || !strings.Contains(check.Found, "scaled the Deployment to 0") || !strings.Contains(check.Do, "kubectl -n guard scale deployment/holdfast-manager --replicas=2") {
+			t.Errorf("got %+v", check)
+		}
 	}
 }

@@ -34,7 +34,7 @@ type change struct {
 func ends(o release.Observation, now time.Time) []End {
 	base := release.Decide(o, now)
 	if base.Action == release.Release || base.Action == release.Unprotect {
-		return []End{{What: "nothing more is needed: the manager does it on its next look", Then: then(base)}}
+		return []End{{What: "nothing more is needed: a manager that runs does it on its next look (kubectl holdfast doctor says whether one does)", Then: then(base)}}
 	}
 	var found []End
 	seen := map[string]bool{}
