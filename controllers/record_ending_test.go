@@ -159,42 +159,58 @@ func TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas(t *testing.T) {
 	}
 }
 
+// completedPod is the old pod, which its kubelet ended and nobody deleted.
+func completedPod() *corev1.Pod {
+	pod := finishedAfter(time.Minute)
+	pod.DeletionTimestamp = nil
+	return pod
+}
+
+// failsToReadTheNode looks twice, in vain, and expects that no report is recorded by that.
+func (f *fate) failsToReadTheNode() {
+	f.Helper()
+	f.failReads = "node"
+	for _, moment := range []time.Duration{0, unreadWord} {
+		if err := f.after(moment); err == nil {
+			f.Fatalf("after %s: the Node could not be read, and nobody is to try again", moment)
+		}
+		if report := f.record().Spec.Kubelet; report != nil {
+			f.Fatalf("after %s: the report %+v was recorded, whose Node nobody would read", moment, report)
+		}
+	}
+	f.failReads = ""
+}
+
 // TestWhoseKubeletItWasIsReadAgain where the first read failed: no later pass but the one that decides would, and by then the Node may
 // have registered anew.
 func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
-	for name, recorded := range map[string]*v1alpha1.IPAllocation{"of a pod with a record": recordOfOld(oldMachine()), "of a pod without one": nil} {
+	node := nodeObject("node", "node-1", "m1")
+	for name, objects := range map[string][]client.Object{
+		"of a pod with a record": {completedPod(), node, recordOfOld(oldMachine())},
+		"of a pod without one":   {completedPod(), node},
+	} {
 		t.Run(name, func(t *testing.T) {
-			completed := finishedAfter(time.Minute)
-			completed.DeletionTimestamp, completed.Finalizers = nil, []string{v1alpha1.Finalizer}
-			objects := []client.Object{completed, nodeObject("node", "node-1", "m1")}
-			if recorded != nil {
-				objects = append(objects, recorded)
-			}
 			f := newFate(t, objects...)
-			f.failReads = "node"
-			for _, later := range []time.Duration{0, unreadWord} {
-				if err := f.after(later); err == nil {
-					t.Fatalf("after %s: the Node could not be read, and nobody is to try again", later)
-				}
-				if report := f.record().Spec.Kubelet; report != nil {
-					t.Fatalf("after %s: the report %+v was recorded, whose Node nobody would read", later, report)
-				}
-			}
-			if !slices.Contains(f.writes, explainsOnRecord) && recorded != nil {
-				t.Errorf("writes %v: expected a word on what cannot be read", f.writes)
-			}
-			f.failReads = ""
+			f.failsToReadTheNode()
 			f.holdsUntil(2 * unreadWord)
 			if report := f.record().Spec.Kubelet; report == nil || report.Node == nil || report.Node.UID != "node-1" {
 				t.Fatalf("the report is %+v, expected the word of Node UID node-1", report)
 			}
 			f.apply(later(nodeObject("node", "node-2", "m1"), time.Minute))
 			f.holdsUntil(time.Minute)
-			f.r.options.Settings.SandboxCreationMax = 0
 			if err := f.after(time.Hour); err != nil || len(f.pool.released) == 0 {
 				t.Errorf("after the machine registered again, released %v, error %v: expected a release on the word that is on record", f.pool.released, err)
 			}
 		})
+	}
+}
+
+// TestWhoseKubeletItWasCannotBeReadIsSaid: what fails for good is no silent try after try.
+func TestWhoseKubeletItWasCannotBeReadIsSaid(t *testing.T) {
+	f := newFate(t, completedPod(), nodeObject("node", "node-1", "m1"), recordOfOld(oldMachine()))
+	f.failsToReadTheNode()
+	if !slices.Contains(f.writes, explainsOnRecord) {
+		t.Errorf("writes %v: expected a word on what cannot be read", f.writes)
 	}
 }
 
