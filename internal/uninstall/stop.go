@@ -43,7 +43,7 @@ func (u *uninstallation) stop(ctx context.Context) error {
 		u.say("no pod of the manager runs")
 		return nil
 	}
-	u.say("these pods of the manager have not gone, so its account loses its rights: %s", strings.Join(left, ", "))
+	u.say("these pods of the manager are still there, ended or not, so its account loses its rights: %s", strings.Join(left, ", "))
 	rights, err := u.find(ctx, bindings, metav1.NamespaceAll)
 	if err != nil {
 		return err
