@@ -112,7 +112,7 @@ func (a *Agent) whoAmI(ctx context.Context, marks []asked) self {
 
 // ask makes a question of a mark.
 func (a *Agent) ask(m asked, me self) word {
-	q := handshake.Question{SandboxID: m.mark.SandboxID, NodeUID: m.mark.NodeUID, Seen: m.at}
+	q := handshake.Question{SandboxID: m.mark.SandboxID, NodeUID: m.mark.NodeUID, Seen: m.at, Ended: !m.mark.Living && !m.mark.Fence}
 	if !isOrphan(m.record) {
 		q.RecordUID = types.UID(m.record.Name)
 	}

@@ -229,6 +229,43 @@ func TestAMarkThatComesWhileTheRuntimeIsListedWaitsForTheNextList(t *testing.T) 
 	}
 }
 
+// A pod that is being deleted, whose sandbox no agent saw: first that sandbox is asked about and then, its entry released, any of the pod.
+func TestTheTimeOfASandboxInTheMakingIsWaitedForOnce(t *testing.T) {
+	cases := map[string]struct {
+		change func(*v1alpha1.Mark)
+		want   outcome
+	}{
+		"asked once the pod had ended":   {func(*v1alpha1.Mark) {}, outcome{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, "", 2}},
+		"asked while the pod lived":      {func(m *v1alpha1.Mark) { m.Living = true }, outcome{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "", 2}},
+		"asked because its node is dead": {func(m *v1alpha1.Mark) { m.Fence = true }, outcome{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "", 2}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			about := marked("web", 90, nodeUID, 1)
+			tc.change(&about.Spec.Marks[0])
+			b.list(t, about)
+			for range 12 {
+				b.round(t.Context())
+				b.clock.Step(time.Minute)
+			}
+			if diff := cmp.Diff([]outcome{{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "", 1}}, b.said("web")); diff != "" {
+				t.Fatalf("about the sandbox (-want +got)\n%s", diff)
+			}
+			b.list(t, recordAt("web", 91)) // its entry is released, and its mark taken back
+			b.round(t.Context())
+			b.clock.Step(time.Second)
+			every := marked("web", 92, nodeUID, 2)
+			every.Spec.Marks[0].SandboxID = v1alpha1.AnySandbox
+			b.list(t, every)
+			b.round(t.Context())
+			if diff := cmp.Diff([]outcome{tc.want}, b.said("web")); diff != "" {
+				t.Errorf("about any sandbox of the pod (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestNetworkNamespacesAreAskedOfWhatIsOpenOnly(t *testing.T) {
 	b := newBench(t)
 	b.list(t, marked("web", 90, nodeUID, 1), answeredBefore(recordWith("done", "s9"), v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "done", bootID, 1))

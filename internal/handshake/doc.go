@@ -17,7 +17,8 @@
 //	any of these ReadyForRelease, but another sandbox of the
 //	pod UID is not gone                                       DoNotRelease, naming it
 //	asked for every sandbox of the pod UID                    ReadyForRelease once an unbroken row of lists, for longer than
-//	                                                          SandboxCreationMax, showed none that is not gone
+//	                                                          SandboxCreationMax, showed none that is not gone; the row begins
+//	                                                          with the first question about the pod once it has ended
 //
 // Foreign says for whom a mark is, and Final which answer is the last word.
 //

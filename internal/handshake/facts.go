@@ -99,6 +99,9 @@ type Question struct {
 	NodeUID types.UID
 	// RecordUID is the pod UID whose record carries the mark; empty for an orphan.
 	RecordUID types.UID
+	// Ended: the pod of the record had ended, or its grace period was over, when it was asked, and its node was not declared dead. No
+	// sandbox of the pod is begun any more.
+	Ended bool
 	// Seen is when the agent had the mark for the first time, by its own clock. A list that began earlier answers nothing.
 	Seen time.Time
 	// Affirmed is the pod UID with which an agent of this Node has seen the sandbox in this boot, as its answer in the record says.
@@ -128,7 +131,7 @@ type Recollection struct {
 	// Clash: it was listed under two pods.
 	Clash bool
 	// AbsentSince is the end of the first list of an unbroken row, up to the last look, none of which shows it; zero without one.
-	// For AnySandbox: none of which shows a sandbox of the pod UID that is not gone.
+	// For AnySandbox: none of which shows a sandbox of the pod UID that is not gone; it may have begun with a question about one of them.
 	AbsentSince time.Time
 	// Unloaded is another sandbox of the question's pod that is not listed and has a task all the same; empty without one. That it is
 	// of the pod is known because it was listed once, or by its task.

@@ -52,20 +52,36 @@ type sighting struct {
 type row struct {
 	asked       time.Time
 	since, last time.Time
+	// standing: a question is about it now; needed is the end of the last list at which one was.
+	standing bool
+	needed   time.Time
 }
 
 // Expect takes the questions that stand now. Rows of absence are kept for them and no others, and count from the first list
 // that begins after a question was seen.
+//
+// Who is asked about one sandbox of a pod that has ended is asked about every sandbox of it next, once its entry is gone. The row for that
+// begins with the first of these questions, and outlives it for a moment, so that the same time is not waited for twice.
 func (m *Memory) Expect(questions []Question) {
-	rows := make(map[wanted]*row, len(questions))
-	for _, q := range questions {
-		known, ok := m.absent[q.wanted()]
-		if !ok {
-			known = &row{asked: q.Seen}
-		}
-		rows[q.wanted()] = known
+	if m.absent == nil {
+		m.absent = map[wanted]*row{}
 	}
-	m.absent = rows
+	for _, r := range m.absent {
+		r.standing = false
+	}
+	keep := func(what wanted, seen time.Time) {
+		if m.absent[what] == nil {
+			m.absent[what] = &row{asked: seen}
+		}
+		m.absent[what].standing = true
+	}
+	for _, q := range questions {
+		keep(q.wanted(), q.Seen)
+		if q.Ended && q.NodeUID != "" && q.RecordUID != "" {
+			keep(wanted{pod: q.RecordUID}, q.Seen)
+		}
+	}
+	maps.DeleteFunc(m.absent, func(what wanted, r *row) bool { return !r.standing && what.pod == "" })
 }
 
 // Observe takes a look in, after Expect. A failure ends every row, and so does a list whose tasks could not be read.
@@ -86,6 +102,12 @@ func (m *Memory) Observe(look Look) {
 	}
 	m.findUnloaded(l, present)
 	for what, r := range m.absent {
+		if r.standing {
+			r.needed = l.Ended
+		} else if l.Began.Sub(r.needed) > MaxGap {
+			delete(m.absent, what)
+			continue
+		}
 		r.observe(l, present[what] || l.Tasks.Problem != "")
 	}
 	for id, s := range m.seen {

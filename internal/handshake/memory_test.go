@@ -115,6 +115,61 @@ func TestAQuestionThatIsTakenBackTakesItsRowWithIt(t *testing.T) {
 	}
 }
 
+// The question about one sandbox of a pod that has ended leads to the one about every sandbox of it.
+func TestTheRowOfAPodBeginsWithTheFirstQuestionOnceItHasEnded(t *testing.T) {
+	first := Question{SandboxID: id, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start}
+	every := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start.Add(10 * time.Minute)}
+	with := func(change func(*Question)) Question {
+		q := first
+		change(&q)
+		return q
+	}
+	ready := Sandbox{ID: "b", Pod: web, State: StateReady}
+	type step struct {
+		asked []Question
+		look  Look
+	}
+	minutes := func(q Question) (steps []step) {
+		for m := range 10 {
+			steps = append(steps, step{[]Question{q}, at(time.Duration(m) * time.Minute)})
+		}
+		return steps
+	}
+	last := step{[]Question{every}, at(10*time.Minute + time.Second)}
+	began, anew := start.Add(time.Second), start.Add(10*time.Minute+2*time.Second)
+	cases := map[string]struct {
+		steps []step
+		want  time.Time
+	}{
+		"without one it begins with its own":                 {[]step{last}, anew},
+		"it begins with the question about one of them":      {append(minutes(first), last), began},
+		"it outlives that for as long as lists may be apart": {append(minutes(first), step{nil, at(9*time.Minute + MaxGap/2)}, last), began},
+		"and no longer": {append(minutes(first)[:8], step{nil, at(8 * time.Minute)}, step{nil, at(9*time.Minute + 2*time.Second)}, last), anew},
+		"not with one that was asked while the pod lived":    {append(minutes(with(func(q *Question) { q.Ended = false })), last), anew},
+		"nor with one that asks all nodes":                   {append(minutes(with(func(q *Question) { q.NodeUID = "" })), last), anew},
+		"nor with one of another pod":                        {append(minutes(with(func(q *Question) { q.RecordUID = other.UID })), last), anew},
+		"nor with one of an orphan":                          {append(minutes(with(func(q *Question) { q.RecordUID = "" })), last), anew},
+		"a sandbox of the pod that lives in between ends it": {append(minutes(first), step{[]Question{first}, at(9*time.Minute+time.Second, ready)}, last), anew},
+		"and so it does while nobody asks":                   {append(minutes(first), step{nil, at(9*time.Minute+time.Second, ready)}, last), anew},
+		"a list that failed in between ends it":              {append(minutes(first), step{[]Question{first}, failure}, last), anew},
+		"and so it does while nobody asks about anything":    {append(minutes(first), step{nil, failure}, last), anew},
+		"the sandbox that was asked about ends it while it lives": {append(append([]step{{[]Question{first},
+			at(0, Sandbox{ID: id, Pod: web, State: StateReady})}}, minutes(first)[1:]...), last), start.Add(time.Minute + time.Second)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var m Memory
+			for _, s := range tc.steps {
+				m.Expect(s.asked)
+				m.Observe(s.look)
+			}
+			if got := m.Recall(every).AbsentSince; !got.Equal(tc.want) {
+				t.Errorf("absent since %s, expected %s", got.Sub(start), tc.want.Sub(start))
+			}
+		})
+	}
+}
+
 func TestLen(t *testing.T) {
 	var m Memory
 	m.Observe(at(0, Sandbox{ID: "a"}, Sandbox{ID: "b"}))

@@ -3,6 +3,7 @@
 package world
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -69,7 +70,7 @@ func (t *turn) deliver(i int) {
 			continue
 		}
 		a.Fresh[k] = false
-		if now[k].Epoch == 0 {
+		if now[k].Epoch == 0 && k != anyMark {
 			a.Row[k] = RowNone
 		}
 		if now[k].All {
@@ -110,9 +111,9 @@ func (t *turn) list(i int) {
 	for k := range a.View {
 		a.Fresh[k] = a.View[k].Epoch != 0
 		switch {
-		case a.View[k].Epoch == 0 || a.shows(&to, k):
+		case a.shows(&to, k) || (a.View[k].Epoch == 0 && k != anyMark):
 			a.Row[k] = RowNone
-		case a.Row[k] == RowNone:
+		case a.Row[k] == RowNone && a.begins(k):
 			a.Row[k] = RowBegun
 		}
 	}
@@ -121,6 +122,15 @@ func (t *turn) list(i int) {
 		a.drop(t.m.Off)
 	}
 	t.owed(to, t.say("the agent on machine %d lists the runtime: %s", i, describeList(a.List)))
+}
+
+// begins: a question stands with which the row begins. That of any sandbox of the pod begins with the one about a sandbox of it that
+// was asked at the pod's end, and outlives it for a moment; here for as long as may be.
+func (a *Agent) begins(k int) bool {
+	if k != anyMark || a.View[k].Epoch != 0 {
+		return a.View[k].Epoch != 0
+	}
+	return slices.ContainsFunc(a.View[:anyMark], func(m Mark) bool { return m.Epoch != 0 && !m.All && !m.Living && m.Taint == 0 })
 }
 
 // listed is the phase in which the runtime of a sandbox's machine lists it.
