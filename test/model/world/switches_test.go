@@ -80,7 +80,7 @@ func TestARuleTurnedOffIsMissed(t *testing.T) {
 			if !found {
 				t.Fatalf("scenario %q does not exist", one.Scenario)
 			}
-			result := explore(t, &Model{Scenario: scenario, Off: one.Switch}, checker.Options{MaxStates: 20_000, SafetyOnly: true})
+			result := explore(t, &Model{Scenario: scenario, Off: one.Switch}, checker.Options{MaxStates: 30_000, SafetyOnly: true})
 			if result.Violation == nil {
 				t.Fatalf("no violation in %d states: the model does not need the rule", result.States)
 			}
