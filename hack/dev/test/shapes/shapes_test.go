@@ -92,7 +92,7 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("all of these: loses its DEL on one node, and its power on another", func(ctx context.Context) {
-		for _, node := range []string{cutOff, oldCutOff} {
+		for _, node := range []string{cutOff, oldCutOff, sliceless} {
 			Expect(theCluster.StandIn().CutCNI(ctx, node)).To(Succeed())
 		}
 		Expect(theCluster.StandIn().PowerOff(ctx, dead)).To(Succeed())
@@ -144,7 +144,7 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 		var held []*placed
 		for _, s := range shapes {
 			if s.sliced() {
-				held = append(held, all[s.id][cutOff])
+				held = append(held, all[s.id][sliceless])
 			}
 		}
 		Expect(held).NotTo(BeEmpty())
@@ -154,7 +154,7 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(p.pod), &now)).To(Succeed())
 			Expect(now.Finalizers).To(ContainElement(v1alpha1.Finalizer))
 		}
-		Expect(theCluster.StandIn().MendCNI(ctx, cutOff)).To(Succeed())
+		Expect(theCluster.StandIn().MendCNI(ctx, sliceless)).To(Succeed())
 		for _, p := range held {
 			p.awaitNothingLeft(ctx)
 			passed, failed := p.dels(ctx, Default)
@@ -164,7 +164,7 @@ var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
 	})
 
 	AfterAll(func(ctx context.Context) {
-		for _, node := range []string{cutOff, oldCutOff} {
+		for _, node := range []string{cutOff, oldCutOff, sliceless} {
 			Expect(theCluster.StandIn().MendCNI(ctx, node)).To(Succeed())
 		}
 	})
@@ -183,7 +183,7 @@ func (s *shape) sliced() bool {
 // nodes are those on which the shape has a pod. whereabouts v0.8.0 has no node slices.
 func (s *shape) nodes() []string {
 	if s.sliced() {
-		return []string{ordinary, cutOff, stuck, dead}
+		return []string{ordinary, sliceless, stuck, dead}
 	}
 	return []string{ordinary, cutOff, dead, old, oldCutOff}
 }

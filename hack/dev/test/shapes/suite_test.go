@@ -57,8 +57,10 @@ const (
 	ordinary = "node-a"
 	// cutOff: the CNI plugins cannot reach the API server.
 	cutOff = "node-b"
-	// stuck: the Leases of its slices are held by somebody who is gone. A DEL in a node's slice does not get lost where
-	// there is no API server: it fails, and is made again.
+	// sliceless: as cutOff, for the networks that have node slices. A DEL in a node's slice does not get lost where there is no
+	// API server: it fails, and is made again.
+	sliceless = "node-h"
+	// stuck: the Leases of its slices are held by somebody who is gone.
 	stuck = "node-c"
 	// dead: the power is cut, and the node declared out of service.
 	dead = "node-d"
@@ -69,7 +71,7 @@ const (
 	clusterwide = "node-e"
 )
 
-var everyNode = []string{ordinary, cutOff, stuck, dead, old, oldCutOff, clusterwide}
+var everyNode = []string{ordinary, cutOff, sliceless, stuck, dead, old, oldCutOff, clusterwide}
 
 var (
 	theCluster *cluster.Cluster

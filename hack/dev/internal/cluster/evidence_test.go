@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/config"
+)
+
+// A development cluster that goes by another word than an installation shows something that nobody has.
+func TestADevelopmentClusterTakesTheWordThatAnInstallationTakes(t *testing.T) {
+	root, err := FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for evidence, path := range installed {
+		configuration, err := config.LoadManager(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if configuration.Evidence != evidence {
+			t.Errorf("%s has evidence %s, want %s", path, configuration.Evidence, evidence)
+		}
+	}
+	byDefault := &configv1alpha1.ManagerConfiguration{}
+	configv1alpha1.SetDefaults(byDefault)
+	if byDefault.Evidence != DefaultEvidence {
+		t.Errorf("a development cluster has evidence %s by default, and an installation %s", DefaultEvidence, byDefault.Evidence)
+	}
+}
+
+func TestShortDelaysReachTheAgents(t *testing.T) {
+	root, err := FindRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager := &configv1alpha1.ManagerConfiguration{}
+	ShortDelays(manager)
+	c := &Cluster{options: Options{Root: root}}
+	content, err := c.agentConfiguration(manager)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), agentConfigKey)
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agent, err := config.LoadAgent(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := agent.Delays.SandboxCreationMax; got == nil || got.Duration != shortCreationMax {
+		t.Errorf("the agents' sandboxCreationMax is %v, want the manager's %s", got, shortCreationMax)
+	}
+}
