@@ -160,7 +160,8 @@ var _ = Describe("Pods that are deleted gracefully", func() {
 		defer records.Stop()
 		pods := map[types.UID]guarded{}
 		for i, name := range []string{"one", "two", "three", "four"} {
-			pod := w.run(ctx, name, []string{frozen, silent}[i%2])
+			// Longer than any kubelet of this suite takes, however busy the machine: a handshake begins when the grace period is over.
+			pod := w.run(ctx, name, []string{frozen, silent}[i%2], func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) })
 			pods[pod.UID] = pod
 		}
 		for _, pod := range pods {
