@@ -108,20 +108,25 @@ func (t *turn) list(i int) {
 		}
 	}
 	asked := a.View != [marks]Mark{}
-	for k := range a.View {
-		a.Fresh[k] = a.View[k].Epoch != 0
-		switch {
-		case a.shows(&to, k) || (a.View[k].Epoch == 0 && k != anyMark):
-			a.Row[k] = RowNone
-		case a.Row[k] == RowNone && a.begins(k):
-			a.Row[k] = RowBegun
-		}
-	}
+	a.lengthen(&to)
 	a.Listed, a.Began = true, a.Version
 	if !asked {
 		a.drop(t.m.Off)
 	}
 	t.owed(to, t.say("the agent on machine %d lists the runtime: %s", i, describeList(a.List)))
+}
+
+// lengthen takes the list into the rows.
+func (a *Agent) lengthen(s *State) {
+	for k := range a.View {
+		a.Fresh[k] = a.View[k].Epoch != 0
+		switch {
+		case a.shows(s, k) || (a.View[k].Epoch == 0 && k != anyMark):
+			a.Row[k] = RowNone
+		case a.Row[k] == RowNone && a.begins(k):
+			a.Row[k] = RowBegun
+		}
+	}
 }
 
 // begins: a question stands with which the row begins. That of any sandbox of the pod begins with the one about a sandbox of it that
