@@ -52,7 +52,7 @@ func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
 		k.soon, a.unread = false, shared
 		facts, object := a.repairFacts(ctx, k.Finding, reads)
 		decision := ipamrepair.Decide(facts)
-		if a.unread != nil && decision.Action == ipamrepair.Hold && decision.Reason == v1alpha1.ReasonObservationFailed {
+		if a.unread != nil && decision.Action == ipamrepair.Hold {
 			// Not worth an event: later ones of the same reason about the same object would only be counted, under these words.
 			failures = append(failures, fmt.Errorf("deciding about %s: %w", k.Kind, a.unread))
 			continue

@@ -75,7 +75,7 @@ func (a *auditor) addReserved(facts *ipamrepair.Facts, name string, reads repair
 func (a *auditor) reservationName(ctx context.Context, f ipamaudit.Finding) release.Fact[string] {
 	node, err := a.nodeOfPod(ctx, f)
 	if err != nil {
-		return release.Unknown[string](err.Error())
+		return unread[string](a, "", err)
 	}
 	return a.nameUnder(ctx, f.Network, ipam.Attachment{Node: node, IP: f.IP, Pool: poolOf(f)})
 }

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
 
@@ -81,6 +83,53 @@ func TestALineIsSaidByAnAuditThatFails(t *testing.T) {
 	}
 	if got := linesOf(t, a); !slices.Equal(got, []string{"ReservationMissing Repaired"}) {
 		t.Errorf("the record says %v", got)
+	}
+}
+
+// onceUnread fails one read of a pod: the one of that number.
+type onceUnread struct {
+	client.Reader
+	reads, at int
+}
+
+func (o *onceUnread) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if _, pod := object.(*corev1.Pod); pod {
+		if o.reads++; o.reads == o.at {
+			return errors.New("no read")
+		}
+	}
+	return o.Reader.Get(ctx, key, object, options...)
+}
+
+// A call that failed for a moment is neither an event nor a line, whichever call it is: both would stay.
+func TestAReadThatFailsOnceIsNoNews(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reservations []ipam.Reservation
+		line         string
+	}{
+		"a reservation that is missing":             {nil, "ReservationMissing Repaired"},
+		"a reservation of another pod, which lives": {reserved("ns/db"), "ReservationForeign Held"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for at := 1; ; at++ {
+				pool := &auditedPool{reservations: tc.reservations}
+				pool.set(true, entryOfWeb())
+				a, events := repairing(t, pool, nil, otherPod("db", "10.0.0.9"))
+				once := &onceUnread{Reader: a.live, at: at}
+				a.live = once
+				errs := audits(t, a, 5)
+				a.live = once.Reader
+				if once.reads < at {
+					if at < 3 {
+						t.Fatalf("only %d reads: the case proves nothing", once.reads)
+					}
+					return
+				}
+				if got := linesOf(t, a); len(errs) != 1 || !slices.Equal(got, []string{tc.line}) {
+					t.Errorf("read %d failing: errors %v, lines %v, events %v; want one error and %q", at, errs, got, events(), tc.line)
+				}
+			}
+		})
 	}
 }
 
