@@ -58,11 +58,7 @@ func (m *machine) runAgent(ctx context.Context, pod *corev1.Pod, sandbox string)
 		if m.gate.Wait(ctx) != nil || m.agentSwitch.Wait(ctx) != nil {
 			return
 		}
-		p, err := m.launchAgent(ctx, mounted, sandbox)
-		if err == nil {
-			m.watchAgent(ctx, pod, p, mounted.readyz)
-			err = errors.New("it ended")
-		}
+		err := m.runOnce(ctx, pod, &mounted, sandbox)
 		if ctx.Err() == nil {
 			m.say(api.EventAgent, fmt.Sprintf("the agent does not run: %v; log: %s", err, mounted.LogFile))
 		}
@@ -70,14 +66,28 @@ func (m *machine) runAgent(ctx context.Context, pod *corev1.Pod, sandbox string)
 	}
 }
 
+// runOnce starts the agent, and says why it does not run any more.
+func (m *machine) runOnce(ctx context.Context, pod *corev1.Pod, o *mounted, sandbox string) error {
+	readyz, err := o.listen()
+	if err != nil {
+		return err
+	}
+	p, err := m.launchAgent(ctx, o.Options, sandbox)
+	if err != nil {
+		return err
+	}
+	m.watchAgent(ctx, pod, p, readyz)
+	return errors.New("it ended")
+}
+
 // launchAgent starts the process, unless it must not run any more.
-func (m *machine) launchAgent(ctx context.Context, o mounted, sandbox string) (*process.Process, error) {
+func (m *machine) launchAgent(ctx context.Context, o process.Options, sandbox string) (*process.Process, error) {
 	m.agent.mutex.Lock()
 	defer m.agent.mutex.Unlock()
 	if ctx.Err() != nil || m.power.IsCut() || m.agentSwitch.IsClosed() || m.agent.sandbox != sandbox {
 		return nil, errors.New("it was told to stop")
 	}
-	p, err := process.Start(o.Options)
+	p, err := process.Start(o)
 	if err != nil {
 		return nil, err
 	}

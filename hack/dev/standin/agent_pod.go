@@ -23,10 +23,27 @@ import (
 // agentVolume is the volume of the agent's pod with its configuration, in a ConfigMap's key of this name.
 const agentVolume, agentConfigKey = "config", "config.yaml"
 
-// mounted is how the agent is started, and where it says whether it is ready.
+// mounted is how the agent is started, and its configuration with the file that it reads.
 type mounted struct {
 	process.Options
-	readyz string
+	configuration *configv1alpha1.AgentConfiguration
+	file          string
+}
+
+// listen gives the agent a port of this machine, which has those of all machines, and says where it tells whether it is ready. It is a
+// new one at every start: whoever has taken one keeps it.
+func (m *mounted) listen() (readyz string, err error) {
+	port, err := process.FreePort()
+	if err != nil {
+		return "", err
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	m.configuration.Server = configv1alpha1.AgentServer{MetricsBindAddress: configv1alpha1.ServeNothing, HealthProbeBindAddress: address}
+	content, err := yaml.Marshal(m.configuration)
+	if err != nil {
+		return "", err
+	}
+	return "http://" + address + "/readyz", os.WriteFile(m.file, content, 0o644)
 }
 
 // mountAgent gives the pod what its volumes hold on a real machine. As with a kubelet that is there before the containers start, and
@@ -53,42 +70,31 @@ func (m *machine) tryMountAgent(ctx context.Context, pod *corev1.Pod) (mounted, 
 	if err != nil {
 		return mounted{}, err
 	}
-	port, err := process.FreePort()
-	if err != nil {
-		return mounted{}, err
-	}
 	dir := filepath.Join(m.options.StateDir, m.node.Name, "agent-"+m.node.Machine.MachineID)
-	// All machines have the ports of this one.
-	configuration.Server = configv1alpha1.AgentServer{MetricsBindAddress: configv1alpha1.ServeNothing, HealthProbeBindAddress: fmt.Sprintf("127.0.0.1:%d", port)}
 	configuration.Runtime.Endpoint = m.socket
 	configuration.Machine = configv1alpha1.AgentMachine{
 		MachineIDFile: filepath.Join(dir, "machine-id"), BootIDFile: filepath.Join(dir, "boot-id"), SystemUUIDFile: filepath.Join(dir, "product-uuid"),
 	}
 	config, kubeconfig := filepath.Join(dir, agentConfigKey), filepath.Join(dir, "kubeconfig")
-	if err := m.writeAgentFiles(dir, config, configuration); err != nil {
+	if err := m.writeMachineFiles(dir, configuration); err != nil {
 		return mounted{}, err
 	}
 	way, err := m.forward(ctx, identity)
 	if err != nil {
 		return mounted{}, err
 	}
-	return mounted{readyz: fmt.Sprintf("http://127.0.0.1:%d/readyz", port), Options: process.Options{
+	return mounted{configuration: configuration, file: config, Options: process.Options{
 		Name: "agent of " + m.node.Name, Path: m.options.Agent, LogFile: filepath.Join(m.options.StateDir, m.node.Name, "agent.log"),
 		Args: []string{"run", "--config", config, "--kubeconfig", kubeconfig, "--node-name", m.node.Name},
 	}}, writeKubeconfig(kubeconfig, identity, way)
 }
 
-// writeAgentFiles writes the configuration, and the files from which a machine's IDs are read.
-func (m *machine) writeAgentFiles(dir, config string, configuration *configv1alpha1.AgentConfiguration) error {
-	content, err := yaml.Marshal(configuration)
-	if err != nil {
-		return err
-	}
+// writeMachineFiles writes the files from which the agent reads its machine's IDs.
+func (m *machine) writeMachineFiles(dir string, configuration *configv1alpha1.AgentConfiguration) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for path, text := range map[string]string{
-		config:                               string(content),
 		configuration.Machine.MachineIDFile:  m.node.Machine.MachineID + "\n",
 		configuration.Machine.BootIDFile:     m.node.Machine.BootID + "\n",
 		configuration.Machine.SystemUUIDFile: m.node.Machine.SystemUUID + "\n",

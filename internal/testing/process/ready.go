@@ -9,10 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 )
 
@@ -86,29 +84,6 @@ func HTTPProbe(url string) Probe {
 		}
 		body, _ := io.ReadAll(io.LimitReader(response.Body, logTailBytes))
 		return fmt.Errorf("%s answered %s: %s", url, response.Status, bytes.TrimSpace(body))
-	}
-}
-
-// handedOut are the ports that FreePort has returned: the kernel may offer one
-// again before its user listens.
-var handedOut sync.Map
-
-// FreePort returns a TCP port of the loopback interface that was free a moment
-// ago, and that it has not returned before. Another process may take it before it
-// is used; the kernel hands out ports in random order, so that is rare.
-func FreePort() (int, error) {
-	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, fmt.Errorf("finding a free port: %w", err)
-		}
-		port := listener.Addr().(*net.TCPAddr).Port
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("finding a free port: %w", err)
-		}
-		if _, known := handedOut.LoadOrStore(port, true); !known {
-			return port, nil
-		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	"github.com/holdfast-dev/holdfast/internal/config"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const (
@@ -90,7 +91,8 @@ func (c *Cluster) awaitAgents(ctx context.Context) error {
 		}
 		for _, n := range nodes {
 			if canRunAgent(n) && !ready[n.Name] {
-				return fmt.Errorf("no pod of DaemonSet %s/%s is ready on node %s; its agent's log is in %s", agentNamespace, agentDaemonSet, n.Name, c.path("standin", n.Name))
+				log := c.path("standin", n.Name, "agent.log")
+				return fmt.Errorf("no pod of DaemonSet %s/%s is ready on node %s; its agent's log is %s%s", agentNamespace, agentDaemonSet, n.Name, log, process.LogTail(log))
 			}
 		}
 		return nil

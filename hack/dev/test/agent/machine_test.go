@@ -4,11 +4,17 @@ package agent_test
 
 import (
 	"context"
+	"net"
+	"os"
+	"path/filepath"
 	"syscall"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 )
 
 // ready are the sandboxes that the runtime of a node lists as READY.
@@ -45,6 +51,26 @@ var _ = Describe("A machine", func() {
 		Eventually(ctx, func(o Gomega, ctx context.Context) int { return node(ctx, o, booted).AgentPID }).ShouldNot(Or(BeZero(), Equal(agent)))
 		Eventually(ctx, agentReady(ctx, booted)).Should(BeTrue())
 		Expect(ready(ctx, booted)).NotTo(Or(BeEmpty(), ContainElements(before)))
+	}, SpecTimeout(specTimeout))
+
+	It("starts its agent again although somebody has taken the port that it had", func(ctx context.Context) {
+		machines := theCluster.StandIn()
+		do(ctx, machines.StopAgent, booted)
+		DeferCleanup(machines.StartAgent, booted)
+		Eventually(ctx, agentReady(ctx, booted)).Should(BeFalse())
+		files, err := filepath.Glob(filepath.Join(nodeDir(booted), "agent-*", "config.yaml"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).To(HaveLen(1))
+		content, err := os.ReadFile(files[0])
+		Expect(err).NotTo(HaveOccurred())
+		configuration := &configv1alpha1.AgentConfiguration{}
+		Expect(yaml.UnmarshalStrict(content, configuration)).To(Succeed())
+		taken, err := net.Listen("tcp", configuration.Server.HealthProbeBindAddress)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(taken.Close)
+
+		do(ctx, machines.StartAgent, booted)
+		Eventually(ctx, agentReady(ctx, booted)).Should(BeTrue())
 	}, SpecTimeout(specTimeout))
 
 	It("that is cut off has its runtime, and its agent answers once it is back", func(ctx context.Context) {

@@ -95,11 +95,16 @@ var _ = JustAfterEach(func() {
 	if manager := theCluster.Manager(); CurrentSpecReport().Failed() && manager != nil {
 		AddReportEntry("the manager's log ends with", process.LogTail(manager.LogFile()), ReportEntryVisibilityFailureOrVerbose)
 		for _, node := range []string{frozen, silent, booted, renamed} {
-			log := filepath.Join(filepath.Dir(filepath.Dir(manager.LogFile())), "standin", node, "agent.log")
+			log := filepath.Join(nodeDir(node), "agent.log")
 			AddReportEntry(fmt.Sprintf("the log of the agent of %s ends with", node), process.LogTail(log), ReportEntryVisibilityFailureOrVerbose)
 		}
 	}
 })
+
+// nodeDir is the folder of a stand-in node's files, while a manager runs.
+func nodeDir(node string) string {
+	return filepath.Join(filepath.Dir(filepath.Dir(theCluster.Manager().LogFile())), "standin", node)
+}
 
 func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
