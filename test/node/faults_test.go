@@ -75,7 +75,7 @@ var _ = Describe("A runtime that is at fault", func() {
 		markOf(ctx, record, id, w.node.UID, epoch)
 		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(reason)}))
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(reason)))
-		Expect(w.metric(ctx, `holdfast_agent_silences{reason="`+string(reason)+`"}`)).To(Equal(1.0))
+		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="`+string(reason)+`"}`) }).Should(Equal(1.0))
 		Consistently(ctx, answer(ctx, record, id, w.node.UID, epoch)).Should(Equal(said{}))
 	}
 
@@ -166,9 +166,11 @@ var _ = Describe("A runtime that is at fault", func() {
 		markOf(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
 		word := answer(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
 		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}))
-		content, err := os.ReadFile(w.process.LogFile())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(content)).To(ContainSubstring("the kubelet removes the last sandbox of a pod once the pod is deleted, and not when it has completed"))
+		// It is logged once it is written.
+		Eventually(ctx, func() (string, error) {
+			content, err := os.ReadFile(w.process.LogFile())
+			return string(content), err
+		}).Should(ContainSubstring("the kubelet removes the last sandbox of a pod once the pod is deleted, and not when it has completed"))
 	}, SpecTimeout(specTimeout))
 
 	It("that calls itself containerd and shows no tasks where its socket is proves nobody gone, and says who lives", func(ctx context.Context) {

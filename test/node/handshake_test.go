@@ -68,14 +68,14 @@ var _ = Describe("A sandbox of a real containerd", func() {
 		got := ask(ctx, 1)
 		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonRuntimeUnreachable)}))
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonRuntimeUnreachable)))
-		Expect(w.metric(ctx, `holdfast_agent_silences{reason="RuntimeUnreachable"}`)).To(Equal(1.0))
+		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="RuntimeUnreachable"}`) }).Should(Equal(1.0))
 		Consistently(ctx, got).Should(Equal(said{}))
 
 		By("started again: the sandbox lived on, and no moment said that it was gone")
 		engine.start(ctx)
 		Eventually(ctx, got).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
 		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
-		Expect(w.metric(ctx, `holdfast_agent_silences{reason="RuntimeUnreachable"}`)).To(Equal(0.0))
+		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="RuntimeUnreachable"}`) }).Should(Equal(0.0))
 		Expect(w.metric(ctx, `holdfast_agent_answers_total{reason="SandboxAbsent",verdict="ReadyForRelease"}`)).To(Equal(-1.0))
 	}, SpecTimeout(specTimeout))
 

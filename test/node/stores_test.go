@@ -251,7 +251,7 @@ var _ = Describe("The stores of a node's own IPAMs", func() {
 		}).Should(BeNumerically("==", leaked))
 		Eventually(ctx, w.notes(ctx, v1alpha1.ReasonAddressReclaimed)).Should(HaveLen(leaked))
 		Eventually(ctx, w.found(ctx, "host-local", v1alpha1.ReasonAddressLeaked)).Should(Equal(0.0))
-		Expect(w.metric(ctx, `holdfast_node_store_entries{store="host-local"}`)).To(BeNumerically("==", interfaces))
+		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_node_store_entries{store="host-local"}`) }).Should(BeNumerically("==", interfaces))
 	}, SpecTimeout(specTimeout))
 
 	It("are compared in ipamd's checkpoints too, and what is broken or of another version is told and left as it is", func(ctx context.Context) {

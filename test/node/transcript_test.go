@@ -45,7 +45,7 @@ var _ = Describe("The transcript of a handshake", func() {
 		unreachable := string(v1alpha1.ReasonRuntimeUnreachable)
 		Eventually(ctx, answered(ctx, other)).Should(Equal([2]string{"False", unreachable}))
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(unreachable))
-		Expect(w.metric(ctx, `holdfast_agent_silences{reason="`+unreachable+`"}`)).To(Equal(1.0))
+		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="`+unreachable+`"}`) }).Should(Equal(1.0))
 		Consistently(ctx, answer(ctx, other, two, w.node.UID, 1)).Should(Equal(said{}))
 		Expect(word()).To(HaveField("Verdict", v1alpha1.VerdictReadyForRelease), "what was said is final")
 
