@@ -245,6 +245,33 @@ func TestAShadowAsksOnlyAboutWhatTheGuardHolds(t *testing.T) {
 	}
 }
 
+// One sandbox of a pod that has completed, and that nobody deletes, is proven gone. Of the other nobody is asked in a shadow.
+func TestAShadowAsksNobodyAboutTheOtherSandboxOfACompletedPod(t *testing.T) {
+	pod := finishedNamesake()
+	pod.DeletionTimestamp = nil
+	record := gone(recordOfOld(oldMachine()))
+	second, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]
+	second.ID, address.SandboxID, address.IP = "second-sandbox", "second-sandbox", "10.0.0.6"
+	record.Spec.Sandboxes, record.Spec.Addresses = append(record.Spec.Sandboxes, second), append(record.Spec.Addresses, address)
+	f := newFate(t, pod, record, nodeObject("node", "node-1", "m1")).inShadow()
+	entry := heldByOld()[0]
+	entry.IP, entry.SandboxID = netip.MustParseAddr("10.0.0.6"), "second-sandbox"
+	f.pool.entries = append(f.pool.entries, entry)
+	f.r.options.Evidence = release.EvidenceAgent
+	f.r.options.Handshakes = Handshakes{MaxInFlight: 1, MaxInFlightPerNode: 1}
+	f.r.recorder = events.NewFakeRecorder(100)
+	for _, d := range []time.Duration{0, time.Hour, time.Hour + time.Second} { // its end counts once it was seen for a while
+		f.look(d)
+	}
+	live := &v1alpha1.IPAllocation{}
+	if err := f.truth.Get(t.Context(), client.ObjectKey{Name: "old"}, live); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(live.Spec.Marks, func(m v1alpha1.Mark) bool { return m.SandboxID == "second-sandbox" }) {
+		t.Errorf("its node was asked about the second sandbox: %+v", live.Spec.Marks)
+	}
+}
+
 func TestAShadowAsksNobodyAboutAnOrphan(t *testing.T) {
 	r := &OrphanReconciler{core: &core{options: Options{Shadow: shadow.NewReporter()}}} // without a client: a write would panic
 	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + "x"}}
