@@ -105,8 +105,12 @@ verify: ## Regenerate, check everything, demand a clean tree
 ##@ Test
 
 .PHONY: test
-test: kube build helm-tool ## Run all tests with the race detector, and the suites again with failing calls
+test: kube build helm-tool ## Run the unit tests and the suites on a real control plane, with the race detector
 	@$(GOTEST) all
+
+.PHONY: test-long
+test-long: kube build ## Run what explores: adversaries, shapes, and the suites again with failing calls
+	@$(GOTEST) long
 
 .PHONY: unit
 unit: ## Run the unit tests
@@ -121,7 +125,7 @@ integration: kube build helm-tool ## Run the suites on a real control plane
 	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/...
 
 .PHONY: faulty
-faulty: kube build ## Run the suites again with a quarter of the manager's calls failing
+faulty: kube build ## The fault-injection run alone: suites with a quarter of the manager's calls failing
 	@$(GOTEST) faulty
 
 # The end-to-end suite installs this tree's manager and agent, so it needs their images. With KUBECONFIG it runs on that cluster, where

@@ -26,6 +26,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	sandboxes := sets.New(d.Sandboxes...)
 	var failures []error
 	var released []string
+	var gone []ipam.Key
 	for _, backend := range r.backends {
 		requests := v.requests(backend.Name(), sandboxes)
 		if len(requests) == 0 {
@@ -37,6 +38,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 				failures = append(failures, err)
 			case result.Err == nil:
 				released = append(released, result.Request.IP.String())
+				gone = append(gone, result.Request.Key)
 			}
 		}
 	}
@@ -51,7 +53,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	if v.atItsEnd() && !slices.ContainsFunc(v.held, rest) {
 		return true, r.unprotect(ctx, v, d)
 	}
-	return false, r.dropSuperseded(ctx, v, sandboxes)
+	return false, r.dropProven(ctx, v, sandboxes, gone)
 }
 
 // tellFailed hands an error on. What was only withheld is no failure to tell of.
@@ -95,18 +97,22 @@ func (r *PodReconciler) account(ctx context.Context, d release.Decision, result 
 	return nil
 }
 
-// dropSuperseded forgets addresses that another UID took over, now that their old sandbox is proven gone: there is nothing
-// left to give back, and the new owner is free of the conflict.
-func (r *PodReconciler) dropSuperseded(ctx context.Context, v *view, sandboxes sets.Set[string]) error {
+// dropProven takes out of the record the addresses whose sandbox is proven gone: those that another UID took over, which nobody can give
+// back and whose new owner is free of the conflict, and of a pod that is gone those that were released, so that no pass tombstones them again.
+func (r *PodReconciler) dropProven(ctx context.Context, v *view, sandboxes sets.Set[string], released []ipam.Key) error {
 	if v.record == nil {
 		return nil
 	}
+	proven := func(a v1alpha1.AddressRecord) bool {
+		key, err := keyOf(&a)
+		if err != nil || !sandboxes.Has(a.SandboxID) {
+			return false
+		}
+		taken := slices.ContainsFunc(v.held, func(held heldEntry) bool { return held.superseded && held.Key == key })
+		return taken || (v.podFact.IsAbsent() && slices.Contains(released, key))
+	}
 	record := v.record.DeepCopy()
-	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
-		return sandboxes.Has(a.SandboxID) && slices.ContainsFunc(v.held, func(held heldEntry) bool {
-			return held.superseded && held.Pool == a.Pool && held.IP.String() == a.IP && held.SandboxID == a.SandboxID
-		})
-	})
+	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, proven)
 	if len(record.Spec.Addresses) == len(v.record.Spec.Addresses) {
 		return nil
 	}

@@ -37,7 +37,10 @@ const (
 // A finding stands for ReleaseDelay before it is looked at again, live, and told once. So an ADD or a DEL in between is none.
 type auditor struct {
 	*core
+	claimReader
 	backend ipam.Repairable
+	// lookAt has the orphan controller look at a sandbox; nil in tests without one.
+	lookAt  func(sandbox string)
 	changed chan struct{}
 	known   []*knownFinding
 	writes  flowcontrol.RateLimiter
@@ -60,13 +63,14 @@ type knownFinding struct {
 	soon    bool
 }
 
-func setupAudit(mgr manager.Manager, shared *core, _ *router) error {
+func setupAudit(mgr manager.Manager, shared *core, routes *router) error {
 	for _, backend := range shared.backends {
 		repairable, ok := backend.(ipam.Repairable)
 		if !ok {
 			continue
 		}
 		a := newAuditor(shared, repairable)
+		a.lookAt = routes.routeSandbox
 		backend.Subscribe(func(ipam.Event) { a.wake() })
 		if err := mgr.Add(a); err != nil {
 			return fmt.Errorf("setting up the audit of %s: %w", backend.Name(), err)
@@ -76,7 +80,7 @@ func setupAudit(mgr manager.Manager, shared *core, _ *router) error {
 }
 
 func newAuditor(shared *core, backend ipam.Repairable) *auditor {
-	return &auditor{core: shared, backend: backend, changed: make(chan struct{}, 1),
+	return &auditor{core: shared, claimReader: claimReader{shared, backend}, backend: backend, changed: make(chan struct{}, 1),
 		writes: flowcontrol.NewTokenBucketRateLimiter(repairsPerSecond, repairsAtOnce)}
 }
 
@@ -177,11 +181,15 @@ func (a *auditor) compare(ctx context.Context) error {
 
 // remember replaces what was known by what is found now, and keeps since when.
 func (a *auditor) remember(found []ipamaudit.Finding) {
+	before := make(map[ipamaudit.Identity]*knownFinding, len(a.known))
+	for _, k := range a.known {
+		before[k.Identity()] = k
+	}
 	known := make([]*knownFinding, 0, len(found))
 	for _, finding := range found {
 		k := &knownFinding{Finding: finding, since: a.clock.Now()}
-		if i := slices.IndexFunc(a.known, func(k *knownFinding) bool { return k.IsSame(finding) }); i >= 0 {
-			*k = *a.known[i]
+		if earlier := before[finding.Identity()]; earlier != nil {
+			*k = *earlier
 			k.Finding = finding
 		}
 		known = append(known, k)
@@ -239,6 +247,9 @@ func (a *auditor) isSaid(k *knownFinding) bool {
 // tell reports a finding on the pod; or, where no live one has to do with it, on the reservation or the pool.
 func (a *auditor) tell(ctx context.Context, finding ipamaudit.Finding) {
 	message := finding.Message()
+	if finding.Kind == v1alpha1.ReasonEntryUnaccounted && a.lookAt != nil {
+		a.lookAt(finding.SandboxID)
+	}
 	if _, marked := ipam.ReservationOwner(finding.PodRef); !marked { // that was told before its mark
 		a.recorder.Eventf(a.about(finding), nil, corev1.EventTypeWarning, string(finding.Kind), "Audit", "%s", message)
 	}

@@ -12,25 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
-
-// auditNetwork is what an audit needs of a network.
-type auditNetwork struct {
-	managed, reserved bool
-	// divided names the object that divides the network's range among nodes.
-	divided string
-}
-
-// auditNetworks are the networks that one audit has looked at, by "namespace/name".
-type auditNetworks map[string]auditNetwork
 
 // observe reads pods and pools from the cache, and the reservations, which nobody caches, live and last: whereabouts writes
 // an entry first and its reservation second.
@@ -82,12 +70,14 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 		}
 	}
 	snapshot.Problems = append(snapshot.Problems, all.Problems...)
-	return a.facts(ctx, pods, &snapshot)
+	facts, err := a.facts(ctx, pods, &snapshot)
+	facts.Partial = true
+	return facts, err
 }
 
 // facts puts together what was read, and adds reservations and slices, live.
 func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
-	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}
+	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}, ForRepair: true}
 	divided, err := a.backend.Slices(ctx)
 	if err != nil {
 		return facts, err
@@ -98,17 +88,20 @@ func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.S
 		}
 		facts.Slices[slice.Pool].Insert(slice.Node)
 	}
-	networks := auditNetworks{}
+	networks := networksFrom(a.client)
 	for i := range pods {
 		pod := &pods[i]
 		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			facts.Pods = append(facts.Pods, ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: a.shown(ctx, pod, networks)})
+			facts.Pods = append(facts.Pods, a.auditPod(ctx, pod, networks))
 		}
 		if starting := a.starting(ctx, pod, networks); len(starting.Divided) > 0 {
 			facts.Starting = append(facts.Starting, starting)
 		}
 	}
 	a.addEntries(ctx, &facts, snapshot, divided)
+	if facts.Accounts, err = a.accounts(ctx, pods); err != nil {
+		return facts, err
+	}
 	return facts, a.addReservations(ctx, &facts)
 }
 
@@ -116,7 +109,8 @@ func (a *auditor) addReservations(ctx context.Context, facts *ipamaudit.Facts) e
 	reservations, err := a.backend.Reservations(ctx)
 	for _, r := range reservations {
 		if _, ok := podRefOf(r.PodRef); ok {
-			facts.Reservations = append(facts.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface})
+			facts.Reservations = append(facts.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface,
+				Addresses: a.backend.ReservationAddresses(r.Name)})
 		}
 	}
 	return err
@@ -143,7 +137,7 @@ func (a *auditor) addEntries(ctx context.Context, facts *ipamaudit.Facts, snapsh
 }
 
 func (a *auditor) auditEntry(e *ipam.Entry) ipamaudit.Entry {
-	return ipamaudit.Entry{Pool: e.Pool, IP: e.IP, PodRef: e.PodRef, Interface: e.Interface, Releasing: e.Releasing != "",
+	return ipamaudit.Entry{Pool: e.Pool, IP: e.IP, SandboxID: e.SandboxID, PodRef: e.PodRef, Interface: e.Interface, Releasing: e.Releasing != "",
 		Reservations: a.backend.ReservationNames(e)}
 }
 
@@ -180,39 +174,18 @@ func (a *auditor) starting(ctx context.Context, pod *corev1.Pod, networks auditN
 	return starting
 }
 
-// shown are the addresses in a pod's network-status. What cannot be read of it is left out: it says nothing.
-func (a *auditor) shown(ctx context.Context, pod *corev1.Pod, networks auditNetworks) []ipamaudit.Shown {
-	addresses, _ := podnetwork.StatusAddresses(pod.Annotations)
-	all := make([]ipamaudit.Shown, 0, len(addresses))
-	for i := range addresses {
-		address := &addresses[i]
-		network := a.network(ctx, address.Network, networks)
-		managed := network.managed && a.backend.Covers(address.IP)
-		all = append(all, ipamaudit.Shown{IP: address.IP, Interface: address.Interface, Network: address.Network,
-			Managed: managed, Reserved: managed && network.reserved})
+// auditPod is a live pod with the addresses that it shows, and what bounds those that only its annotation names.
+func (a *auditor) auditPod(ctx context.Context, pod *corev1.Pod, networks auditNetworks) ipamaudit.Pod {
+	audited := ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: a.shown(ctx, pod, networks)}
+	if !slices.ContainsFunc(audited.Shown, func(s ipamaudit.Shown) bool { return s.Managed }) {
+		return audited
 	}
-	return all
-}
-
-// network says whether the IPAM gives addresses of a network and reserves them. Of one that cannot be read nothing is said.
-func (a *auditor) network(ctx context.Context, name string, networks auditNetworks) auditNetwork {
-	if network, ok := networks[name]; ok {
-		return network
+	audited.Allowed = a.allowed(ctx, pod, networks)
+	var record v1alpha1.IPAllocation
+	if a.client.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record) == nil {
+		audited.Recorded = recordedAddresses(&record)
 	}
-	var network auditNetwork
-	var definition nadv1.NetworkAttachmentDefinition
-	if ref, ok := podRefOf(name); ok && a.client.Get(ctx, client.ObjectKey(ref), &definition) == nil {
-		ipams, err := podnetwork.IPAMsOf([]byte(definition.Spec.Config), definition.Name)
-		for _, i := range ipams {
-			network.managed = network.managed || err == nil && a.backend.Manages(i)
-		}
-		if network.managed {
-			network.reserved = a.backend.Reserves(definition.Spec.Config)
-			network.divided = a.backend.SlicePool(definition.Spec.Config, definition.Name)
-		}
-	}
-	networks[name] = network
-	return network
+	return audited
 }
 
 // podRefOf reads "namespace/name".

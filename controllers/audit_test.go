@@ -52,6 +52,9 @@ func (p *auditedPool) SlicePool(config, _ string) string {
 	}
 	return ""
 }
+func (p *auditedPool) Ranges(string) []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
+}
 func (p *auditedPool) Slices(context.Context) ([]ipam.Slice, error) { return p.divided, nil }
 func (p *auditedPool) NodeOf(pool string, slice ipam.Slice, known func(string) bool) string {
 	node := strings.TrimSuffix(strings.TrimPrefix(pool, "kube-system/"), "-"+strings.ReplaceAll(slice.Range, "/", "-"))
@@ -129,7 +132,7 @@ func audited(t *testing.T, pool *auditedPool, change func(*corev1.Pod)) (*audito
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "web-uid", Finalizers: []string{v1alpha1.Finalizer},
-			Annotations: map[string]string{nadv1.NetworkStatusAnnot: auditedStatus}},
+			Annotations: map[string]string{nadv1.NetworkAttachmentAnnot: "wb,static", nadv1.NetworkStatusAnnot: auditedStatus}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	if change != nil {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -47,6 +48,9 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		},
 		&corev1.Node{}:           {Transform: NodeTransform},
 		&v1alpha1.IPAllocation{}: {Transform: cache.TransformStripManagedFields()},
+
+		&admissionregistrationv1.ValidatingAdmissionPolicy{}:        {Transform: policyTransform},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}: {Transform: bindingTransform},
 	}
 }
 
@@ -64,8 +68,8 @@ func PodTransform(object any) (any, error) {
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds, Finalizers: pod.Finalizers,
 			Labels:        keep(pod.Labels, v1alpha1.GuardedLabel),
-			Annotations:   keep(pod.Annotations, keptAnnotations...),
-			ManagedFields: release.FieldOwnership(pod.ManagedFields),
+			Annotations:   podnetwork.Bounded(keep(pod.Annotations, keptAnnotations...)),
+			ManagedFields: withLastWrites(release.FieldOwnership(pod.ManagedFields), pod.ManagedFields),
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Message: pod.Status.Message, Reason: pod.Status.Reason},
@@ -76,6 +80,25 @@ func PodTransform(object any) (any, error) {
 		if slices.Contains(keptConditions, pod.Status.Conditions[i].Type) {
 			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
 		}
+	}
+	return stripped, nil
+}
+
+// DefaultTransform strips what no other transform does: managedFields, and of a NetworkAttachmentDefinition all but its bounded
+// configuration. It is no CacheByObject, which needs the CRD of each kind.
+func DefaultTransform(object any) (any, error) {
+	definition, ok := object.(*nadv1.NetworkAttachmentDefinition)
+	if !ok {
+		return cache.TransformStripManagedFields()(object)
+	}
+	stripped := &nadv1.NetworkAttachmentDefinition{
+		TypeMeta: definition.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Namespace: definition.Namespace, Name: definition.Name, UID: definition.UID,
+			ResourceVersion: definition.ResourceVersion},
+		Spec: definition.Spec,
+	}
+	if len(stripped.Spec.Config) > podnetwork.MaxConfigBytes {
+		stripped.Spec.Config = podnetwork.TooLarge
 	}
 	return stripped, nil
 }
@@ -92,7 +115,7 @@ func NodeTransform(object any) (any, error) {
 			CreationTimestamp: node.CreationTimestamp, DeletionTimestamp: node.DeletionTimestamp},
 		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: node.Status.NodeInfo.MachineID,
-			SystemUUID: node.Status.NodeInfo.SystemUUID, BootID: node.Status.NodeInfo.BootID}},
+			SystemUUID: node.Status.NodeInfo.SystemUUID, BootID: node.Status.NodeInfo.BootID, KubeletVersion: node.Status.NodeInfo.KubeletVersion}},
 	}
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
@@ -136,9 +159,7 @@ func setupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }},
 		{&corev1.Pod{}, indexPodNode, podNodeKeys},
-		{&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(func(r *v1alpha1.IPAllocation) []string {
-			return []string{r.Spec.PodNamespace + "/" + r.Spec.PodName}
-		})},
+		{&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(recordPodKeys)},
 		{&v1alpha1.IPAllocation{}, indexRecordNode, recordKeys(func(r *v1alpha1.IPAllocation) []string { return []string{r.Spec.NodeName} })},
 		{&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)},
 		{&v1alpha1.IPAllocation{}, indexRecordSandbox, recordKeys(recordSandboxKeys)},
@@ -167,6 +188,10 @@ func recordKeys(keys func(*v1alpha1.IPAllocation) []string) client.IndexerFunc {
 		}
 		return keys(record)
 	}
+}
+
+func recordPodKeys(r *v1alpha1.IPAllocation) []string {
+	return []string{r.Spec.PodNamespace + "/" + r.Spec.PodName}
 }
 
 func recordAddressKeys(r *v1alpha1.IPAllocation) []string {

@@ -26,8 +26,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// LateStampReconciler stamps pods that hold an address and that the webhook missed: those older than the installation, and
-// those created while it was down. The request names a pod as an IPAM entry does.
+// LateStampReconciler protects pods that hold an address and have no finalizer: those older than the installation, those created or
+// restored while the webhook was down, with or without the label, and those that lost it. The request names a pod as an IPAM entry does.
 type LateStampReconciler struct {
 	*core
 }
@@ -44,17 +44,20 @@ func setupLateStamp(mgr manager.Manager, shared *core, routes *router) error {
 	}))
 }
 
-// Reconcile reads the pod live: that the label-selected cache has none is why we are here.
+// Reconcile reads the pod live: the cache has no pod without the label.
 func (r *LateStampReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var cached corev1.Pod
-	if err := r.client.Get(ctx, request.NamespacedName, &cached); err == nil || !r.holdsAddress(ipam.PodRef(request.NamespacedName)) {
+	if err := r.client.Get(ctx, request.NamespacedName, &cached); err == nil && !lacksFinalizer(&cached) {
+		return reconcile.Result{}, nil
+	}
+	if !r.holdsAddress(ipam.PodRef(request.NamespacedName)) {
 		return reconcile.Result{}, nil
 	}
 	var pod corev1.Pod
 	if err := r.live.Get(ctx, request.NamespacedName, &pod); apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil
 	} else if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading pod %s, which holds an address and is not in the cache: %w", request.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("reading pod %s, which holds an address and has no finalizer in the cache: %w", request.NamespacedName, err)
 	}
 	target := finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	if controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) {
@@ -63,15 +66,40 @@ func (r *LateStampReconciler) Reconcile(ctx context.Context, request reconcile.R
 		}
 		return reconcile.Result{}, r.finalizers.Relabel(ctx, target)
 	}
-	if exempt, err := r.exempt(ctx, &pod); pod.DeletionTimestamp != nil || err != nil || exempt {
-		return reconcile.Result{}, err // a pod that is being deleted takes no new finalizer
+	if exempt, err := r.exempt(ctx, &pod); isTooLateToGuard(&pod) || err != nil || exempt {
+		return reconcile.Result{}, err
 	}
 	if err := r.finalizers.Add(ctx, target); err != nil {
 		return reconcile.Result{}, err
 	}
 	metrics.LateStamps.Inc()
-	log.FromContext(ctx).Info("Stamped late: the pod holds an address and the webhook had not seen it", "uid", pod.UID)
+	log.FromContext(ctx).Info("Protected a pod that holds an address and had no finalizer", "uid", pod.UID)
+	r.reportProtected(&pod)
 	return reconcile.Result{}, nil
+}
+
+// isTooLateToGuard: a pod that is being deleted takes no new finalizer, and the policies refuse to guard one that has ended
+// (docs/decisions/0129).
+func isTooLateToGuard(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || (isTerminal(pod) && pod.Labels[v1alpha1.GuardedLabel] == "")
+}
+
+// reportProtected says on the pod why it had no finalizer. A pod without the label is one that the webhook never saw, which is no news.
+func (r *LateStampReconciler) reportProtected(pod *corev1.Pod) {
+	by, lost := r.tracker.foundFinalizer(pod.UID)
+	const did = "Holdfast has added the finalizer " + v1alpha1.Finalizer + ", because the pod holds an address. "
+	var why string
+	switch {
+	case lost && by != "":
+		why = fmt.Sprintf("Field manager %q had removed it: keep that client from removing finalizers.", by)
+	case lost:
+		why = "A client that left no trace in managedFields had removed it: the audit log of the API server names it."
+	case pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue:
+		why = "The pod had only the label: it was created or restored so, or lost the finalizer while no manager ran. Nothing to do."
+	default:
+		return
+	}
+	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonProtectedAgain), "Protect", "%s", did+why)
 }
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get

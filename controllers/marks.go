@@ -156,7 +156,7 @@ func (v *view) agentSaw(sandboxID string) bool {
 
 // attributed is the best evidence that there is for a sandbox of the UID.
 func (v *view) attributed(sandboxID string, known v1alpha1.Attribution) v1alpha1.Attribution {
-	if known == v1alpha1.AttributionObservedAdd && v.agentSaw(sandboxID) {
+	if (known == v1alpha1.AttributionObservedAdd || known == v1alpha1.AttributionUnconfirmed) && v.agentSaw(sandboxID) {
 		return v1alpha1.AttributionAgentSeen
 	}
 	return known

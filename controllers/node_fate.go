@@ -24,8 +24,8 @@ import (
 const (
 	// fateConfirmed is how often the absence of a node is confirmed, and written down, while the delay runs.
 	fateConfirmed = time.Minute
-	// fateGap is the longest time between two confirmations of which the delay is counted: a Node that registers and is
-	// deleted again while no manager runs leaves no trace.
+	// fateGap is the longest time between two looks at Nodes of which the delay is counted: a Node that registers and is
+	// deleted again while no manager looks leaves no trace.
 	fateGap = 2 * fateConfirmed
 )
 
@@ -49,7 +49,7 @@ func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPA
 	if err != nil {
 		v.fateUnread = err.Error()
 	} else {
-		record.Spec.NodeGone = nodeGoneNow(before, uids, seen, c.clock.Now())
+		record.Spec.NodeGone = nodeGoneNow(before, uids, seen, c.clock.Now(), c.watchedSince(before, v, record))
 	}
 	return nil // what could not be read is an unknown fact, on which the decision holds
 }
@@ -59,10 +59,28 @@ func (c *core) confirmedLately(before *v1alpha1.NodeGone, uids []types.UID) bool
 	return before != nil && containsAll(before.NodeUIDs, uids) && c.clock.Now().Sub(before.ConfirmedTime.Time) < fateConfirmed
 }
 
+// watchedSince says whether Nodes were looked at since the last confirmation, by whatever record's look, and none was the one that is gone. With
+// many records the looks of one may be far apart.
+func (c *core) watchedSince(before *v1alpha1.NodeGone, v *view, record *v1alpha1.IPAllocation) bool {
+	if before == nil {
+		return false
+	}
+	var keys []string
+	if v.node.IsAbsent() {
+		keys = append(keys, nameKey(record.Spec.NodeName))
+	}
+	for i := range record.Spec.Sandboxes {
+		if node := record.Spec.Sandboxes[i].Node; node != nil && slices.Contains(before.NodeUIDs, node.UID) {
+			keys = append(keys, machineKeys(*node)...)
+		}
+	}
+	return c.sightings.absentSince(before.ConfirmedTime.Time, keys...)
+}
+
 // nodeGoneNow is what a live look leaves in the record: the delay goes on, or begins.
-func nodeGoneNow(before *v1alpha1.NodeGone, uids []types.UID, seen signs, now time.Time) *v1alpha1.NodeGone {
+func nodeGoneNow(before *v1alpha1.NodeGone, uids []types.UID, seen signs, now time.Time, watched bool) *v1alpha1.NodeGone {
 	sign := signSince(before, seen)
-	if before == nil || sign != "" || !containsAll(before.NodeUIDs, uids) || now.Sub(before.ConfirmedTime.Time) > fateGap {
+	if before == nil || sign != "" || !containsAll(before.NodeUIDs, uids) || (!watched && now.Sub(before.ConfirmedTime.Time) > fateGap) {
 		return &v1alpha1.NodeGone{NodeUIDs: uids, Since: roundUp(now), ConfirmedTime: metav1.NewTime(now), SignOfLife: sign,
 			LeaseRenewTime: seen.lease, KubeletWriteTime: seen.kubelet}
 	}
@@ -179,6 +197,27 @@ func (c *core) machineElsewhere(ctx context.Context, record *v1alpha1.IPAllocati
 		}
 	}
 	return "", nil
+}
+
+// findTwin looks for another Node with the IDs of a recorded machine where the live Node only resembles that one.
+func (c *core) findTwin(ctx context.Context, v *view) error {
+	if v.record == nil || !v.node.IsKnown() {
+		return nil
+	}
+	for i := range v.record.Spec.Sandboxes {
+		node := v.record.Spec.Sandboxes[i].Node
+		if node == nil || release.Compare(machineOf(*node), v.node.Get().Machine) != release.Resembling {
+			continue
+		}
+		machines, err := c.sightings.machines(ctx, time.Time{})
+		if err != nil {
+			return err
+		}
+		if twin, found := machines.twin(*node, v.node.Get().Name); found {
+			v.twin = twin
+		}
+	}
+	return nil
 }
 
 func containsAll(all, some []types.UID) bool {

@@ -24,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -44,6 +46,8 @@ type fate struct {
 	// failWrites makes every write of that name fail; writes has the names of those that did not.
 	failWrites string
 	writes     []string
+	// judgedSince is from when on policies keep others from writing what a kubelet reports; zero where they are not in force.
+	judgedSince time.Time
 }
 
 // write is called for each write of the reconciler.
@@ -121,7 +125,7 @@ func oldMachine() *v1alpha1.NodeIdentity {
 func newFate(t *testing.T, objects ...client.Object) *fate {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, nadv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +135,8 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		WithStatusSubresource(&v1alpha1.IPAllocation{}).
 		WithIndex(&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }).
 		WithIndex(&corev1.Pod{}, indexPodNode, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(func(*v1alpha1.IPAllocation) []string { return []string{"default/web-1"} })).
+		WithIndex(&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(recordPodKeys)).
+		WithIndex(&v1alpha1.IPAllocation{}, indexRecordSandbox, recordKeys(recordSandboxKeys)).
 		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).Build()
 	live := interceptor.NewClient(f.truth, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
@@ -151,10 +156,12 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		}})
 	o := Options{Backends: []ipam.Backend{f.pool}, Evidence: release.EvidenceKubelet, Settings: release.Settings{
 		ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: nodeGoneDelay}}
+	f.judgedSince = lateNow.Add(-24 * time.Hour)
+	o.PoliciesSince = func(context.Context) (time.Time, error) { return f.judgedSince, nil }
 	writer := f.recordingClient()
 	shared := &core{client: writer, live: live, finalizers: podClient{finalizer.Client{Writer: writer, Reader: live}}, backends: o.Backends,
 		tracker: newTracker(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
-		sightings: &sightings{live: live, clock: f.clock}}
+		sightings: &sightings{live: live, clock: f.clock, policiesSince: o.PoliciesSince}}
 	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	return f
 }
@@ -292,6 +299,44 @@ func TestWhatNobodyWatchedIsNotCounted(t *testing.T) {
 	f.releasesAfter(2 * nodeGoneDelay)
 }
 
+// TestI2TheDelayDoesNotGrowWithTheNumberOfRecords: with many records the looks of one are far apart, and those of all are not.
+func TestI2TheDelayDoesNotGrowWithTheNumberOfRecords(t *testing.T) {
+	cases := map[string]struct {
+		back  []client.Object
+		holds bool
+	}{
+		"the looks of other records show no Node that is back":     {nil, false},
+		"one of them shows a Node of the name":                     {[]client.Object{nodeObject("node", "node-7", "m7")}, true},
+		"one of them shows the machine under another name":         {[]client.Object{nodeObject("other", "node-7", "m1")}, true},
+		"one of them shows another machine under another name yet": {[]client.Object{nodeObject("other", "node-7", "m7")}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, deletedPod(), recordOfOld(oldMachine()))
+			f.holdsUntil(0)
+			for d := time.Minute; d <= nodeGoneDelay; d += time.Minute {
+				if d == 2*time.Minute {
+					f.apply(tc.back...)
+				}
+				f.clock.SetTime(lateNow.Add(d))
+				if _, err := f.r.sightings.machines(t.Context(), time.Time{}); err != nil {
+					t.Fatal(err)
+				}
+				for _, node := range tc.back {
+					if err := f.truth.Delete(t.Context(), node); client.IgnoreNotFound(err) != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if tc.holds {
+				f.holdsUntil(nodeGoneDelay)
+				return
+			}
+			f.releasesAfter(nodeGoneDelay)
+		})
+	}
+}
+
 func TestAKubeletThatReportsOnAnotherPodIsAlive(t *testing.T) {
 	before := &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-1"}, KubeletWriteTime: &metav1.Time{Time: lateNow}}
 	for name, c := range map[string]struct {
@@ -420,15 +465,24 @@ func TestSignSince(t *testing.T) {
 	}
 }
 
-func TestLastKubeletWriteLooksAtStatusWritesOfTheKubeletOnly(t *testing.T) {
-	at := func(s int) *metav1.Time { return &metav1.Time{Time: lateNow.Add(time.Duration(s) * time.Second)} }
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
-		{Manager: "kubelet", Subresource: "status", Time: at(1)}, {Manager: "kubelet", Subresource: "status", Time: at(3)},
-		{Manager: "kubelet", Time: at(7)}, {Manager: "kube-controller-manager", Subresource: "status", Time: at(9)}, {Manager: "kubelet", Subresource: "status"}}}}
-	if got := lastKubeletWrite(pod); !got.Equal(at(3)) {
-		t.Errorf("lastKubeletWrite = %v, want %v", got, at(3))
+// TestI1ACloneUnderTheNodesNameGivesNothingAway: the Node of the sandbox's machine was deleted, and what registered under its name has its machine
+// ID and system UUID in another boot, as clones of one template have.
+func TestI1ACloneUnderTheNodesNameGivesNothingAway(t *testing.T) {
+	registered := func(name, uid string, at time.Time) *corev1.Node {
+		node := nodeObject(name, uid, "m1")
+		node.CreationTimestamp, node.Status.NodeInfo.BootID = metav1.NewTime(at), uid+"-boot"
+		return node
 	}
-	if lastKubeletWrite(&corev1.Pod{}) != nil {
-		t.Error("a pod that says nothing has no time")
+	pod := finishedNamesake()
+	pod.CreationTimestamp = metav1.NewTime(lateNow.Add(-time.Hour))
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(lateNow)}}}}
+	record := recordOfOld(oldMachine())
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(lateNow),
+		Node: &v1alpha1.NodeIdentity{UID: "node-2", MachineID: "m1", SystemUUID: "m1-system", BootID: "node-2-boot"}}
+	f := newFate(t, pod, record, registered("node", "node-2", lateNow), registered("node-b", "node-3", lateNow.Add(-time.Hour)))
+	f.holdsUntil(0, nodeGoneDelay-time.Second, nodeGoneDelay+time.Second, time.Hour)
+	if err := f.truth.Delete(t.Context(), registered("node-b", "node-3", lateNow)); err != nil {
+		t.Fatal(err)
 	}
+	f.releasesAfter(time.Hour + time.Minute)
 }

@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,10 @@ func (c *core) observe(ctx context.Context, uid types.UID, live bool) (*view, er
 	if err := c.observeRecord(ctx, v); err != nil {
 		return nil, err
 	}
+	var err error
+	if v.policiesSince, err = c.policiesSince(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.observePod(ctx, v); err != nil {
 		return nil, err
 	}
@@ -34,6 +39,9 @@ func (c *core) observe(ctx context.Context, uid types.UID, live bool) (*view, er
 	}
 	if v.atAnEnd() || (c.options.Evidence == release.EvidenceAgent && len(v.held) > 0) {
 		v.node = c.observeNode(ctx, v.nodeName(), live)
+	}
+	if err := c.findTwin(ctx, v); err != nil {
+		return nil, err
 	}
 	return v, nil
 }
@@ -71,7 +79,7 @@ func (c *core) observePod(ctx context.Context, v *view) error {
 	}
 	if len(cached.Items) == 1 {
 		v.pod = &cached.Items[0]
-		v.podFact = release.Known(c.podFacts(v.pod))
+		v.podFact = release.Known(c.podFacts(v.pod, v.policiesSince))
 	}
 	if v.pod != nil && !v.live {
 		return nil
@@ -101,7 +109,7 @@ func (c *core) observePodLive(ctx context.Context, v *view, name types.Namespace
 	}
 	lostLabel := controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue
 	v.pod = &pod
-	v.podFact = release.Known(c.podFacts(&pod))
+	v.podFact = release.Known(c.podFacts(&pod, v.policiesSince))
 	if !lostLabel {
 		return nil
 	}
@@ -109,11 +117,29 @@ func (c *core) observePodLive(ctx context.Context, v *view, name types.Namespace
 	return nil
 }
 
-func (c *core) podFacts(pod *corev1.Pod) release.Pod {
+// provenFacts are podFacts for a pod that is looked at alone. Policies that cannot be read count as not in force.
+func (c *core) provenFacts(ctx context.Context, pod *corev1.Pod) release.Pod {
+	since, err := c.policiesSince(ctx)
+	if err != nil {
+		since = time.Time{}
+	}
+	return c.podFacts(pod, since)
+}
+
+// policiesSince is Options.PoliciesSince where it matters: an agent can be queried instead.
+func (c *core) policiesSince(ctx context.Context) (time.Time, error) {
+	if c.options.Evidence != release.EvidenceAgent {
+		return time.Time{}, nil
+	}
+	return c.options.PoliciesSince(ctx)
+}
+
+// podFacts are what a pod shows.
+func (c *core) podFacts(pod *corev1.Pod, policiesSince time.Time) release.Pod {
 	facts := release.Pod{
 		Deleting: pod.DeletionTimestamp != nil,
 		Bound:    pod.Spec.NodeName != "",
-		Ending:   release.PodEndingSeen(pod, c.tracker.aliveWhileDeleting(pod.UID)),
+		Ending:   c.options.Evidence.Ending(pod, c.tracker.aliveWhileDeleting(pod.UID), policiesSince),
 
 		EndedBy: release.Absent[release.Machine](), EndWritten: release.EndWritten(pod), Begun: release.Begun(pod),
 	}
@@ -141,7 +167,7 @@ func (c *core) observeNode(ctx context.Context, name string, live bool) release.
 }
 
 func nodeFacts(node *corev1.Node) release.Node {
-	facts := release.Node{Machine: machineOf(identityOf(node)), Name: node.Name, Registered: node.CreationTimestamp.Time}
+	facts := release.Node{Machine: machineOf(identityOf(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue

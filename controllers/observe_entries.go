@@ -35,7 +35,11 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 		return err
 	}
 	for i := range snapshot.entries {
-		if held, ours := c.attribute(v, &snapshot.entries[i], candidates); ours {
+		others, err := c.recordedElsewhere(ctx, v, &snapshot.entries[i])
+		if err != nil {
+			return err
+		}
+		if held, ours := c.attribute(v, &snapshot.entries[i], append(others, candidates...)); ours {
 			v.held = append(v.held, held)
 		}
 	}
@@ -61,6 +65,7 @@ func (c *core) snapshot(ctx context.Context, v *view) (all reading, why string) 
 		switch {
 		case v.live:
 			part, err = backend.Live(ctx, query)
+			rememberADDs(part.Entries, backend.Find(query).Entries)
 		case !backend.HasSynced():
 			return all, "the " + backend.Name() + " pools have not been listed yet"
 		default:
@@ -76,6 +81,17 @@ func (c *core) snapshot(ctx context.Context, v *view) (all reading, why string) 
 		all.versions[backend.Name()] = part.PoolVersions
 	}
 	return all, ""
+}
+
+// rememberADDs gives entries that were read live what this process saw of their ADD. That is monotone (invariant I6), and without it a live
+// read could not tell whose sandbox it is of a pod that was being deleted before its entry came.
+func rememberADDs(live, cached []ipam.Entry) {
+	for i := range live {
+		at := slices.IndexFunc(cached, func(e ipam.Entry) bool { return e.Key == live[i].Key })
+		if at >= 0 {
+			live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved
+		}
+	}
 }
 
 // unreadable is the problem of a whole pool in which the record has an address: what stands there is unknown. A single
@@ -140,13 +156,31 @@ func (c *core) candidates(ctx context.Context, v *view) ([]ownership.Candidate, 
 	return candidates, nil
 }
 
+// recordedElsewhere are the UIDs of other pod names whose records have the sandbox of an entry. whereabouts changes an entry's sandbox ID
+// unjudged, so the ID may be that of another pod's sandbox; it stays that pod's.
+func (c *core) recordedElsewhere(ctx context.Context, v *view, entry *ipam.Entry) ([]ownership.Candidate, error) {
+	records, err := c.cachedRecords(ctx, indexRecordSandbox, entry.SandboxID)
+	if err != nil {
+		return nil, fmt.Errorf("looking up the records of sandbox %s: %w", entry.SandboxID, err)
+	}
+	var others []ownership.Candidate
+	for i := range records {
+		r := &records[i]
+		named := ipam.PodRef{Namespace: r.Spec.PodNamespace, Name: r.Spec.PodName} == v.ref()
+		if !named && !strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
+			others = append(others, c.candidate(types.UID(r.Name), nil, r))
+		}
+	}
+	return others, nil
+}
+
 func (c *core) candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ownership.Candidate {
-	candidate := ownership.Candidate{UID: uid, BoundSeen: c.tracker.boundSeen(uid)}
+	candidate := ownership.Candidate{UID: uid, BoundSeen: c.tracker.boundSeen(uid), ShownAlive: c.tracker.shownAlive(uid)}
 	if pod != nil {
-		candidate.Shown = shown(pod)
+		candidate.Shown, candidate.Ending = shown(pod), isEnding(pod)
 	}
 	if record != nil {
-		candidate.Sandboxes = map[string]v1alpha1.Attribution{}
+		candidate.Sandboxes, candidate.Addresses = map[string]v1alpha1.Attribution{}, ownership.AddressesOf(record)
 		for i := range record.Spec.Sandboxes {
 			candidate.Sandboxes[record.Spec.Sandboxes[i].ID] = record.Spec.Sandboxes[i].Attribution
 		}

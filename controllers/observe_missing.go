@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -49,25 +50,46 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 		v.stale = true
 		return nil
 	}
+	return c.rememberUnproven(ctx, v, address, stands)
+}
+
+// rememberUnproven keeps among the held entries an address that another pod has by now, or whose entry was removed: its sandbox is not
+// proven gone by that.
+func (c *core) rememberUnproven(ctx context.Context, v *view, address *v1alpha1.AddressRecord, stands *ipam.Entry) error {
 	others, err := c.rivals(ctx, v, address.Backend, address.Pool, address.IP, address.SandboxID)
 	if err != nil {
 		return err
 	}
-	if key, err := keyOf(address); err == nil && (len(others) > 0 || stands != nil) {
-		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v.evidenceOf(key), superseded: true})
+	removed := len(others) == 0 && stands == nil
+	if removed && (!v.podFact.IsAbsent() || releasedByHand(v.record, address)) {
+		return nil // as long as the pod object is there, its end is proven by more than an empty pool
+	}
+	if key, err := keyOf(address); err == nil {
+		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: c.evidenceOf(v, key), superseded: true, removed: removed})
 	}
 	return nil
 }
 
-// evidenceOf is what ties the sandbox of a recorded address to the UID: the record's word, or the pod's network-status, which
-// comes after the record and is not worth a write of it.
-func (v *view) evidenceOf(key ipam.Key) v1alpha1.Attribution {
-	recorded := v.attributionOf(key.SandboxID)
-	if recorded == v1alpha1.AttributionObservedAdd && v.pod != nil &&
-		ownership.ShownBy(shown(v.pod), ownership.Entry{IP: key.IP, Interface: key.Interface}) {
-		return v1alpha1.AttributionNetworkStatus
+// releasedByHand says whether a person released the address for this sandbox (kubectl holdfast release), which stands in for the proof.
+func releasedByHand(record *v1alpha1.IPAllocation, address *v1alpha1.AddressRecord) bool {
+	var released []struct {
+		Address, Pool, SandboxID string
 	}
-	return recorded
+	if json.Unmarshal([]byte(record.Annotations[v1alpha1.ReleasedByHandAnnotation]), &released) != nil {
+		return false
+	}
+	for _, r := range released {
+		if r.Address == address.IP && r.Pool == address.Pool && r.SandboxID == address.SandboxID {
+			return true
+		}
+	}
+	return false
+}
+
+// evidenceOf is what ties the sandbox of a recorded address to the UID: the record, or the pod's network-status, which comes after the
+// record and is not worth a write of it.
+func (c *core) evidenceOf(v *view, key ipam.Key) v1alpha1.Attribution {
+	return ownership.Strengthened(v.attributionOf(key.SandboxID), c.tracker.shownAlive(v.uid), ownership.Entry{IP: key.IP, Interface: key.Interface})
 }
 
 // at is the entry that stands in a pool where a record has an address, whosever it is.

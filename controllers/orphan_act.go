@@ -33,6 +33,13 @@ func (r *OrphanReconciler) adopt(ctx context.Context, v *orphanView, d orphan.De
 	} else if owned {
 		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
 	}
+	if v.record == nil {
+		if pools, err := r.poolsLive(ctx, []*orphanView{v}); err != nil {
+			return reconcile.Result{}, err
+		} else if len(pools.entries[v.id]) == 0 { // released by now: a record of it would hold the next pod's address as a conflict
+			return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
+		}
+	}
 	now := metav1.NewTime(r.clock.Now())
 	record := &v1alpha1.IPAllocation{}
 	record.Name = v.recordName()

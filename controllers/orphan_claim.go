@@ -141,6 +141,9 @@ func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, 
 		return err
 	}
 	v.record = of.record
+	if err := r.findTwin(ctx, of); err != nil {
+		return err
+	}
 	observation := of.observation(r.options)
 	if said := release.AskedOf(v.record, string(v.id)).Answer; said.IsKnown() && said.Get().PodUID != "" {
 		observation.UID = said.Get().PodUID // whose sandbox it was, nobody but the node knows

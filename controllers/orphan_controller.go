@@ -57,6 +57,7 @@ func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 	sources := []source.TypedSource[sandboxID]{
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, reconciler.nodeEvents()),
+		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, reconciler.podEvents()),
 		source.TypedFunc[sandboxID](func(ctx context.Context, queue orphanQueue) error {
 			reconciler.keeper.connect(queue)
 			routes.start(ctx, func() { routes.orphans = queue })
@@ -74,7 +75,7 @@ func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 type orphanQueue = workqueue.TypedRateLimitingInterface[sandboxID]
 
 // orphanEvents looks at every orphan's record when the process starts, because its entries may have gone while none ran, when a
-// node has said something, and when somebody deletes it.
+// node has said something, and when somebody deletes it. The entries of a sandbox that a pod's record has no more are looked at, too.
 func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 	wake := func(record *v1alpha1.IPAllocation, q orphanQueue) {
 		if id, isOrphan := strings.CutPrefix(record.Name, v1alpha1.OrphanPrefix); isOrphan {
@@ -87,9 +88,15 @@ func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q orphanQueue) {
 			wake(e.ObjectNew, q)
+			for _, id := range sandboxesLeft(e.ObjectOld, e.ObjectNew) {
+				q.Add(id)
+			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q orphanQueue) {
 			wake(e.Object, q)
+			for _, id := range sandboxesLeft(e.Object, nil) {
+				q.Add(id)
+			}
 		},
 	}
 }
@@ -125,6 +132,12 @@ const poolsCatchUp = time.Second
 
 // Reconcile looks at one sandbox without an owner and does what internal/orphan says of it.
 func (r *OrphanReconciler) Reconcile(ctx context.Context, id sandboxID) (reconcile.Result, error) {
+	result, err := r.look(ctx, id)
+	r.looks.note(id, result, err, r.clock.Now())
+	return result, err
+}
+
+func (r *OrphanReconciler) look(ctx context.Context, id sandboxID) (reconcile.Result, error) {
 	if !r.poolsListed() {
 		return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
 	}

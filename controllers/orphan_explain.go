@@ -16,12 +16,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
 // explain says why the addresses are held: gauge, event and condition of the record, with one reason. A message that changes alone,
 // as it does with each node that acknowledges, is written rarely, because every agent watches these records: later is when it may be.
 func (r *OrphanReconciler) explain(ctx context.Context, v *orphanView, d orphan.Decision) (later time.Duration, err error) {
-	r.known.set(v.id, d.Reason, len(v.entries))
+	r.known.set(v.id, d.Reason, v.reported())
 	state, message := v.state(d), d.Message
 	if v.facts.Entries.Get().TakenOver {
 		message = takenOverMessage + ": " + message
@@ -54,6 +55,14 @@ func (r *OrphanReconciler) explain(ctx context.Context, v *orphanView, d orphan.
 func (r *OrphanReconciler) tellStep(ctx context.Context, v *orphanView, d orphan.Decision) error {
 	_, err := r.explain(ctx, v, d)
 	return err
+}
+
+// reported is how many entries the gauge of orphans counts. Those of a ResourceClaim have an owner, and are no reason for an alert.
+func (v *orphanView) reported() int {
+	if v.facts.Owner == ownership.KindResourceClaim {
+		return 0
+	}
+	return len(v.entries)
 }
 
 func (v *orphanView) state(d orphan.Decision) v1alpha1.AllocationState {

@@ -36,18 +36,21 @@ type search struct {
 	before func(what string)
 }
 
-const lost = sandboxID("old-sandbox")
+// lost is an ID as container runtimes make them: no node is asked about any other.
+const lost = sandboxID("0f00000000000000000000000000000000000000000000000000000000000001")
 
 func newSearch(t *testing.T, objects ...client.Object) *search {
 	t.Helper()
 	record := recordOfOld(nil)
 	record.Name, record.Spec.NodeName = v1alpha1.OrphanPrefix+string(lost), ""
+	record.Spec.Sandboxes[0].ID, record.Spec.Addresses[0].SandboxID = string(lost), string(lost)
 	s := &search{fate: newFate(t, append(objects, record)...), before: func(string) {}}
+	s.pool.entries[0].SandboxID = string(lost)
 	shared := *s.fate.r.core
 	shared.options.Evidence = release.EvidenceAgent
 	shared.options.Orphans = OrphanOptions{ManagerNamespace: "holdfast-system", AgentNamespace: "holdfast-agent", MaxAsked: 10}
 	shared.live = s.watched()
-	shared.sightings = &sightings{live: shared.live, clock: s.clock}
+	shared.sightings = &sightings{live: shared.live, clock: s.clock, policiesSince: func(context.Context) (time.Time, error) { return time.Time{}, nil }}
 	s.pool.onLive = func() { s.note("pools") }
 	s.r = &OrphanReconciler{core: &shared, known: newOrphanSet(), keeper: newOrphanKeeper(&shared)}
 	s.r.keeper.orphans = s.r

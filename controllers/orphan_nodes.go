@@ -72,7 +72,7 @@ func (k *orphanKeeper) keep(ctx context.Context, present []orphan.Present, trace
 	var keys []string
 	err := k.roster.change(ctx, func(roster orphan.Roster) error {
 		roster.Remember(traces, present)
-		keys, _ = roster.Fold(present)
+		keys, _ = roster.Fold(present, k.orphanSettings(), k.clock.Now())
 		return nil
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (k *orphanKeeper) fateOf(ctx context.Context, s orphan.Seen, present []orph
 	if err != nil {
 		return nil, fmt.Errorf("looking for a sign of life of node %s, which is gone: %w", s.Name, err)
 	}
-	return nodeGoneNow(s.Gone, []types.UID{s.Node.UID}, signs, k.clock.Now()), nil
+	return nodeGoneNow(s.Gone, []types.UID{s.Node.UID}, signs, k.clock.Now(), k.watchedSince(s.Gone, of, record)), nil
 }
 
 // nodeOfLease is the name of the node whose agent has this Lease.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -104,7 +105,7 @@ func (r *OrphanReconciler) completeLive(ctx context.Context, v *orphanView, pool
 }
 
 func (r *OrphanReconciler) baseFacts(v *orphanView, owned bool) orphan.Facts {
-	facts := orphan.Facts{Evidence: r.options.Evidence, Owned: owned, Record: release.Absent[orphan.Record](), Asked: r.keeper.askedOf(v),
+	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Asked: r.keeper.askedOf(v),
 		Room: r.keeper.hasRoom(), Settings: r.orphanSettings()}
 	if v.record != nil {
 		facts.Record = release.Known(orphan.Record{})

@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -100,12 +101,46 @@ func (r *OrphanReconciler) showsLive(ctx context.Context, name types.NamespacedN
 		return release.Absent[string]()
 	case err != nil:
 		return release.Unknown[string](fmt.Sprintf("reading pod %s: %v", name, err))
+	case r.isOver(&pod):
+		return release.Absent[string]()
 	case ownership.ShownBy(shown(&pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
-		return release.Known(fmt.Sprintf("%s (uid %s)", name, pod.UID))
+		return r.claimed(ctx, &pod, e, inherits)
 	case inherits && len(shown(&pod)) == 0 && pod.Spec.NodeName != "":
 		return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one", name, pod.UID))
 	}
 	return release.Absent[string]()
+}
+
+// claimed is the pod that shows the address, where that counts. A pod of the entry's name, which inherits the entry, needs no more than to show it.
+func (r *OrphanReconciler) claimed(ctx context.Context, pod *corev1.Pod, e *ipam.Entry, inherits bool) release.Fact[string] {
+	if !inherits {
+		switch counts, err := r.claims(ctx, pod, e); {
+		case err != nil:
+			return release.Unknown[string](err.Error())
+		case !counts:
+			return release.Absent[string]()
+		}
+	}
+	return release.Known(fmt.Sprintf("%s/%s (uid %s)", pod.Namespace, pod.Name, pod.UID))
+}
+
+// claims says whether the network-status of a pod of another name counts for the address: its owner can write any. Where the backend cannot
+// tell what a network gives, it does.
+func (r *OrphanReconciler) claims(ctx context.Context, pod *corev1.Pod, e *ipam.Entry) (bool, error) {
+	for _, backend := range r.backends {
+		if auditable, is := backend.(ipam.Auditable); is && backend.Name() == e.Backend {
+			return claimReader{r.core, auditable}.claims(ctx, pod, []netip.Addr{e.IP}, networksFrom(r.live))
+		}
+	}
+	return true, nil
+}
+
+// isOver says whether a pod's kubelet reported its termination releaseDelay ago: a completed pod that is kept shows its addresses for as
+// long as it is kept, and uses none. A rejected pod may run: nothing of it was stopped.
+func (c *core) isOver(pod *corev1.Pod) bool {
+	ending := release.PodEnding(pod)
+	terminated := ending == release.EndingCompleted || ending == release.EndingFinished
+	return terminated && !c.clock.Now().Before(release.EndWritten(pod).Add(c.options.Settings.ReleaseDelay))
 }
 
 // rivalOf looks for records that hold an address for another sandbox, in a cache that is as new as the orphan's own record.
@@ -160,7 +195,7 @@ func (r *OrphanReconciler) ownedLive(ctx context.Context, entries []ipam.Entry) 
 			return false, fmt.Errorf("reading pod %s, which may own an entry: %w", entries[i].Owner, err)
 		}
 		exempt, err := r.exempt(ctx, &pod)
-		if err != nil || exempt || ownership.ShownBy(shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface}) {
+		if err != nil || exempt || (!r.isOver(&pod) && ownership.ShownBy(shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface})) {
 			return true, err
 		}
 	}

@@ -62,20 +62,9 @@ func (r *PodReconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile
 
 // pass is one round of observe, decide and act; again asks for another one, with every fact read live.
 func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (again bool, result reconcile.Result, err error) {
-	seen, err := r.observe(ctx, uid, live)
-	switch {
-	case err != nil:
-		return false, result, err
-	case seen.nothing():
-		r.forget(uid)
-		return false, result, nil
-	case seen.stale && !live:
-		return true, result, nil
-	}
-	if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !live {
-		return true, result, nil
-	} else if err != nil {
-		return false, result, err
+	seen, again, err := r.look(ctx, uid, live)
+	if seen == nil || err != nil {
+		return again, result, err
 	}
 	r.hear(seen)
 	decision := release.Decide(seen.observation(r.options), r.clock.Now())
@@ -83,11 +72,47 @@ func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (aga
 	if decision.Readdress {
 		return true, result, r.readdress(ctx, seen)
 	}
+	if again, err = r.keepFromSuccessors(ctx, seen, decision); again || err != nil {
+		return again, result, err
+	}
 	again, result, err = r.act(ctx, seen, decision)
 	if err == nil && !again && seen.unlabeled != nil {
 		err = fmt.Errorf("a guarded pod without its label stays out of the caches: %w", seen.unlabeled)
 	}
 	return again, result, err
+}
+
+// look observes the UID and writes down what is new. There is no view where nothing is left of the UID, or where a cache is behind: then
+// again asks for live reads.
+func (r *PodReconciler) look(ctx context.Context, uid types.UID, live bool) (seen *view, again bool, err error) {
+	seen, err = r.observe(ctx, uid, live)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case seen.nothing():
+		r.forget(uid)
+		return nil, false, nil
+	case seen.stale && !live:
+		return nil, true, nil
+	case seen.record == nil && seen.isTooLateToProtect():
+		if skip, err := r.needsNoRecord(ctx, seen); skip || err != nil {
+			return nil, false, err
+		}
+	}
+	if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !live {
+		return nil, true, nil
+	} else if err != nil {
+		return nil, false, err
+	}
+	return seen, false, nil
+}
+
+// needsNoRecord: a pod with the label alone that holds no address, because it was released before, or that opted out.
+func (r *PodReconciler) needsNoRecord(ctx context.Context, seen *view) (bool, error) {
+	if seen.heldRead.IsKnown() && len(seen.held) == 0 {
+		return true, nil
+	}
+	return r.exempt(ctx, seen.pod)
 }
 
 // act carries a decision out.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
@@ -48,7 +49,7 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 		return fmt.Errorf("setting up the pod controller: %w", err)
 	}
 	sources := []source.TypedSource[types.UID]{
-		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, podEvents()),
+		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, podEvents(routes)),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents(shared)),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents(shared)),
 		source.TypedFunc[types.UID](func(ctx context.Context, queue uidQueue) error {
@@ -86,12 +87,39 @@ func (r *router) replayOnceSynced(ctx context.Context) {
 	}
 }
 
-func podEvents() handler.TypedFuncs[*corev1.Pod, types.UID] {
-	return handler.TypedFuncs[*corev1.Pod, types.UID]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q uidQueue) { q.Add(e.Object.UID) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) { q.Add(e.ObjectNew.UID) },
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q uidQueue) { q.Add(e.Object.UID) },
+// podEvents wakes the pod's own UID and, when it goes or shows other addresses, the records of its namesakes: a conflict with what it shows
+// ends with it.
+func podEvents(routes *router) handler.TypedFuncs[*corev1.Pod, types.UID] {
+	wakeNamesakes := func(ctx context.Context, pod *corev1.Pod, q uidQueue) {
+		for _, uid := range routes.recordNames(ctx, indexRecordPod, pod.Namespace+"/"+pod.Name) {
+			if uid != pod.UID {
+				q.Add(uid)
+			}
+		}
 	}
+	return handler.TypedFuncs[*corev1.Pod, types.UID]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q uidQueue) {
+			q.Add(e.Object.UID)
+			routes.watchFinalizer(nil, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) {
+			q.Add(e.ObjectNew.UID)
+			routes.watchFinalizer(e.ObjectOld, e.ObjectNew)
+			if showsOthers(e.ObjectOld, e.ObjectNew) {
+				wakeNamesakes(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q uidQueue) {
+			q.Add(e.Object.UID)
+			routes.watchFinalizer(e.Object, nil)
+			wakeNamesakes(ctx, e.Object, q)
+		},
+	}
+}
+
+// showsOthers says whether a pod's network-status has changed.
+func showsOthers(before, after *corev1.Pod) bool {
+	return before.Annotations[podnetwork.StatusAnnotation] != after.Annotations[podnetwork.StatusAnnotation]
 }
 
 // recordEvents wakes the record's own UID, and those that share an address with it: a conflict ends on the other side.

@@ -98,9 +98,68 @@ func TestI3ALivePassGivesNothingToAPodThatWentMeanwhile(t *testing.T) {
 	}
 }
 
-// TestI5APodThatCannotBeReadIsNotGone: its record stays, though no pool holds anything for it.
+// TestI3ANetworkStatusIsNoEvidenceForTheNextSandbox: the first sandbox died and the next one's ADD inherited its address; the annotation still
+// shows the address, written for the first, when the kubelet, which does not list the next one yet, reports termination.
+func TestI3ANetworkStatusIsNoEvidenceForTheNextSandbox(t *testing.T) {
+	cases := map[string]struct {
+		record *v1alpha1.IPAllocation
+	}{
+		"the record has the address for the first sandbox":                                  {recordOfOld(oldMachine())},
+		"the record lost the first sandbox, whose entry had gone while the pod was deleted": {emptiedRecord()},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := finishedNamesake()
+			pod.CreationTimestamp = metav1.NewTime(lateNow.Add(-20 * time.Minute))
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(lateNow)}}}}
+			f := newFate(t, pod, tc.record, nodeObject("node", "node-1", "m1"))
+			f.pool.entries[0].SandboxID = "next-sandbox"
+			f.holdsUntil(0, time.Minute, 9*time.Minute)
+			f.releasesAfter(10*time.Minute + 2*time.Second)
+		})
+	}
+}
+
+// TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd: its kubelet, which did not list the sandbox, reported termination; the sandbox became
+// ready afterwards, and the network-status was written for it.
+func TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd(t *testing.T) {
+	cases := map[string]struct {
+		alive    string
+		released time.Duration
+	}{
+		"the status is from after the deletion":                   {"", 10*time.Minute + 2*time.Second},
+		"the status showed another address before the deletion":   {"10.0.0.6", 10*time.Minute + 2*time.Second},
+		"the status showed the address before the deletion began": {"10.0.0.5", 2 * time.Second},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := finishedNamesake()
+			pod.CreationTimestamp = metav1.NewTime(lateNow.Add(-20 * time.Minute))
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(lateNow)}}}}
+			record := recordOfOld(oldMachine())
+			record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
+			record.Spec.Addresses[0].ObservedTime = metav1.NewTime(lateNow)
+			f := newFate(t, pod, record, nodeObject("node", "node-1", "m1"))
+			f.r.tracker.handler().OnUpdate(namesake("old", tc.alive), pod)
+			if tc.released > time.Minute {
+				f.holdsUntil(0, time.Minute, 9*time.Minute)
+			}
+			f.releasesAfter(tc.released)
+		})
+	}
+}
+
+func emptiedRecord() *v1alpha1.IPAllocation {
+	record := recordOfOld(oldMachine())
+	record.Spec.Sandboxes, record.Spec.Addresses = []v1alpha1.SandboxRecord{}, []v1alpha1.AddressRecord{}
+	return record
+}
+
+// TestI5APodThatCannotBeReadIsNotGone: its record stays, though its kubelet reported the end and no pool holds anything for it.
 func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
-	f := newFate(t, recordOfOld(oldMachine()), nodeObject("node", "node-1", "m1"))
+	record := recordOfOld(oldMachine())
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, Node: oldMachine()}
+	f := newFate(t, record, nodeObject("node", "node-1", "m1"))
 	f.pool.entries = nil
 	f.failReads = "pods"
 	if err := f.after(0); err == nil {

@@ -43,16 +43,22 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 	}
 	// What could not be read of the Node is missing in what is written, and read again by the next pass.
 	nodeErr := errors.Join(c.recordEnding(ctx, v, record, now), c.recordMachines(ctx, v, record))
+	if nodeErr != nil && record.Spec.AliveNodeUID != "" {
+		return nodeErr // a sandbox that is new now gets its machine with the write that records it, or never
+	}
+	return errors.Join(c.writeLearned(ctx, v, record), nodeErr)
+}
+
+// writeLearned writes the record where the view has learned something.
+func (c *core) writeLearned(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
 	if err := c.recordNodeFate(ctx, v, record); err != nil {
 		return err
 	}
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
 		nameNetworks(v, record)
-		if err := c.writeRecord(ctx, v, record); err != nil {
-			return err
-		}
+		return c.writeRecord(ctx, v, record)
 	}
-	return nodeErr
+	return nil
 }
 
 // errStale says that a cache was behind what was to be written: the same again, with live reads.
@@ -136,8 +142,7 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *heldEntry, now 
 		if s.ID != held.SandboxID {
 			continue
 		}
-		// Better evidence is read off the pod as long as there is one; it is worth a write only once the pod has ended with
-		// entries left, because its object may then go first.
+		// Better evidence is worth a write only once the pod has ended with entries left: it does not outlive the process.
 		if s.Attribution == v1alpha1.AttributionObservedAdd && held.attribution != v1alpha1.AttributionNone && v.ending().ByKubelet() {
 			s.Attribution = held.attribution
 		}
@@ -183,7 +188,8 @@ func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
 // recordMachines reads the node, past every cache and after the entries were seen, for the sandboxes that have no machine yet.
 //
 // A Node object that is younger than the sandbox's entry, or than the pod's binding, is another registration than the one
-// that ran it, perhaps another machine: it tells nothing.
+// that ran it, perhaps another machine: it tells nothing. The exception is a Node under which the pod is known to have lived, and a
+// sandbox that came after that was recorded (madeUnder).
 func (c *core) recordMachines(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
 	var node *corev1.Node
 	for i := range record.Spec.Sandboxes {
@@ -201,13 +207,25 @@ func (c *core) recordMachines(ctx context.Context, v *view, record *v1alpha1.IPA
 				return fmt.Errorf("reading node %s for the machine of sandbox %s: %w", record.Spec.NodeName, s.ID, err)
 			}
 		}
-		if registered := node.CreationTimestamp; registered.After(s.ObservedTime.Time) || boundBefore(v, record, registered.Time) {
+		registered := node.CreationTimestamp.Time
+		if registered.After(s.ObservedTime.Time) || (boundBefore(v, record, registered) && !v.madeUnder(node, s.ID)) {
 			continue
 		}
 		identity := identityOf(node)
 		s.Node = &identity
 	}
 	return nil
+}
+
+// madeUnder: the machine of the pod had registered this Node object, and the pod was alive under it, when the pools were last read live without the
+// sandbox. What is new since, and was not seen in a pool before the registration, was made by that machine.
+func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
+	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || slices.Contains(recordSandboxKeysOf(v.record), sandboxID) {
+		return false
+	}
+	return !slices.ContainsFunc(v.held, func(held heldEntry) bool {
+		return held.SandboxID == sandboxID && !held.SeenSince.IsZero() && !held.SeenSince.After(node.CreationTimestamp.Time)
+	})
 }
 
 // boundBefore says whether the pod was bound before that moment, by its object or, once that is gone, by its record.

@@ -361,3 +361,45 @@ func TestARecordDoesNotFollowWhileThePodCannotBeRead(t *testing.T) {
 		t.Errorf("error %v, alive under %q: expected node-2", err, f.record().Spec.AliveNodeUID)
 	}
 }
+
+// TestI2ASandboxThatIsMadeAfterItsNodeRegisteredAgainGetsAMachine: the machine of the pod registered anew while the pod lived, which the record
+// has; later the pod gets another sandbox there.
+func TestI2ASandboxThatIsMadeAfterItsNodeRegisteredAgainGetsAMachine(t *testing.T) {
+	cases := map[string]struct {
+		alive types.UID
+		seen  time.Duration
+		want  bool
+	}{
+		"the pod is known to have lived under the Node":  {"node-2", -time.Minute, true},
+		"nobody saw the pod alive under it":              {"", -time.Minute, false},
+		"it lived under another registration":            {"node-1", -time.Minute, false},
+		"its entry was there before the Node registered": {"node-2", -time.Hour, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			machine := oldMachine()
+			machine.UID = "node-2"
+			record := recordOfOld(machine)
+			record.Spec.AliveNodeUID = tc.alive
+			pod := namesake("old", "10.0.0.5")
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(lateNow.Add(-2 * time.Hour))}}
+			f := newFate(t, pod, record, nodeObject("node", "node-2", "m1"))
+			f.pool.entries[0].SandboxID, f.pool.entries[0].AddObserved, f.pool.entries[0].SeenSince = "next-sandbox", true, lateNow.Add(tc.seen)
+			if err := f.after(0); err != nil {
+				t.Fatal(err)
+			}
+			var after v1alpha1.IPAllocation
+			if err := f.truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &after); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range after.Spec.Sandboxes {
+				if s.ID == "next-sandbox" && (s.Node != nil) != tc.want {
+					t.Errorf("machine %v, one wanted: %t", s.Node, tc.want)
+				}
+			}
+			if len(after.Spec.Sandboxes) != 1 || after.Spec.Sandboxes[0].ID != "next-sandbox" {
+				t.Errorf("sandboxes %v, want the next one", after.Spec.Sandboxes)
+			}
+		})
+	}
+}

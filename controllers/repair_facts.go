@@ -114,6 +114,9 @@ func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachm
 	case err != nil:
 		return unread[string](a, "reading NetworkAttachmentDefinition "+network, err)
 	}
+	if len(definition.Spec.Config) > podnetwork.MaxConfigBytes {
+		return release.Unknown[string](fmt.Sprintf("NetworkAttachmentDefinition %s: %v", network, podnetwork.ErrTooLarge))
+	}
 	at.Config, at.Definition = definition.Spec.Config, definition.Name
 	name, err := a.backend.ReservationName(at)
 	switch {
@@ -165,8 +168,16 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 		return release.Unknown[[]ipamrepair.User](pods.Why())
 	}
 	var users []ipamrepair.User
+	networks := networksFrom(a.live)
 	for _, pod := range pods.Get() {
 		if !showsAny(pod.Annotations, addresses) || a.finishedHere(ctx, pod) || a.usesElsewhere(ctx, pod, reservation, addresses) {
+			continue
+		}
+		counts, err := a.claims(ctx, pod, addresses, networks)
+		if err != nil {
+			return unread[[]ipamrepair.User](a, "", err)
+		}
+		if !counts {
 			continue
 		}
 		users = append(users, ipamrepair.User{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID})
@@ -177,7 +188,7 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 // finishedHere says whether the kubelet of the Node object on which a pod began has finished it. Another machine's kubelet knows nothing of
 // the pod's sandbox.
 func (a *auditor) finishedHere(ctx context.Context, pod *corev1.Pod) bool {
-	facts := a.podFacts(pod)
+	facts := a.provenFacts(ctx, pod)
 	if facts.Ending != release.EndingFinished {
 		return false
 	}
@@ -241,7 +252,7 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 	if err := a.live.List(ctx, records, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
 		return unread[ipamrepair.Owner](a, "its records", err)
 	}
-	facts := a.podFacts(&pod)
+	facts := a.provenFacts(ctx, &pod)
 	found := ipamrepair.Owner{UID: pod.UID, Held: controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer),
 		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Node: a.observeNode(ctx, pod.Spec.NodeName, true)}
 	for i := range records.Items {

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -32,8 +34,10 @@ type repairReads struct {
 // readRepairs pages through the metadata of all pods and through all records, once for all findings.
 func (a *auditor) readRepairs(ctx context.Context, standing []*knownFinding) repairReads {
 	var addresses []netip.Addr
+	subjects := sets.New[types.UID]()
 	for _, k := range standing {
 		addresses = append(addresses, a.addressesOf(k.Finding)...)
+		subjects.Insert(k.UID)
 	}
 	reads := repairReads{users: release.Absent[[]*corev1.Pod](), records: release.Absent[[]v1alpha1.IPAllocation]()}
 	reservations, err := a.backend.Reservations(ctx)
@@ -43,7 +47,7 @@ func (a *auditor) readRepairs(ctx context.Context, standing []*knownFinding) rep
 	if len(addresses) == 0 {
 		return reads
 	}
-	users, err := a.usersLive(ctx, addresses)
+	users, err := a.usersLive(ctx, addresses, subjects)
 	if reads.users = release.Known(users); err != nil {
 		reads.users = unread[[]*corev1.Pod](a, "", err)
 	}
@@ -65,9 +69,11 @@ func (a *auditor) addressesOf(f ipamaudit.Finding) []netip.Addr {
 	return nil
 }
 
-// usersLive finds the pods that show one of the addresses. A status that cannot be read shows whatever its text has.
-func (a *auditor) usersLive(ctx context.Context, addresses []netip.Addr) ([]*corev1.Pod, error) {
+// usersLive finds the pods that show one of the addresses. A status that cannot be read shows what its text has, if
+// the pod's record says so too.
+func (a *auditor) usersLive(ctx context.Context, addresses []netip.Addr, subjects sets.Set[types.UID]) ([]*corev1.Pod, error) {
 	var users []*corev1.Pod
+	others := map[string]int{}
 	page := ""
 	for {
 		var list metav1.PartialObjectMetadataList
@@ -76,13 +82,18 @@ func (a *auditor) usersLive(ctx context.Context, addresses []netip.Addr) ([]*cor
 			return nil, fmt.Errorf("listing the metadata of pods: %w", err)
 		}
 		for i := range list.Items {
-			if !showsAny(list.Items[i].Annotations, addresses) {
+			item := &list.Items[i]
+			if !showsAny(item.Annotations, addresses) {
+				continue
+			}
+			// The pods that findings are about are always read; beside them a namespace's pods only so often.
+			if others[item.Namespace]++; !subjects.Has(item.UID) && others[item.Namespace] > 4*ipamaudit.ClaimsPerNamespace {
 				continue
 			}
 			var pod corev1.Pod
-			err := a.live.Get(ctx, client.ObjectKeyFromObject(&list.Items[i]), &pod)
+			err := a.live.Get(ctx, client.ObjectKeyFromObject(item), &pod)
 			if err != nil && !apierrors.IsNotFound(err) {
-				return nil, fmt.Errorf("reading pod %s/%s, which shows an address: %w", list.Items[i].Namespace, list.Items[i].Name, err)
+				return nil, fmt.Errorf("reading pod %s/%s, which shows an address: %w", item.Namespace, item.Name, err)
 			}
 			if err == nil && showsAny(pod.Annotations, addresses) {
 				users = append(users, &pod)

@@ -62,11 +62,11 @@ func reserved(podRef string) []ipam.Reservation {
 	return []ipam.Reservation{{Name: "kube-system/10.0.0.1", PodRef: podRef, Interface: "net1", UID: "r", ResourceVersion: "1"}}
 }
 
-// otherPod shows an address too, and is not guarded.
+// otherPod shows an address too.
 func otherPod(name, ip string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), Annotations: map[string]string{
-			nadv1.NetworkStatusAnnot: fmt.Sprintf(`[{"name":"ns/wb","interface":"net1","ips":[%q]}]`, ip)}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name + "-uid"), Finalizers: []string{v1alpha1.Finalizer}, Annotations: map[string]string{
+			nadv1.NetworkAttachmentAnnot: "wb", nadv1.NetworkStatusAnnot: fmt.Sprintf(`[{"name":"ns/wb","interface":"net1","ips":[%q]}]`, ip)}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending}, // so that no finding is about it
 	}
 }

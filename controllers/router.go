@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -20,7 +21,7 @@ import (
 // sandboxID keys the orphan controller's queue.
 type sandboxID string
 
-// router turns a backend's changes into work: for the pod UIDs that they concern, for pods that nobody stamped, and for
+// router turns a backend's changes into work: for the pod UIDs that they concern, for pods without the finalizer, and for
 // sandboxes without an owner. Until the queues run (another replica leads) it drops changes: starting them reads everything.
 type router struct {
 	*core
@@ -74,9 +75,11 @@ func (r *router) report(problem *ipam.Problem) {
 func (r *router) routePod(ref ipam.PodRef) {
 	ctx := context.Background()
 	var pod corev1.Pod
-	if err := r.client.Get(ctx, types.NamespacedName(ref), &pod); err == nil {
+	err := r.client.Get(ctx, types.NamespacedName(ref), &pod)
+	if err == nil {
 		r.addPod(pod.UID)
-	} else {
+	}
+	if err != nil || lacksFinalizer(&pod) {
 		r.addLate(ref)
 	}
 	for _, uid := range r.recordNames(ctx, indexRecordPod, ref.String()) {
@@ -109,6 +112,26 @@ func (r *router) addLate(ref ipam.PodRef) {
 	if r.late != nil {
 		r.late.Add(reconcile.Request{NamespacedName: types.NamespacedName(ref)})
 	}
+}
+
+// lacksFinalizer: the pod could have the finalizer and does not, whoever made it or changed it.
+func lacksFinalizer(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)
+}
+
+// watchFinalizer follows the finalizer of a pod of the cache. Without the label a pod leaves the cache: before is then its last version
+// and now is nil.
+func (r *router) watchFinalizer(before, now *corev1.Pod) {
+	known := now
+	switch {
+	case now == nil:
+		known = before
+	case !lacksFinalizer(now):
+		return
+	case before != nil && controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer):
+		r.tracker.lostFinalizer(now.UID, removedBy(before, now))
+	}
+	r.addLate(ipam.PodRef{Namespace: known.Namespace, Name: known.Name})
 }
 
 // replay routes everything that the backends hold: what was there before the queues ran.

@@ -42,6 +42,9 @@ type Options struct {
 	Concurrency int
 	// SweepInterval is how often all pods are paged for finalizers without a label.
 	SweepInterval time.Duration
+	// PoliciesSince is from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in
+	// force. PoliciesSince reads it.
+	PoliciesSince func(context.Context) (time.Time, error)
 	// LastRetry is the longest back-off of what failed. Default: 30s.
 	LastRetry time.Duration
 	// Clock is the real one except in tests.
@@ -56,6 +59,7 @@ type core struct {
 	backends   []ipam.Backend
 	tracker    *tracker
 	sightings  *sightings
+	looks      *scheduledLooks
 	recorder   events.EventRecorder
 	clock      clock.PassiveClock
 	options    Options
@@ -88,7 +92,8 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		finalizers: podsOf(mgr, o.Shadow),
 		backends:   o.Backends,
 		tracker:    newTracker(o.Clock),
-		sightings:  &sightings{live: mgr.GetAPIReader(), clock: o.Clock},
+		sightings:  &sightings{live: mgr.GetAPIReader(), clock: o.Clock, policiesSince: o.PoliciesSince},
+		looks:      newScheduledLooks(),
 		recorder:   mgr.GetEventRecorder("holdfast"),
 		clock:      o.Clock,
 		options:    o,

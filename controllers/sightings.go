@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,13 +28,60 @@ const (
 // sightings are live lists in which a machine or a kubelet that is thought gone may show itself. One list serves the many
 // records of a dead node.
 type sightings struct {
-	live  client.Reader
-	clock clock.PassiveClock
+	live          client.Reader
+	clock         clock.PassiveClock
+	policiesSince func(context.Context) (time.Time, error)
 
 	mu       sync.Mutex
 	read     time.Time // when the list of nodes began
 	listed   machines
 	kubelets map[string]kubeletSighting // by node
+	rounds   rounds
+}
+
+// rounds are the lists of Nodes that this process has read, as far as they followed each other within fateGap.
+type rounds struct {
+	since, last time.Time
+	// seen is when a list last showed a Node's name, its hardware or its boot.
+	seen map[string]time.Time
+}
+
+func nameKey(node string) string { return "name " + node }
+
+// machineKeys are what tells that a machine was registered in a list.
+func machineKeys(node v1alpha1.NodeIdentity) []string {
+	var keys []string
+	if node.MachineID != "" && node.SystemUUID != "" {
+		keys = append(keys, "machine "+node.MachineID+" "+node.SystemUUID)
+	}
+	if node.BootID != "" {
+		keys = append(keys, "boot "+node.BootID)
+	}
+	return keys
+}
+
+// note adds a list of Nodes that began at that time.
+func (r *rounds) note(began time.Time, listed []corev1.Node) {
+	if r.last.IsZero() || began.Sub(r.last) > fateGap {
+		*r = rounds{since: began, seen: map[string]time.Time{}}
+	}
+	r.last = began
+	for i := range listed {
+		for _, key := range append(machineKeys(identityOf(&listed[i])), nameKey(listed[i].Name)) {
+			r.seen[key] = began
+		}
+	}
+}
+
+// absentSince says whether Nodes were listed, without a gap, from a moment until now, and none of the keys was in a list.
+func (s *sightings) absentSince(from time.Time, keys ...string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &s.rounds
+	if r.since.IsZero() || r.since.After(from.Add(fateGap)) || s.clock.Now().Sub(r.last) > fateGap {
+		return false
+	}
+	return !slices.ContainsFunc(keys, func(key string) bool { return r.seen[key].After(from) })
 }
 
 type kubeletSighting struct {
@@ -44,14 +92,14 @@ type kubeletSighting struct {
 // machines are the names of the Nodes under which machines are registered, by hardware and by boot (invariant I3: never
 // by a node's name).
 type machines struct {
-	byHardware map[[2]string]string
+	byHardware map[[2]string][]string
 	byBoot     map[string]string
 }
 
 func (m machines) find(node v1alpha1.NodeIdentity) (name string, found bool) {
 	if node.MachineID != "" && node.SystemUUID != "" {
-		if name, found = m.byHardware[[2]string{node.MachineID, node.SystemUUID}]; found {
-			return name, true
+		if names := m.byHardware[[2]string{node.MachineID, node.SystemUUID}]; len(names) > 0 {
+			return names[0], true
 		}
 	}
 	if node.BootID == "" {
@@ -59,6 +107,16 @@ func (m machines) find(node v1alpha1.NodeIdentity) (name string, found bool) {
 	}
 	name, found = m.byBoot[node.BootID]
 	return name, found
+}
+
+// twin is another Node with the machine ID and system UUID of a machine, if there is one.
+func (m machines) twin(of v1alpha1.NodeIdentity, name string) (string, bool) {
+	names := m.byHardware[[2]string{of.MachineID, of.SystemUUID}]
+	at := slices.IndexFunc(names, func(other string) bool { return other != name })
+	if at < 0 {
+		return "", false
+	}
+	return names[at], true
 }
 
 // fresh says whether a list that began at read may serve who needs one that began at since or later.
@@ -74,7 +132,8 @@ func (s *sightings) machines(ctx context.Context, since time.Time) (machines, er
 		return s.listed, nil
 	}
 	began := s.clock.Now()
-	found := machines{byHardware: map[[2]string]string{}, byBoot: map[string]string{}}
+	found := machines{byHardware: map[[2]string][]string{}, byBoot: map[string]string{}}
+	var listed []corev1.Node
 	for page, more := "", true; more; more = page != "" {
 		var nodes corev1.NodeList
 		if err := s.live.List(ctx, &nodes, client.Limit(sightingsPage), client.Continue(page)); err != nil {
@@ -82,22 +141,32 @@ func (s *sightings) machines(ctx context.Context, since time.Time) (machines, er
 		}
 		for i := range nodes.Items {
 			info, name := &nodes.Items[i].Status.NodeInfo, nodes.Items[i].Name
-			found.byHardware[[2]string{info.MachineID, info.SystemUUID}] = name
+			hardware := [2]string{info.MachineID, info.SystemUUID}
+			found.byHardware[hardware] = append(found.byHardware[hardware], name)
 			found.byBoot[info.BootID] = name
+		}
+		for i := range nodes.Items {
+			listed = append(listed, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodes.Items[i].Name}, Status: corev1.NodeStatus{NodeInfo: nodes.Items[i].Status.NodeInfo}})
 		}
 		page = nodes.Continue
 	}
+	s.rounds.note(began, listed)
 	s.read, s.listed = began, found
 	return found, nil
 }
 
-// kubeletWrote is when a kubelet last wrote the status of any pod of a node, by the clock of the API server; nil if the
-// pods do not say. A kubelet whose Node object is gone goes on ending pods, and reports it.
+// kubeletWrote is when a kubelet last wrote the status of a pod of a node, by the clock of the API server; nil if the pods do not
+// show it. A kubelet whose Node object is gone goes on terminating pods, and reports it. Other clients can write as the kubelet, so
+// only pods count on which the policies refuse them that.
 func (s *sightings) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if seen := s.kubelets[node]; s.fresh(seen.read, since) {
 		return seen.wrote, nil
+	}
+	judged, err := s.policiesSince(ctx)
+	if err != nil {
+		return nil, err
 	}
 	seen := kubeletSighting{read: s.clock.Now()}
 	for page, more := "", true; more; more = page != "" {
@@ -106,7 +175,7 @@ func (s *sightings) kubeletWrote(ctx context.Context, node string, since time.Ti
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of life of its kubelet: %w", node, err)
 		}
 		for i := range pods.Items {
-			if wrote := lastKubeletWrite(&pods.Items[i]); seen.wrote == nil || seen.wrote.Before(wrote) {
+			if wrote := release.SignOfLife(&pods.Items[i], judged); seen.wrote == nil || seen.wrote.Before(wrote) {
 				seen.wrote = wrote
 			}
 		}
@@ -127,15 +196,4 @@ func (s *sightings) keep(node string, seen kubeletSighting) {
 		s.kubelets = map[string]kubeletSighting{}
 	}
 	s.kubelets[node] = seen
-}
-
-func lastKubeletWrite(pod *corev1.Pod) *metav1.Time {
-	var last *metav1.Time
-	for i := range pod.ManagedFields {
-		entry := &pod.ManagedFields[i]
-		if release.IsKubelet(entry) && entry.Subresource == "status" && entry.Time != nil && (last == nil || last.Before(entry.Time)) {
-			last = entry.Time
-		}
-	}
-	return last
 }

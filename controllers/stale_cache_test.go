@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -60,6 +61,24 @@ func (p *onePool) All() ipam.Snapshot {
 }
 
 func (p *onePool) Rewrite(context.Context, []ipam.Rewrite) []ipam.Rewritten { panic("not expected") }
+func (p *onePool) Tombstone(_ context.Context, requests []ipam.Request) []ipam.Result {
+	results := make([]ipam.Result, len(requests))
+	for n, request := range requests {
+		results[n].Request = request
+		tombstoned := ipam.Entry{Key: request.Key, Releasing: request.Record, PoolResourceVersion: "100"}
+		tombstoned.PodRef = v1alpha1.TombstonePrefix + "/" + request.Record
+		switch at := slices.IndexFunc(p.entries, func(e ipam.Entry) bool { return e.IP == request.IP }); {
+		case at < 0:
+			p.entries = append(p.entries, tombstoned)
+		case p.entries[at].Key != request.Key:
+			results[n].Err = ipam.ErrChanged
+		default:
+			p.entries[at] = tombstoned
+		}
+	}
+	return results
+}
+
 func (p *onePool) Release(_ context.Context, requests []ipam.Request) []ipam.Result {
 	p.released = append(p.released, requests...)
 	p.entries = nil
@@ -133,7 +152,8 @@ func lateReconciler(t *testing.T, pool *onePool, cachedPod, livePod *corev1.Pod)
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	truth := fake.NewClientBuilder().WithScheme(scheme).WithObjects(livePod, node).
 		WithIndex(&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(func(*v1alpha1.IPAllocation) []string { return []string{"default/web-1"} })).
+		WithIndex(&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(recordPodKeys)).
+		WithIndex(&v1alpha1.IPAllocation{}, indexRecordSandbox, recordKeys(recordSandboxKeys)).
 		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).Build()
 	late := true
 	cached := interceptor.NewClient(truth, interceptor.Funcs{

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
 // tracker remembers what only a watcher can know of a pod UID: when it was seen bound, and that it was seen deleting while
@@ -20,17 +22,22 @@ type tracker struct {
 	bound map[types.UID]time.Time
 	alive map[types.UID]struct{}
 	holds map[types.UID]hold
+	// lost are the UIDs whose finalizer was removed before their deletion: by which field manager, empty where it left no trace.
+	lost map[types.UID]string
+	// shown is what the network-status of a pod whose end has begun showed before.
+	shown map[types.UID][]ownership.Shown
 }
 
 func newTracker(c clock.PassiveClock) *tracker {
-	return &tracker{clock: c, bound: map[types.UID]time.Time{}, alive: map[types.UID]struct{}{}, holds: map[types.UID]hold{}}
+	return &tracker{clock: c, bound: map[types.UID]time.Time{}, alive: map[types.UID]struct{}{}, holds: map[types.UID]hold{}, lost: map[types.UID]string{},
+		shown: map[types.UID][]ownership.Shown{}}
 }
 
 // handler feeds the tracker from the pod informer, on every replica: whoever becomes leader has watched before.
 func (t *tracker) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    t.see,
-		UpdateFunc: func(_, object any) { t.see(object) },
+		UpdateFunc: t.seeChange,
 		DeleteFunc: func(object any) {
 			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = last.Obj
@@ -52,13 +59,30 @@ func (t *tracker) see(object any) {
 	if _, seen := t.bound[pod.UID]; !seen && pod.Spec.NodeName != "" {
 		t.bound[pod.UID] = t.clock.Now()
 	}
-	terminal := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if pod.DeletionTimestamp != nil && !terminal {
+	if pod.DeletionTimestamp != nil && !isTerminal(pod) {
 		t.alive[pod.UID] = struct{}{}
 	}
 	if held, ok := holdOf(pod); ok {
 		t.holds[pod.UID] = held
 	}
+}
+
+// seeChange notes, when the end of a pod begins, what its network-status showed until then.
+func (t *tracker) seeChange(last, object any) {
+	before, after := last.(*corev1.Pod), object.(*corev1.Pod)
+	if before.UID == after.UID && !isEnding(before) && isEnding(after) {
+		t.mu.Lock()
+		t.shown[after.UID] = shown(before)
+		t.mu.Unlock()
+	}
+	t.see(object)
+}
+
+// isEnding: the pod is being deleted, or its phase is terminal.
+func isEnding(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || isTerminal(pod) }
+
+func isTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func (t *tracker) forget(uid types.UID) {
@@ -67,6 +91,24 @@ func (t *tracker) forget(uid types.UID) {
 	delete(t.bound, uid)
 	delete(t.alive, uid)
 	delete(t.holds, uid)
+	delete(t.lost, uid)
+	delete(t.shown, uid)
+}
+
+// lostFinalizer notes that somebody removed the finalizer of a pod that lives on.
+func (t *tracker) lostFinalizer(uid types.UID, by string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lost[uid] = by
+}
+
+// foundFinalizer ends what lostFinalizer began, and gives what was noted.
+func (t *tracker) foundFinalizer(uid types.UID) (by string, lost bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	by, lost = t.lost[uid]
+	delete(t.lost, uid)
+	return by, lost
 }
 
 // boundSeen is when the UID was first seen bound; zero when it was not.
@@ -74,6 +116,13 @@ func (t *tracker) boundSeen(uid types.UID) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bound[uid]
+}
+
+// shownAlive is what the network-status of a pod showed before its end began; nothing where that was not watched.
+func (t *tracker) shownAlive(uid types.UID) []ownership.Shown {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shown[uid]
 }
 
 // aliveWhileDeleting says whether the UID was seen deleting with a phase that was not terminal.

@@ -26,7 +26,7 @@ func (r *PodReconciler) unstampEarly(ctx context.Context, v *view) error {
 	if v.pod.Annotations[podnetwork.StatusAnnotation] == "" || v.pod.Status.Phase != corev1.PodRunning {
 		return nil
 	}
-	cached, err := r.definitions(ctx, v.pod, r.client, false)
+	cached, err := r.definitions(ctx, v.pod, r.client, false) // a malformed annotation is protected here, before any live read
 	if err != nil || protection.Decide(cached, r.manages).Stamp {
 		return err
 	}
@@ -48,23 +48,38 @@ func (r *PodReconciler) unstampEarly(ctx context.Context, v *view) error {
 	return nil
 }
 
-// definitions are the pod's facts with the definition of each of its networks.
+// definitions are the pod's facts with the definition of each of its networks. Each is read once, and only so many are: the others
+// stay unknown, which proves nothing.
 func (r *PodReconciler) definitions(ctx context.Context, pod *corev1.Pod, reader client.Reader, live bool) (protection.Facts, error) {
 	facts := protection.FactsOf(&pod.ObjectMeta, pod.Spec.HostNetwork, r.options.Rules)
+	read := map[client.ObjectKey]protection.Definition{}
 	for i := range facts.Networks {
 		network := &facts.Networks[i]
-		var definition nadv1.NetworkAttachmentDefinition
-		err := reader.Get(ctx, client.ObjectKey{Namespace: network.Namespace, Name: network.Name}, &definition)
-		switch {
-		case apierrors.IsNotFound(err):
-			network.Definition = protection.Definition{State: protection.Absent, Live: live}
-		case err != nil:
-			return facts, fmt.Errorf("reading network %s/%s of %s: %w", network.Namespace, network.Name, pod.Name, err)
-		default:
-			network.Definition = protection.Definition{State: protection.Known, Live: live, Config: definition.Spec.Config}
+		key := client.ObjectKey{Namespace: network.Namespace, Name: network.Name}
+		definition, done := read[key]
+		if !done && len(read) < podnetwork.MaxDefinitions {
+			var err error
+			if definition, err = readDefinition(ctx, reader, key); err != nil {
+				return facts, fmt.Errorf("reading network %s of %s: %w", key, pod.Name, err)
+			}
+			definition.Live = live
+			read[key] = definition
 		}
+		network.Definition = definition
 	}
 	return facts, nil
+}
+
+func readDefinition(ctx context.Context, reader client.Reader, key client.ObjectKey) (protection.Definition, error) {
+	var definition nadv1.NetworkAttachmentDefinition
+	err := reader.Get(ctx, key, &definition)
+	switch {
+	case apierrors.IsNotFound(err):
+		return protection.Definition{State: protection.Absent}, nil
+	case err != nil:
+		return protection.Definition{}, err
+	}
+	return protection.Definition{State: protection.Known, Config: definition.Spec.Config}, nil
 }
 
 // manages says whether any backend manages an IPAM.

@@ -36,6 +36,10 @@ type view struct {
 	held     []heldEntry
 	heldRead release.Fact[struct{}]
 	node     release.Fact[release.Node]
+	// policiesSince is from when on other accounts cannot write what a kubelet reports; zero where they can. It is only read with agents.
+	policiesSince time.Time
+	// twin names another Node with the IDs of a machine that the live Node resembles; empty if there is none.
+	twin string
 	// fateUnread is why signs of life of a gone node could not be looked for; empty if they were.
 	fateUnread string
 	// unlabeled is why a pod that lost our label did not get it back; nil if it has it. Without it no event of the pod reaches us.
@@ -54,12 +58,23 @@ type heldEntry struct {
 	quiet bool
 	// superseded: the pool holds the address for another sandbox by now; only the record remembers it for this UID.
 	superseded bool
+	// removed: superseded, and the pool has no entry at all. The pod is gone, and nothing has proven that its sandbox is.
+	removed bool
 }
 
-// nothing: neither a pod that we hold nor a record is left of the UID.
+// nothing: neither a pod that is or should be protected nor a record is left of the UID.
 func (v *view) nothing() bool {
-	held := v.pod != nil && controllerutil.ContainsFinalizer(v.pod, v1alpha1.Finalizer)
-	return !held && v.record == nil && !v.podFact.IsUnknown()
+	return !v.hasFinalizer() && !v.isTooLateToProtect() && v.record == nil && !v.podFact.IsUnknown()
+}
+
+func (v *view) hasFinalizer() bool {
+	return v.pod != nil && controllerutil.ContainsFinalizer(v.pod, v1alpha1.Finalizer)
+}
+
+// isTooLateToProtect: the pod has the label and not the finalizer, and cannot be given it any more, because it is being deleted. If it
+// holds an address, only a record keeps that from the next pod of its name.
+func (v *view) isTooLateToProtect() bool {
+	return v.pod != nil && !v.hasFinalizer() && v.pod.DeletionTimestamp != nil && v.pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue
 }
 
 func (v *view) ref() ipam.PodRef {
@@ -149,7 +164,7 @@ func (v *view) observation(o Options) release.Observation {
 	}
 	observation := release.Observation{
 		Evidence: o.Evidence, UID: v.uid, Live: v.live, Recorded: v.recordsAll(o.Rules.GuardClusterNetwork), Pod: pod, Last: v.recorded(),
-		Sandboxes: v.sandboxes(), Node: v.node, NodeGoneSince: v.nodeGoneSince(), Settings: o.Settings,
+		Sandboxes: v.sandboxes(), Node: v.node, NodeGoneSince: v.nodeGoneSince(), Settings: o.Settings, PoliciesSince: v.policiesSince, Twin: v.twin,
 		Any: release.AskedOf(v.record, v1alpha1.AnySandbox), Silence: release.SilenceOf(v.record),
 	}
 	if v.record != nil && v.record.Spec.NodeGone != nil {

@@ -30,6 +30,9 @@ const (
 	readsAtOnce = 16
 )
 
+// poolRemovals is the registration of IPPoolReleaseValidator.
+var poolRemovals = whereaboutsRegistration("IPPool", "ippools", admissionv1.Update, admissionv1.Delete)
+
 // IPPoolReleaseValidator judges writes of whereabouts' IPPools after which an entry is missing or has another podref. The
 // matchConditions of its registration keep all other writes away, because whereabouts answers a refused ADD with an
 // address that no pool has recorded.
@@ -37,7 +40,7 @@ type IPPoolReleaseValidator struct{ *releaseGuard }
 
 // Handle answers 403 and not 422 to an unsafe removal: whereabouts would repeat a write that is Invalid a hundred times.
 func (v *IPPoolReleaseValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	return v.answer(ctx, &req, v.judge)
+	return v.answer(ctx, &req, poolRemovals, v.judge)
 }
 
 func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Request) []finding {
@@ -49,9 +52,9 @@ func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Reque
 	if err != nil {
 		return undecidable(req, err)
 	}
+	writer := v.writer(ctx, &req.UserInfo)
 	write := &releaseguard.Write{
-		Backend: whereabouts.Name, Pool: before.Name,
-		Writer: v.writer(ctx, &req.UserInfo), ReconcilerShared: v.options.ReconcilerInDaemonSet,
+		Backend: whereabouts.Name, Pool: before.Name, Writer: writer, ReconcilerShared: v.reconcilerShared(writer),
 		Adds: adds, Nodes: map[string]release.Fact[release.Node]{},
 	}
 	var findings []finding
@@ -72,6 +75,7 @@ func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Reque
 // judgeBatch reads what the cases need and judges them.
 func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseguard.Write) []finding {
 	abouts := v.readCases(ctx, write)
+	v.readClaims(ctx, write)
 	v.readNodes(ctx, write)
 	findings := make([]finding, 0, len(write.Cases))
 	for i, judgment := range releaseguard.Judge(write) {
@@ -156,7 +160,7 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 	abouts := make([]runtime.Object, len(write.Cases))
 	for i := range write.Cases {
 		facts := read[keys[i]]
-		write.Cases[i].Pod, write.Cases[i].Records = podFact(facts.pod), facts.records
+		write.Cases[i].Pod, write.Cases[i].Records = v.podFact(ctx, facts.pod), facts.records
 		abouts[i] = facts.about()
 	}
 	return abouts

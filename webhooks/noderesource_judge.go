@@ -104,14 +104,18 @@ func checkDirection(policy *nodepolicy.Compiled, req *admission.Request) error {
 func (g *nodeResourceGuard) judgeObjects(
 	ctx context.Context, policy *nodepolicy.Compiled, req *admission.Request, before, after *unstructured.Unstructured,
 ) nodeidentity.Judgment {
-	letsGo := before != nil && nodeidentity.OnlyLetsGo(before, after)
+	write := nodeidentity.Write{
+		Policy: policy.Policy(), Operation: req.Operation, Subresource: req.SubResource,
+		LetsGo: before != nil && nodeidentity.OnlyLetsGo(before, after),
+	}
+	if req.Operation == admissionv1.Update && after.GetDeletionTimestamp() != nil {
+		write.Gains = policy.Gains(before, after)
+	}
 	object, err := policy.Object(after)
 	if err != nil {
-		return judgeUnreadable(policy, before, after, letsGo, err)
+		return judgeUnreadable(&write, before, after, err)
 	}
-	write := nodeidentity.Write{
-		Policy: policy.Policy(), Operation: req.Operation, Subresource: req.SubResource, New: object, LetsGo: letsGo,
-	}
+	write.New = object
 	if before != nil {
 		// Without an old object that can be read, references may have changed, and the Node is read live.
 		if old, err := policy.Object(before); err == nil {
@@ -121,20 +125,19 @@ func (g *nodeResourceGuard) judgeObjects(
 	return g.judgeWrite(ctx, &write)
 }
 
-// judgeUnreadable answers for an object of which nobody can say for which node it speaks: it is refused, but not to those
-// who clean up behind it.
-func judgeUnreadable(policy *nodepolicy.Compiled, before, after *unstructured.Unstructured, letsGo bool, err error) nodeidentity.Judgment {
-	switch {
-	case before != nil && after.GetDeletionTimestamp() != nil:
+// judgeUnreadable refuses an object whose node cannot be told, but allows what finishes its deletion.
+func judgeUnreadable(w *nodeidentity.Write, before, after *unstructured.Unstructured, err error) nodeidentity.Judgment {
+	message := fmt.Sprintf("%s %s could not be read: %v. Holdfast cannot tell for which node it speaks; correct the object or, "+
+		"if it is right, the policy's nodeName and nodeUID.", after.GetKind(), objectName(after), err)
+	switch deleting := before != nil && after.GetDeletionTimestamp() != nil; {
+	case deleting && (w.Gains == "" || len(after.GetFinalizers()) == 0):
 		return letThrough(v1alpha1.ReasonBeingDeleted)
-	case letsGo:
+	case w.LetsGo:
 		return letThrough(v1alpha1.ReasonOnlyLetsGo)
+	case deleting:
+		message += fmt.Sprintf(" The object is being deleted, and this write adds %s. A write that adds no address is allowed.", w.Gains)
 	}
-	return nodeidentity.Judgment{Outcome: nodeidentity.Refuse, Assessment: nodeidentity.Assessment{
-		Reason: v1alpha1.ReasonNodeUnreadable,
-		Message: fmt.Sprintf("%s %s could not be read: %v. Nobody can tell for which node it speaks; correct the object or, "+
-			"if it is right, the policy's nodeName and nodeUID.", after.GetKind(), objectName(after), err),
-	}}
+	return nodeidentity.Judgment{Outcome: nodeidentity.Refuse, Assessment: nodeidentity.Assessment{Reason: v1alpha1.ReasonNodeUnreadable, Message: message}}
 }
 
 // judgeWrite asks the cache first, which may only allow; whatever else it leads to is judged again on a live Node.

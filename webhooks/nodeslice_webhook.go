@@ -59,7 +59,12 @@ type NodeSliceKeeper struct {
 	options  NodeSliceOptions
 	recorder events.EventRecorder
 	told     *eventLimit
+	// authentic keeps strangers away; nil where every caller is known.
+	authentic *authenticator
 }
+
+// slicesTaken is the registration of NodeSliceKeeper.
+var slicesTaken = whereaboutsRegistration("NodeSlicePool", "nodeslicepools", admissionv1.Update)
 
 var _ admission.Handler = &NodeSliceKeeper{}
 
@@ -69,7 +74,8 @@ func SetupNodeSliceWebhook(mgr manager.Manager, o NodeSliceOptions) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook that keeps slices: %w", err)
 	}
-	mgr.GetWebhookServer().Register(NodeSlicePath, Serve("nodeslicepools", keeper))
+	keeper.authentic = newAuthenticator(mgr.GetAPIReader())
+	mgr.GetWebhookServer().Register(NodeSlicePath, serve("nodeslicepools", maxPoolBytes, keeper))
 	return nil
 }
 
@@ -90,6 +96,13 @@ func newNodeSliceKeeper(recorder events.EventRecorder, o NodeSliceOptions) (*Nod
 func (k *NodeSliceKeeper) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.Operation != admissionv1.Update || req.UserInfo.Username == k.options.ManagerUser || !k.options.Slices.GuardsSlices(req.Namespace) {
 		return admission.Allowed("")
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
+	defer cancel()
+	if k.authentic != nil {
+		if err := k.authentic.check(ctx, slicesTaken, &req); err != nil {
+			return CouldNotTell(err)
+		}
 	}
 	before, err := whereabouts.DecodeSlicePool(req.OldObject.Raw)
 	if err != nil {
@@ -122,8 +135,6 @@ func (k *NodeSliceKeeper) Handle(ctx context.Context, req admission.Request) adm
 // judge says of each slice why it stays; empty if it may go. The reads go side by side: a write that takes the slices of a
 // hundred nodes has no more time than one that takes one.
 func (k *NodeSliceKeeper) judge(ctx context.Context, pool *whereabouts.SlicePool, taken []whereabouts.TakenSlice) []string {
-	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
-	defer cancel()
 	whys := make([]string, len(taken))
 	var reads errgroup.Group
 	reads.SetLimit(readsAtOnce)

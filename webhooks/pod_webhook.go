@@ -26,10 +26,7 @@ import (
 // PodPath is where the API server sends pods to be stamped.
 const PodPath = "/mutate-pods"
 
-// maxDefinitions bounds the reads for one pod. An annotation can name thousands of networks; no pod has that many interfaces.
-const maxDefinitions = 32
-
-var errTooManyNetworks = fmt.Errorf("the pod names more than %d networks; only so many definitions are read", maxDefinitions)
+var errTooManyNetworks = fmt.Errorf("the pod names more than %d networks; only so many definitions are read", podnetwork.MaxDefinitions)
 
 // PodOptions configure the webhook that stamps pods.
 type PodOptions struct {
@@ -60,7 +57,7 @@ func SetupPodWebhook(mgr manager.Manager, o PodOptions) error {
 	if err != nil {
 		return err
 	}
-	mgr.GetWebhookServer().Register(PodPath, Serve("pods", defaulter))
+	mgr.GetWebhookServer().Register(PodPath, serve("pods", maxPodBytes, defaulter))
 	return nil
 }
 
@@ -128,7 +125,7 @@ func (d *PodDefaulter) readDefinitions(ctx context.Context, networks []protectio
 }
 
 func (d *PodDefaulter) readDefinition(ctx context.Context, key client.ObjectKey, alreadyRead int) protection.Definition {
-	if alreadyRead >= maxDefinitions {
+	if alreadyRead >= podnetwork.MaxDefinitions {
 		return protection.Definition{State: protection.Unknown, Err: errTooManyNetworks}
 	}
 	var definition nadv1.NetworkAttachmentDefinition

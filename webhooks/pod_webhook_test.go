@@ -136,7 +136,7 @@ func TestPodDefaulter(t *testing.T) {
 		"a mirror pod":                              {pod: strings.Replace(naming("blue"), `"annotations":{`, `"annotations":{"kubernetes.io/config.mirror":"hash",`, 1)},
 		"an excluded namespace":                     {pod: naming("blue"), rules: protection.Rules{ExcludedNamespaces: []string{"apps"}}},
 		"every pod, where the administrator says":   {pod: `{"metadata":{"name":"a"},"spec":{}}`, rules: protection.Rules{GuardClusterNetwork: true}, stamped: true},
-		"many networks are not all read":            {pod: naming(strings.Join(numbered(100), ",")), err: errors.New("timeout"), stamped: true, reads: maxDefinitions},
+		"many networks are not all read":            {pod: naming(strings.Join(numbered(60), ",")), err: errors.New("timeout"), stamped: true, reads: podnetwork.MaxDefinitions},
 		"finalizers of others stay":                 {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":["a.example.com/x"]`), stamped: true, reads: 1},
 		"an empty list of finalizers":               {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":[],"labels":{}`), stamped: true, reads: 1},
 		"null for finalizers and labels":            {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":null,"labels":null`), stamped: true, reads: 1},

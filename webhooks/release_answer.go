@@ -46,20 +46,25 @@ type finding struct {
 
 func (f finding) isRefusal() bool { return f.Outcome != releaseguard.Allow }
 
-// answer judges a request in time and says it in the way of the mode.
-func (g *releaseGuard) answer(ctx context.Context, req *admission.Request, judge func(context.Context, *admission.Request) []finding) admission.Response {
+// answer judges an authentic request in time and says it in the way of the mode.
+func (g *releaseGuard) answer(ctx context.Context, req *admission.Request, r registration, judge func(context.Context, *admission.Request) []finding) admission.Response {
 	if g.options.Mode == ReleaseModeOff {
 		return admission.Allowed("")
 	}
 	started := g.options.Clock.Now()
 	reads, cancel := context.WithTimeout(ctx, g.options.Timeout)
 	defer cancel()
+	if g.authentic != nil {
+		if err := g.authentic.check(reads, r, req); err != nil {
+			return CouldNotTell(err)
+		}
+	}
 	findings := judge(reads, req)
-	metrics.UnsafeReleaseDuration.WithLabelValues(req.Resource.Resource).Observe(g.options.Clock.Since(started).Seconds())
+	metrics.UnsafeReleaseDuration.WithLabelValues(r.resource).Observe(g.options.Clock.Since(started).Seconds())
 
 	var refused, lost []string
 	for _, f := range findings {
-		metrics.UnsafeReleases.WithLabelValues(req.Resource.Resource, g.decision(f), string(f.Reason)).Inc()
+		metrics.UnsafeReleases.WithLabelValues(r.resource, g.decision(f), string(f.Reason)).Inc()
 		switch {
 		case f.isRefusal():
 			refused = append(refused, f.Message)
@@ -126,8 +131,8 @@ type eventKey struct {
 	reason v1alpha1.Reason
 }
 
-// eventLimit keeps whoever asks again and again, a reconciler for one, from flooding the API server with events; and, since
-// nobody can tell the API server from another caller, bounds what all callers together can make us write.
+// eventLimit keeps a client that repeats its writes, a reconciler for one, from flooding the API server with events, and bounds
+// what all clients together can make us write.
 type eventLimit struct {
 	clock clock.PassiveClock
 	total flowcontrol.PassiveRateLimiter

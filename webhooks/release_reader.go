@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 )
@@ -47,7 +49,8 @@ func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserIn
 }
 
 // daemonSetPod reads, live, the pod to which a token is bound, and whether a trusted DaemonSet controls it. What was proven of a pod UID
-// is not read again: its node never changes, its controller only where somebody orphans it, and the API server refuses the token
+// is not read again: its node never changes, its controller only where somebody orphans it, its images only where somebody sets
+// them by hand, and the API server refuses the token
 // of a pod that is gone once its cache of tokens forgets it (10 s). So an API server that is slow does not have a node's CNI DEL
 // wait for the same two reads each time, until it is refused as undecidable. Everything about the entry's pod and Node is read live.
 func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.UserInfo) release.Fact[releaseguard.DaemonSetPod] {
@@ -55,19 +58,35 @@ func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.
 	if !isBound || !g.trusts(bound.Namespace) {
 		return release.Absent[releaseguard.DaemonSetPod]()
 	}
-	if g.proven.has(bound) {
-		return bound.trusted()
+	if proven, known := g.proven.get(bound); known {
+		return release.Known(proven)
 	}
 	fact := g.prove(ctx, bound)
 	if fact.IsKnown() {
-		g.proven.add(bound)
+		g.proven.add(bound, fact.Get())
 	}
 	return fact
 }
 
-// trusted is the fact of a pod that is a trusted DaemonSet's.
-func (b boundPod) trusted() release.Fact[releaseguard.DaemonSetPod] {
-	return release.Known(releaseguard.DaemonSetPod{Name: b.String(), NodeName: b.node})
+// reconcilerShared says whether the IPAM's reconciler may write with the writer's token: by the administrator's word or else by the images
+// of the writer's pod. What cannot be told counts as shared.
+func (g *releaseGuard) reconcilerShared(w releaseguard.Writer) bool {
+	if g.options.ReconcilerInDaemonSet != nil {
+		return *g.options.ReconcilerInDaemonSet
+	}
+	if w.CNIUser { // a certificate is nobody else's; the account of a pod may be the reconciler's
+		return strings.HasPrefix(w.User, serviceAccountPrefix)
+	}
+	return !w.DaemonSetPod.IsKnown() || w.DaemonSetPod.Get().ReconcilerShared
+}
+
+// imagesOf are the images of a pod's containers.
+func imagesOf(pod *corev1.Pod) []string {
+	images := make([]string, 0, len(pod.Spec.Containers))
+	for i := range pod.Spec.Containers {
+		images = append(images, pod.Spec.Containers[i].Image)
+	}
+	return images
 }
 
 func (g *releaseGuard) prove(ctx context.Context, bound boundPod) release.Fact[releaseguard.DaemonSetPod] {
@@ -90,33 +109,34 @@ func (g *releaseGuard) prove(ctx context.Context, bound boundPod) release.Fact[r
 	case daemonSet.IsAbsent() || daemonSet.Get().UID != owner.UID:
 		return absent
 	default:
-		return bound.trusted()
+		return release.Known(releaseguard.DaemonSetPod{Name: bound.String(), NodeName: bound.node,
+			ReconcilerShared: whereabouts.ReconcilerShared(imagesOf(new(pod.Get())))})
 	}
 }
 
 // provenPods are the pods that were found to be a trusted DaemonSet's.
 type provenPods struct {
 	mu   sync.Mutex
-	pods map[boundPod]struct{}
+	pods map[boundPod]releaseguard.DaemonSetPod
 }
 
 // mostProven bounds the memory; past it everything is read again.
 const mostProven = 20000
 
-func (p *provenPods) has(pod boundPod) bool {
+func (p *provenPods) get(pod boundPod) (proven releaseguard.DaemonSetPod, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, ok := p.pods[pod]
-	return ok
+	proven, known = p.pods[pod]
+	return proven, known
 }
 
-func (p *provenPods) add(pod boundPod) {
+func (p *provenPods) add(pod boundPod, proven releaseguard.DaemonSetPod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pods == nil || len(p.pods) >= mostProven {
-		p.pods = map[boundPod]struct{}{}
+		p.pods = map[boundPod]releaseguard.DaemonSetPod{}
 	}
-	p.pods[pod] = struct{}{}
+	p.pods[pod] = proven
 }
 
 // boundPod is the pod that a token names, and the node on which it was when the token was made.
@@ -154,8 +174,20 @@ func extra(user *authenticationv1.UserInfo, key string) string {
 	return ""
 }
 
-// podFact is what the judgement needs of a pod.
-func podFact(pod release.Fact[corev1.Pod]) release.Fact[releaseguard.Pod] {
+// reportsSince is from when on a kubelet's report is only the kubelet's; zero where it is not, or where that cannot be told.
+func (g *releaseGuard) reportsSince(ctx context.Context) time.Time {
+	if g.options.Evidence != release.EvidenceAgent {
+		return time.Time{}
+	}
+	since, err := g.options.PoliciesSince(ctx)
+	if err != nil {
+		return time.Time{}
+	}
+	return since
+}
+
+// podFact is what the judgement needs of a pod. A report of termination counts as it does for the controllers.
+func (g *releaseGuard) podFact(ctx context.Context, pod release.Fact[corev1.Pod]) release.Fact[releaseguard.Pod] {
 	switch {
 	case pod.IsAbsent():
 		return release.Absent[releaseguard.Pod]()
@@ -168,7 +200,7 @@ func podFact(pod release.Fact[corev1.Pod]) release.Fact[releaseguard.Pod] {
 		NodeName: p.Spec.NodeName,
 		Deleting: p.DeletionTimestamp != nil,
 		Held:     controllerutil.ContainsFinalizer(&p, v1alpha1.Finalizer),
-		Ending:   release.PodEnding(&p),
+		Ending:   g.options.Evidence.Ending(&p, false, g.reportsSince(ctx)),
 		Begun:    release.Begun(&p),
 	})
 }

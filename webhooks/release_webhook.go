@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // The paths of the webhooks that judge removals.
@@ -55,8 +56,12 @@ type ReleaseOptions struct {
 	ManagerUser string
 	// DaemonSets are those whose pods run CNI DEL on their own node.
 	DaemonSets []types.NamespacedName
-	// ReconcilerInDaemonSet says that the IPAM's reconciler shares these pods, and so their tokens.
-	ReconcilerInDaemonSet bool
+	// ReconcilerInDaemonSet says whether the IPAM's reconciler shares these pods, and so their tokens. Nil: told by the pod's images.
+	ReconcilerInDaemonSet *bool
+	// Evidence is the mode of the installation, and PoliciesSince says from when on admission policies keep other accounts from writing what
+	// a kubelet reports: see release.Evidence.Ending. With agents, no policies and an error mean that no pod's report counts.
+	Evidence      release.Evidence
+	PoliciesSince func(context.Context) (time.Time, error)
 	// CNIUsers are user names that run CNI DEL with another identity than a pod-bound token.
 	CNIUsers []string
 	// Reservations answers for reservations: the whereabouts backend.
@@ -80,6 +85,9 @@ func (o ReleaseOptions) complete() (ReleaseOptions, error) {
 	default:
 		errs = append(errs, fmt.Errorf("mode is %q, expected %s, %s or %s", o.Mode, ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny))
 	}
+	if o.Evidence == release.EvidenceAgent && o.PoliciesSince == nil {
+		errs = append(errs, errors.New("nothing tells whether the policies that make a kubelet's report evidence are in force"))
+	}
 	if o.ManagerUser == "" {
 		errs = append(errs, errors.New("the manager's user name is empty: it could not release anything itself"))
 	}
@@ -101,9 +109,10 @@ func SetupReleaseWebhooks(mgr manager.Manager, o ReleaseOptions) error {
 		return fmt.Errorf("setting up the unsafe-release webhooks: %w", err)
 	}
 	guard := newReleaseGuard(mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), o)
+	guard.authentic = newAuthenticator(mgr.GetAPIReader())
 	server := mgr.GetWebhookServer()
-	server.Register(IPPoolReleasePath, Serve("release-ippool", &IPPoolReleaseValidator{guard}))
-	server.Register(ReservationReleasePath, Serve("release-reservation", &ReservationReleaseValidator{guard}))
+	server.Register(IPPoolReleasePath, serve("release-ippool", maxPoolBytes, &IPPoolReleaseValidator{guard}))
+	server.Register(ReservationReleasePath, serve("release-reservation", maxPoolBytes, &ReservationReleaseValidator{guard}))
 	return nil
 }
 
@@ -114,6 +123,8 @@ type releaseGuard struct {
 	recorder events.EventRecorder
 	told     *eventLimit
 	proven   provenPods
+	// authentic keeps strangers away; nil where every caller is known.
+	authentic *authenticator
 }
 
 // newReleaseGuard takes a reader that goes past every cache.

@@ -81,7 +81,7 @@ func (c *cluster) client(t *testing.T) client.Reader {
 	index := func(get func(*v1alpha1.IPAllocation) string) client.IndexerFunc {
 		return func(o client.Object) []string { return []string{get(o.(*v1alpha1.IPAllocation))} }
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.objects...).
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.objects...).WithReturnManagedFields().
 		WithIndex(&v1alpha1.IPAllocation{}, "spec.podNamespace", index(func(r *v1alpha1.IPAllocation) string { return r.Spec.PodNamespace })).
 		WithIndex(&v1alpha1.IPAllocation{}, "spec.podName", index(func(r *v1alpha1.IPAllocation) string { return r.Spec.PodName })).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -124,7 +124,7 @@ func onNodeA() *cluster {
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "whereabouts", UID: "ds-uid"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "whereabouts-x", UID: "cni-uid", OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "whereabouts", UID: "ds-uid", Controller: new(true)}}},
-			Spec: corev1.PodSpec{NodeName: "node-a"}},
+			Spec: corev1.PodSpec{NodeName: "node-a", Containers: []corev1.Container{{Image: "ghcr.io/k8snetworkplumbingwg/whereabouts:v0.9.4"}}}},
 	}}
 }
 
@@ -172,7 +172,13 @@ func removal(t *testing.T, user authenticationv1.UserInfo, network string, entri
 	}}
 }
 
-var web0 = map[string][2]string{"1": {"sandbox-0", "default/web-0"}}
+const (
+	// sandbox0 is an ID as container runtimes make them, claim0 the UID of a ResourceClaim.
+	sandbox0 = "5a00000000000000000000000000000000000000000000000000000000000000"
+	claim0   = "8b0d7b4e-3f0a-4c53-9d1e-1f2a3b4c5d6e"
+)
+
+var web0 = map[string][2]string{"1": {sandbox0, "default/web-0"}}
 
 // checkRefused expects 403: a 422 would make whereabouts try again a hundred times, a 5xx would let the write pass.
 func checkRefused(t *testing.T, response admission.Response) {
@@ -190,7 +196,7 @@ func checkAllowed(t *testing.T, response admission.Response) {
 }
 
 func TestAReadThatFailsIsNeverAnAbsence(t *testing.T) {
-	gone := map[string][2]string{"1": {"sandbox-0", "default/gone"}}
+	gone := map[string][2]string{"1": {sandbox0, "default/gone"}}
 	for name, tc := range map[string]struct {
 		user    authenticationv1.UserInfo
 		entries map[string][2]string
@@ -202,7 +208,7 @@ func TestAReadThatFailsIsNeverAnAbsence(t *testing.T) {
 		"the DaemonSet, in CNI DEL":           {cniToken(), web0, &appsv1.DaemonSet{}},
 		"the pods, in CNI DEL":                {cniToken(), web0, &corev1.Pod{}},
 		"the records, in CNI DEL":             {cniToken(), web0, &v1alpha1.IPAllocationList{}},
-		"the record of a tombstone":           {authenticationv1.UserInfo{}, map[string][2]string{"1": {"s", "holdfast-releasing/gone"}}, &v1alpha1.IPAllocation{}},
+		"the record of a tombstone":           {authenticationv1.UserInfo{}, map[string][2]string{"1": {sandbox0, "holdfast-releasing/gone"}}, &v1alpha1.IPAllocation{}},
 		"the Node, for a trusted certificate": {authenticationv1.UserInfo{Username: "cni"}, web0, &corev1.Node{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +328,7 @@ func TestBadPoolsNeitherCrashNorRelease(t *testing.T) {
 		}},
 		"a broken range and a running pod": {request: func(t *testing.T) admission.Request { return removal(t, someone, "10.10.0.0", web0) }},
 		"a broken range and a pod that is gone": {allowed: true, request: func(t *testing.T) admission.Request {
-			return removal(t, someone, "10.10.0.0", map[string][2]string{"1": {"s", "default/gone"}})
+			return removal(t, someone, "10.10.0.0", map[string][2]string{"1": {sandbox0, "default/gone"}})
 		}},
 		"an offset out of range and a running pod": {request: func(t *testing.T) admission.Request {
 			return removal(t, someone, poolRange, map[string][2]string{"300": web0["1"]})

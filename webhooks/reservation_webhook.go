@@ -18,13 +18,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 )
 
+// reservationRemovals is the registration of ReservationReleaseValidator.
+var reservationRemovals = whereaboutsRegistration("OverlappingRangeIPReservation", "overlappingrangeipreservations",
+	admissionv1.Update, admissionv1.Delete)
+
 // ReservationReleaseValidator judges writes of whereabouts' OverlappingRangeIPReservations that take one away or give it
 // to another pod.
 type ReservationReleaseValidator struct{ *releaseGuard }
 
 // Handle answers 403 to an unsafe removal.
 func (v *ReservationReleaseValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	return v.answer(ctx, &req, v.judge)
+	return v.answer(ctx, &req, reservationRemovals, v.judge)
 }
 
 func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.Request) []finding {
@@ -44,16 +48,17 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	before.PodRef, _ = ipam.ReservationOwner(before.PodRef) // whoever it was for before its removal began
 	write := &releaseguard.ReservationWrite{
 		Writer: releaseguard.Writer{User: req.UserInfo.Username, Manager: req.UserInfo.Username == v.options.ManagerUser},
-		Name:   before.Namespace + "/" + before.Name, PodRef: before.PodRef, ReconcilerShared: v.options.ReconcilerInDaemonSet,
+		Name:   before.Namespace + "/" + before.Name, PodRef: before.PodRef,
 	}
 	if write.Writer.Manager {
 		return []finding{{Judgment: releaseguard.JudgeReservation(write)}}
 	}
 	write.Holders = v.holders(ctx, before)
 	pod := v.podOf(ctx, before.PodRef)
-	write.Pod = podFact(pod)
+	write.Pod = v.podFact(ctx, pod)
 	if write.Shows = pod.IsKnown() && v.shows(new(pod.Get()), write.Name); write.Shows {
 		write.Writer = v.writer(ctx, &req.UserInfo)
+		write.ReconcilerShared = v.reconcilerShared(write.Writer)
 		write.Node = v.node(ctx, pod.Get().Spec.NodeName)
 	}
 	found := finding{Judgment: releaseguard.JudgeReservation(write)}

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
 	kjson "sigs.k8s.io/json"
 
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,12 +28,38 @@ const (
 	// maxRequestBytes bounds a request: two objects (old and new) of at most 3 MiB each, which is what the API server
 	// accepts in a write (k8s.io/apiserver pkg/server/config.go), and 1 MiB for all else.
 	maxRequestBytes = 7 << 20
+	// maxPodBytes bounds the review of a pod's creation: one object, of at most 3 MiB.
+	maxPodBytes = 3<<20 + 1<<19
+	// maxPoolBytes bounds the review of an object of whereabouts: etcd stores 1.5 MiB (--max-request-bytes), old and new. A pool
+	// of 16,000 entries is smaller.
+	maxPoolBytes = 4 << 20
+
+	// maxMembers bounds the members of all lists and objects in a request, which is what decoding costs memory for. Two objects
+	// of 1.5 MiB cannot have more: the shortest member of a stored object has eight bytes.
+	maxMembers = 400_000
+	// maxUserBytes bounds the identity in a request.
+	maxUserBytes = 64 << 10
+
+	// Requests of up to smallRequest bytes have a budget of their own, so that a few large ones cannot keep them waiting.
+	smallRequest     = 64 << 10
+	smallBytesAtOnce = 8 << 20
+	largeBytesAtOnce = 8 << 20
+
+	// failuresPerSecond and failureBurst bound the log lines about calls that failed.
+	failuresPerSecond, failureBurst = 1, 25
 
 	// maxTimeout is the longest timeoutSeconds that is of use in a guard's webhook; Kubernetes' default is 10s too.
 	maxTimeout = 10 * time.Second
 )
 
-var errTooLarge = fmt.Errorf("the request is larger than %d bytes", maxRequestBytes)
+var (
+	errBusy           = errors.New("too many requests at once")
+	errTooManyMembers = fmt.Errorf("the request has more than %d members of lists and objects", maxMembers)
+	errUserTooLarge   = fmt.Errorf("the identity in the request is larger than %d bytes", maxUserBytes)
+)
+
+// The budgets of all webhooks of the process together, in bytes of requests that are being read, decoded or judged.
+var smallRequests, largeRequests = semaphore.NewWeighted(smallBytesAtOnce), semaphore.NewWeighted(largeBytesAtOnce)
 
 // CouldNotTell is the answer of a handler that can neither allow nor deny. Serve makes a failed call of it, so that the
 // failurePolicy of the webhook decides.
@@ -47,13 +75,18 @@ func CouldNotTell(err error) admission.Response {
 // failed call. A refusal is what a handler means as one, 403 or 422. The body is a Status, whose message the API server hands
 // on to the writer where failurePolicy is Fail (client-go, rest.Result.Error).
 //
-// A request is bounded in size. It is bounded in time by a context that ends at three quarters of the time that the API
+// A request is bounded in size and in members, before it is decoded, and all requests together in the bytes that they have at
+// once: a request that finds no room in its time is a failed call. It is bounded in time by a context that ends at three quarters of the time that the API
 // server says it will wait (the parameter "timeout"), so that a handler whose reads hang can still answer.
 // A response has no Retry-After, which would make the API server's client try again within the same timeout.
 func Serve(name string, h admission.Handler) http.Handler {
+	return serve(name, maxRequestBytes, h)
+}
+
+func serve(name string, maxBytes int64, h admission.Handler) http.Handler {
 	log := logf.Log.WithName("admission").WithName(name)
 	return &server{
-		log: log,
+		log: log, maxBytes: maxBytes, failures: flowcontrol.NewTokenBucketPassiveRateLimiter(failuresPerSecond, failureBurst),
 		webhook: &admission.Webhook{Handler: h, LogConstructor: func(_ logr.Logger, req *admission.Request) logr.Logger {
 			return admission.DefaultLogConstructor(log, req)
 		}},
@@ -61,8 +94,11 @@ func Serve(name string, h admission.Handler) http.Handler {
 }
 
 type server struct {
-	log     logr.Logger
-	webhook *admission.Webhook
+	log      logr.Logger
+	maxBytes int64
+	webhook  *admission.Webhook
+	// failures limits what any caller can have logged.
+	failures flowcontrol.PassiveRateLimiter
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +106,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	review, err := s.review(ctx, w, r)
 	if err != nil {
-		s.log.Error(err, "Could not tell; the failurePolicy of the webhook decides")
+		if s.failures.TryAccept() {
+			s.log.Error(err, "Could not tell; the failurePolicy of the webhook decides")
+		}
 		couldNotTell(w, err)
 		return
 	}
@@ -102,7 +140,15 @@ func budget(r *http.Request) time.Duration {
 
 // review answers a request by an encoded AdmissionReview, or by an error if there is nothing to answer.
 func (s *server) review(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := readBody(ctx, w, r)
+	if mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
+		return nil, fmt.Errorf("the content type is %.80q, expected application/json", r.Header.Get("Content-Type"))
+	}
+	free, err := s.reserve(ctx, r.ContentLength)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	body, err := s.readBody(ctx, w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -123,14 +169,30 @@ func (s *server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	return encoded, nil
 }
 
-// readBody reads the body within its bound and the time that ctx leaves.
-func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
-		return nil, fmt.Errorf("the content type is %q, expected application/json", r.Header.Get("Content-Type"))
+// reserve waits for the bytes that a request declares, or may have where it declares none.
+func (s *server) reserve(ctx context.Context, declared int64) (free func(), err error) {
+	if declared > s.maxBytes {
+		return nil, s.errTooLarge()
 	}
-	if r.ContentLength > maxRequestBytes {
-		return nil, errTooLarge
+	bytes, budget := declared, smallRequests
+	if declared < 0 {
+		bytes = s.maxBytes
 	}
+	if bytes > smallRequest {
+		budget = largeRequests
+	}
+	if budget.Acquire(ctx, bytes) != nil {
+		return nil, errBusy
+	}
+	return func() { budget.Release(bytes) }, nil
+}
+
+func (s *server) errTooLarge() error {
+	return fmt.Errorf("the request is larger than %d bytes", s.maxBytes)
+}
+
+// readBody reads the body within its bounds and the time that ctx leaves.
+func (s *server) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	connection := http.NewResponseController(w)
 	if deadline, set := ctx.Deadline(); set {
 		// Not every ResponseWriter can: a test's recorder has its body in memory.
@@ -139,21 +201,60 @@ func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]by
 		}
 	}
 	var body bytes.Buffer
-	if n, err := body.ReadFrom(io.LimitReader(r.Body, maxRequestBytes+1)); err != nil {
+	body.Grow(int(max(0, min(r.ContentLength, s.maxBytes))) + bytes.MinRead)
+	if n, err := body.ReadFrom(io.LimitReader(r.Body, s.maxBytes+1)); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
-	} else if n > maxRequestBytes {
-		return nil, errTooLarge
+	} else if n > s.maxBytes {
+		return nil, s.errTooLarge()
+	}
+	if members(body.Bytes()) > maxMembers {
+		return nil, errTooManyMembers
 	}
 	return body.Bytes(), nil
 }
 
+// members counts the commas outside of strings. Those inside cost nothing, and an annotation may be full of them.
+func members(json []byte) (n int) {
+	inString := false
+	for i := 0; i < len(json); i++ {
+		switch c := json[i]; {
+		case c == '"':
+			inString = !inString
+		case c == '\\' && inString:
+			i++
+		case c == ',' && !inString:
+			n++
+		}
+	}
+	return n
+}
+
+// admissionReview is the envelope of a request. The identity is decoded on its own, once its size is known, and the options of
+// the write, which no handler reads, are not.
+type admissionReview struct {
+	metav1.TypeMeta `json:",inline"`
+	Request         *struct {
+		admissionv1.AdmissionRequest
+		Options  struct{}        `json:"options"`
+		UserInfo json.RawMessage `json:"userInfo"`
+	} `json:"request"`
+}
+
 func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
-	var review admissionv1.AdmissionReview
+	var review admissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
 		return nil, fmt.Errorf("the request is no AdmissionReview: %w", err)
 	}
 	if want := admissionv1.SchemeGroupVersion.String(); review.APIVersion != want || review.Kind != "AdmissionReview" || review.Request == nil {
-		return nil, fmt.Errorf("the request is %q of %q, expected an AdmissionReview of %s with a request", review.Kind, review.APIVersion, want)
+		return nil, fmt.Errorf("the request is %.80q of %.80q, expected an AdmissionReview of %s with a request", review.Kind, review.APIVersion, want)
 	}
-	return review.Request, nil
+	request := &review.Request.AdmissionRequest
+	if user := review.Request.UserInfo; len(user) > maxUserBytes {
+		return nil, errUserTooLarge
+	} else if len(user) > 0 {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(user, &request.UserInfo); err != nil {
+			return nil, fmt.Errorf("the request is no AdmissionReview: %w", err)
+		}
+	}
+	return request, nil
 }

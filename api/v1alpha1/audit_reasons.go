@@ -19,6 +19,8 @@ const (
 	ReasonSliceMoved Reason = "SliceMoved"
 	// ReasonPodWithoutSlice: a pod's node has no slice of its network, so neither ADD nor DEL works for the pod.
 	ReasonPodWithoutSlice Reason = "PodWithoutSlice"
+	// ReasonEntryUnaccounted: nothing leads Holdfast to an entry: no record, no pod, and no scheduled look.
+	ReasonEntryUnaccounted Reason = "EntryUnaccounted"
 )
 
 // The reasons of events about repairs.

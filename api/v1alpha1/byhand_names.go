@@ -2,13 +2,22 @@
 
 package v1alpha1
 
-// The reasons of events about an address that a person releases (kubectl holdfast release).
+// The reasons of events about what a person does by hand (kubectl holdfast release and unhold).
 const (
 	// ReasonReleaseByHand: a person is about to release an address, and says why.
 	ReasonReleaseByHand Reason = "ReleaseByHand"
 	// ReasonReleasedByHand: the address went back to its pool by a person's hand.
 	ReasonReleasedByHand Reason = "ReleasedByHand"
+	// ReasonProtectionRemovedByUser: a user takes the finalizer off a pod that is being deleted (kubectl holdfast unhold).
+	ReasonProtectionRemovedByUser Reason = "ProtectionRemovedByUser"
 )
+
+// UnholdAnnotation on a pod is the reason for which a user takes the finalizer off while the pod is being deleted. The policy
+// holdfast-finalizer wants it in the same write, from an account that may unhold ipallocations.
+const UnholdAnnotation = "holdfast.dev/unhold"
+
+// UnholdVerb is the verb on ipallocations that breaking the glass needs.
+const UnholdVerb = "unhold"
 
 // ReleasedByHandAnnotation on a record lists, as JSON and oldest first, what persons released of its addresses: the last
 // MaxReleasedByHand of them, each with time, user, reason, address, pool and sandbox.

@@ -27,8 +27,8 @@ type Mark struct {
 	Epoch int64 `json:"epoch"`
 	// Time is when the mark was set, by the controller's clock.
 	Time metav1.Time `json:"time"`
-	// Fence says that the Node was tainted out-of-service and not Ready when it was asked: a DoNotRelease to this epoch overrules the
-	// taint, and one to an earlier epoch does not.
+	// Fence says that the Node was tainted out-of-service when it was asked, Ready or not: a DoNotRelease to this epoch wins over the
+	// taint.
 	// +optional
 	Fence bool `json:"fence,omitempty"`
 	// Living says that the pod used its addresses when it was asked. Such an answer is for rewriting entries alone: between it and the

@@ -165,17 +165,21 @@ type SandboxRecord struct {
 
 // Attribution is the evidence that ties a sandbox, or an IPAM entry, to a pod UID.
 //
-// +kubebuilder:validation:Enum=NetworkStatus;ObservedAdd;AgentSeen;None
+// +kubebuilder:validation:Enum=NetworkStatus;ObservedAdd;Unconfirmed;AgentSeen;None
 type Attribution string
 
 // The kinds of evidence, strongest first.
 const (
 	// AttributionAgentSeen: the node's agent has seen this sandbox ID with this pod UID.
 	AttributionAgentSeen Attribution = "AgentSeen"
-	// AttributionNetworkStatus: the pod's network-status shows the address on that interface and network.
+	// AttributionNetworkStatus: the pod's network-status shows the address on that interface and network, and no earlier sandbox of the
+	// UID is known to have had it.
 	AttributionNetworkStatus Attribution = "NetworkStatus"
 	// AttributionObservedAdd: the entry appeared after the UID was bound, with no unresolved predecessor of the name.
 	AttributionObservedAdd Attribution = "ObservedAdd"
+	// AttributionUnconfirmed: an earlier sandbox of the UID had the address, or may have had it. What shows the address may have been
+	// written for that one, so nothing shows that this sandbox was ever made.
+	AttributionUnconfirmed Attribution = "Unconfirmed"
 	// AttributionNone: nobody can tell; only orphan records carry it.
 	AttributionNone Attribution = "None"
 )

@@ -37,7 +37,8 @@ const (
 	ReasonPolicyInvalid Reason = "PolicyInvalid"
 	// ReasonResourceForbidden: the resource may never be guarded.
 	ReasonResourceForbidden Reason = "ResourceForbidden"
-	// ReasonResourceNotServed: the API server serves no such resource (yet); its webhook waits for it.
+	// ReasonResourceNotServed: the API server does not serve the resource. With status True the policy waits for it; with False the
+	// resource is served, in none of the versions that the policy names.
 	ReasonResourceNotServed Reason = "ResourceNotServed"
 	// ReasonExpressionInvalid: a CEL expression does not compile, or does not give what it has to.
 	ReasonExpressionInvalid Reason = "ExpressionInvalid"

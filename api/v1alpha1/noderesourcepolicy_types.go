@@ -98,7 +98,8 @@ type NodeResourcePolicySpec struct {
 	// Addresses are CEL expressions over "self", the object, each giving a list of strings: the addresses and prefixes (CIDR)
 	// that the object holds for its node. One under two live Nodes is reported as a conflict. Example:
 	// "self.status.networkContainers.filter(c, has(c.primaryIP)).map(c, c.primaryIP)". A field that the object itself lacks is
-	// no address; with several fields, give each an expression of its own.
+	// no address; with several fields, give each an expression of its own. A write that adds one to an object that is being deleted
+	// is judged like any other write; without expressions every write of such an object is allowed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

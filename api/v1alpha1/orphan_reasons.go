@@ -4,6 +4,12 @@ package v1alpha1
 
 // The reasons for which an orphan, an entry whose owner nobody can tell, is held.
 const (
+	// ReasonOwnedByResourceClaim: the entry's ID is a UID, that of a ResourceClaim: its driver releases the address.
+	ReasonOwnedByResourceClaim Reason = "OwnedByResourceClaim"
+	// ReasonResourceClaimGone: no ResourceClaim has the UID in the entry any more, so that anybody may remove it.
+	ReasonResourceClaimGone Reason = "ResourceClaimGone"
+	// ReasonOwnerKindUnknown: the entry's ID is none that a container runtime makes, so nobody can tell what owns the address.
+	ReasonOwnerKindUnknown Reason = "OwnerKindUnknown"
 	// ReasonOrphanQueued: as many orphans as may be asked about at once are; this one is next.
 	ReasonOrphanQueued Reason = "OrphanQueued"
 	// ReasonAwaitingAllNodes: every node is asked about the orphan's sandbox, and at least one of those ever seen has neither

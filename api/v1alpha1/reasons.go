@@ -49,6 +49,10 @@ const (
 	ReasonReleaseFailed Reason = "ReleaseFailed"
 	// ReasonUnprotectFailed: the finalizer could not be taken off; it is tried again.
 	ReasonUnprotectFailed Reason = "UnprotectFailed"
+	// ReasonAddressKept: the pod object is gone and its sandbox is not proven gone; a tombstone keeps the address from other pods.
+	ReasonAddressKept Reason = "AddressKept"
+	// ReasonProtectedAgain: a pod that holds an address had the label without the finalizer, or had lost it, and has it again.
+	ReasonProtectedAgain Reason = "ProtectedAgain"
 )
 
 // The reasons of a release or of taking the finalizer off.

@@ -39,6 +39,7 @@ const outputFormats = "table|wide|json|yaml"
 
 // newCommand is the plugin with all its commands.
 func newCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
+	out, errOut = inspect.Plain(out), inspect.Plain(errOut)
 	o := &options{
 		IOStreams: genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut},
 		flags:     genericclioptions.NewConfigFlags(true), now: time.Now,
@@ -50,7 +51,7 @@ func newCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		Long: `Holdfast holds a pod's address until the sandbox that used it is gone. This plugin says
 what is held and why, who has an address now and who had it before, and where the IPAM's
 records contradict the cluster. It reads with your own rights, live, and writes nothing but
-what release and uninstall are told to write.
+what release, unhold and uninstall are told to write.
 
 ` + exitCodes,
 		SilenceErrors: true,

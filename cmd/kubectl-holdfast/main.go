@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/holdfast-dev/holdfast/internal/inspect"
 )
 
 // completionName is the name under which kubectl looks for the completion of the plugin holdfast; it may be a link to this command.
@@ -21,6 +23,6 @@ func main() {
 		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 	}
 	if err := root.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		os.Exit(exitCode(os.Stderr, err))
+		os.Exit(exitCode(inspect.Plain(os.Stderr), err))
 	}
 }

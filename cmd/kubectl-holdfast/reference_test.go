@@ -35,15 +35,18 @@ server serves them).
 
 | Command | Reads | Writes |
 |---|---|---|
-| ` + "`explain`" + ` | the pod, its Node, IPAllocations, IPPools, events; the manager's Deployment and ConfigMap (otherwise the defaults are assumed, and it says so) | nothing |
+| ` + "`explain`" + ` | the pod, its Node, IPAllocations, IPPools, events, with agents the admission policies and their bindings; the manager's Deployment and ConfigMap (otherwise the defaults are assumed, and it says so) | nothing |
 | ` + "`who`, `history`" + ` | IPPools, IPAllocations, pods, events | nothing; ` + "`--html`" + ` a file |
 | ` + "`audit`" + ` | namespace kube-system, IPPools, pods, IPAllocations, nodes, NodeResourcePolicies, reservations, NodeSlicePools, NetworkAttachmentDefinitions | nothing; ` + "`--report`" + ` a file |
 | ` + "`release`" + ` | as explain and who; with ` + "`--from-reports`" + ` as audit | an event, an annotation of the IPAllocation, the IPPool, the reservation |
+| ` + "`unhold`" + ` | the pod | an event, the pod |
 | ` + "`doctor`" + ` | the installation, webhooks, EndpointSlices, the serving Secret, nodes, events; creates SubjectAccessReviews; two dry runs | nothing |
 | ` + "`uninstall`" + ` | everything, as an administrator | see [uninstall](../uninstall.md) |
 
 What the plugin cannot see: a manager that has watched since before a deletion may know that a pod was seen deleting and not ended, or that an entry
-appeared after the pod was bound. Both can only let the manager go on where ` + "`explain`" + ` says wait. And a manager's caches may be behind by a moment.
+appeared after the pod was bound.
+With the former, a kubelet's report counts even if the pod is older than the admission policies.
+Both can only let the manager go on where ` + "`explain`" + ` says wait. And a manager's caches may be behind by a moment.
 
 `
 

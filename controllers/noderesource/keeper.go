@@ -10,6 +10,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -47,6 +48,8 @@ type keeper struct {
 	options   Options
 
 	definitions keeperDefinitions
+	// presetsApplied are the names of the presets that this process has applied.
+	presetsApplied sets.Set[string]
 
 	// settled is what was wanted when everything was last looked at; nil if there was to be none, or nobody looked yet.
 	settled *admissionregistrationv1.ValidatingWebhookConfiguration
@@ -74,13 +77,15 @@ func setupKeeper(_ context.Context, mgr manager.Manager, o Options) error {
 		recorder:   mgr.GetEventRecorder("holdfast"),
 		options:    o,
 		rejections: map[types.UID]keeperRejection{},
+
+		presetsApplied: sets.New[string](),
 	}
 	c, err := controller.New("node-resource-keeper", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1,
 		RateLimiter: retries[reconcile.Request](o, keeperFirstRetry, keeperLastRetry)})
 	if err != nil {
 		return fmt.Errorf("setting up the keeper of the webhooks: %w", err)
 	}
-	for _, watched := range k.sources(mgr.GetCache()) {
+	for _, watched := range append(k.sources(mgr.GetCache()), keeperStart()) {
 		if err := c.Watch(watched); err != nil {
 			return fmt.Errorf("setting up the keeper of the webhooks: %w", err)
 		}
@@ -93,6 +98,9 @@ func setupKeeper(_ context.Context, mgr manager.Manager, o Options) error {
 func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := k.options.Clock.Now()
 	k.contest.endIfQuiet(now)
+	if err := k.applyPresets(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
 	served := keeperServedMemo{discovery: k.discovery}
 	pass, err := k.look(ctx, k.client, &served, now)
 	if err != nil {

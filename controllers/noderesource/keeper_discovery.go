@@ -97,16 +97,16 @@ func (m *keeperServedMemo) ask(ctx context.Context, resource schema.GroupResourc
 }
 
 // keeperAcceptance says whether a policy can work with what is served. The webhook is configured in any case: it harms
-// nothing, and it is there before the first object of the resource.
+// nothing, and it is there before the first object of the resource. A resource that is not served at all is nothing wrong.
 func keeperAcceptance(wanted v1alpha1.GuardedResource, served keeperServed) metav1.Condition {
 	resource := schema.GroupResource{Group: wanted.Group, Resource: wanted.Resource}
 	if len(served.versions) == 0 {
-		return keeperNotServed(fmt.Sprintf("the API server serves no resource %s; its webhook waits for it: install its "+
-			"CustomResourceDefinition, or correct spec.resource", resource))
+		return keeperNotServed(metav1.ConditionTrue, fmt.Sprintf("the API server serves no resource %s; the policy waits for it and begins by itself "+
+			"when it comes. Nothing to do, unless spec.resource is misspelled", resource))
 	}
 	judged, missing := keeperVersions(wanted.Versions, served.versions)
 	if len(judged) == 0 {
-		return keeperNotServed(fmt.Sprintf("the API server serves %s in %s, and not in what spec.resource.versions names: %s; write one of those, or \"*\"",
+		return keeperNotServed(metav1.ConditionFalse, fmt.Sprintf("the API server serves %s in %s, and not in what spec.resource.versions names: %s; write one of those, or \"*\"",
 			resource, strings.Join(served.versions, ", "), strings.Join(missing, ", ")))
 	}
 	message := fmt.Sprintf("%s is served in %s", resource, strings.Join(served.versions, ", "))
@@ -119,8 +119,8 @@ func keeperAcceptance(wanted v1alpha1.GuardedResource, served keeperServed) meta
 	return metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonPolicyAccepted), Message: message}
 }
 
-func keeperNotServed(message string) metav1.Condition {
-	return metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonResourceNotServed), Message: message}
+func keeperNotServed(status metav1.ConditionStatus, message string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: status, Reason: string(v1alpha1.ReasonResourceNotServed), Message: message}
 }
 
 // keeperVersions are those of the wanted that are served, and those that are not.

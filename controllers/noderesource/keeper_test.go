@@ -271,7 +271,7 @@ func TestWhetherAPolicyCanWorkWithWhatIsServed(t *testing.T) {
 		status   metav1.ConditionStatus
 		message  string
 	}{
-		"not served":                        {[]string{"*"}, false, keeperServed{}, metav1.ConditionFalse, "the API server serves no resource gadgets.machines.example.com; its webhook waits for it: install its CustomResourceDefinition, or correct spec.resource"},
+		"not served":                        {[]string{"*"}, false, keeperServed{}, metav1.ConditionTrue, "the API server serves no resource gadgets.machines.example.com; the policy waits for it and begins by itself when it comes. Nothing to do, unless spec.resource is misspelled"},
 		"every version":                     {[]string{"*"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2"},
 		"one of the versions is not served": {[]string{"v2", "v3"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2; of spec.resource.versions, v3 is not served"},
 		"none of the versions is served":    {[]string{"v3", "v4"}, false, whole, metav1.ConditionFalse, `the API server serves gadgets.machines.example.com in v1, v2, and not in what spec.resource.versions names: v3, v4; write one of those, or "*"`},
@@ -281,7 +281,7 @@ func TestWhetherAPolicyCanWorkWithWhatIsServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := keeperAcceptance(v1alpha1.GuardedResource{Group: "machines.example.com", Resource: "gadgets", Versions: test.versions, Status: new(!test.noStatus)}, test.served)
 			reason := v1alpha1.ReasonPolicyAccepted
-			if test.status == metav1.ConditionFalse {
+			if test.status == metav1.ConditionFalse || len(test.served.versions) == 0 {
 				reason = v1alpha1.ReasonResourceNotServed
 			}
 			want := metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: test.status, Reason: string(reason), Message: test.message}

@@ -44,6 +44,14 @@ func (k *keeper) sources(c cache.Cache) []source.Source {
 	}
 }
 
+// keeperStart wakes the keeper once: the presets are applied also where no watch has anything to tell yet.
+func keeperStart() source.Source {
+	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		q.Add(keeperRequest)
+		return nil
+	})
+}
+
 // definitionHandler wakes the keeper only for definitions of a group that a policy names: each look asks for what is served.
 // The time is noted of all of them, for the policy that comes next.
 func (k *keeper) definitionHandler() handler.EventHandler {

@@ -12,6 +12,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -33,6 +34,8 @@ const (
 type Options struct {
 	// Disabled turns the guard off: the webhooks are removed, and the policies say that nothing is enforced or swept.
 	Disabled bool
+	// Presets are policies that are applied at the start, and again whenever they are missing.
+	Presets []*unstructured.Unstructured
 	// Target is where the API server finds the manager's webhook server.
 	Target nodepolicy.Target
 	// Certificate is the cert-manager Certificate whose authority is injected into the webhooks; empty without cert-manager.

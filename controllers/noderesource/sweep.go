@@ -53,7 +53,7 @@ func (s *sweeper) sweep(ctx context.Context, policy *v1alpha1.NodeResourcePolicy
 	p.took = time.Since(began)
 	metrics.NodeSweepDuration.WithLabelValues(policy.Name).Observe(p.took.Seconds())
 	if err != nil {
-		return s.sweepFailed(ctx, policy, err)
+		return s.sweepFailed(ctx, policy, p, err)
 	}
 	s.missing.retain(policy.Name, run.tally.missing)
 	p.candidates, p.troubled = run.tally.candidates, run.tally.troubled

@@ -94,6 +94,19 @@ func (r *sweepResources) find(resource v1alpha1.GuardedResource) (schema.GroupVe
 	return schema.GroupVersionResource{}, &meta.NoResourceMatchError{PartialResource: wanted}
 }
 
+// served says whether the API server has the resource in any version.
+func (r *sweepResources) served(resource schema.GroupResource) (bool, error) {
+	mapper, err := r.current()
+	if err != nil {
+		return false, err
+	}
+	all, err := mapper.ResourcesFor(resource.WithVersion(""))
+	if err != nil && !meta.IsNoMatchError(err) {
+		return false, fmt.Errorf("asking the API server for resource %s: %w", resource, err)
+	}
+	return slices.ContainsFunc(all, func(found schema.GroupVersionResource) bool { return found.GroupResource() == resource }), nil
+}
+
 // walk reads every object that the options select, page by page, and shows each. It begins anew, after calling restart,
 // when the API server no longer knows where it was; a page that cannot be read is an error, and what was shown is then
 // not all there is.

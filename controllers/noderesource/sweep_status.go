@@ -3,6 +3,7 @@
 package noderesource
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -70,13 +71,37 @@ func (s *sweeper) sayNotAccepted(ctx context.Context, policy *v1alpha1.NodeResou
 	return s.writeStatus(ctx, policy, condition, policy.Status.Sweep)
 }
 
+// sayNotServed says that there is no object to look at, because the API server does not have the resource. That is no failed
+// sweep, and what an earlier one found is gone with the resource.
+func (s *sweeper) sayNotServed(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy) (reconcile.Result, error) {
+	nothing := newSweepTally()
+	s.missing.retain(policy.Name, nothing.missing)
+	p.candidates, p.troubled, p.refused = nothing.candidates, nothing.troubled, ""
+	nothing.report(policy.Name, 0)
+	found := nothing.status(nil)
+	found.Time = metav1.NewTime(s.clock.Now())
+	if before := policy.Status.Sweep; before != nil && sameFindings(before, found) {
+		found = before
+	}
+	condition := s.sweptCondition(policy, metav1.ConditionTrue, v1alpha1.ReasonResourceNotServed,
+		fmt.Sprintf("The API server serves no resource %s, so there is no object to look at. Holdfast looks again by itself.", p.compiled.Resource()))
+	return s.slowRetry(), s.writeStatus(ctx, policy, condition, found)
+}
+
 // sweepFailed says why a sweep did not see every object; what the one before found stays.
-func (s *sweeper) sweepFailed(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, err error) (reconcile.Result, error) {
+func (s *sweeper) sweepFailed(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy, err error) (reconcile.Result, error) {
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		s.resources.forget()
+		served, unknown := s.resources.served(p.compiled.Resource())
+		if unknown == nil && !served {
+			return s.sayNotServed(ctx, policy, p)
+		}
+		err = cmp.Or(unknown, err)
+	}
 	reason, message := v1alpha1.ReasonSweepFailed, "Not every object could be read, so the counts are those of the last complete sweep: "+err.Error()
 	retry, failure := s.slowRetry(), error(nil)
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		s.resources.forget()
 		reason, message = v1alpha1.ReasonResourceNotServed, notServedMessage(policy.Spec.Resource)
 	case apierrors.IsForbidden(err):
 		reason, message = v1alpha1.ReasonSweepForbidden, forbiddenMessage(policy, err)
@@ -99,7 +124,7 @@ func (s *sweeper) reapForbidden(ctx context.Context, run *sweepRun, err error) (
 }
 
 func notServedMessage(resource v1alpha1.GuardedResource) string {
-	return fmt.Sprintf("The API server serves no resource %s.%s in version %s. It is looked for again; install its CustomResourceDefinition, or correct spec.resource.",
+	return fmt.Sprintf("The API server serves no resource %s.%s in version %s. Correct spec.resource.versions; Holdfast looks again by itself.",
 		resource.Resource, resource.Group, strings.Join(resource.Versions, ", "))
 }
 

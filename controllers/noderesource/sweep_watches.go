@@ -6,6 +6,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -13,14 +14,15 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// sweepPolicyEvents asks for a sweep when a policy is new or says something new, and for forgetting one that is gone.
+// sweepPolicyEvents asks for a sweep when a policy is new or says something new, when the keeper found that its resource came
+// or went, and for forgetting one that is gone.
 func sweepPolicyEvents() handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepRequest] {
 	return handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepRequest]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.NodeResourcePolicy], q sweepQueue) {
 			q.Add(sweepRequest{Policy: e.Object.Name})
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NodeResourcePolicy], q sweepQueue) {
-			if e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Generation != e.ObjectNew.Generation {
+			if e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Generation != e.ObjectNew.Generation || awaitsResource(e.ObjectOld) != awaitsResource(e.ObjectNew) {
 				q.Add(sweepRequest{Policy: e.ObjectNew.Name})
 			}
 		},
@@ -28,6 +30,12 @@ func sweepPolicyEvents() handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepR
 			q.Add(sweepRequest{Policy: e.Object.Name})
 		},
 	}
+}
+
+// awaitsResource: the keeper found that the API server does not serve what the policy guards.
+func awaitsResource(policy *v1alpha1.NodeResourcePolicy) bool {
+	accepted := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.PolicyAccepted)
+	return accepted != nil && accepted.Reason == string(v1alpha1.ReasonResourceNotServed)
 }
 
 // sweepNodeEvents asks every policy for a look at the objects of a node that came, went, or is another one now. The Nodes

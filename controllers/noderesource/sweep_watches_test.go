@@ -70,3 +70,32 @@ type nodeHandler interface {
 	Update(context.Context, event.TypedUpdateEvent[*corev1.Node], sweepQueue)
 	Delete(context.Context, event.TypedDeleteEvent[*corev1.Node], sweepQueue)
 }
+
+func TestWhichPolicyEventsAskForASweep(t *testing.T) {
+	policy := func(generation int64, accepted v1alpha1.Reason) *v1alpha1.NodeResourcePolicy {
+		p := &v1alpha1.NodeResourcePolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy", Generation: generation}}
+		if accepted != "" {
+			p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PolicyAccepted, Reason: string(accepted)}}
+		}
+		return p
+	}
+	sweep := []sweepRequest{{Policy: "policy"}}
+	for name, c := range map[string]struct {
+		before, after *v1alpha1.NodeResourcePolicy
+		want          []sweepRequest
+	}{
+		"the status says the same": {policy(1, v1alpha1.ReasonPolicyAccepted), policy(1, v1alpha1.ReasonPolicyAccepted), nil},
+		"the policy was changed":   {policy(1, v1alpha1.ReasonPolicyAccepted), policy(2, v1alpha1.ReasonPolicyAccepted), sweep},
+		"its resource came":        {policy(1, v1alpha1.ReasonResourceNotServed), policy(1, v1alpha1.ReasonPolicyAccepted), sweep},
+		"the keeper found, for the first time, that its resource is served": {policy(1, ""), policy(1, v1alpha1.ReasonPolicyAccepted), nil},
+		"its resource went": {policy(1, v1alpha1.ReasonPolicyAccepted), policy(1, v1alpha1.ReasonResourceNotServed), sweep},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := &fakeQueue{}
+			sweepPolicyEvents().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.NodeResourcePolicy]{ObjectOld: c.before, ObjectNew: c.after}, queue)
+			if diff := cmp.Diff(c.want, queue.added); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

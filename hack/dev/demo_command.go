@@ -24,7 +24,7 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [SCENARIO...]",
 		Short: "Show what Holdfast is for: failures with the guard off and on",
-		Long: `Demo plays failures of pod addresses on two clusters of its own, side by side, of which one
+		Long: `Demo plays failures of pod addresses on two clusters of its own, one after the other, of which one
 has the guard. It prints a table of duplicates and leaks, and writes report.json and
 report.html, which shows for each address which sandbox held it when. Without arguments it
 plays all of them; --list shows their names.

@@ -67,7 +67,7 @@ func newReconcilerCommand() *cobra.Command {
 		Use:   "reconciler",
 		Short: "Run whereabouts' own reconciler, once or again and again",
 		Long: `Reconciler runs the reconciler of whereabouts v0.9.4 under a token that is bound to the
-pod of its Deployment, as since whereabouts 0.9.3.`,
+pod of its Deployment, as since whereabouts 0.9.4.`,
 		Example: `  holdfast-dev reconciler --kubeconfig bin/dev/kubeconfig --every 30s`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

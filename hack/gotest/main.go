@@ -3,14 +3,14 @@
 // Command gotest runs the project's tests under the race detector and closes
 // with one line that counts them.
 //
-//	go run ./hack/gotest [-assets DIR] unit|suites|faulty|all|machine [PACKAGE...]
+//	go run ./hack/gotest [-assets DIR] unit|suites|all|faulty|long|machine [PACKAGE...]
 //
 // unit is every package that starts no control plane, in every module that has
-// tests; suites is the rest, a few packages at a time, because each suite starts a
-// control plane of its own. faulty is the second pass: the suites whose managers
-// can be given failing calls. all is unit, suites and faulty. PACKAGE narrows the
-// suites of both passes. machine is the packages named that need root and a whole
-// machine; nothing else runs these. It runs at the top of the repository.
+// tests; suites is those that start one, a few packages at a time; all is both.
+// long is what takes too long for that: the packages that explore variants, and
+// faulty, the fault-injection run of the suites that have one. PACKAGE narrows
+// the suites. machine is the packages named that need root and a whole machine;
+// nothing else runs these. It runs at the top of the repository.
 package main
 
 import (
@@ -86,12 +86,13 @@ func selectGroups(what string, narrow []string) ([]group, error) {
 	kinds := map[string][]func([]string) ([]group, error){
 		"unit":    {unitGroups},
 		"suites":  {suiteGroups},
+		"all":     {unitGroups, suiteGroups},
 		"faulty":  {faultyGroups},
-		"all":     {unitGroups, suiteGroups, faultyGroups},
+		"long":    {longGroups, faultyGroups},
 		"machine": {machineGroups},
 	}
 	if kinds[what] == nil {
-		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, faulty, all or machine", what)
+		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, all, faulty, long or machine", what)
 	}
 	var groups []group
 	for _, kind := range kinds[what] {
@@ -116,7 +117,12 @@ func unitGroups([]string) ([]group, error) {
 	return groups, nil
 }
 
-func suiteGroups(patterns []string) ([]group, error) {
+func suiteGroups(patterns []string) ([]group, error) { return controlPlaneGroups(suite, patterns) }
+
+func longGroups(patterns []string) ([]group, error) { return controlPlaneGroups(long, patterns) }
+
+// controlPlaneGroups are the packages of one kind that start control planes, a few at a time.
+func controlPlaneGroups(needs kind, patterns []string) ([]group, error) {
 	dirs := []string{"."}
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
@@ -126,7 +132,7 @@ func suiteGroups(patterns []string) ([]group, error) {
 	for _, dir := range dirs {
 		g := group{dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(), "-count=1"}}
 		for _, pattern := range patterns {
-			packages, err := testPackages(dir, pattern, suite)
+			packages, err := testPackages(dir, pattern, needs)
 			if err != nil {
 				return nil, err
 			}

@@ -13,6 +13,10 @@ import (
 // start a control plane.
 var suiteRoots = []string{"internal/testing/controlplane", "test"}
 
+// longRoots are the folders, from the top of their module, whose packages start a control plane and explore: they play one story in many
+// variants, for minutes, and belong to a run of their own.
+var longRoots = []string{"test/adversaries", "test/shapes"}
+
 // machineRoots are the folders whose packages need root and a whole machine:
 // they start container runtimes, or break the nodes of a cluster.
 var machineRoots = []string{"test/node", "test/e2e/cluster"}
@@ -23,6 +27,7 @@ type kind int
 const (
 	unit kind = iota
 	suite
+	long
 	machine
 )
 
@@ -39,14 +44,12 @@ var longestSuites = []string{
 	"test/integration/lifecycle",
 	"test/integration/handshake",
 	"test/integration/orphans",
-	"hack/dev/test/adversaries",
 	"test/integration/bootstrap",
 	"test/integration/uninstall",
 	"test/integration/repair",
 	"test/integration/nodepolicy",
 	"test/integration/nodesweep",
 	"hack/dev/test/bugs",
-	"hack/dev/test/shapes",
 	"test/integration/slices",
 	"test/e2e",
 	"hack/dev/test/guarded",
@@ -93,6 +96,8 @@ func kindOf(folder string) kind {
 	switch {
 	case below(folder, machineRoots):
 		return machine
+	case below(folder, longRoots):
+		return long
 	case below(folder, suiteRoots):
 		return suite
 	default:

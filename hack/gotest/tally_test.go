@@ -191,9 +191,9 @@ func TestTheLongestSuitesAreThere(t *testing.T) {
 }
 
 func TestTheLongestSuitesStartFirst(t *testing.T) {
-	packages := []string{"m/test/e2e/observer", "m/hack/dev/test/adversaries", "m/test/integration/chart", "m/test/e2e", "m/test/integration/lifecycle"}
+	packages := []string{"m/test/e2e/observer", "m/hack/dev/test/bugs", "m/test/integration/chart", "m/test/e2e", "m/test/integration/lifecycle"}
 	longestFirst(packages)
-	want := []string{"m/test/integration/lifecycle", "m/hack/dev/test/adversaries", "m/test/e2e", "m/test/e2e/observer", "m/test/integration/chart"}
+	want := []string{"m/test/integration/lifecycle", "m/hack/dev/test/bugs", "m/test/e2e", "m/test/e2e/observer", "m/test/integration/chart"}
 	if !reflect.DeepEqual(packages, want) {
 		t.Errorf("ordered %v, want %v", packages, want)
 	}
@@ -215,6 +215,8 @@ func TestKindOf(t *testing.T) {
 		"test/e2e/observer":                     suite,
 		"test/e2e/cluster":                      machine,
 		"test/node":                             machine,
+		"test/adversaries":                      long,
+		"test/shapes":                           long,
 		"internal/testing/controlplane":         suite,
 		"internal/testing/controlplane/fixture": suite,
 		"internal/testing/process":              unit,

@@ -16,7 +16,7 @@ import (
 
 const (
 	header           = "// SPDX-License-Identifier: Apache-2.0\n"
-	maxGoLines       = 300
+	maxGoLines       = 400
 	maxTestFileLines = 800
 )
 

@@ -17,7 +17,8 @@
 //     free the address of the other. Until the second DEL the pool is not empty
 //     of the sandbox, so the guard's records are right about it.
 //   - The reconciler is a part of the pod control loop, and so of the DaemonSet's
-//     pod on every node: it has the token of CNI DEL. Where that is so, the
-//     configuration has to say it (unsafeReleases.reconcilerInDaemonSet).
+//     pod on every node: it has the token of CNI DEL. Holdfast tells so by the
+//     tag of the pod's image, unless the configuration says it
+//     (unsafeReleases.reconcilerInDaemonSet).
 //   - The reconciler looks at a Pending pod every half second, 0.9.4 every quarter.
 package whereabouts08

@@ -31,14 +31,14 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 			Enabled: new(true), Namespaces: []string{"kube-system"},
 		},
 		UnsafeReleases: configv1alpha1.UnsafeReleases{
-			Mode: configv1alpha1.ReleaseModeDeny, DaemonSets: []string{"kube-system/whereabouts"}, ReconcilerInDaemonSet: new(false),
+			Mode: configv1alpha1.ReleaseModeDeny, DaemonSets: []string{"kube-system/whereabouts"},
 		},
 		Audit:   configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
 		Orphans: configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxAsked: new(int32(200))},
 		Handshakes: configv1alpha1.Handshakes{MaxInFlight: new(int32(500)), MaxInFlightPerNode: new(int32(100)),
 			AnswerWithin: &metav1.Duration{Duration: time.Minute}},
 		NodeResources: configv1alpha1.NodeResources{
-			Enabled: new(true), SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
+			Enabled: new(true), Presets: []string{"nodeinfo", "nodenetworkconfigs"}, SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
 		},
 		Delays: configv1alpha1.Delays{
 			ReleaseDelay: duration(180 * time.Second), GracePeriodSlack: duration(30 * time.Second),
@@ -293,6 +293,10 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 				`nodeResources.sweepInterval: Invalid value: "10ms": must be 1s or more`,
 				`nodeResources.deletesPerSecond: Invalid value: 0: must be above 0 and at most 100`,
 			},
+		},
+		"a preset that there is not": {
+			content: header + "nodeResources: {presets: [nodeinfo, ciliumnodes]}\n",
+			want:    []string{`nodeResources.presets[1]: Unsupported value: "ciliumnodes": supported values: "nodeinfo", "nodenetworkconfigs"`},
 		},
 		"a deletion rate that is no limit": {
 			content: header + "nodeResources: {deletesPerSecond: 100.5}\n",

@@ -51,6 +51,7 @@ func (t *Table) Say(format string, args ...any) {
 
 // Write shows tables one below the other.
 func Write(w io.Writer, tables []Table, wide bool) error {
+	w = Plain(w)
 	shown := 0
 	for i := range tables {
 		t := &tables[i]
@@ -130,4 +131,30 @@ func Short(id string) string {
 		return id[:length]
 	}
 	return id
+}
+
+// Plain is a writer without a way to control the terminal: names, messages and annotations are written by anybody.
+func Plain(w io.Writer) io.Writer { return plain{w} }
+
+type plain struct{ io.Writer }
+
+// Write shows control characters as "?", but for line feeds and tabs. It reports the length of what it was given.
+func (p plain) Write(text []byte) (int, error) {
+	shown := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == 0xc2 && i+1 < len(text) && text[i+1] >= 0x80 && text[i+1] < 0xa0: // U+0080 to U+009F
+			shown = append(shown, '?')
+			i++
+		case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:
+			shown = append(shown, '?')
+		default:
+			shown = append(shown, c)
+		}
+	}
+	if _, err := p.Writer.Write(shown); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }

@@ -33,6 +33,9 @@ type Auditable interface {
 	ReservationReference(name string) *corev1.ObjectReference
 	// Reserves says whether a network of this configuration makes a reservation of each address.
 	Reserves(config string) bool
+	// Ranges are the ranges that a network of this configuration gives addresses of, each one to an attachment; none where that
+	// cannot be told.
+	Ranges(config string) []netip.Prefix
 	// Covers says whether an address lies in the range of a cached pool.
 	Covers(ip netip.Addr) bool
 	// SlicePool is the name of the object that divides the range of a network of this configuration among nodes; empty where

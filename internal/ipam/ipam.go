@@ -173,6 +173,9 @@ type Backend interface {
 	// Release gives each entry back to its pool by compare-and-release, in the order tombstone, reservation, removal. It
 	// resumes from a tombstone of the same record. One failing request does not stop the others.
 	Release(ctx context.Context, requests []Request) []Result
+	// Tombstone keeps each entry from other pods and releases nothing: it puts the record's tombstone in the place of the podref or,
+	// where the pool has no such entry any more, makes one. It compares every field; what does not match fails with ErrChanged.
+	Tombstone(ctx context.Context, requests []Request) []Result
 	// Rewrite gives each entry to its successor, by comparing every field of it and changing the sandbox ID alone. An entry that is
 	// the successor's already is done; any other that does not match fails with ErrChanged. One failing request does not stop the
 	// others.

@@ -19,8 +19,11 @@ type books struct {
 	byPod        map[string][]*Entry
 	byAddress    map[netip.Addr][]*Entry
 	reservations map[string]*Reservation
-	// claimed are the reservations that stand for an entry or for an address that a live pod shows.
-	claimed sets.Set[string]
+	// standing are the reservations that stand for an entry.
+	standing sets.Set[string]
+	// live and reservedFor are pods and reservations by pod reference.
+	live        map[string][]*Pod
+	reservedFor map[string][]*Reservation
 	// foreign are those that were found to stand where another pod's should.
 	foreign sets.Set[string]
 }
@@ -36,12 +39,16 @@ func Audit(facts Facts) []Finding {
 			}
 		}
 	}
+	if b.ForRepair {
+		findings = append(findings, b.claimed()...)
+	}
 	findings = append(findings, b.orphaned()...)
 	findings = append(findings, b.moved()...)
 	findings = append(findings, b.unsliced()...)
+	findings = append(findings, b.unaccounted()...)
 	slices.SortFunc(findings, func(x, y Finding) int {
 		return cmp.Or(cmp.Compare(x.Kind, y.Kind), x.IP.Compare(y.IP), cmp.Compare(x.PodRef, y.PodRef), cmp.Compare(x.Reservation, y.Reservation),
-			cmp.Compare(x.Pool, y.Pool))
+			cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.SandboxID, y.SandboxID))
 	})
 	return findings
 }
@@ -49,10 +56,16 @@ func Audit(facts Facts) []Finding {
 func open(facts Facts) *books {
 	b := &books{
 		Facts: facts, byPod: map[string][]*Entry{}, byAddress: map[netip.Addr][]*Entry{},
-		reservations: map[string]*Reservation{}, claimed: sets.New[string](), foreign: sets.New[string](),
+		reservations: map[string]*Reservation{}, standing: sets.New[string](), foreign: sets.New[string](),
+		live: map[string][]*Pod{}, reservedFor: map[string][]*Reservation{},
+	}
+	for i := range facts.Pods {
+		b.live[facts.Pods[i].Ref] = append(b.live[facts.Pods[i].Ref], &facts.Pods[i])
 	}
 	for i := range facts.Reservations {
-		b.reservations[facts.Reservations[i].Name] = &facts.Reservations[i]
+		r := &facts.Reservations[i]
+		b.reservations[r.Name] = r
+		b.reservedFor[r.PodRef] = append(b.reservedFor[r.PodRef], r)
 	}
 	for i := range facts.Entries {
 		e := &facts.Entries[i]
@@ -60,7 +73,7 @@ func open(facts Facts) *books {
 		b.byAddress[e.IP] = append(b.byAddress[e.IP], e)
 		for _, name := range e.Reservations {
 			if r := b.reservations[name]; r != nil && (e.Releasing || r.PodRef == e.PodRef) {
-				b.claimed.Insert(name)
+				b.standing.Insert(name)
 			}
 		}
 	}
@@ -75,6 +88,9 @@ func (b *books) shown(pod *Pod, shown Shown) []Finding {
 	entry := b.entryOf(pod, shown)
 	about := Finding{PodRef: pod.Ref, UID: pod.UID, IP: shown.IP, Interface: shown.Interface, Network: shown.Network}
 	if entry == nil {
+		if b.ForRepair {
+			return nil // claimed
+		}
 		return b.entryMissing(about)
 	}
 	about.Pool = entry.Pool
@@ -156,8 +172,8 @@ func sameNetwork(x, y *Entry) bool {
 
 // isShown says whether a live pod shows the address of its entry, on a network that makes reservations where that matters.
 func (b *books) isShown(entry *Entry, reserved bool) bool {
-	return slices.ContainsFunc(b.Pods, func(p Pod) bool {
-		return p.Ref == entry.PodRef && slices.ContainsFunc(p.Shown, func(s Shown) bool {
+	return slices.ContainsFunc(b.live[entry.PodRef], func(p *Pod) bool {
+		return slices.ContainsFunc(p.Shown, func(s Shown) bool {
 			return (s.Reserved || !reserved) && s.IP == entry.IP && sameInterface(s.Interface, entry.Interface)
 		})
 	})
@@ -169,14 +185,11 @@ func (b *books) orphaned() []Finding {
 	if b.Unreadable {
 		return nil
 	}
-	live := map[string]*Pod{}
-	for i := range b.Pods {
-		live[b.Pods[i].Ref] = &b.Pods[i]
-	}
 	var findings []Finding
 	for i := range b.Reservations {
 		r := &b.Reservations[i]
-		if b.claimed.Has(r.Name) || b.foreign.Has(r.Name) || b.Doubtful.Has(r.PodRef) || live[r.PodRef] != nil && live[r.PodRef].showsWithout(b.byPod[r.PodRef]) {
+		showsWithout := func(p *Pod) bool { return p.showsWithout(b.byPod[r.PodRef]) }
+		if b.standing.Has(r.Name) || b.foreign.Has(r.Name) || b.Doubtful.Has(r.PodRef) || slices.ContainsFunc(b.live[r.PodRef], showsWithout) {
 			continue
 		}
 		findings = append(findings, Finding{Kind: v1alpha1.ReasonReservationOrphaned, PodRef: r.PodRef, Interface: r.Interface, Reservation: r.Name})
@@ -195,10 +208,9 @@ func (b *books) moved() []Finding {
 		}
 		about := Finding{Kind: v1alpha1.ReasonSliceMoved, PodRef: e.PodRef, IP: e.IP, Interface: e.Interface, Pool: e.Pool,
 			Slice: e.Slice.Name, Node: e.Slice.For, Owner: e.Slice.Node}
-		for j := range b.Pods {
-			p := &b.Pods[j]
+		for _, p := range b.live[e.PodRef] {
 			shows := func(s Shown) bool { return s.IP == e.IP && sameInterface(s.Interface, e.Interface) }
-			if at := slices.IndexFunc(p.Shown, shows); p.Ref == e.PodRef && at >= 0 {
+			if at := slices.IndexFunc(p.Shown, shows); at >= 0 {
 				about.UID, about.Network = p.UID, p.Shown[at].Network
 			}
 		}

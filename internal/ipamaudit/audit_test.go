@@ -255,6 +255,8 @@ func TestMessagesNameWhatWasFoundAndWhatToDo(t *testing.T) {
 			want = append(want, "web-uid", f.Slice, f.Node, "See the IPAM's")
 		case v1alpha1.ReasonSliceMoved:
 			want = append(want, "web-uid", "10.0.0.1", f.Pool, f.Slice, f.Node, f.Owner, "eplace")
+		case v1alpha1.ReasonEntryUnaccounted:
+			want = append(want, "10.0.0.1", f.Pool, "kubectl holdfast who")
 		default:
 			want = append(want, "web-uid", "10.0.0.1", f.Pool, "eplace")
 		}

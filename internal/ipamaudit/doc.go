@@ -12,6 +12,7 @@
 //	AddressInTwoPools    two live pods show one address of one network, each from its own pool
 //	SliceMoved           an entry stands in the pool of a node whose slice another node has by now, or nobody
 //	PodWithoutSlice      a pod's node has no slice of its network, so neither ADD nor DEL works
+//	EntryUnaccounted     nothing leads Holdfast to an entry: no record, no pod, no look that is scheduled
 //
 // Absence is concluded only from pools that could be read: Facts.Unreadable and Facts.Doubtful hold it back.
 package ipamaudit

@@ -24,8 +24,14 @@ type Facts struct {
 	// Slices are, by the name of the object that divides a range ("namespace/name"), the nodes that have a part of it. Nil
 	// where nobody can tell, or no range is divided.
 	Slices map[string]sets.Set[string]
+	// Accounts are what leads to each entry; nil where nobody can tell.
+	Accounts *Accounts
 	// Starting are pods that have an ADD or a DEL of a divided network before them.
 	Starting []Starting
+	// ForRepair says that findings may be written about: then only claims count that an IPAM can have caused (claims.go).
+	ForRepair bool
+	// Partial says that these are the facts about some findings of an audit, which has bounded the claims of each namespace.
+	Partial bool
 }
 
 // Pod is a live pod.
@@ -33,6 +39,10 @@ type Pod struct {
 	Ref   string
 	UID   types.UID
 	Shown []Shown
+	// Allowed is, by network as in Shown, how many addresses the pod can have: for each attachment that it requests, one of each range.
+	Allowed map[string]int
+	// Recorded are the addresses that the record of this UID has.
+	Recorded []netip.Addr
 }
 
 // Starting is a pod on a node whose networks are divided among nodes: it needs a slice there to start, and to end.
@@ -52,6 +62,8 @@ type Shown struct {
 	Network string
 	// Managed says that the network's IPAM is the one whose pools were read, and that one of these covers the address.
 	Managed bool
+	// Outside says that the network's ranges are known, and that none has the address.
+	Outside bool
 	// Reserved says that this network makes a reservation of each address.
 	Reserved bool
 }
@@ -61,6 +73,7 @@ type Entry struct {
 	// Pool is "namespace/name".
 	Pool      string
 	IP        netip.Addr
+	SandboxID string
 	PodRef    string
 	Interface string
 	// Releasing says that a release of the entry has begun. Then it names no pod.
@@ -89,4 +102,6 @@ type Reservation struct {
 	Name      string
 	PodRef    string
 	Interface string
+	// Addresses are those that the name can mean. They are needed for repairs only.
+	Addresses []netip.Addr
 }

@@ -15,6 +15,7 @@ import (
 var Kinds = []v1alpha1.Reason{
 	v1alpha1.ReasonEntryMissing, v1alpha1.ReasonReservationMissing, v1alpha1.ReasonReservationForeign,
 	v1alpha1.ReasonReservationOrphaned, v1alpha1.ReasonAddressInTwoPools, v1alpha1.ReasonSliceMoved, v1alpha1.ReasonPodWithoutSlice,
+	v1alpha1.ReasonEntryUnaccounted,
 }
 
 // Finding is one contradiction.
@@ -29,6 +30,8 @@ type Finding struct {
 	Interface string
 	// Pool is the pool with the address's entry; empty where there is none.
 	Pool string
+	// SandboxID is that of an entry to which nothing leads.
+	SandboxID string
 	// Other is who else is named, and OtherPool where, for an address in two pools.
 	Other, OtherPool string
 	// Reservation is "namespace/name"; empty where none was found.
@@ -40,18 +43,40 @@ type Finding struct {
 	Slice, Node, Owner string
 }
 
-// IsSame says whether both findings are about one contradiction, whoever else has come into it.
-func (f Finding) IsSame(other Finding) bool {
-	return f.Kind == other.Kind && f.PodRef == other.PodRef && f.UID == other.UID && f.IP == other.IP && f.Interface == other.Interface &&
-		(f.Kind != v1alpha1.ReasonReservationOrphaned || f.Reservation == other.Reservation) &&
-		(f.Slice == "" || f.Slice == other.Slice && f.Pool == other.Pool)
+// Identity tells contradictions apart, whoever else has come into one.
+type Identity struct {
+	kind               v1alpha1.Reason
+	podRef             string
+	uid                types.UID
+	ip                 netip.Addr
+	iface, reservation string
+	slice, pool        string
+	sandboxID          string
 }
+
+// Identity is the finding's.
+func (f Finding) Identity() Identity {
+	id := Identity{kind: f.Kind, podRef: f.PodRef, uid: f.UID, ip: f.IP, iface: f.Interface, sandboxID: f.SandboxID}
+	if f.Kind == v1alpha1.ReasonReservationOrphaned {
+		id.reservation = f.Reservation
+	}
+	if f.Slice != "" {
+		id.slice, id.pool = f.Slice, f.Pool
+	}
+	return id
+}
+
+// IsSame says whether both findings are about one contradiction.
+func (f Finding) IsSame(other Finding) bool { return f.Identity() == other.Identity() }
 
 // Message says what was found, what was expected, and what to do.
 func (f Finding) Message() string {
 	switch f.Kind {
 	case v1alpha1.ReasonSliceMoved, v1alpha1.ReasonPodWithoutSlice:
 		return f.sliceMessage()
+	case v1alpha1.ReasonEntryUnaccounted:
+		return fmt.Sprintf("pool %s has %s for pod %s and sandbox %s, and Holdfast has no record of it, no pod that leads to it, and no look at it ahead: expected one of these. "+
+			"Holdfast looks at it now; if this comes back, report it as a bug. Who has it: kubectl holdfast who %s", f.Pool, f.IP, f.PodRef, f.SandboxID, f.IP)
 	default:
 		return f.addressMessage()
 	}

@@ -74,6 +74,8 @@ func whyReported(kind v1alpha1.Reason) string {
 		return "the entry of a live pod stays, and that of a dead one is released as always"
 	case v1alpha1.ReasonPodWithoutSlice:
 		return "only the IPAM's node-slice controller gives slices"
+	case v1alpha1.ReasonEntryUnaccounted:
+		return "the orphan controller looks at the entry"
 	default:
 		return "there is no repair for it"
 	}

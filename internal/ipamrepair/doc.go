@@ -10,6 +10,7 @@
 //	ReservationOrphaned  if its pod is gone, mark it; marked for the delay, and still for nothing: remove it
 //	AddressInTwoPools    nothing: both are live
 //	SliceMoved           nothing: the entry of a live pod stays, that of a dead one is released as always
+//	EntryUnaccounted     nothing: the orphan controller looks at the entry
 //	PodWithoutSlice      nothing: only the IPAM's own controller can give a slice
 //
 // A pod is gone when a live read finds none of its name, or one that its kubelet has finished on the machine that is recorded

@@ -80,7 +80,7 @@ func (f *Facts) gone() (isGone bool, why string) {
 		return false, "its pod (UID " + string(owner.UID) + ") is finished, but no record says on which machine it was"
 	}
 	for _, machine := range owner.Machines {
-		if !owner.Node.IsKnown() || release.Compare(machine, owner.Node.Get().Machine) == release.Replaced {
+		if !owner.Node.IsKnown() || !release.Compare(machine, owner.Node.Get().Machine).IsShown() {
 			return false, "its pod (UID " + string(owner.UID) + ") was finished by a kubelet that cannot be shown to be its own machine's"
 		}
 	}

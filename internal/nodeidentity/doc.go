@@ -4,9 +4,10 @@
 // when every Node UID that it carries is the UID of the Node that has the name of the object's node. It is pure: whoever
 // calls it has read the facts.
 //
-// Assess compares one object with one Node. Judge answers a write, and knows what is always let through: deletions,
-// objects that are being deleted, writes that only let go, and repairs, which are writes whose new object speaks for the
-// live Node. Reap says whether a stale object may be deleted. Conflicts finds addresses that two objects hold.
+// Assess compares one object with one Node. Judge answers a write, and knows what is always allowed: deletions, writes of
+// objects that are being deleted and gain no address, writes that only let go, and repairs, which are writes whose new
+// object speaks for the live Node. A write that adds an address to an object that is being deleted is judged like any
+// other (docs/decisions/0108). Reap says whether a stale object may be deleted. Conflicts finds addresses that two objects hold.
 //
 // Only owner references to kind Node of apiVersion v1 count (or, where the policy says so, one annotation). The order of the
 // rules, the first that fits decides:

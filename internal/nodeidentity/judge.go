@@ -28,6 +28,9 @@ func Judge(w Write, e Evidence) Judgment {
 	}
 	o, dropped := judgedObject(w)
 	a := assess(w.Policy, o, e, dropped)
+	if w.New.Deleting && w.Gains != "" {
+		a.Message += fmt.Sprintf(" The object is being deleted, and this write adds %s. A write that adds no address is allowed.", w.Gains)
+	}
 	return Judgment{Outcome: outcome(w, e.Source, a.Reason), Assessment: a}
 }
 
@@ -50,14 +53,14 @@ func judgedObject(w Write) (_ Object, dropped bool) {
 }
 
 // unconditional says whether the write passes whatever the Node is. deletionTimestamp means something on UPDATE only: the
-// API server lets no writer set it.
+// API server lets no writer set it. An object that loses its last finalizer is gone with the write.
 func unconditional(w Write) (Assessment, bool) {
 	switch {
 	case w.Operation == admissionv1.Delete:
 		return Assessment{Reason: v1alpha1.ReasonBeingDeleted, Message: w.New.describe() + " is deleted by this write."}, true
 	case w.Operation != admissionv1.Update:
 		return Assessment{}, false
-	case w.New.Deleting:
+	case w.New.Deleting && (w.Gains == "" || len(w.New.Finalizers) == 0):
 		return Assessment{Reason: v1alpha1.ReasonBeingDeleted, Message: w.New.describe() + " is being deleted" + w.New.heldBy() + "."}, true
 	case w.LetsGo:
 		return Assessment{

@@ -41,6 +41,11 @@ func status(w Write) Write {
 	return w
 }
 
+func gaining(w Write) Write {
+	w.Gains = "address 10.0.0.1/32"
+	return w
+}
+
 func lettingGo(w Write) Write {
 	w.LetsGo = true
 	return w
@@ -69,6 +74,27 @@ func TestJudge(t *testing.T) {
 		},
 		"a status write of an object deleted in the foreground passes": {
 			status(updating(with(object(stale), deleting), with(object(stale), deleting))), unreadNode(), Allow, v1alpha1.ReasonBeingDeleted,
+		},
+		"a deleting object gains no address of a Node that is gone": {
+			gaining(updating(with(object(stale), deleting), with(object(stale), deleting))), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,
+		},
+		"a deleting object gains no address by its status": {
+			status(gaining(updating(with(object(stale), deleting), with(object(stale), deleting)))), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,
+		},
+		"a deleting object of the live Node may gain an address": {
+			gaining(updating(with(object(right), deleting), with(object(right), deleting))), liveNode(), Allow, v1alpha1.ReasonNodeUIDMatches,
+		},
+		"the cache does not refuse an address to a deleting object": {
+			gaining(updating(with(object(stale), deleting), with(object(stale), deleting))), cached(known(liveUID)), ReadLive, v1alpha1.ReasonStaleNodeUID,
+		},
+		"an address that a deleting object gains is not judged by a Node that could not be read": {
+			gaining(updating(with(object(right), deleting), with(object(right), deleting))), unreadNode(), CouldNotTell, v1alpha1.ReasonObservationFailed,
+		},
+		"an object that loses its last finalizer is gone, whatever it gains": {
+			gaining(updating(with(object(stale), deleting), with(object(stale), func(o *Object) { o.Deleting = true }))), liveNode(), Allow, v1alpha1.ReasonBeingDeleted,
+		},
+		"a deleting object may let go whatever its addresses are": {
+			lettingGo(gaining(updating(with(object(stale), deleting), with(object(), deleting)))), liveNode(), Allow, v1alpha1.ReasonOnlyLetsGo,
 		},
 		"a creation cannot be of a deleting object": {
 			creation(with(object(stale), deleting)), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,

@@ -77,11 +77,13 @@ func objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for _, references := range allReferences {
 			for _, name := range []string{"", nodeName} {
-				for _, deleting := range []bool{false, true} {
-					o := object(references...)
-					o.NodeName, o.Deleting = name, deleting
-					if !yield(o) {
-						return
+				for _, finalizers := range [][]string{nil, {finalizer}} {
+					for _, deleting := range []bool{false, true} {
+						o := object(references...)
+						o.NodeName, o.Deleting, o.Finalizers = name, deleting, finalizers
+						if !yield(o) {
+							return
+						}
 					}
 				}
 			}
@@ -95,8 +97,9 @@ func writes() iter.Seq2[string, Write] {
 		for o := range objects() {
 			for predecessor, before := range predecessors {
 				for _, operation := range operations(predecessor) {
-					for _, letsGo := range []bool{false, true} {
-						if !yield(predecessor, Write{Operation: operation, New: o, Old: before(o), LetsGo: letsGo}) {
+					for _, w := range []Write{{}, {LetsGo: true}, {Gains: "address 10.0.0.1/32"}} {
+						w.Operation, w.New, w.Old = operation, o, before(o)
+						if !yield(predecessor, w) {
 							return
 						}
 					}
@@ -130,7 +133,8 @@ func judgements() iter.Seq[judgement] {
 
 // cleansUp says whether the write is one that admission must never stop: said here once more, without the code under test.
 func cleansUp(w Write) bool {
-	return w.Operation == "DELETE" || w.Operation == "UPDATE" && (w.New.Deleting || w.LetsGo)
+	ends := w.New.Deleting && (w.Gains == "" || len(w.New.Finalizers) == 0)
+	return w.Operation == "DELETE" || w.Operation == "UPDATE" && (ends || w.LetsGo)
 }
 
 // held is the object of which I4 must hold: a write cannot shake off what the object says by leaving it out. Where no UID

@@ -96,6 +96,9 @@ type Write struct {
 	// LetsGo says that the write does nothing but drop owner references or finalizers, or set a reference's
 	// blockOwnerDeletion or controller (OnlyLetsGo).
 	LetsGo bool
+	// Gains says which address an update adds to an object that is being deleted, or why that cannot be told; empty if it
+	// adds none.
+	Gains string
 }
 
 // Outcome is the answer to a write.

@@ -21,6 +21,7 @@ import (
 const (
 	notExempt         = "not-exempt"
 	notBeingDeleted   = "not-being-deleted"
+	notDeletedByIt    = "not-deleted-by-this-write"
 	speaksForANode    = "speaks-for-a-node"
 	carriesANodeUID   = "carries-a-node-uid"
 	notTheNodesWriter = "not-the-nodes-own-writer"
@@ -39,8 +40,11 @@ func matchConditions(spec *v1alpha1.NodeResourcePolicySpec) []admissionregistrat
 	if len(spec.ExemptUsers) > 0 {
 		add(notExempt, "!(has(request.userInfo.username) && request.userInfo.username in ["+quoteAll(spec.ExemptUsers)+"])")
 	}
-	add(notBeingDeleted, `request.operation == "CREATE" || `+
-		"!has(object.metadata.deletionTimestamp) || object.metadata.deletionTimestamp == null")
+	if len(spec.Addresses) == 0 {
+		add(notBeingDeleted, isNotBeingDeleted)
+	} else {
+		add(notDeletedByIt, isNotBeingDeleted+" || "+keepsAFinalizer)
+	}
 	if spec.NodeName.FieldPath != "" || spec.NodeName.Expression != "" {
 		add(speaksForANode, "[object].all(self, "+speaks(spec.NodeName)+")")
 	}
@@ -59,6 +63,10 @@ const maxOwners = 16
 const (
 	nodeNameExtra = "authentication.kubernetes.io/node-name"
 	nodeUIDExtra  = "authentication.kubernetes.io/node-uid"
+
+	isNotBeingDeleted = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) || object.metadata.deletionTimestamp == null`
+	// keepsAFinalizer is false where an object that is being deleted is gone with the write. What is no list goes to the webhook.
+	keepsAFinalizer = "has(object.metadata.finalizers) && (type(object.metadata.finalizers) != list || size(object.metadata.finalizers) > 0)"
 
 	// objects are the object after the write and, if there is one, before it.
 	objects     = `(request.operation == "CREATE" ? [object] : [object, oldObject])`

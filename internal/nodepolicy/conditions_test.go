@@ -83,17 +83,18 @@ func token(extras ...string) user.Info {
 func boundTo(name, uid string) user.Info { return token(extraNodeName, name, extraNodeUID, uid) }
 
 const (
-	owned      = "metadata: {name: node-1, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: live}]}"
-	ownedOld   = "metadata: {name: node-1, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: dead}]}"
-	ownedOther = "metadata: {name: node-1, ownerReferences: [{apiVersion: v1, kind: Node, name: node-2, uid: live}]}"
-	unowned    = "metadata: {name: node-1}"
-	noOwners   = "metadata: {name: node-1, ownerReferences: []}"
-	mixed      = "metadata: {name: node-1, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: live}, {apiVersion: v1, kind: Node, name: node-1, uid: dead}]}"
-	withOthers = "metadata: {name: node-1, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: x}, {apiVersion: v1, kind: Node, name: node-1, uid: live}]}"
-	onlyOthers = "metadata: {name: node-1, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: live}]}"
-	strange    = "metadata: {name: node-1, ownerReferences: [{apiVersion: other/v1, kind: Node, name: node-1, uid: live}, {apiVersion: v1, kind: Pod, name: node-1, uid: live}]}"
-	deleting   = `metadata: {name: node-1, deletionTimestamp: "2026-01-02T03:04:05Z", ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: dead}]}`
-	renamed    = "metadata: {name: node-2, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: live}]}"
+	owned        = "metadata: {name: node-1, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: live}]}"
+	ownedOld     = "metadata: {name: node-1, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: dead}]}"
+	ownedOther   = "metadata: {name: node-1, ownerReferences: [{apiVersion: v1, kind: Node, name: node-2, uid: live}]}"
+	unowned      = "metadata: {name: node-1}"
+	noOwners     = "metadata: {name: node-1, ownerReferences: []}"
+	mixed        = "metadata: {name: node-1, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: live}, {apiVersion: v1, kind: Node, name: node-1, uid: dead}]}"
+	withOthers   = "metadata: {name: node-1, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: x}, {apiVersion: v1, kind: Node, name: node-1, uid: live}]}"
+	onlyOthers   = "metadata: {name: node-1, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: d, uid: live}]}"
+	strange      = "metadata: {name: node-1, ownerReferences: [{apiVersion: other/v1, kind: Node, name: node-1, uid: live}, {apiVersion: v1, kind: Pod, name: node-1, uid: live}]}"
+	deleting     = `metadata: {name: node-1, deletionTimestamp: "2026-01-02T03:04:05Z", ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: dead}]}`
+	deletingHeld = `metadata: {name: node-1, deletionTimestamp: "2026-01-02T03:04:05Z", finalizers: [a/b], ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: dead}]}`
+	renamed      = "metadata: {name: node-2, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: live}]}"
 )
 
 func annotated(values ...string) string {
@@ -113,6 +114,7 @@ func TestMatchConditions(t *testing.T) {
 		judged  = ""
 		exempt  = "not-exempt"
 		dying   = "not-being-deleted"
+		goes    = "not-deleted-by-this-write"
 		noNode  = "speaks-for-a-node"
 		noUID   = "carries-a-node-uid"
 		itsSelf = "not-the-nodes-own-writer"
@@ -159,6 +161,12 @@ func TestMatchConditions(t *testing.T) {
 			extraNodeName: {"node-1"}, extraNodeUID: {}}}, judged},
 		"somebody else, everything right":                  {nil, owned, owned, &user.DefaultInfo{Name: "operator"}, judged},
 		"being deleted":                                    {nil, deleting, deleting, token(), dying},
+		"being deleted, by a policy with addresses":        {of(holding("self.a")), deleting, deletingHeld, token(), judged},
+		"being deleted, the last finalizer goes":           {of(holding("self.a")), deletingHeld, deleting, token(), goes},
+		"being deleted, finalizers become empty":           {of(holding("self.a")), deletingHeld, strings.Replace(deletingHeld, "[a/b]", "[]", 1), token(), goes},
+		"being deleted, by the node's agent":               {of(holding("self.a")), deletingHeld, strings.Replace(deletingHeld, "dead", "live", 1), right, judged},
+		"not being deleted, by a policy with addresses":    {of(holding("self.a")), ownedOld, ownedOld, token(), judged},
+		"being deleted, finalizers are no list":            {of(holding("self.a")), deletingHeld, strings.Replace(deletingHeld, "[a/b]", "a", 1), token(), judged},
 		"being deleted, as its creator claims":             {nil, "", deleting, token(), judged},
 		"a deletion timestamp that is null":                {nil, owned, "metadata: {name: node-1, deletionTimestamp: null}", token(), judged},
 		"exempt":                                           {of(exempting("b", "agent")), ownedOld, ownedOld, &user.DefaultInfo{Name: "agent"}, exempt},
@@ -412,6 +420,7 @@ func TestMatchConditionsAreThoseOfThePolicy(t *testing.T) {
 		"as little as can be": {nil, []string{"not-being-deleted", "not-the-nodes-own-writer"}},
 		"all": {all(exempting("a"), nodeNameAt("spec.node"), ifPresent),
 			[]string{"not-exempt", "not-being-deleted", "speaks-for-a-node", "carries-a-node-uid", "not-the-nodes-own-writer"}},
+		"with addresses":           {of(holding("self.a")), []string{"not-deleted-by-this-write", "not-the-nodes-own-writer"}},
 		"a missing Node is denied": {all(ifPresent, missingDenied), []string{"not-being-deleted", "not-the-nodes-own-writer"}},
 	} {
 		t.Run(name, func(t *testing.T) {

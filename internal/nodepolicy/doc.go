@@ -11,7 +11,8 @@
 // the Node is, and those of the last row if it is the Node that the writer's token names:
 //
 //	not-exempt                the policy exempts the writer
-//	not-being-deleted         the object is being deleted
+//	not-being-deleted         the object is being deleted, and the policy knows no addresses
+//	not-deleted-by-this-write the object is being deleted, and loses its last finalizer
 //	speaks-for-a-node         the object names no node
 //	carries-a-node-uid        it carries no UID, carried none before, and need not; a missing Node is allowed
 //	not-the-nodes-own-writer  the writer's token names the object's node and the UID that the object carries

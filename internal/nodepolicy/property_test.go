@@ -38,6 +38,8 @@ func TestSparedWritesWouldBeAllowed(t *testing.T) {
 		"by annotation":                of(uidIn(nodeUIDKey)),
 		"by annotation, if present":    all(uidIn(nodeUIDKey), ifPresent),
 		"by annotation, else denied":   all(uidIn(nodeUIDKey), ifPresent, missingDenied),
+		"with addresses":               of(holding("self.?spec.?ips.orValue([])")),
+		"with addresses, if present":   all(holding("self.?spec.?ips.orValue([])"), ifPresent),
 		"by annotation and expression": all(uidIn(nodeUIDKey), nodeNameIs("self.?spec.?node.orValue('')")),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +84,7 @@ func TestSparedWritesWouldBeAllowed(t *testing.T) {
 func judge(t *testing.T, c *nodepolicy.Compiled, w write, old *unstructured.Unstructured, spared string) []nodeidentity.Judgment {
 	t.Helper()
 	after, err := c.Object(w.new.(*unstructured.Unstructured))
-	if err != nil && (spared == "not-being-deleted" || spared == "speaks-for-a-node") {
+	if err != nil && (spared == "not-being-deleted" || spared == "not-deleted-by-this-write" || spared == "speaks-for-a-node") {
 		return nil
 	} else if err != nil {
 		t.Fatalf("%s spared an object that nobody can read: %v", spared, err)
@@ -90,6 +92,7 @@ func judge(t *testing.T, c *nodepolicy.Compiled, w write, old *unstructured.Unst
 	asked := nodeidentity.Write{Policy: c.Policy(), Operation: admissionv1.Create, New: after}
 	if old != nil {
 		asked.Operation, asked.LetsGo = admissionv1.Update, nodeidentity.OnlyLetsGo(old, w.new.(*unstructured.Unstructured))
+		asked.Gains = c.Gains(old, w.new.(*unstructured.Unstructured))
 		if before, err := c.Object(old); err == nil {
 			asked.Old = &before
 		}
@@ -123,7 +126,7 @@ func (d draw) object() *unstructured.Unstructured {
 	name := pick(d, named...)
 	metadata := map[string]any{"name": name}
 	if d.rarely() {
-		metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+		metadata["deletionTimestamp"], metadata["finalizers"] = "2026-01-02T03:04:05Z", pick(d, nil, []any{}, []any{"a/b"})
 	}
 	if d.IntN(4) > 0 {
 		metadata["ownerReferences"] = d.owners()
@@ -136,7 +139,7 @@ func (d draw) object() *unstructured.Unstructured {
 	}
 	o := map[string]any{"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": metadata}
 	if !d.rarely() {
-		o["spec"] = map[string]any{"node": pick(d, nodeNames...)}
+		o["spec"] = map[string]any{"node": pick(d, nodeNames...), "ips": pick(d, []any{}, []any{"10.0.0.1"}, []any{"10.0.0.2"}, []any{"x"})}
 	}
 	return &unstructured.Unstructured{Object: o}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -48,9 +49,9 @@ func decide(f *Facts, now time.Time) Decision {
 			Message: "the release was decided before, and then interrupted"}
 	case f.Addressed != nil:
 		return decideAddressed(release.Decide(*f.Addressed, now))
-	case f.Evidence != release.EvidenceAgent:
-		return wait(8, v1alpha1.ReasonOwnerUnknown, 0,
-			"no pod UID can be shown to own these addresses, so nobody can tell whether their sandbox is gone: they are held; with evidence Agent every node would be asked")
+	}
+	if d, held := unqueried(f); held {
+		return d
 	}
 	claim, d, held := chooseClaim(f.Record.Get().Claims)
 	if held {
@@ -90,6 +91,28 @@ func decideUnrecorded(f *Facts, entries Entries, now time.Time) Decision {
 		return wait(3, v1alpha1.ReasonReleaseDelay, left, "no pod UID can be shown to own these addresses; an owner may still show itself")
 	}
 	return Decision{Row: 4, Action: Adopt, Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses"}
+}
+
+// unqueried is row 8: no node is queried about the entries.
+func unqueried(f *Facts) (Decision, bool) {
+	switch {
+	case f.Owner != ownership.KindSandbox:
+		return decideOtherKind(f.Owner), true
+	case f.Evidence != release.EvidenceAgent:
+		return wait(8, v1alpha1.ReasonOwnerUnknown, 0,
+			"no pod UID can be shown to own these addresses, so nobody can tell whether their sandbox is gone: they are held; with evidence Agent every node would be asked"), true
+	}
+	return Decision{}, false
+}
+
+// decideOtherKind is row 8 of entries that no sandbox of a container runtime owns: what no runtime has, each node reports as absent.
+func decideOtherKind(owner ownership.Kind) Decision {
+	if owner == ownership.KindResourceClaim {
+		return wait(8, v1alpha1.ReasonOwnedByResourceClaim, 0, "a ResourceClaim owns these addresses, and its driver releases them: they are held. Nothing to do while the claim "+
+			"exists (kubectl holdfast who ADDRESS); if the claim is gone and the entry stays, release it by hand: kubectl holdfast release ADDRESS")
+	}
+	return wait(8, v1alpha1.ReasonOwnerKindUnknown, 0, "no container runtime makes this ID, so these addresses belong to an owner of a kind that Holdfast does not know: they are "+
+		"held, and no node is queried. Find out what wrote the entry (kubectl holdfast who ADDRESS); once its owner is gone, release it by hand: kubectl holdfast release ADDRESS")
 }
 
 // decideAddressed is row 7: a claimed sandbox is judged like the one of a pod that is gone, by the same table.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -39,7 +40,7 @@ func goneSince(name string, since time.Time) Node {
 
 // reclaimable are facts in which nothing is missing.
 func reclaimable(change ...func(*Facts)) Facts {
-	f := Facts{Evidence: release.EvidenceAgent, Live: true, Entries: release.Known(Entries{}), Record: release.Known(Record{}),
+	f := Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Known(Entries{}), Record: release.Known(Record{}),
 		Asked: Asked{Epoch: 2, Version: asked, Since: now.Add(-time.Hour)}, Room: true,
 		Nodes: release.Known([]Node{silent("a"), silent("b")}),
 		Shown: release.Absent[string](), Rival: release.Absent[string](), Settings: settings()}
@@ -50,6 +51,8 @@ func reclaimable(change ...func(*Facts)) Facts {
 }
 
 func nodes(all ...Node) func(*Facts) { return func(f *Facts) { f.Nodes = release.Known(all) } }
+
+func ofKind(kind ownership.Kind) func(*Facts) { return func(f *Facts) { f.Owner = kind } }
 
 func entries(e Entries) func(*Facts) { return func(f *Facts) { f.Entries = release.Known(e) } }
 
@@ -108,21 +111,28 @@ func TestDecide(t *testing.T) {
 		reason v1alpha1.Reason
 		after  time.Duration
 	}{
-		"what the pools hold could not be read":       {facts: reclaimable(func(f *Facts) { f.Entries = release.Unknown[Entries]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
-		"nobody looked into the pools":                {facts: reclaimable(func(f *Facts) { f.Entries = release.Fact[Entries]{} }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
-		"the record could not be read":                {facts: reclaimable(func(f *Facts) { f.Record = release.Unknown[Record]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
-		"somebody owns it after all":                  {facts: reclaimable(func(f *Facts) { f.Owned = true }), row: 1, action: Drop, reason: v1alpha1.ReasonOwnerFound},
-		"no pool has it":                              {facts: reclaimable(func(f *Facts) { f.Entries = release.Absent[Entries]() }), row: 2, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},
-		"it was seen a minute ago":                    {facts: reclaimable(unrecorded(now.Add(-time.Minute))), row: 3, action: Wait, reason: v1alpha1.ReasonReleaseDelay, after: 2 * time.Minute},
-		"it has been nobody's for the delay":          {facts: reclaimable(unrecorded(now.Add(-3 * time.Minute))), row: 4, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
-		"the kubelet's mode records it too":           {facts: reclaimable(unrecorded(now.Add(-time.Hour)), kubelet), row: 4, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
-		"a pool has one more of it":                   {facts: reclaimable(entries(Entries{Unrecorded: true})), row: 5, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
-		"its release was begun":                       {facts: reclaimable(entries(Entries{Tombstone: true}), unasked), row: 6, action: Release, reason: v1alpha1.ReasonReleaseResumed},
-		"its release was begun, by a cache":           {facts: reclaimable(entries(Entries{Tombstone: true}), unasked, cached), row: 6, action: Reread, reason: v1alpha1.ReasonReleaseResumed},
-		"its claimant says that it is gone":           {facts: reclaimable(addressed(v1alpha1.VerdictReadyForRelease)), row: 7, action: Release, reason: v1alpha1.ReasonSandboxGone},
-		"its claimant says that it is not":            {facts: reclaimable(addressed(v1alpha1.VerdictDoNotRelease)), row: 7, action: Wait, reason: v1alpha1.ReasonSandboxRunning},
-		"its claimant is to be asked":                 {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes.Get()[0].Mark = release.Absent[release.Mark]() })), row: 7, action: Confirm, reason: v1alpha1.ReasonAwaitingNodeAnswer},
-		"its claimant holds none any more":            {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes = release.Absent[[]release.Sandbox]() })), row: 7, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},
+		"what the pools hold could not be read": {facts: reclaimable(func(f *Facts) { f.Entries = release.Unknown[Entries]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"nobody looked into the pools":          {facts: reclaimable(func(f *Facts) { f.Entries = release.Fact[Entries]{} }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"the record could not be read":          {facts: reclaimable(func(f *Facts) { f.Record = release.Unknown[Record]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"somebody owns it after all":            {facts: reclaimable(func(f *Facts) { f.Owned = true }), row: 1, action: Drop, reason: v1alpha1.ReasonOwnerFound},
+		"no pool has it":                        {facts: reclaimable(func(f *Facts) { f.Entries = release.Absent[Entries]() }), row: 2, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},
+		"it was seen a minute ago":              {facts: reclaimable(unrecorded(now.Add(-time.Minute))), row: 3, action: Wait, reason: v1alpha1.ReasonReleaseDelay, after: 2 * time.Minute},
+		"it has been nobody's for the delay":    {facts: reclaimable(unrecorded(now.Add(-3 * time.Minute))), row: 4, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
+		"the kubelet's mode records it too":     {facts: reclaimable(unrecorded(now.Add(-time.Hour)), kubelet), row: 4, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
+		"a pool has one more of it":             {facts: reclaimable(entries(Entries{Unrecorded: true})), row: 5, action: Adopt, reason: v1alpha1.ReasonOwnerUnknown},
+		"its release was begun":                 {facts: reclaimable(entries(Entries{Tombstone: true}), unasked), row: 6, action: Release, reason: v1alpha1.ReasonReleaseResumed},
+		"its release was begun, by a cache":     {facts: reclaimable(entries(Entries{Tombstone: true}), unasked, cached), row: 6, action: Reread, reason: v1alpha1.ReasonReleaseResumed},
+		"its claimant says that it is gone":     {facts: reclaimable(addressed(v1alpha1.VerdictReadyForRelease)), row: 7, action: Release, reason: v1alpha1.ReasonSandboxGone},
+		"its claimant says that it is not":      {facts: reclaimable(addressed(v1alpha1.VerdictDoNotRelease)), row: 7, action: Wait, reason: v1alpha1.ReasonSandboxRunning},
+		"its claimant is to be asked":           {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes.Get()[0].Mark = release.Absent[release.Mark]() })), row: 7, action: Confirm, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"its claimant holds none any more":      {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes = release.Absent[[]release.Sandbox]() })), row: 7, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},
+		"a ResourceClaim owns the entries, and every node is silent": {
+			facts: reclaimable(ofKind(ownership.KindResourceClaim)), row: 8, action: Wait, reason: v1alpha1.ReasonOwnedByResourceClaim},
+		"the owner is of a kind that nobody knows, and every node is silent": {
+			facts: reclaimable(ofKind(ownership.KindUnknown)), row: 8, action: Wait, reason: v1alpha1.ReasonOwnerKindUnknown},
+		"nobody has said of what kind the owner is": {facts: reclaimable(ofKind(0)), row: 8, action: Wait, reason: v1alpha1.ReasonOwnerKindUnknown},
+		"a release by hand of what a ResourceClaim owned is carried to its end": {
+			facts: reclaimable(ofKind(ownership.KindResourceClaim), entries(Entries{Tombstone: true})), row: 6, action: Release, reason: v1alpha1.ReasonReleaseResumed},
 		"the kubelet is the only evidence":            {facts: reclaimable(kubelet), row: 8, action: Wait, reason: v1alpha1.ReasonOwnerUnknown},
 		"a node has seen it with a live pod":          {facts: reclaimable(claims(claimOf(livePod))), row: 14, action: Attribute, reason: v1alpha1.ReasonOwnerFound},
 		"whether that pod lives is not known":         {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Pod = release.Unknown[string]("x") }))), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},

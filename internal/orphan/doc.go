@@ -13,7 +13,8 @@
 //	5   a pool holds an entry of it that the record lacks            Adopt, and ask anew
 //	6   a tombstone of this very record stands                       Release: it was decided before
 //	7   a node has claimed it: the record has a node name            as internal/release says of a pod that is gone
-//	8   the kubelet is the only evidence                             Wait
+//	8   the ID is none that a container runtime makes, or the
+//	    kubelet is the only evidence                                 Wait
 //	9   nodes have claimed it that contradict each other, or one
 //	    that nobody knows                                            Wait
 //	10  not asked, or nobody knows the version of the question       Ask, if there is room

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -17,6 +18,8 @@ type Facts struct {
 	// Live says that the Leases, then the Nodes, then the record and its claims, and last the pools, were read past every cache, in
 	// this order: a claim that was written before an acknowledgement is then never missed.
 	Live bool
+	// Owner is the kind of owner that the entries' ID names.
+	Owner ownership.Kind
 	// Owned: a pod UID can be shown to own the sandbox.
 	Owned bool
 	// Entries are what the pools hold of it; Absent where that is nothing and nothing stands in its place.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -77,6 +78,7 @@ func (d dice) claim() Claim {
 func (d dice) facts() Facts {
 	f := reclaimable()
 	f.Evidence = pick(d, release.EvidenceAgent, release.EvidenceAgent, release.EvidenceAgent, release.EvidenceKubelet, 0)
+	f.Owner = pick(d, ownership.KindSandbox, ownership.KindSandbox, ownership.KindSandbox, ownership.KindResourceClaim, ownership.KindUnknown, 0)
 	f.Live, f.Owned, f.Room = !d.one(5), d.one(20), !d.one(3)
 	f.Entries = fact(d, Entries{Since: now.Add(-time.Duration(d.IntN(6)) * time.Minute), Unrecorded: d.one(12), Tombstone: d.one(12), TakenOver: d.one(12)})
 	var claims []Claim
@@ -170,7 +172,7 @@ func mayGo(f *Facts) (way string, allowed bool) {
 	case f.Addressed != nil:
 		return claimantsWord(f.Addressed)
 	}
-	return "silence", f.Evidence == release.EvidenceAgent && len(f.Record.Get().Claims) == 0 && everyNodeSilent(f)
+	return "silence", f.Owner == ownership.KindSandbox && f.Evidence == release.EvidenceAgent && len(f.Record.Get().Claims) == 0 && everyNodeSilent(f)
 }
 
 // claimantsWord: the claimant said ReadyForRelease as the very Node in the very boot that was asked, or its machine is declared dead.

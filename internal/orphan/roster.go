@@ -65,7 +65,7 @@ func (r Roster) See(name string, node v1alpha1.NodeIdentity) bool {
 
 // Fold takes in every Node object that is there, and gives the keys of the machines for which none speaks; true if the roster
 // has changed. A machine that is back, under whatever Node object, is that Node's from then on.
-func (r Roster) Fold(live []Present) (without []string, changed bool) {
+func (r Roster) Fold(live []Present, s Settings, now time.Time) (without []string, changed bool) {
 	keys := make(map[string]bool, len(live))
 	for i := range live {
 		identity := identityOf(&live[i])
@@ -79,7 +79,7 @@ func (r Roster) Fold(live []Present) (without []string, changed bool) {
 			seen.Gone = nil
 			r[key] = seen
 			changed = true
-		case spokenFor(seen, live):
+		case spokenFor(seen, live, s, now):
 			delete(r, key)
 			changed = true
 		default:
@@ -92,16 +92,25 @@ func (r Roster) Fold(live []Present) (without []string, changed bool) {
 
 // spokenFor: one of the live Nodes is that machine. Where nothing but a boot is known of it, as by the Lease of its agent, the Node of its
 // name in that boot is; where nothing at all is known, the Node of its UID, which had said nothing of its machine when it was seen.
-func spokenFor(seen Seen, live []Present) bool {
+func spokenFor(seen Seen, live []Present, s Settings, now time.Time) bool {
 	unknown := seen.Node.MachineID == "" && seen.Node.SystemUUID == ""
 	return slices.ContainsFunc(live, func(p Present) bool {
 		switch {
+		case release.Compare(machineOf(seen.Node), p.Machine) == release.Resembling:
+			return !s.HoldGoneNodes && !now.Before(p.Registered.Add(s.NodeGoneDelay)) && isOnly(p, live)
 		case Same(seen.Node, p.Machine):
 			return true
 		case unknown && seen.Node.BootID == "":
 			return seen.Node.UID == p.NodeUID
 		}
 		return unknown && seen.Node.BootID == p.BootID && seen.Name == p.Name
+	})
+}
+
+// isOnly: no other live Node has the machine's IDs, which clones of one template share (docs/decisions/0127).
+func isOnly(p Present, live []Present) bool {
+	return !slices.ContainsFunc(live, func(other Present) bool {
+		return other.NodeUID != p.NodeUID && other.MachineID == p.MachineID && other.SystemUUID == p.SystemUUID
 	})
 }
 

@@ -31,8 +31,13 @@ func there(name string, node v1alpha1.NodeIdentity) Present {
 	return Present{Name: name, Node: release.Node{Machine: machineOf(node), Ready: true}}
 }
 
+func since(p Present, registered time.Time) Present {
+	p.Registered = registered
+	return p
+}
+
 func TestFold(t *testing.T) {
-	since := &v1alpha1.NodeGone{Since: metav1.NewTime(now.Add(-time.Minute))}
+	gone := &v1alpha1.NodeGone{Since: metav1.NewTime(now.Add(-time.Minute))}
 	one := machine("uid-1", "m1", "boot-1")
 	cases := map[string]struct {
 		roster  Roster
@@ -43,13 +48,22 @@ func TestFold(t *testing.T) {
 		"a Node that is new":       {roster: Roster{}, live: []Present{there("a", one)}, want: rosterOf(Seen{Name: "a", Node: one})},
 		"a Node that is known":     {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", one)}, want: rosterOf(Seen{Name: "a", Node: one})},
 		"a Node that is not there": {roster: rosterOf(Seen{Name: "a", Node: one}), want: rosterOf(Seen{Name: "a", Node: one}), without: 1},
-		"a Node that is back":      {roster: rosterOf(Seen{Name: "a", Node: one, Gone: since}), live: []Present{there("a", one)}, want: rosterOf(Seen{Name: "a", Node: one})},
+		"a Node that is back":      {roster: rosterOf(Seen{Name: "a", Node: one, Gone: gone}), live: []Present{there("a", one)}, want: rosterOf(Seen{Name: "a", Node: one})},
 		"a machine that booted again": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-1", "m1", "boot-2"))},
 			want: rosterOf(Seen{Name: "a", Node: machine("uid-1", "m1", "boot-2")})},
-		"a machine that registered again": {roster: rosterOf(Seen{Name: "a", Node: one, Gone: since}), live: []Present{there("a", machine("uid-2", "m1", "boot-1"))},
+		"a machine that registered again": {roster: rosterOf(Seen{Name: "a", Node: one, Gone: gone}), live: []Present{there("a", machine("uid-2", "m1", "boot-1"))},
 			want: rosterOf(Seen{Name: "a", Node: machine("uid-2", "m1", "boot-1")})},
 		"a machine that registered again under another name": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("b", machine("uid-2", "m1", "boot-1"))},
 			want: rosterOf(Seen{Name: "b", Node: machine("uid-2", "m1", "boot-1")})},
+		"a machine that booted and registered again, and whose Node was deleted for nodeGoneDelay": {roster: rosterOf(Seen{Name: "a", Node: one}),
+			live: []Present{since(there("a", machine("uid-2", "m1", "boot-2")), now.Add(-5*time.Minute))},
+			want: rosterOf(Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")})},
+		"before that it may be a clone": {roster: rosterOf(Seen{Name: "a", Node: one}),
+			live: []Present{since(there("a", machine("uid-2", "m1", "boot-2")), now.Add(-time.Minute))},
+			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")}), without: 1},
+		"and as long as two Nodes have its IDs": {roster: rosterOf(Seen{Name: "a", Node: one}),
+			live: []Present{since(there("a", machine("uid-2", "m1", "boot-2")), now.Add(-time.Hour)), since(there("b", machine("uid-3", "m1", "boot-3")), now.Add(-time.Hour))},
+			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")}, Seen{Name: "b", Node: machine("uid-3", "m1", "boot-3")}), without: 1},
 		"another machine under the name": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-2", "m2", "boot-2"))},
 			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-2")}), without: 1},
 		"another machine under the very Node UID": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-1", "m2", "boot-2"))},
@@ -65,7 +79,7 @@ func TestFold(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			without, _ := tc.roster.Fold(tc.live)
+			without, _ := tc.roster.Fold(tc.live, settings(), now)
 			if diff := cmp.Diff(tc.want, tc.roster); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
@@ -75,7 +89,7 @@ func TestFold(t *testing.T) {
 			if all := tc.roster.Nodes(tc.live, nil); len(all) != len(tc.live)+tc.without {
 				t.Errorf("%d nodes count, expected %d", len(all), len(tc.live)+tc.without)
 			}
-			if _, changed := tc.roster.Fold(tc.live); changed {
+			if _, changed := tc.roster.Fold(tc.live, settings(), now); changed {
 				t.Error("the same look again changes the roster")
 			}
 		})
@@ -95,13 +109,13 @@ func TestTracesBringBackWhatNobodyExplains(t *testing.T) {
 	if !r.Remember([]Trace{trace}, nil) || len(r) != 2 {
 		t.Errorf("the trace of a Node that is gone was not added: %v", r)
 	}
-	if without, _ := r.Fold([]Present{there("a", one)}); len(without) != 1 {
+	if without, _ := r.Fold([]Present{there("a", one)}, settings(), now); len(without) != 1 {
 		t.Errorf("without a Node: %v", without)
 	}
-	if without, _ := r.Fold([]Present{there("a", one), there("e", machine("uid-5", "m5", "boot-9"))}); len(without) != 1 {
+	if without, _ := r.Fold([]Present{there("a", one), there("e", machine("uid-5", "m5", "boot-9"))}, settings(), now); len(without) != 1 {
 		t.Errorf("its boot is that of a Node of another name, which may be a clone: %v", without)
 	}
-	if without, _ := r.Fold([]Present{there("a", one), there("b", machine("uid-5", "m5", "boot-9"))}); len(without) != 0 {
+	if without, _ := r.Fold([]Present{there("a", one), there("b", machine("uid-5", "m5", "boot-9"))}, settings(), now); len(without) != 0 {
 		t.Errorf("its name and boot are a live Node's, which speaks for it: %v", without)
 	}
 }

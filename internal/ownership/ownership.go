@@ -31,8 +31,14 @@ type Candidate struct {
 	BoundSeen time.Time
 	// Shown are the addresses in the pod's network-status; empty interface names match any.
 	Shown []Shown
+	// ShownAlive are those that it had in the last version of the pod that was seen before its end began.
+	ShownAlive []Shown
 	// Sandboxes are those that the UID's record already holds, with the evidence on record.
 	Sandboxes map[string]v1alpha1.Attribution
+	// Addresses are the sandboxes for which the UID's record holds addresses.
+	Addresses map[netip.Addr]string
+	// Ending: the pod is being deleted, or its phase is terminal.
+	Ending bool
 	// Resolved: nothing of this UID can still be alive (its record is settled); it is no predecessor to fear.
 	Resolved bool
 }
@@ -52,10 +58,29 @@ type Owner struct {
 }
 
 // ShownBy says whether a network-status shows the entry's address on the entry's interface.
-func ShownBy(shown []Shown, entry Entry) bool { return shows(Candidate{Shown: shown}, entry) }
+func ShownBy(shown []Shown, entry Entry) bool {
+	for _, s := range shown {
+		if s.IP == entry.IP && interfaceMatches(s.Interface, entry.Interface) {
+			return true
+		}
+	}
+	return false
+}
 
-// Of attributes one entry. Two candidates with equal claims own nothing: unknown is never guessed.
+// Strengthened is the evidence for a recorded sandbox with what the pod's network-status showed before the pod's end began. A status that is
+// written later may be about a sandbox that the kubelet did not list when it reported termination (docs/decisions/0126).
+func Strengthened(recorded v1alpha1.Attribution, shownAlive []Shown, entry Entry) v1alpha1.Attribution {
+	if recorded == v1alpha1.AttributionObservedAdd && ShownBy(shownAlive, entry) {
+		return v1alpha1.AttributionNetworkStatus
+	}
+	return recorded
+}
+
+// Of attributes one entry. Two candidates with equal claims own nothing: unknown is never guessed. What a ResourceClaim owns is no pod's.
 func Of(entry Entry, candidates []Candidate) Owner {
+	if KindOf(entry.SandboxID) == KindResourceClaim {
+		return Owner{Attribution: v1alpha1.AttributionNone}
+	}
 	for _, claim := range []func(Entry, Candidate, []Candidate) v1alpha1.Attribution{onRecord, onStatus, onWatch} {
 		owners := make([]Owner, 0, 1)
 		for _, candidate := range candidates {
@@ -75,23 +100,23 @@ func Of(entry Entry, candidates []Candidate) Owner {
 	return Owner{Attribution: v1alpha1.AttributionNone}
 }
 
-// onRecord: sandbox IDs never return, so what was once proven stays so. Better evidence that has come since is taken.
+// onRecord: sandbox IDs never return, so what was once proven stays so.
 func onRecord(entry Entry, candidate Candidate, _ []Candidate) v1alpha1.Attribution {
 	recorded, ok := candidate.Sandboxes[entry.SandboxID]
 	if !ok || recorded == v1alpha1.AttributionNone {
 		return v1alpha1.AttributionNone
 	}
-	if recorded == v1alpha1.AttributionObservedAdd && shows(candidate, entry) {
-		return v1alpha1.AttributionNetworkStatus
-	}
-	return recorded
+	return Strengthened(recorded, candidate.ShownAlive, entry)
 }
 
 func onStatus(entry Entry, candidate Candidate, _ []Candidate) v1alpha1.Attribution {
-	if shows(candidate, entry) {
-		return v1alpha1.AttributionNetworkStatus
+	switch {
+	case !ShownBy(candidate.Shown, entry):
+		return v1alpha1.AttributionNone
+	case succeeds(entry, candidate) || candidate.Ending:
+		return v1alpha1.AttributionUnconfirmed
 	}
-	return v1alpha1.AttributionNone
+	return v1alpha1.AttributionNetworkStatus
 }
 
 // onWatch: an ADD that was seen after this UID was seen bound can only be this UID's if no other UID of the name may still
@@ -105,16 +130,28 @@ func onWatch(entry Entry, candidate Candidate, all []Candidate) v1alpha1.Attribu
 			return v1alpha1.AttributionNone
 		}
 	}
+	if succeeds(entry, candidate) {
+		return v1alpha1.AttributionUnconfirmed
+	}
 	return v1alpha1.AttributionObservedAdd
 }
 
-func shows(candidate Candidate, entry Entry) bool {
-	for _, shown := range candidate.Shown {
-		if shown.IP == entry.IP && interfaceMatches(shown.Interface, entry.Interface) {
-			return true
+// succeeds: the record has the address for an earlier sandbox of the UID. An IPAM gives it to the next one under the pod's name, and the
+// network-status that shows it may be the earlier one's (docs/decisions/0118).
+func succeeds(entry Entry, candidate Candidate) bool {
+	earlier, held := candidate.Addresses[entry.IP]
+	return held && earlier != entry.SandboxID
+}
+
+// AddressesOf are the sandboxes for which a record holds addresses.
+func AddressesOf(record *v1alpha1.IPAllocation) map[netip.Addr]string {
+	held := make(map[netip.Addr]string, len(record.Spec.Addresses))
+	for i := range record.Spec.Addresses {
+		if ip, err := netip.ParseAddr(record.Spec.Addresses[i].IP); err == nil {
+			held[ip] = record.Spec.Addresses[i].SandboxID
 		}
 	}
-	return false
+	return held
 }
 
 // interfaceMatches: whereabouts before 0.6 recorded no interface name.

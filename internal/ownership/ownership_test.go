@@ -46,8 +46,21 @@ func TestI3NamesNeverIdentify(t *testing.T) {
 			entry(func(e *Entry) { e.AddObserved, e.Interface = false, "net2" }), []Candidate{{UID: "a", Shown: onNet1}}, nobody},
 		"an entry without an interface name matches by its address": {
 			entry(func(e *Entry) { e.AddObserved, e.Interface = false, "" }), []Candidate{{UID: "a", Shown: onNet1}}, Owner{"a", v1alpha1.AttributionNetworkStatus}},
-		"network-status strengthens what was only watched": {
-			entry(), []Candidate{{UID: "a", Sandboxes: holding, Shown: onNet1}}, Owner{"a", v1alpha1.AttributionNetworkStatus}},
+		"network-status from before the pod's end strengthens what was only watched": {
+			entry(), []Candidate{{UID: "a", Sandboxes: holding, Ending: true, Shown: onNet1, ShownAlive: onNet1}}, Owner{"a", v1alpha1.AttributionNetworkStatus}},
+		"one that is written after the pod's end began does not": {
+			entry(), []Candidate{{UID: "a", Sandboxes: holding, Ending: true, Shown: onNet1}}, Owner{"a", v1alpha1.AttributionObservedAdd}},
+		"network-status says nothing of a sandbox that succeeds another at the address": {
+			entry(func(e *Entry) { e.SandboxID = "s2" }), []Candidate{{UID: "a", Sandboxes: holding, Addresses: map[netip.Addr]string{ip: "s1"}, Shown: onNet1}},
+			Owner{"a", v1alpha1.AttributionUnconfirmed}},
+		"nor of one that was watched after the UID was bound": {
+			entry(func(e *Entry) { e.SandboxID = "s2" }), []Candidate{{UID: "a", BoundSeen: bound, Addresses: map[netip.Addr]string{ip: "s1"}}},
+			Owner{"a", v1alpha1.AttributionUnconfirmed}},
+		"nor later, once the record has the successor": {
+			entry(), []Candidate{{UID: "a", Sandboxes: map[string]v1alpha1.Attribution{"s1": v1alpha1.AttributionUnconfirmed}, Addresses: map[netip.Addr]string{ip: "s1"}, Shown: onNet1}},
+			Owner{"a", v1alpha1.AttributionUnconfirmed}},
+		"nor of one that is first seen while the pod is being deleted, or after it ended": {
+			entry(), []Candidate{{UID: "a", BoundSeen: bound, Ending: true, Shown: onNet1}}, Owner{"a", v1alpha1.AttributionUnconfirmed}},
 		"an ADD that was watched after the UID was bound": {
 			entry(), []Candidate{{UID: "a", BoundSeen: bound}}, Owner{"a", v1alpha1.AttributionObservedAdd}},
 		"an ADD that was seen before the UID was bound": {
@@ -62,6 +75,8 @@ func TestI3NamesNeverIdentify(t *testing.T) {
 			entry(), []Candidate{{UID: "a", Sandboxes: holding}, {UID: "b", Sandboxes: holding}}, nobody},
 		"two pods that show one address own nothing": {
 			entry(), []Candidate{{UID: "a", Shown: onNet1}, {UID: "b", Shown: onNet1}}, nobody},
+		"an entry of a ResourceClaim is no pod's, whatever was watched or is shown": {
+			entry(func(e *Entry) { e.SandboxID = claimUID }), []Candidate{{UID: "a", BoundSeen: bound, Shown: onNet1}}, nobody},
 		"a record that says None is no evidence": {
 			entry(func(e *Entry) { e.AddObserved = false }),
 			[]Candidate{{UID: "a", Sandboxes: map[string]v1alpha1.Attribution{"s1": v1alpha1.AttributionNone}}}, nobody},

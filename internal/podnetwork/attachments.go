@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-	nadutils "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/utils"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -68,18 +67,18 @@ func Attachments(annotations map[string]string, namespace, multusNamespace strin
 	return attachments, malformed
 }
 
-// parse reads one annotation: "[namespace/]name[@interface], ..." or a JSON list of selection elements.
+// parse reads one annotation: "[namespace/]name[@interface], ..." or a JSON list of selection elements. One that is too large, or has
+// too many elements, is malformed as a whole, and is not looked at any further.
 func parse(annotation, value, namespace string) (attachments []Attachment, malformed []error) {
-	if err := rejectNullElements(value); err != nil {
+	elements, err := elementsOf(value)
+	if err != nil {
 		return nil, []error{fmt.Errorf("annotation %s cannot be read: %w", annotation, err)}
 	}
-	elements, err := nadutils.ParseNetworkAnnotation(value, namespace)
-	if err != nil {
-		return nil, []error{fmt.Errorf("annotation %s cannot be read: %w; expected [namespace/]name[@interface] "+
-			"separated by commas, or a JSON list of network selection elements", annotation, err)}
-	}
 	for i, element := range elements {
-		if err := validateNames(element); err != nil {
+		if element.Namespace == "" {
+			element.Namespace = namespace
+		}
+		if err := validateNames(&element); err != nil {
 			malformed = append(malformed, fmt.Errorf("annotation %s, element %d: %w", annotation, i, err))
 			continue
 		}
@@ -90,21 +89,81 @@ func parse(annotation, value, namespace string) (attachments []Attachment, malfo
 	return attachments, malformed
 }
 
-// rejectNullElements keeps from the client's parser what it dereferences unseen: null in a JSON list.
-func rejectNullElements(value string) error {
+// elementsOf bounds the work before any of it is done: both counts come from one pass over a text of bounded size.
+func elementsOf(value string) ([]nadv1.NetworkSelectionElement, error) {
+	if len(value) > MaxNetworksBytes {
+		return nil, fmt.Errorf("it has %d bytes, expected at most %d", len(value), MaxNetworksBytes)
+	}
 	if !strings.ContainsAny(value, "[{\"") {
-		return nil
+		return commaElements(value)
 	}
-	var elements []*struct{}
-	if err := json.Unmarshal([]byte(value), &elements); err != nil {
-		return err
+	var raw []json.RawMessage
+	if err := json.Unmarshal([]byte(value), &raw); err != nil {
+		return nil, fmt.Errorf("%w; expected [namespace/]name[@interface] separated by commas, or a JSON list of network selection elements", err)
 	}
-	for i, element := range elements {
-		if element == nil {
-			return fmt.Errorf("element %d of the list is null, expected a network selection element", i)
+	if err := checkCount(len(raw)); err != nil {
+		return nil, err
+	}
+	elements := make([]nadv1.NetworkSelectionElement, len(raw))
+	for i := range raw {
+		if string(raw[i]) == "null" {
+			return nil, fmt.Errorf("element %d of the list is null, expected a network selection element", i)
+		}
+		if err := json.Unmarshal(raw[i], &elements[i]); err != nil {
+			return nil, fmt.Errorf("element %d of the list: %w; expected a network selection element", i, err)
 		}
 	}
+	return elements, nil
+}
+
+func checkCount(elements int) error {
+	if elements > MaxElements {
+		return fmt.Errorf("it names %d networks, expected at most %d", elements, MaxElements)
+	}
 	return nil
+}
+
+// commaElements reads the form without JSON as the client of the definitions does, which compiles a regular expression for each
+// part of each element: one bad element spoils all.
+func commaElements(value string) ([]nadv1.NetworkSelectionElement, error) {
+	if err := checkCount(strings.Count(value, ",") + 1); err != nil {
+		return nil, err
+	}
+	var elements []nadv1.NetworkSelectionElement
+	for item := range strings.SplitSeq(value, ",") {
+		element, err := commaElement(strings.TrimSpace(item))
+		if err != nil {
+			return nil, fmt.Errorf("%w; expected [namespace/]name[@interface] separated by commas, or a JSON list of network selection elements", err)
+		}
+		elements = append(elements, element)
+	}
+	return elements, nil
+}
+
+func commaElement(item string) (element nadv1.NetworkSelectionElement, err error) {
+	name := item
+	if before, after, found := strings.Cut(item, "/"); found {
+		element.Namespace, name = strings.TrimSpace(before), after
+	}
+	name, iface, _ := strings.Cut(name, "@")
+	element.Name, element.InterfaceRequest = strings.TrimSpace(name), strings.TrimSpace(iface)
+	for _, part := range []string{element.Namespace, element.Name, element.InterfaceRequest} {
+		if part != "" && !isLabel(part) {
+			return element, fmt.Errorf("%.80q is no name; expected lower-case letters, digits and, inside, \"-\"", part)
+		}
+	}
+	return element, nil
+}
+
+// isLabel: letters, digits and, inside, "-". Multus sets no limit to the length.
+func isLabel(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && (c != '-' || i == 0 || i == len(text)-1) {
+			return false
+		}
+	}
+	return text != ""
 }
 
 // validateNames refuses what can be no object's name: the JSON form takes any string, the comma-separated one an empty name.
@@ -113,10 +172,10 @@ func validateNames(element *nadv1.NetworkSelectionElement) error {
 		return errors.New("no network is named")
 	}
 	if problems := validation.IsDNS1123Subdomain(element.Name); len(problems) > 0 {
-		return fmt.Errorf("%q is no name of a NetworkAttachmentDefinition: %s", element.Name, problems[0])
+		return fmt.Errorf("%.80q is no name of a NetworkAttachmentDefinition: %s", element.Name, problems[0])
 	}
 	if problems := validation.IsDNS1123Label(element.Namespace); len(problems) > 0 {
-		return fmt.Errorf("%q is no name of a namespace: %s", element.Namespace, problems[0])
+		return fmt.Errorf("%.80q is no name of a namespace: %s", element.Namespace, problems[0])
 	}
 	return nil
 }

@@ -4,9 +4,9 @@
 // annotation in all its forms, the default-network annotation, the network-status annotation, and the CNI
 // configurations in NetworkAttachmentDefinitions.
 //
-// It reads through the utilities of the network-attachment-definition client, the ones that Multus builds on, so that
-// a pod means to Holdfast what it means to Multus. What cannot be read is an error, never an empty answer: "no
-// network" and "no IPAM" are statements that somebody acts on.
+// It reads the types of the network-attachment-definition client, which Multus builds on, so that a pod means to Holdfast what
+// it means to Multus; a test compares the two. What cannot be read is an error, never an empty result: "no network" and "no
+// IPAM" are statements that controllers act on. All of it is written by tenants, so everything is bounded (limits.go).
 package podnetwork
 
 // IPAM is the part of a CNI plugin configuration that says who hands out addresses.

@@ -3,14 +3,12 @@
 package podnetwork
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	nadutils "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/utils"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -18,30 +16,31 @@ import (
 // CNI configuration of that name on the node, where nobody but the node can read it.
 var ErrNoConfig = errors.New("spec.config is empty, so that the configuration is a file on each node, which cannot be seen from here")
 
+// ErrTooLarge is returned for a configuration that exceeds MaxConfigBytes.
+var ErrTooLarge = fmt.Errorf("spec.config is larger than %d bytes, and is not read", MaxConfigBytes)
+
+// TooLarge stands in a cache for a configuration or an annotation that exceeds its bound. It is neither JSON nor a name, so that
+// every reader takes it for malformed.
+const TooLarge = "(too large)"
+
 // indirectPlugins take networks from elsewhere: from their own file on the node, from annotations, from other
 // NetworkAttachmentDefinitions. Their configuration does not say what IPAM will be asked.
 var indirectPlugins = []string{"multus", "multus-shim"}
 
-// IPAMsOf reads, from the spec.config of the NetworkAttachmentDefinition nadName, every IPAM that the network may ask: that of a
+// IPAMsOf reads, from the spec.config of a NetworkAttachmentDefinition, every IPAM that the network may ask: that of a
 // single plugin, of each member of a plugins list, of the delegates of plugins that delegate, and of an IPAM that delegates.
 // A plugin that names no IPAM is in the result with an empty Type.
 //
-// Keys are matched without regard to case, as Go's JSON decoder does in the plugins. The error is ErrNoConfig, or it says why
+// Keys are matched without regard to case, as Go's JSON decoder does in the plugins. The error is ErrNoConfig or ErrTooLarge, or it says why
 // the configuration cannot be read or does not tell; then nothing is known about the network.
-func IPAMsOf(nadConfig []byte, nadName string) ([]IPAM, error) {
-	if len(nadConfig) == 0 {
+func IPAMsOf(config string) ([]IPAM, error) {
+	if config == "" {
 		return nil, ErrNoConfig
 	}
-	if _, err := decodeObject(nadConfig); err != nil {
-		return nil, err
+	if len(config) > MaxConfigBytes || config == TooLarge {
+		return nil, ErrTooLarge
 	}
-	// The client completes what Multus completes, but drops duplicate keys on the way and cannot stand "null": both are
-	// refused above.
-	completed, err := nadutils.GetCNIConfigFromSpec(string(nadConfig), nadName)
-	if err != nil {
-		return nil, fmt.Errorf("spec.config cannot be read: %w", err)
-	}
-	root, err := decodeObject(completed)
+	root, err := decodeObject(config)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +48,9 @@ func IPAMsOf(nadConfig []byte, nadName string) ([]IPAM, error) {
 }
 
 // decodeObject decodes a JSON object and refuses one that says a thing twice, since decoders differ in which one counts.
-func decodeObject(data []byte) (map[string]any, error) {
+func decodeObject(text string) (map[string]any, error) {
 	var value any
-	strict, err := kjson.UnmarshalStrict(data, &value)
+	strict, err := kjson.UnmarshalStrict([]byte(text), &value)
 	if err != nil {
 		return nil, fmt.Errorf("spec.config is no JSON: %w", err)
 	}
@@ -60,7 +59,7 @@ func decodeObject(data []byte) (map[string]any, error) {
 	}
 	object, isObject := value.(map[string]any)
 	if !isObject {
-		return nil, fmt.Errorf("spec.config is %.20q, expected a JSON object", bytes.TrimSpace(data))
+		return nil, fmt.Errorf("spec.config is %.20q, expected a JSON object", strings.TrimSpace(text))
 	}
 	return object, nil
 }
@@ -126,6 +125,9 @@ func (w *walk) requireEntry(plugin map[string]any) {
 }
 
 func (w *walk) object(object map[string]any) {
+	if w.err != nil {
+		return
+	}
 	plugin, err := stringField(object, "type")
 	if err != nil {
 		w.fail(err)
@@ -179,6 +181,9 @@ func (w *walk) ipam(plugin string, value any) {
 
 // delegatedIPAM takes for an IPAM whatever has a type, inside an ipam section.
 func (w *walk) delegatedIPAM(plugin string, value any) {
+	if w.err != nil {
+		return
+	}
 	switch value := value.(type) {
 	case []any:
 		for _, element := range value {
@@ -196,9 +201,14 @@ func (w *walk) delegatedIPAM(plugin string, value any) {
 }
 
 func (w *walk) add(ipam IPAM) {
-	if !slices.Contains(w.ipams, ipam) {
-		w.ipams = append(w.ipams, ipam)
+	if slices.Contains(w.ipams, ipam) {
+		return
 	}
+	if len(w.ipams) == MaxIPAMs {
+		w.fail(fmt.Errorf("spec.config names more than %d IPAMs", MaxIPAMs))
+		return
+	}
+	w.ipams = append(w.ipams, ipam)
 }
 
 func (w *walk) fail(err error) {

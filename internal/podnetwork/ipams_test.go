@@ -61,14 +61,14 @@ func TestIPAMsOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := IPAMsOf([]byte(tc.config), "wb")
+			got, err := IPAMsOf(tc.config)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("IPAMs (-want +got):\n%s", diff)
 			}
 			checkError(t, err, tc.err)
 		})
 	}
-	if _, err := IPAMsOf(nil, "wb"); !errors.Is(err, ErrNoConfig) {
+	if _, err := IPAMsOf(""); !errors.Is(err, ErrNoConfig) {
 		t.Errorf("an empty config: got %v, want ErrNoConfig", err)
 	}
 }
@@ -79,10 +79,10 @@ func FuzzIPAMsOf(f *testing.F) {
 		`{"name":null,"type":"a"}`, `{"type":"a","ipam":{"type":"m","x":[{"type":"whereabouts"}]}}`, `{"type":"a","delegate":{"ipam":{"type":"b"}}}`,
 		`{"type":"a","type":"b"}`, `{"type":1e999}`, `{"\u0000":{}}`, "\xff", `{"type":"a","Ipam":{"type":"ſ"}}`, strings.Repeat(`{"a":`, 100),
 	} {
-		f.Add([]byte(seed), "wb")
+		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, config []byte, name string) {
-		ipams, err := IPAMsOf(config, name)
+	f.Fuzz(func(t *testing.T, config string) {
+		ipams, err := IPAMsOf(config)
 		if err == nil && len(ipams) == 0 {
 			t.Error("a network without plugins is no error")
 		}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	nadutils "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/utils"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,11 +37,17 @@ func StatusAddresses(annotations map[string]string) ([]StatusAddress, error) {
 	if value == "" {
 		return nil, nil
 	}
+	if len(value) > MaxStatusBytes {
+		return nil, fmt.Errorf("annotation %s has %d bytes, expected at most %d", StatusAnnotation, len(value), MaxStatusBytes)
+	}
 	statuses, err := nadutils.GetNetworkStatus(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Annotations: map[string]string{StatusAnnotation: value},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s cannot be read, expected a JSON list of network statuses: %w", StatusAnnotation, err)
+	}
+	if n := countAddresses(statuses); n > MaxStatusAddresses {
+		return nil, fmt.Errorf("annotation %s has %d networks and addresses, expected at most %d", StatusAnnotation, n, MaxStatusAddresses)
 	}
 	var addresses []StatusAddress
 	var errs []error
@@ -57,6 +64,14 @@ func StatusAddresses(annotations map[string]string) ([]StatusAddress, error) {
 		}
 	}
 	return addresses, errors.Join(errs...)
+}
+
+func countAddresses(statuses []nadv1.NetworkStatus) int {
+	n := 0
+	for i := range statuses {
+		n += max(1, len(statuses[i].IPs))
+	}
+	return n
 }
 
 // parseAddress reads an address, alone as Multus writes it or with a prefix length as CNI results do.

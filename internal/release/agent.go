@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// judgeByAgent is row 12, and the agent's half of row 1: the runtime of the node itself is asked, Ready or not.
+// judgeByAgent is row 12, and what rows 1 and 10 do with agents: the container runtime of the node decides, whether the Node is Ready or not.
 func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
@@ -17,14 +17,14 @@ func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 	word, said := asked.Word(node)
 	switch {
 	case said && word.gone():
-		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, "its node says that it is gone ("+word.Reason+")")
-	case !asked.stands(node, false, now):
-		return confirm(row, s.ID, false)
+		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, "the agent of its node reports that it is gone ("+word.Reason+")")
+	case !asked.stands(node, node.OutOfService, now):
+		return confirm(row, s.ID, node.OutOfService)
 	case said && node.Ready:
-		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "its node says that sandbox %s is not gone (%s)%s", s.ID, word.Reason, succeeded(word))
+		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "the agent of its node reports that sandbox %s is not gone (%s)%s", s.ID, word.Reason, succeeded(word))
 	case said:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
-			"the last word of its node, which is not Ready now, was that sandbox %s is not gone (%s)%s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
+			"the last report of the agent of its node, which is not Ready now, was that sandbox %s is not gone (%s)%s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
 			s.ID, word.Reason, succeeded(word))
 	}
 	return waitForWord(row, o, asked.Mark.Get(), "sandbox "+s.ID+" is gone", now)
@@ -67,36 +67,54 @@ func confirm(row int, sandbox string, fence bool) Decision {
 // fenced is the ground of row 5: the taint alone is no fence on a Ready node.
 func fenced(node Node) bool { return node.OutOfService && !node.Ready }
 
-// judgeFenced is row 5 with agents: whoever still answers is asked once more, and its DoNotRelease overrules the taint. A pod that
-// the sandbox's own kubelet finished needs nobody's word (row 10).
-func judgeFenced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
-	if pod.Ending == EndingFinished && endedHere(o, pod, s) {
-		if d := judgeFinished(o, s, now); d.Action == Release {
-			return d
-		}
-	}
+// judgeFenced is row 5 with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
+func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node that was declared dead answers cannot be told: %s", why)
+		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node that was declared dead responds cannot be told: %s", why)
 	}
 	word, said := asked.Word(node)
 	switch {
 	case said && word.gone():
-		return releaseSandbox(5, v1alpha1.ReasonSandboxGone, s, "its node was declared dead, and its agent says that it is gone ("+word.Reason+")")
+		return releaseSandbox(5, v1alpha1.ReasonSandboxGone, s, "its node was declared dead, and its agent reports that it is gone ("+word.Reason+")")
 	case !asked.stands(node, true, now):
 		return confirm(5, s.ID, true)
 	case said:
 		return wait(5, v1alpha1.ReasonSandboxRunning, 0,
-			"the node is tainted out-of-service and not Ready, but its agent, asked since, says that sandbox %s is not gone (%s); switch the machine off before it is declared dead",
+			"the node is tainted out-of-service and not Ready, but its agent, queried under that taint, reported that sandbox %s is not gone (%s); "+
+				"switch the machine off, take the taint away and set it again",
 			s.ID, word.Reason)
+	case asked.Mark.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
+		return confirm(5, s.ID, true) // the agent had no response to give while the node was Ready: that counts only from now on
 	}
 	if left := remaining(asked.Mark.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(5, v1alpha1.ReasonAwaitingNodeAnswer, left,
-			"the node was declared dead (tainted out-of-service, not Ready); sandbox %s is held until its agent, asked once more, has said nothing for %s",
+			"the node was declared dead (tainted out-of-service, not Ready); sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)
 	}
 	return releaseSandbox(5, v1alpha1.ReasonNodeOutOfService, s,
-		"its node is tainted out-of-service and is not Ready: an administrator declared it dead, and its agent, asked since, said nothing")
+		"its node is tainted out-of-service and is not Ready: an administrator declared it dead, and its agent, queried since, did not respond")
+}
+
+// contradicted is the last report on a sandbox whose Node is gone or replaced, if it is that the sandbox is not gone. The agent of a Node that
+// is gone cannot be queried again, so its report stands until the machine registers again or a user overrides it.
+func contradicted(o Observation, s *Sandbox) (Answer, bool) {
+	asked := Asked{Mark: s.Mark, Answer: s.Answer}.during(false)
+	if o.Evidence != EvidenceAgent || !asked.Mark.IsKnown() || !s.Machine.IsKnown() || asked.Mark.Get().NodeUID != s.Machine.Get().NodeUID {
+		return Answer{}, false
+	}
+	mark := asked.Mark.Get()
+	word, said := asked.Word(Node{Machine: Machine{NodeUID: mark.NodeUID, BootID: mark.BootID}})
+	return word, said && !word.gone()
+}
+
+// startingReported: the agent reports a sandbox of the pod, by its ID, although no pool has an entry for the pod.
+func startingReported(o Observation) (Answer, bool) {
+	if o.Evidence != EvidenceAgent || !o.Node.IsKnown() {
+		return Answer{}, false
+	}
+	word, said := o.Any.during(false).Word(o.Node.Get())
+	return word, said && !word.gone() && word.SuccessorID != ""
 }
 
 // decideAny is the agent's half of row 16: its grace is over, no pool holds anything for the pod, and the node is asked for
@@ -182,6 +200,11 @@ func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doub
 	switch {
 	case relation == Replaced || !node.Ready:
 		return 0, false
+	case relation == Resembling:
+		if held, isHeld := judgeResembling(o, s, now); isHeld {
+			return held.After, held.After > 0
+		}
+		return remaining(node.ReadySince, o.Settings.ReleaseDelay, now), true
 	case relation == Rebooted:
 		return remaining(node.ReadySince, o.Settings.ReleaseDelay, now), true
 	case len(o.Sandboxes.Get()) < 2:

@@ -81,37 +81,35 @@ func overruled(o Observation, s Sandbox) string {
 		return "unasked"
 	case s.Mark.Get().NodeUID != n.NodeUID || s.Mark.Get().BootID != n.BootID || s.Mark.Get().Time.Before(n.OutOfServiceSince):
 		return "asked of another"
+	case s.Mark.Get().Time.Before(n.ReadySince):
+		return "asked while it was Ready"
 	case now.Sub(s.Mark.Get().Time) < o.Settings.ReleaseDelay:
 		return "waiting"
 	}
 	return "silent"
 }
 
-// checkHandshake: nobody is asked on cached facts, in kubelet mode, or about a graceful end; and no entry of anything but a live pod
-// is rewritten.
+// checkHandshake: no agent is queried on cached facts, in kubelet mode, or about a graceful termination that left no entries; and only
+// entries of a live pod are rewritten.
 func checkHandshake(t *testing.T, o Observation, d Decision) {
 	t.Helper()
-	switch d.Action {
-	case Confirm, Rewrite:
-	default:
+	if d.Action != Confirm && d.Action != Rewrite {
 		return
 	}
 	if !o.Live || o.Evidence != EvidenceAgent || !o.Node.IsKnown() || len(d.Sandboxes) == 0 {
 		t.Errorf("%s without live facts, without agents or without a sandbox: %+v for %+v", d.Action, d, o)
 	}
-	pod := podOf(o)
-	if d.Action == Confirm && graceful(o) {
-		t.Errorf("a pod that its kubelet ended after its deletion starts a handshake: %+v for %+v", d, o)
-	}
-	if d.Action == Rewrite && (pod.Deleting || pod.Ending != EndingNone) {
+	if pod := podOf(o); d.Action == Rewrite && (pod.Deleting || pod.Ending != EndingNone) {
 		t.Errorf("an entry of a pod that does not live is rewritten: %+v for %+v", d, o)
+	}
+	if d.Action == Confirm && graceful(o) {
+		t.Errorf("a pod that its kubelet terminated after its deletion and that holds nothing costs a query: %+v for %+v", d, o)
 	}
 }
 
-// graceful: its kubelet ended the pod after its deletion, and what is left of it is known to be the pod's.
 func graceful(o Observation) bool {
 	pod := podOf(o)
-	return pod.Deleting && pod.Ending == EndingFinished && ownEnd(o) && o.Sandboxes.IsKnown() && o.Sandboxes.Get()[0].Attribution != v1alpha1.AttributionObservedAdd
+	return pod.Deleting && pod.Ending == EndingFinished && o.Sandboxes.IsAbsent()
 }
 
 // TestI5OnlyTheAnswerToThisQuestionCounts changes one field of mark, answer or node at a time.

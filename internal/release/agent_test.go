@@ -31,6 +31,7 @@ func TestDecideWithAgents(t *testing.T) {
 	ofBoot2 := func(a *Answer) { a.BootID = "boot-2" }
 	shown := func(s *Sandbox) { s.Shown = true }
 	second := sandbox("s2")
+	nodeDeleted := func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }
 	tests := map[string]struct {
 		observed Observation
 		want     want
@@ -95,8 +96,22 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, fence, one(asked(ask(atFence), Known(said(gone))))), want{5, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"row 5: an answer that could not be read is not silence": {
 			terminating(agent, fence, one(asked(ask(longAsked, atFence), Unknown[Answer]("x")))), want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
-		"row 5: a pod that its kubelet finished needs nobody's word": {
-			terminating(agent, fence, ended(EndingFinished, longAgo)), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 5: a termination reported by the kubelet releases nothing without the agent": {
+			terminating(agent, fence, ended(EndingFinished, longAgo)), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 5: its DoNotRelease wins over a termination reported by the kubelet": {
+			terminating(agent, fence, ended(EndingFinished, longAgo), one(asked(ask(longAsked, atFence), Known(said(alive))))), want{5, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"row 5: no response counts only to a query that was made since the node is not Ready": {
+			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Answer]()))),
+			want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 5: a DoNotRelease that was given under the same taint while the node was Ready still counts": {
+			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Known(said(alive))))),
+			want{5, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"row 12: a query to a tainted node that is Ready is one under the taint": {
+			terminating(agent, node(Node{Machine: machine, OutOfService: true, Ready: true}), one(asked(ask(longAsked), Known(said(alive))))),
+			want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 12: and the report on it is kept while the taint stands": {
+			terminating(agent, node(Node{Machine: machine, OutOfService: true, Ready: true}), one(asked(ask(longAsked, atFence), Known(said(alive))))),
+			want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"row 5: a taint that was lifted is asked about anew": {
 			terminating(agent, one(asked(ask(atFence), Known(said(alive))))), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"row 7: a node that registered again is asked under its new UID": {
@@ -107,8 +122,46 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, node(Node{Machine: rebooted, Ready: true}), one(asked(ask(atBoot2), Known(said(gone, ofBoot2))))), want{12, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"row 9: another machine is asked nothing": {
 			terminating(agent, node(Node{Machine: replaced, Ready: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 10: a graceful end asks nobody": {
-			terminating(agent, ended(EndingFinished, time.Time{})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"row 9: a DoNotRelease of the same Node object and boot wins over machine IDs that have changed": {
+			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, one(asked(ask(longAsked), Known(said(alive))))),
+			want{9, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"row 9: machine IDs that other accounts can write hold while the Node object is the same": {
+			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), time.Time{} }),
+			want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 9: also where the policies are younger than the pod": {
+			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), now }),
+			want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 9: where the policies judged every write, the other machine is believed": {
+			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }), want{9, Release, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 9: the same of another Node object is another machine's without any policy": {
+			terminating(agent, node(Node{Machine: replaced, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), time.Time{} }),
+			want{9, Release, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 9: a DoNotRelease of the machine that was replaced wins over its replacement": {
+			terminating(agent, node(Node{Machine: replaced, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, one(asked(ask(longAsked), Known(said(alive))))),
+			want{9, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"row 6: a DoNotRelease wins over the deletion of the Node": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive))))), want{6, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"row 6: one to an earlier query does not": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive, func(a *Answer) { a.Epoch-- }))))), want{6, Release, v1alpha1.ReasonNodeGone, 0}},
+		"row 6: nor one of the time when the pod lived": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked, living), Known(said(alive))))), want{6, Release, v1alpha1.ReasonNodeGone, 0}},
+		"row 6: an agent that never responded is declared dead with its Node": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Absent[Answer]()))), want{6, Release, v1alpha1.ReasonNodeGone, 0}},
+		"row 4: a graceful termination with no entries left queries no agent": {
+			terminating(agent, ended(EndingFinished, time.Time{}), noEntries), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"row 4: not while the agent reports a sandbox of the pod": {
+			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive, func(a *Answer) { a.SuccessorID = "s1" })))),
+			want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"row 4: that no sandbox was listed for long enough yet is no such report": {
+			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive)))), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"row 10: a termination reported by the kubelet with entries left queries the agent, without waiting for the grace period": {
+			terminating(agent, ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{10, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"row 10: a DoNotRelease wins over a termination reported by the kubelet": {
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Known(said(alive))))), want{10, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"row 10: ReadyForRelease releases": {
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(), Known(said(gone))))), want{10, Release, v1alpha1.ReasonSandboxGone, 0}},
+		"row 10: an agent that does not respond is waited for": {
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Absent[Answer]()))), want{10, Wait, v1alpha1.ReasonAgentSilent, 0}},
 		"row 11: nobody is asked within the grace period": {
 			terminating(agent, pod(func(p *Pod) { p.Deadline = now })), want{11, Wait, v1alpha1.ReasonGracePeriod, 30 * time.Second}},
 		"row 12: a force-deleted pod's node is asked": {

@@ -103,14 +103,8 @@ func keepInUse() Decision {
 
 // decideEmpty is rows 4, 5, 6, 14 and 16: no pool holds anything, or anything more, for a pod that is being deleted.
 func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
-	switch {
-	case pod.Ending.ByKubelet():
-		return unprotect(4, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it")
-	case o.Node.IsKnown() && fenced(o.Node.Get()):
-		return unprotect(5, v1alpha1.ReasonNodeOutOfService,
-			"no pool holds an address for it and its node was declared dead, so no sandbox of it is in the making")
-	case o.Node.IsAbsent() && goneForGood(o, now):
-		return unprotect(6, v1alpha1.ReasonNodeGone, "no pool holds an address for it and its node is gone, so no sandbox of it is in the making")
+	if d, over := emptyForGood(o, pod, now); over {
+		return d
 	}
 	if d, early := inGracePeriod(o, pod, now); early {
 		return d
@@ -125,6 +119,24 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 			"%s is not Ready and nobody declared it dead: a sandbox of the pod may be in the making; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called())
 	}
 	return decideRegisteredSince(o, pod, now)
+}
+
+// emptyForGood is what does not wait for the grace period: rows 4, 5 and 6, unless the agent reports a sandbox of the pod.
+func emptyForGood(o Observation, pod Pod, now time.Time) (Decision, bool) {
+	reported, found := startingReported(o)
+	switch {
+	case found && !fenced(o.Node.Get()):
+		return wait(16, v1alpha1.ReasonMayBeStarting, 0, "no pool holds an address for it, but the agent of its node reports sandbox %s of the pod (%s)",
+			reported.SuccessorID, reported.Reason), true
+	case pod.Ending.ByKubelet():
+		return unprotect(4, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it"), true
+	case o.Node.IsKnown() && fenced(o.Node.Get()):
+		return unprotect(5, v1alpha1.ReasonNodeOutOfService,
+			"no pool holds an address for it and its node was declared dead, so no sandbox of it is in the making"), true
+	case o.Node.IsAbsent() && goneForGood(o, now):
+		return unprotect(6, v1alpha1.ReasonNodeGone, "no pool holds an address for it and its node is gone, so no sandbox of it is in the making"), true
+	}
+	return Decision{}, false
 }
 
 // decideRegisteredSince is the kubelet's half of row 16, for a pod whose last phase PodGC wrote while its Node was gone: no

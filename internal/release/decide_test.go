@@ -20,6 +20,7 @@ var (
 	machine    = Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}
 	registered = Machine{NodeUID: "node-2", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}
 	rebooted   = Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-2"}
+	renamed    = Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-2", BootID: "boot-1"}
 	replaced   = Machine{NodeUID: "node-2", MachineID: "machine-2", SystemUUID: "system-2", BootID: "boot-9"}
 )
 
@@ -29,7 +30,8 @@ func terminating(change ...func(*Observation)) Observation {
 		Evidence:      EvidenceKubelet,
 		Live:          true,
 		Recorded:      true,
-		Pod:           Known(Pod{Deleting: true, Deadline: now.Add(-time.Hour), Bound: true, Ending: EndingNone}),
+		Pod:           Known(Pod{Deleting: true, Deadline: now.Add(-time.Hour), Bound: true, Ending: EndingNone, Begun: longAgo.Add(-time.Hour)}),
+		PoliciesSince: longAgo.Add(-2 * time.Hour),
 		Sandboxes:     Known([]Sandbox{sandbox("s1")}),
 		Node:          Known(Node{Machine: machine, Ready: true}),
 		NodeGoneSince: Absent[time.Time](),
@@ -208,8 +210,17 @@ func TestDecide(t *testing.T) {
 			terminating(pod(func(p *Pod) { p.Deadline = now.Add(time.Second) })), want{11, Wait, v1alpha1.ReasonGracePeriod, 31 * time.Second}},
 		"row 13: terminal before its deletion, Ready node, delay over": {
 			terminating(ended(EndingCompleted, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
-		"row 13: a rejected pod's old sandbox goes the same way": {
-			terminating(ended(EndingRejected, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"row 13: a sandbox of which nothing shows that the kubelet knew it waits until it stood unchanged": {
+			terminating(ended(EndingCompleted, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) {
+				s.Attribution, s.UnchangedSince = v1alpha1.AttributionUnconfirmed, now.Add(-time.Minute)
+			}))), want{13, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
+		"row 13: a rejected pod's sandbox is never released by time alone: the kubelet stopped nothing": {
+			terminating(ended(EndingRejected, longAgo)), want{13, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"row 13: but once the kubelet has reported for the delay that there is no sandbox": {
+			terminating(ended(EndingRejected, longAgo), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
+			want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"row 1: a rejected pod that is not being deleted is never released by time alone": {
+			terminating(notDeleting, ended(EndingRejected, longAgo)), want{1, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
 		"row 13: a node that came back without the pod that PodGC ended gives its address back after the delay": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
 			want{13, Release, v1alpha1.ReasonPodCompleted, 0}},

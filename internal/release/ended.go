@@ -87,12 +87,18 @@ func Writer(pod Pod, node Fact[Node]) Fact[Machine] {
 // EndedOn says whether the end was written by the kubelet of the machine that ran a sandbox, in whatever boot. Another one's proves
 // nothing about the sandbox: it never knew it.
 func EndedOn(ran Machine, writer Fact[Machine]) bool {
-	return writer.IsKnown() && Compare(ran, writer.Get()) != Replaced
+	return writer.IsKnown() && Compare(ran, writer.Get()).IsShown()
 }
 
-// endedHere: the pod's end is the word of the sandbox's own machine.
+// endedHere: the pod's end is the report of the sandbox's own machine. That of a machine which resembles it counts as far as the live Node does,
+// which relate has held for long enough. Where the sandbox's own boot is back, the other one was a clone.
 func endedHere(o Observation, pod Pod, s *Sandbox) bool {
-	return pod.Ending.ByKubelet() && s.Machine.IsKnown() && EndedOn(s.Machine.Get(), Writer(pod, o.Node))
+	writer := Writer(pod, o.Node)
+	if !pod.Ending.ByKubelet() || !s.Machine.IsKnown() {
+		return false
+	}
+	ran := s.Machine.Get()
+	return EndedOn(ran, writer) || (writer.IsKnown() && Compare(ran, writer.Get()) == Resembling && Compare(ran, o.Node.Get().Machine) == Resembling)
 }
 
 // waitForItsKubelet is rows 1, 14 and 15 for a pod whose end cannot be shown to be its own machine's word.
@@ -102,13 +108,12 @@ func waitForItsKubelet(row int, o Observation, pod Pod, s *Sandbox) Decision {
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
 			"%s, and %s is not Ready: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", found, o.Node.Get().called(), s.ID)
 	}
-	restart := "restart that kubelet"
+	remedy := o.Node.Get().restartAdvice()
 	if !pod.Deleting {
-		restart = "delete the pod and restart that kubelet"
+		remedy = "delete the pod and " + remedy
 	}
 	return wait(row, v1alpha1.ReasonKubeletNotFinished, 0,
-		"%s, so sandbox %s may be alive; its own machine's kubelet stops it, and the entry goes with it; if the entry stays, %s, which then reports that there "+
-			"is no sandbox, or switch the machine off and delete its Node object, or taint it node.kubernetes.io/out-of-service", found, s.ID, restart)
+		"%s, so sandbox %s may be alive; its own machine's kubelet stops it, and the entry goes with it; if the entry stays, %s", found, s.ID, remedy)
 }
 
 // endedElsewhere says what was found of who wrote the end.

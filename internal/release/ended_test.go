@@ -113,8 +113,8 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 			terminating(endedBy(EndingFinished, replaced), back(fencedOff)), want{5, Release, v1alpha1.ReasonNodeOutOfService}},
 		"row 5: with agents the fenced node is asked": {
 			terminating(agent, endedBy(EndingFinished, replaced), back(fencedOff)), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
-		"row 5: unless its own kubelet ended the pod": {
-			terminating(agent, endedBy(EndingFinished, registered), back(fencedOff)), finished},
+		"row 5: also if its own kubelet terminated the pod": {
+			terminating(agent, endedBy(EndingFinished, registered), back(fencedOff)), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
 		"row 6: a Node that is gone for long ends the wait": {
 			terminating(endedBy(EndingFinished, replaced), func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Release, v1alpha1.ReasonNodeGone}},
 		"row 9: while the replacement has the name": {
@@ -131,8 +131,8 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 			terminating(endedBy(EndingCompleted, replaced), back()), waits},
 		"row 13: a pod that another machine rejected": {
 			terminating(endedBy(EndingRejected, replaced), back()), waits},
-		"row 13: a pod that its own machine rejected": {
-			terminating(endedBy(EndingRejected, machine), back()), want{13, Release, v1alpha1.ReasonPodCompleted}},
+		"row 13: a pod that its own machine rejected, which stopped nothing": {
+			terminating(endedBy(EndingRejected, machine), back()), want{13, Wait, v1alpha1.ReasonKubeletNotFinished}},
 		"row 13: the old machine's kubelet reports that there is no sandbox": {
 			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(longAgo.Add(2*time.Hour)))), want{13, Release, v1alpha1.ReasonPodCompleted}},
 		"row 13: and that has not stood for long": {

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
 // Ending is how a pod ended, as far as its object shows. The zero value is invalid.
@@ -67,6 +69,58 @@ func PodEndingSeen(pod *corev1.Pod, aliveWhileDeleting bool) Ending {
 	default:
 		return EndingCompleted
 	}
+}
+
+// Ending is how a pod ended, as far as this kind of evidence accepts it. since is as in ProvenEnding. Without agents a termination that other
+// accounts may have written is still all that there is.
+func (e Evidence) Ending(pod *corev1.Pod, aliveWhileDeleting bool, since time.Time) Ending {
+	if e == EvidenceAgent {
+		return ProvenEnding(pod, aliveWhileDeleting, since)
+	}
+	return PodEndingSeen(pod, aliveWhileDeleting)
+}
+
+// ProvenEnding is the ending that counts as evidence where an agent can be queried instead: a termination that another account may have
+// written as the kubelet's is EndingForeign once the pod is being deleted. since is from when on admission policies refuse such writes;
+// zero where they are not in force (docs/decisions/0120).
+func ProvenEnding(pod *corev1.Pod, aliveWhileDeleting bool, since time.Time) Ending {
+	ending := PodEndingSeen(pod, aliveWhileDeleting)
+	switch {
+	case pod.DeletionTimestamp == nil || !ending.ByKubelet():
+		return ending
+	case !isGuarded(pod) || !Authentic(pod.CreationTimestamp.Time, DeletionRequested(pod), aliveWhileDeleting, since):
+		return EndingForeign
+	}
+	return ending
+}
+
+// isGuarded: the policies judge the writes of the pod. None is guarded once it has ended, so the guard was there when the phase became terminal
+// (docs/decisions/0129).
+func isGuarded(pod *corev1.Pod) bool {
+	return pod.Labels[v1alpha1.GuardedLabel] != "" || slices.Contains(pod.Finalizers, v1alpha1.Finalizer)
+}
+
+// Authentic says whether only the kubelet can have written a pod's terminal phase as the kubelet's: the policies judged every write of the
+// pod, or every one since a moment at which the pod was seen being deleted and not terminated.
+func Authentic(created, deleted time.Time, aliveWhileDeleting bool, since time.Time) bool {
+	return !since.IsZero() && (!created.Before(since) || (aliveWhileDeleting && !deleted.Before(since)))
+}
+
+// SignOfLife is when a kubelet last wrote the status of a pod that shows it: one that is being deleted and has the finalizer has had it since
+// the deletion, because none can be added after it, so that the policies judged every write since. Nil where the pod shows nothing.
+func SignOfLife(pod *corev1.Pod, since time.Time) *metav1.Time {
+	if pod.DeletionTimestamp == nil || since.IsZero() || DeletionRequested(pod).Before(since) || !slices.Contains(pod.Finalizers, v1alpha1.Finalizer) {
+		return nil
+	}
+	var last *metav1.Time
+	for i := range pod.ManagedFields {
+		entry := &pod.ManagedFields[i]
+		written := IsKubelet(entry) && entry.Subresource == "status" && entry.Time != nil && entry.Time.After(DeletionRequested(pod))
+		if written && (last == nil || last.Before(entry.Time)) {
+			last = entry.Time
+		}
+	}
+	return last
 }
 
 // DeletionRequested is when the deletion of a pod that is being deleted was asked for: shortening the grace period moves deletionTimestamp and

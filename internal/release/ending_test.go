@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
 // deletedAt is when the pods below were asked to go, with 30s of grace.
@@ -109,7 +111,7 @@ func TestCompare(t *testing.T) {
 		"all the same":                               {machine, machine, SameMachine},
 		"a new Node object of the same boot":         {machine, registered, Reregistered},
 		"a new boot":                                 {machine, rebooted, Rebooted},
-		"a new boot under a new Node object":         {machine, Machine{"node-2", "machine-1", "system-1", "boot-2"}, Rebooted},
+		"a new boot under a new Node object":         {machine, Machine{"node-2", "machine-1", "system-1", "boot-2"}, Resembling},
 		"another machine":                            {machine, replaced, Replaced},
 		"another machine under the same Node object": {machine, Machine{"node-1", "machine-2", "system-2", "boot-2"}, Replaced},
 		"another system UUID is another machine":     {machine, Machine{"node-1", "machine-1", "system-2", "boot-2"}, Replaced},
@@ -123,6 +125,70 @@ func TestCompare(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := Compare(tc.recorded, tc.live); got != tc.want {
 				t.Errorf("Compare = %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSignOfLifeIsOfAPodThatWasJudgedSinceItsDeletion(t *testing.T) {
+	second := func(s int) time.Time { return deletedAt.Add(time.Duration(s) * time.Second) }
+	guarded := func(p *corev1.Pod) { p.Finalizers = []string{v1alpha1.Finalizer} }
+	wrote := func(manager, subresource string, s int) func(*corev1.Pod) {
+		return owner(manager, subresource, phaseFields, second(s))
+	}
+	tests := map[string]struct {
+		pod   *corev1.Pod
+		since time.Time
+		want  time.Time
+	}{
+		"the last write of its kubelet":        {ending(deleting, guarded, wrote("kubelet", "status", 1), wrote("kubelet", "status", 3)), deletedAt, second(3)},
+		"not of another client":                {ending(deleting, guarded, wrote("kubelet", "status", 1), wrote("kube-controller-manager", "status", 3)), deletedAt, second(1)},
+		"not past the status subresource":      {ending(deleting, guarded, wrote("kubelet", "", 3)), deletedAt, time.Time{}},
+		"not from before the deletion":         {ending(deleting, guarded, wrote("kubelet", "status", -1)), deletedAt, time.Time{}},
+		"not of a pod that is not deleted":     {ending(guarded, wrote("kubelet", "status", 3)), deletedAt, time.Time{}},
+		"not of a pod without the finalizer":   {ending(deleting, wrote("kubelet", "status", 3)), deletedAt, time.Time{}},
+		"not if the policies came later":       {ending(deleting, guarded, wrote("kubelet", "status", 3)), second(1), time.Time{}},
+		"not while the policies are not there": {ending(deleting, guarded, wrote("kubelet", "status", 3)), time.Time{}, time.Time{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got time.Time
+			if sign := SignOfLife(tc.pod, tc.since); sign != nil {
+				got = sign.Time
+			}
+			if !got.Equal(tc.want) {
+				t.Errorf("SignOfLife = %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestI11ATerminationThatOthersCanWriteIsNotTheKubelets: the phase is the same; what differs is who could have written it.
+func TestI11ATerminationThatOthersCanWriteIsNotTheKubelets(t *testing.T) {
+	written := owner("kubelet", "status", phaseFields, deletedAt.Add(5*time.Second))
+	terminal := func(p *corev1.Pod) { p.Status.Phase, p.Finalizers = corev1.PodFailed, []string{v1alpha1.Finalizer} }
+	unguarded := func(p *corev1.Pod) { p.Finalizers = nil }
+	made := func(at time.Time) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(at) }
+	}
+	tests := map[string]struct {
+		pod   *corev1.Pod
+		since time.Time
+		seen  bool
+		want  Ending
+	}{
+		"the policies judged every write":                           {ending(deleting, terminal, written, made(deletedAt)), deletedAt, false, EndingCompleted},
+		"every write since it was seen deleted and not ended":       {ending(deleting, terminal, written, made(deletedAt.Add(-time.Hour))), deletedAt, true, EndingFinished},
+		"the pod is not guarded, so no write was judged":            {ending(deleting, terminal, written, made(deletedAt), unguarded), deletedAt, true, EndingForeign},
+		"the controller did not see it so":                          {ending(deleting, terminal, written, made(deletedAt.Add(-time.Hour))), deletedAt, false, EndingForeign},
+		"the policies came after the deletion":                      {ending(deleting, terminal, written, made(deletedAt.Add(-time.Hour))), deletedAt.Add(time.Second), true, EndingForeign},
+		"there are no policies":                                     {ending(deleting, terminal, written, made(deletedAt)), time.Time{}, true, EndingForeign},
+		"while it is not deleted the agent is queried all the same": {ending(terminal, written), time.Time{}, false, EndingCompleted},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := ProvenEnding(tc.pod, tc.seen, tc.since); got != tc.want {
+				t.Errorf("ProvenEnding = %d, want %d", got, tc.want)
 			}
 		})
 	}

@@ -11,8 +11,11 @@ const (
 	SameMachine Relation = iota + 1
 	// Reregistered: the same boot of the same machine under a new Node object.
 	Reregistered
-	// Rebooted: the same machine with another boot ID; nothing of the old boot lives.
+	// Rebooted: the same machine with another boot ID under the same Node object; nothing of the old boot lives.
 	Rebooted
+	// Resembling: the same machine ID and system UUID in another boot under another Node object. It is the machine after a reboot, or a clone
+	// of it, which has the IDs of its template (docs/decisions/0127).
+	Resembling
 	// Replaced: another machine, or one that cannot be shown to be the same.
 	Replaced
 )
@@ -31,10 +34,15 @@ func Compare(recorded, live Machine) Relation {
 		return Reregistered
 	case recorded.MachineID == "" || recorded.SystemUUID == "" || recorded.BootID == "" || live.BootID == "":
 		return Replaced
+	case recorded.NodeUID != live.NodeUID:
+		return Resembling
 	default:
 		return Rebooted
 	}
 }
+
+// IsShown says whether the machine is shown to be the recorded one.
+func (r Relation) IsShown() bool { return r == SameMachine || r == Reregistered || r == Rebooted }
 
 func sameHardware(recorded, live Machine) bool {
 	return recorded.MachineID == live.MachineID && recorded.SystemUUID == live.SystemUUID

@@ -36,3 +36,24 @@ func TestAWaitForANodeNamesIt(t *testing.T) {
 		})
 	}
 }
+
+// TestAWaitAdvisesOnlyWhatTheKubeletCanReport: below 1.37 a kubelet does not tell a pod without a sandbox from one whose sandbox is not ready.
+func TestAWaitAdvisesOnlyWhatTheKubeletCanReport(t *testing.T) {
+	const restart, cannot = "restart that kubelet", "a kubelet of version v1.36.3 does not report that a pod has no sandbox"
+	waits := map[string]func(*Observation){
+		"a pod that PodGC ended":             ended(EndingForeign, longAgo),
+		"a pod that another machine ended":   endedBy(EndingFinished, replaced),
+		"a pod that was rejected":            ended(EndingRejected, longAgo),
+		"a pod that is rejected and is kept": func(o *Observation) { notDeleting(o); ended(EndingRejected, longAgo)(o) },
+	}
+	for title, change := range waits {
+		t.Run(title, func(t *testing.T) {
+			for _, tc := range []struct{ version, want, not string }{{"v1.36.3", cannot, restart}, {"v1.37.0+k3s1", restart, cannot}, {"", restart, cannot}} {
+				d := Decide(terminating(change, node(Node{Machine: machine, Ready: true, Registered: longAgo.Add(time.Hour), Kubelet: tc.version})), now)
+				if d.Action != Wait || !strings.Contains(d.Message, tc.want) || strings.Contains(d.Message, tc.not) {
+					t.Errorf("version %q: %s %q, want %q in it and not %q", tc.version, d.Action, d.Message, tc.want, tc.not)
+				}
+			}
+		})
+	}
+}

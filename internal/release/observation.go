@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -43,6 +44,11 @@ type Observation struct {
 	// NodeGoneSince is since when the recorded Node is proven gone without a sign of life; persisted. Unknown when signs of life
 	// could not be looked for.
 	NodeGoneSince Fact[time.Time]
+	// PoliciesSince is from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in force.
+	// It is only looked at with EvidenceAgent.
+	PoliciesSince time.Time
+	// Twin names another Node with the machine ID and system UUID of a machine that the Node resembles; empty if there is none, or no such machine.
+	Twin string
 	// SignOfLife is what last started that time again, for the message; empty if nothing did.
 	SignOfLife string
 	// Any is the question about every sandbox of this UID (v1alpha1.AnySandbox). It is only looked at with EvidenceAgent.
@@ -123,6 +129,8 @@ type Node struct {
 	Machine
 	// Name is for messages alone, and may be empty: names never identify.
 	Name string
+	// Kubelet is the version of the node's kubelet, for messages.
+	Kubelet string
 	// Registered is when the Node object was created, to the second.
 	Registered time.Time
 	// Ready: the condition Ready is True.
@@ -142,3 +150,15 @@ func (n Node) called() string {
 	}
 	return "node " + n.Name
 }
+
+// restartAdvice is what ends a wait for a kubelet that has nothing to stop any more. A kubelet that starts writes the status of each pod
+// anew; only from 1.37 on does that status tell a pod without a sandbox from one whose sandbox is not ready.
+func (n Node) restartAdvice() string {
+	const otherwise = "switch the machine off and delete its Node object, or taint it node.kubernetes.io/out-of-service"
+	if v, err := version.ParseSemantic(n.Kubelet); err == nil && v.LessThan(reportsNoSandbox) {
+		return otherwise + "; a kubelet of version " + n.Kubelet + " does not report that a pod has no sandbox, " + reportsNoSandbox.String() + " does, and agents need no report"
+	}
+	return "restart that kubelet, which then reports that there is no sandbox, or " + otherwise
+}
+
+var reportsNoSandbox = version.MustParseSemantic("1.37.0")

@@ -4,6 +4,7 @@ package release
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,7 +33,8 @@ var axes = []axis{
 	{func(*Observation) {}, node(Node{Machine: machine}), node(Node{Machine: machine, OutOfService: true}),
 		node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: now.Add(-time.Minute)}),
 		node(Node{Machine: machine, OutOfService: true, Ready: true}), node(Node{Machine: registered, Ready: true}), node(Node{Machine: rebooted, Ready: true}),
-		node(Node{Machine: replaced, Ready: true}), node(Node{Machine: Machine{NodeUID: "node-1"}, Ready: true}),
+		node(Node{Machine: replaced, Ready: true}), node(Node{Machine: Machine{NodeUID: "node-1"}, Ready: true}), node(Node{Machine: renamed, Ready: true}),
+		node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}),
 		node(Node{Machine: replaced, Ready: true, Registered: longAgo}), node(Node{Machine: registered, Ready: true, Registered: longAgo}), node(Node{Machine: machine, Registered: longAgo}), node(Node{Machine: machine, Ready: true, Registered: now}),
 		func(o *Observation) { o.Node = Absent[Node]() }, func(o *Observation) { o.Node = Unknown[Node]("x") }, func(o *Observation) { o.Node = Fact[Node]{} }},
 	{func(*Observation) {}, func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, func(o *Observation) { o.NodeGoneSince = Unknown[time.Time]("x") }},
@@ -72,7 +74,8 @@ func everyObservation(visit func(Observation)) {
 
 // visitWords adds what agents were asked and said, where it can make a difference; the random draws add it everywhere.
 func visitWords(o Observation, visit func(Observation)) {
-	if o.Evidence != EvidenceAgent || !o.Recorded || !o.NodeGoneSince.IsAbsent() || o.Settings.HoldGoneNodes {
+	late := !o.NodeGoneSince.IsAbsent() && (o.NodeGoneSince.IsUnknown() || o.Node.Get().NodeUID == "node-1")
+	if o.Evidence != EvidenceAgent || !o.Recorded || late || o.Settings.HoldGoneNodes {
 		visit(o)
 		return
 	}
@@ -86,7 +89,7 @@ func visitWords(o Observation, visit func(Observation)) {
 // proofs is an independent statement of what lets an address go (I1, I5): written without looking at the table's rows.
 func proofs(o Observation, s Sandbox) bool {
 	switch {
-	case !o.Live || s.Conflict || (o.Evidence == EvidenceAgent && s.Answer.Get().PodUID == "pod-2"):
+	case !o.Live || s.Conflict || contradictedBy(o, s) || (o.Evidence == EvidenceAgent && s.Answer.Get().PodUID == "pod-2"):
 		return false
 	case o.Node.IsAbsent():
 		return goneProof(o) && s.Machine.IsKnown()
@@ -111,10 +114,24 @@ func liveProof(o Observation, s Sandbox) bool {
 	switch {
 	case p.Deleting && fenceProof(o, s), agentProof(o, s):
 		return true
-	case p.Deleting && p.Ending == EndingFinished && ownEnd(o):
-		return s.Attribution != v1alpha1.AttributionObservedAdd || s.UnchangedSince.Equal(longAgo)
+	case o.Evidence == EvidenceKubelet && p.Deleting && p.Ending == EndingFinished && ownEnd(o):
+		return confirmed(s)
 	}
-	return o.Evidence == EvidenceKubelet && kubeletProof(o, p, o.Node.Get())
+	return o.Evidence == EvidenceKubelet && kubeletProof(o, p, o.Node.Get(), s)
+}
+
+// contradictedBy: the last report on the query that stands is that the sandbox is not gone, by the agent of the Node that is there, or of the
+// recorded one that is not. Under a taint only what was reported under that taint is newer than the declaration.
+func contradictedBy(o Observation, s Sandbox) bool {
+	if o.Evidence != EvidenceAgent || s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease || s.Mark.Get().Living {
+		return false
+	}
+	n := o.Node.Get()
+	there, recorded := counted(s.Mark, s.Answer, n), counted(s.Mark, s.Answer, Node{Machine: Machine{NodeUID: s.Machine.Get().NodeUID, BootID: s.Mark.Get().BootID}})
+	if there && n.OutOfService && !n.Ready {
+		return s.Mark.Get().Fence && !s.Mark.Get().Time.Before(n.OutOfServiceSince)
+	}
+	return there || recorded
 }
 
 // ownEnd: whoever ended the pod ran on the sandbox's machine, or there is but one Node object since the pod began, or since it was alive.
@@ -137,9 +154,15 @@ func agentProof(o Observation, s Sandbox) bool {
 	return o.Evidence == EvidenceAgent && saidGone(s.Mark, s.Answer, o.Node.Get()) && (podOf(o).Deleting || podOf(o).Ending.ByKubelet())
 }
 
-// kubeletProof: the kubelet of a node that is there said so for long enough.
-func kubeletProof(o Observation, p Pod, n Node) bool {
-	return n.Ready && ((p.Ending.ByKubelet() && p.EndedSince.Equal(longAgo) && ownEnd(o)) || backWithout(p, n))
+// kubeletProof: the kubelet of a node that is there reported for long enough that the pod ran to its end, or that it has no sandbox.
+func kubeletProof(o Observation, p Pod, n Node, s Sandbox) bool {
+	ran := p.Ending == EndingFinished || p.Ending == EndingCompleted
+	return n.Ready && ((ran && p.EndedSince.Equal(longAgo) && ownEnd(o) && confirmed(s)) || backWithout(p, n))
+}
+
+// confirmed: the kubelet knew the sandbox, or has had the time to list it.
+func confirmed(s Sandbox) bool {
+	return s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen || s.UnchangedSince.Equal(longAgo)
 }
 
 // backWithout: the node came back after the deletion, and has long said that it has nothing of the pod, which somebody else ended.
@@ -235,6 +258,11 @@ func checkUnprotect(t *testing.T, o Observation, d Decision) {
 
 func checkRelease(t *testing.T, o Observation, d Decision) {
 	t.Helper()
+	for _, s := range o.Sandboxes.Get() {
+		if contradictedBy(o, s) && slices.Contains(d.Sandboxes, s.ID) {
+			t.Errorf("released sandbox %s, of which the agent reports that it is not gone: %+v for %+v", s.ID, d, o)
+		}
+	}
 	if anyUnknown(o) {
 		t.Errorf("released with an Unknown fact: %+v for %+v", d, o)
 	}

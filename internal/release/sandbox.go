@@ -10,7 +10,7 @@ import (
 
 // judgeSandbox is rows 5 to 17 for one sandbox that still has entries.
 func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
-	relation, d, decided := relate(o, s)
+	relation, d, decided := relate(o, s, now)
 	switch {
 	case decided:
 		return d
@@ -19,7 +19,7 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	case relation == Replaced:
 		return judgeGone(o, s, 9, v1alpha1.ReasonNodeReplaced, "another machine answers to the node's name", now)
 	case fenced(o.Node.Get()) && o.Evidence == EvidenceAgent:
-		d = judgeFenced(o, pod, s, now)
+		d = judgeFenced(o, s, now)
 		d.Readdress = relation == Reregistered
 		return d
 	case fenced(o.Node.Get()):
@@ -32,7 +32,7 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 }
 
 // relate holds what every row from 5 on and row 1 need: no conflict, and a live Node to compare with the recorded machine.
-func relate(o Observation, s *Sandbox) (Relation, Decision, bool) {
+func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool) {
 	if s.Conflict {
 		return 0, wait(17, v1alpha1.ReasonConflict, 0,
 			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released", s.ID), true
@@ -49,15 +49,50 @@ func relate(o Observation, s *Sandbox) (Relation, Decision, bool) {
 	}
 	if !s.Machine.IsKnown() {
 		return 0, wait(0, v1alpha1.ReasonMachineUnknown, 0,
-			"which machine ran sandbox %s is not recorded (%s), and its Node of today may be another one's; if no machine runs it any more, remove its entry from the pool",
+			"which machine ran sandbox %s is not recorded (%s), and its Node of today may be another one's; once no machine runs it any more, release its address by hand: "+
+				"kubectl holdfast release ADDRESS --force",
 			s.ID, s.Machine.Why()), true
 	}
-	return Compare(s.Machine.Get(), o.Node.Get().Machine), Decision{}, false
+	relation := Compare(s.Machine.Get(), o.Node.Get().Machine)
+	if relation == Resembling {
+		if d, held := judgeResembling(o, s, now); held {
+			return relation, d, true
+		}
+	}
+	return relation, Decision{}, false
+}
+
+// judgeResembling is row 8 where the Node registered anew: until its recorded Node was deleted for NodeGoneDelay, as the age of the new one shows,
+// a clone of the machine must not speak for it.
+func judgeResembling(o Observation, s *Sandbox, now time.Time) (Decision, bool) {
+	const what = "the node's name was registered again by the machine after a reboot, or by a clone with the same machine ID and system UUID"
+	node := o.Node.Get()
+	left := remaining(node.Registered, o.Settings.NodeGoneDelay, now)
+	switch {
+	case o.Twin != "":
+		return wait(8, v1alpha1.ReasonMachineUnknown, o.Settings.NodeGoneDelay,
+			"%s, as node %s has them too: sandbox %s may be alive; give each machine IDs of its own, and, once no machine runs the sandbox, release its address by hand: "+
+				"kubectl holdfast release ADDRESS --force", what, o.Twin, s.ID), true
+	case o.Settings.HoldGoneNodes:
+		return wait(8, v1alpha1.ReasonNodeReplaced, 0,
+			"%s; sandbox %s is held, because the configuration does not take a deleted Node object for proof (delays.nodeGoneAction: Hold); once no machine runs it, "+
+				"release its address by hand: kubectl holdfast release ADDRESS --force", what, s.ID), true
+	}
+	return wait(8, v1alpha1.ReasonNodeReplaced, left, "%s; sandbox %s is held until that Node object is %s old", what, s.ID, o.Settings.NodeGoneDelay), left > 0
 }
 
 // judgeGone is rows 6 and 9: a deleted Node, or another machine under its name, counts after a persisted delay.
 func judgeGone(o Observation, s *Sandbox, row int, reason v1alpha1.Reason, what string, now time.Time) Decision {
+	word, alive := contradicted(o, s)
 	switch {
+	case alive:
+		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
+			"%s, but the last report of the agent of its machine was that sandbox %s is not gone (%s); bring the machine back, or, once it is off, "+
+				"release the address by hand: kubectl holdfast release ADDRESS --force", what, s.ID, word.Reason)
+	case row == 9 && disputed(o, s):
+		return wait(row, reason, 0,
+			"the Node object, which is still the one that was recorded, shows another machine than it did, and accounts other than the node's own may have written that, "+
+				"because the admission policies that refuse it were not in force all the time; sandbox %s is held; delete the Node object once the machine is off", s.ID)
 	case !s.Machine.IsKnown():
 		return wait(row, reason, 0, "%s, and which machine ran sandbox %s was never recorded (%s): it may live under another name, so it is held",
 			what, s.ID, s.Machine.Why())
@@ -75,6 +110,16 @@ func judgeGone(o Observation, s *Sandbox, row int, reason v1alpha1.Reason, what 
 		"%s; sandbox %s is held until it has been gone for %s without a sign of life", what, s.ID, o.Settings.NodeGoneDelay)
 }
 
+// disputed: what makes the Node another machine's may be another account's write into the Node object of the sandbox's own machine.
+func disputed(o Observation, s *Sandbox) bool {
+	begun := o.Last.Begun
+	if o.Pod.IsKnown() {
+		begun = o.Pod.Get().Begun
+	}
+	judged := !o.PoliciesSince.IsZero() && !begun.IsZero() && !begun.Before(o.PoliciesSince)
+	return o.Evidence == EvidenceAgent && s.Machine.IsKnown() && s.Machine.Get().NodeUID == o.Node.Get().NodeUID && !judged
+}
+
 // goneForGood: the recorded Node has been gone, without a sign of life, for the persisted delay.
 func goneForGood(o Observation, now time.Time) bool {
 	return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown() && remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now) == 0
@@ -83,7 +128,10 @@ func goneForGood(o Observation, now time.Time) bool {
 // judgeOnMachine is rows 10 to 15: the live Node is the machine that ran the sandbox, if perhaps in a later boot (row 8).
 func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	ended := endedHere(o, pod, s)
-	if ended && pod.Ending == EndingFinished {
+	switch {
+	case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent:
+		return judgeByAgent(10, o, s, now) // CNI DEL left an entry: did the kubelet stop a sandbox that its runtime failed to load?
+	case ended && pod.Ending == EndingFinished:
 		return judgeFinished(o, s, now)
 	}
 	if d, early := inGracePeriod(o, pod, now); early {
@@ -110,8 +158,8 @@ func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 			"%s is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called(), s.ID)
 	case pod.Ending == EndingForeign:
 		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
-			"somebody other than the kubelet ended the pod, so sandbox %s may be alive; where its Node object was deleted and is back, the kubelet removes the sandbox, "+
-				"and with it the entry, within some minutes; if the entry stays, restart the kubelet, which then reports that there is no sandbox", s.ID)
+			"a client other than the kubelet ended the pod, so sandbox %s may be alive; where its Node object was deleted and is back, the kubelet removes the sandbox, "+
+				"and with it the entry, within some minutes; if the entry stays, %s", s.ID, o.Node.Get().restartAdvice())
 	case pod.Ending == EndingNone:
 		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
 			"the kubelet has not reported the end of the pod, so sandbox %s may be alive", s.ID)
@@ -137,20 +185,26 @@ func judgeTornDown(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	return releaseSandbox(13, v1alpha1.ReasonPodCompleted, s, "its kubelet, which registered the node again, reports that the pod has no sandbox any more, and the node is Ready")
 }
 
-// judgeFinished is row 10.
+// judgeFinished is row 10 without agents.
 func judgeFinished(o Observation, s *Sandbox, now time.Time) Decision {
-	shown := s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen
-	if left := remaining(s.UnchangedSince, o.Settings.SandboxCreationMax, now); !shown && left > 0 {
-		return wait(10, v1alpha1.ReasonSandboxUnconfirmed, left,
-			"the kubelet ended the pod, but nothing shows that it knew sandbox %s: held until its entries stood unchanged for %s",
-			s.ID, o.Settings.SandboxCreationMax)
+	if d, waits := unconfirmed(10, o, s, now); waits {
+		return d
 	}
-	return releaseSandbox(10, v1alpha1.ReasonKubeletFinished, s, "the kubelet ended the pod after its deletion, so the sandbox was stopped")
+	return releaseSandbox(10, v1alpha1.ReasonKubeletFinished, s, "the kubelet reported termination of the pod after its deletion, so the sandbox was stopped")
+}
+
+// unconfirmed: a kubelet speaks for the sandboxes that its runtime lists. One that is being created may not be among them.
+func unconfirmed(row int, o Observation, s *Sandbox, now time.Time) (Decision, bool) {
+	shown := s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen
+	left := remaining(s.UnchangedSince, o.Settings.SandboxCreationMax, now)
+	return wait(row, v1alpha1.ReasonSandboxUnconfirmed, left,
+		"the kubelet reported termination of the pod, but nothing shows that it knew sandbox %s: held until its entries stood unchanged for %s",
+		s.ID, o.Settings.SandboxCreationMax), !shown && left > 0
 }
 
 // judgeEndedAlive is row 1: the pod ended by itself and its object is kept.
 func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
-	relation, d, decided := relate(o, s)
+	relation, d, decided := relate(o, s, now)
 	switch {
 	case decided:
 		return d
@@ -186,10 +240,26 @@ func judgeEnded(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Deci
 		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
 			"the pod ended, but %s is not Ready: sandbox %s is held until the node is back or declared dead", o.Node.Get().called(), s.ID)
 	}
+	if pod.Ending == EndingRejected {
+		return judgeRejected(row, o, pod, s, now)
+	}
 	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(row, v1alpha1.ReasonReleaseDelay, left, "the pod ended; sandbox %s is held until that was seen for %s", s.ID, o.Settings.ReleaseDelay)
 	}
+	if d, waits := unconfirmed(row, o, s, now); waits {
+		return d
+	}
 	return releaseSandbox(row, v1alpha1.ReasonPodCompleted, s, "the kubelet ended the pod before its deletion and the node is Ready")
+}
+
+// judgeRejected: a kubelet that rejects a pod stops nothing (kubernetes#133382), and the entry shows that there was a sandbox. Only the kubelet's
+// report that there is none any more ends the wait.
+func judgeRejected(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	if tornDownHere(o, pod) {
+		return judgeTornDown(o, pod, s, now)
+	}
+	return wait(row, v1alpha1.ReasonKubeletNotFinished, 0,
+		"the kubelet rejected the pod, which stops no sandbox, so sandbox %s may be alive; delete the pod and %s", s.ID, o.Node.Get().restartAdvice())
 }
 
 func releaseSandbox(row int, reason v1alpha1.Reason, s *Sandbox, why string) Decision {

@@ -109,7 +109,7 @@ func isReady(w *Write, name string) answer {
 }
 
 // isMachine says whether the live Node is still the machine that was recorded for a sandbox. A machine that booted again
-// is: none of its old sandboxes lives.
+// is: none of its old sandboxes lives. So is one that resembles it: a clone's runtime has no sandbox of this ID to delete.
 func isMachine(w *Write, name string, recorded release.Machine) answer {
 	node := w.Nodes[name]
 	switch {

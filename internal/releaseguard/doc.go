@@ -15,17 +15,23 @@
 //	5  anything else: the address is in use; or a fact that 2 or 3 need
 //	   could not be read                                                    refuse
 //
+// An entry whose ID is a UID belongs to a ResourceClaim. Instead of 2 to 5, it may go by the hand of the driver on the node that the claim is
+// allocated to (the token of row 2, where no reconciler shares it), or once no claim has that UID. An entry whose ID is none that a
+// container runtime makes has an owner that nobody can look for: row 3 never fits it.
+//
 // The entry's node is that of the record which holds the entry; without one, that of the pod of its reference. Where the
 // IPAM's reconciler shares the DaemonSet's pods, 2 is for pods that are being deleted only, or the reconciler could free
 // what it takes for orphaned on its own node.
 //
 // A rival is another sandbox for which a record has the address: whereabouts gives a pod the entry that an earlier pod of
 // its name left, and DEL of the one would then empty an address that the other may use. Holdfast releases it once both are
-// proven gone. No rival is an earlier sandbox of the live pod itself, whose record may lag behind.
+// proven gone. An earlier sandbox of the live pod itself is one too: a change of an entry's ID is not judged, because a refused
+// ADD is worse, so an entry that its record does not confirm may carry the ID of another pod's sandbox (decision 0110).
 //
 // Kubelet-finished (internal/release, EndingFinished) is believed only where the Node is the machine that was recorded for
 // the sandbox, and that machine's kubelet wrote the end (release.EndedOn): a replacement kubelet finishes the pods of a machine that it
-// knows nothing about, and that machine may be back by now. A pod that Holdfast holds is not finished before the machine is recorded.
+// knows nothing about, and that machine may be back by now. With agents it is believed only where admission policies kept other accounts
+// from writing it, as in the controllers (release.Evidence.Ending). A pod that Holdfast holds is not finished before the machine is recorded.
 //
 // A reservation may not go while a pool holds its address for its pod, CNI DEL included: whereabouts takes the entry out
 // of the pool first, so that its own DEL finds none there. What does find one is the loser of a race for an address that

@@ -45,6 +45,8 @@ type Writer struct {
 // DaemonSetPod is a pod that runs CNI DEL on its own node.
 type DaemonSetPod struct {
 	Name, NodeName string
+	// ReconcilerShared: by its images, the IPAM's reconciler may run in it too.
+	ReconcilerShared bool
 }
 
 // Case is one removal and what is known of the address.
@@ -55,8 +57,18 @@ type Case struct {
 	// Pod is the live pod of the reference; Absent where there is none or the reference is a tombstone, Unknown also where
 	// the reference names nothing.
 	Pod release.Fact[Pod]
+	// Claim is the live ResourceClaim whose UID the sandbox ID is; read only for such IDs. Unknown also where claims are not served.
+	Claim release.Fact[Claim]
 	// Records are the live records of the reference, of its tombstone and of the sandbox. Absent and empty are the same.
 	Records release.Fact[[]v1alpha1.IPAllocation]
+}
+
+// Claim is a ResourceClaim that owns an address.
+type Claim struct {
+	// Name is "namespace/name".
+	Name string
+	// NodeName is the node for which its devices are allocated; empty where that is none, or not one alone.
+	NodeName string
 }
 
 // Pod is what must be known of the live pod of a reference.
@@ -127,7 +139,7 @@ type located struct {
 func (w *Write) NodeNames() []string {
 	names := sets.New[string]()
 	for i := range w.Cases {
-		names.Insert(w.Cases[i].Pod.Get().NodeName)
+		names.Insert(w.Cases[i].Pod.Get().NodeName, w.Cases[i].Claim.Get().NodeName)
 		records := w.Cases[i].Records.Get()
 		for j := range records {
 			names.Insert(records[j].Spec.NodeName)

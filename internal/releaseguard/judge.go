@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -43,13 +44,16 @@ func judge(w *Write, c *Case) Judgment {
 	if w.Writer.Manager {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonManagerRelease}
 	}
+	if ownership.KindOf(c.SandboxID) == ownership.KindResourceClaim {
+		return judgeClaimed(w, c)
+	}
 	rival := rivalHolds(w, c)
 	del := all(cniDelete(w, c), opposite(rival))
 	if del.verdict == yes {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonCNIDelete}
 	}
 	pod := podHolds(w, c)
-	held := some(rival, pod, recordHolds(w, c))
+	held := some(rival, pod, recordHolds(w, c), ownerUnknown(c))
 	if held.verdict == no {
 		return Judgment{Outcome: Allow, Reason: pod.reason}
 	}
@@ -65,12 +69,6 @@ func recordHolds(w *Write, c *Case) answer {
 	}
 	for _, record := range w.holders(c) {
 		return say(yes, v1alpha1.ReasonRecordHolds, "IPAllocation %s still holds this address for this sandbox", record.Name)
-	}
-	records := c.Records.Get()
-	for i := range records { // a rival's is told before; this is the pod's own
-		if sandbox := w.rivalSandbox(&records[i], c); sandbox != "" {
-			return say(yes, v1alpha1.ReasonRecordHolds, "IPAllocation %s still holds this address for the earlier sandbox %q", records[i].Name, sandbox)
-		}
 	}
 	return answer{verdict: no}
 }
@@ -152,6 +150,10 @@ func refusal(w *Write, c *Case, held, del answer) string {
 		"has finished, and no record.", v1alpha1.ReasonUnsafeReleaseRefused, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef, held.text)
 	if del.text != held.text {
 		fmt.Fprintf(&b, " It does not count as CNI DEL: %s.", del.text)
+	}
+	if held.reason == v1alpha1.ReasonOwnerKindUnknown {
+		b.WriteString(" Holdfast does not release it either: find out what wrote the entry, and once its owner is gone: kubectl holdfast release " + c.subject() + " --as-manager.")
+		return b.String()
 	}
 	b.WriteString(" Holdfast releases the address itself once the sandbox is proven gone; kubectl get ipa shows what it waits for.")
 	return b.String()

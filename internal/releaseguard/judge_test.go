@@ -3,6 +3,7 @@
 package releaseguard
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 	"testing"
@@ -18,7 +19,8 @@ import (
 
 const (
 	testPool    = "kube-system/10.10.0.0-24"
-	testSandbox = "sandbox-1"
+	testSandbox = "5a00000000000000000000000000000000000000000000000000000000000001"
+	testClaim   = "8b0d7b4e-3f0a-4c53-9d1e-1f2a3b4c5d6e"
 	testUID     = types.UID("uid-1")
 	nodeA       = "node-a"
 	nodeB       = "node-b"
@@ -87,6 +89,10 @@ func other(r v1alpha1.IPAllocation) v1alpha1.IPAllocation {
 	return r
 }
 
+func claimOn(node string) release.Fact[Claim] {
+	return release.Known(Claim{Name: "apps/net", NodeName: node})
+}
+
 func records(r ...v1alpha1.IPAllocation) release.Fact[[]v1alpha1.IPAllocation] {
 	return release.Known(r)
 }
@@ -98,6 +104,9 @@ type situation struct {
 	adds    bool
 	address release.Fact[netip.Addr]
 	pod     release.Fact[Pod]
+	// id is the entry's; testSandbox where it is left out. claim is read for a UID alone.
+	id      string
+	claim   release.Fact[Claim]
 	records release.Fact[[]v1alpha1.IPAllocation]
 	nodeA   release.Fact[release.Node]
 	nodeB   release.Fact[release.Node]
@@ -108,8 +117,8 @@ func (s situation) judge() Judgment {
 		Backend: "whereabouts", Pool: testPool, Writer: s.writer, ReconcilerShared: s.shared, Adds: s.adds,
 		Nodes: map[string]release.Fact[release.Node]{nodeA: s.nodeA, nodeB: s.nodeB},
 		Cases: []Case{{
-			Removal: Removal{Offset: "1", Entry: Entry{SandboxID: testSandbox, PodRef: "default/web-0", Interface: "net1"}},
-			Address: s.address, Pod: s.pod, Records: s.records,
+			Removal: Removal{Offset: "1", Entry: Entry{SandboxID: cmp.Or(s.id, testSandbox), PodRef: "default/web-0", Interface: "net1"}},
+			Address: s.address, Pod: s.pod, Claim: s.claim, Records: s.records,
 		}},
 	}
 	return Judge(w)[0]
@@ -190,9 +199,12 @@ func TestJudge(t *testing.T) {
 		"CNI DEL by a trusted certificate identity of a rival": {
 			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}),
 				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Refuse, v1alpha1.ReasonConflict},
-		"CNI DEL of a re-created sandbox whose pod's record still has the address for the earlier one": {
+		"CNI DEL of a sandbox other than the one that the live pod's record has for the address": {
 			facts{writer: cni(nodeA), pod: release.Known(running()),
-				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Allow, v1alpha1.ReasonCNIDelete},
+				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Refuse, v1alpha1.ReasonConflict},
+		"CNI DEL of such a sandbox while the pod is being deleted": {
+			facts{writer: cni(nodeA), pod: release.Known(held(deleting(none))),
+				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Refuse, v1alpha1.ReasonConflict},
 		"CNI DEL while another UID's record holds another address": {
 			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}), address: release.Known(testAddress.Next()),
 				records: records(other(record(string(testUID), nodeA, "sandbox-0", nil)))}, Allow, v1alpha1.ReasonCNIDelete},
@@ -281,7 +293,7 @@ func TestJudge(t *testing.T) {
 			facts{writer: reconciler, records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonConflict},
 		"a kubelet-finished pod whose record has the address for its earlier sandbox": {
 			facts{writer: reconciler, pod: release.Known(deleting(finished)),
-				records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonRecordHolds},
+				records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonConflict},
 		"an address that cannot be told, and a record of another sandbox in the pool": {
 			facts{writer: reconciler, address: release.Unknown[netip.Addr]("broken range"),
 				records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonConflict},
@@ -296,6 +308,32 @@ func TestJudge(t *testing.T) {
 		"an address that cannot be told, and a record of the sandbox": {
 			facts{writer: reconciler, address: release.Unknown[netip.Addr]("broken range"),
 				records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
+
+		// Entries of other owners than sandboxes.
+		"a ResourceClaim that exists, whatever became of the pod": {
+			facts{writer: reconciler, id: testClaim, claim: claimOn(nodeA)}, Refuse, v1alpha1.ReasonOwnedByResourceClaim},
+		"a ResourceClaim that exists, and its consumer was finished": {
+			facts{writer: reconciler, id: testClaim, claim: claimOn(nodeA), pod: release.Known(deleting(finished))}, Refuse, v1alpha1.ReasonOwnedByResourceClaim},
+		"a ResourceClaim that is gone, with the record that reported it": {
+			facts{writer: reconciler, id: testClaim, claim: release.Absent[Claim](), records: records(record("orphan-"+testClaim, "", testClaim, nil))},
+			Allow, v1alpha1.ReasonResourceClaimGone},
+		"a ResourceClaim that is gone, and a record has the address for a sandbox": {
+			facts{writer: reconciler, id: testClaim, claim: release.Absent[Claim](), records: records(record(string(testUID), nodeA, testSandbox, nil))},
+			Refuse, v1alpha1.ReasonConflict},
+		"a ResourceClaim that nobody could look for": {
+			facts{writer: reconciler, id: testClaim, claim: release.Unknown[Claim]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
+		"the driver on the node of a ResourceClaim": {
+			facts{writer: cni(nodeA), id: testClaim, claim: claimOn(nodeA)}, Allow, v1alpha1.ReasonCNIDelete},
+		"the driver on another node than the ResourceClaim's": {
+			facts{writer: cni(nodeB), id: testClaim, claim: claimOn(nodeA)}, Refuse, v1alpha1.ReasonOwnedByResourceClaim},
+		"the driver on the node of a ResourceClaim, under the reconciler's token": {
+			facts{writer: cni(nodeA), shared: true, id: testClaim, claim: claimOn(nodeA)}, Refuse, v1alpha1.ReasonOwnedByResourceClaim},
+		"the driver on its node, of a ResourceClaim that is allocated to no single node": {
+			facts{writer: cni(nodeA), id: testClaim, claim: claimOn("")}, Refuse, v1alpha1.ReasonOwnedByResourceClaim},
+		"an ID that no runtime makes, of a pod that is gone": {
+			facts{writer: reconciler, id: "vm-1"}, Refuse, v1alpha1.ReasonOwnerKindUnknown},
+		"an ID that no runtime makes, of a pod that its kubelet finished": {
+			facts{writer: reconciler, id: "vm-1", pod: release.Known(deleting(finished))}, Refuse, v1alpha1.ReasonOwnerKindUnknown},
 
 		// Row 5: facts that could not be read.
 		"a pod that cannot be read": {

@@ -207,17 +207,9 @@ func noneHolds(s situation) bool {
 	})
 }
 
-// noRival says that no record holds the address for another sandbox; but where no other UID knows the entry's sandbox, the
-// live pod's own may, for an earlier one.
+// noRival says that no record holds the address for another sandbox, the live pod's own included.
 func noRival(s situation) bool {
-	live := string(s.pod.Get().UID)
-	var rivals, ours, others bool
-	for _, r := range s.records.Get() {
-		rivals = rivals || holdsForAnother(s, r) && r.Name != live
-		ours = ours || holdsForAnother(s, r) && r.Name == live
-		others = others || r.Name != live && r.Spec.Sandboxes[0].ID == testSandbox
-	}
-	return !rivals && (!ours || !others)
+	return !slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool { return holdsForAnother(s, r) })
 }
 
 func holdsForAnother(s situation, r v1alpha1.IPAllocation) bool {

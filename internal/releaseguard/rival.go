@@ -6,14 +6,15 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// rivalHolds says whether a record has the case's address for another sandbox, which an empty pool would take it from.
+// rivalHolds says whether a record has the case's address for another sandbox, which an empty pool would take it from. The live pod's own
+// record counts too: an entry's ID can be changed unjudged, and then the DEL of another pod would find the entry.
 func rivalHolds(w *Write, c *Case) answer {
 	if !c.Records.IsRead() {
 		return unknown("the records of "+c.PodRef, c.Records.Why())
 	}
 	records := c.Records.Get()
 	for i := range records {
-		if sandbox := w.rivalSandbox(&records[i], c); sandbox != "" && !isSucceeded(c, &records[i]) {
+		if sandbox := w.rivalSandbox(&records[i], c); sandbox != "" {
 			return say(yes, v1alpha1.ReasonConflict, "IPAllocation %s (node %q) has this address for sandbox %q, which may still use it",
 				records[i].Name, records[i].Spec.NodeName, sandbox)
 		}
@@ -35,29 +36,4 @@ func (w *Write) rivalSandbox(record *v1alpha1.IPAllocation, c *Case) string {
 		}
 	}
 	return ""
-}
-
-// isSucceeded says whether the sandbox that a record names is an earlier one of the same pod: the record is the live pod's
-// own and lags behind, and no other UID is known to have the entry's sandbox. The kubelet stops an earlier sandbox before it
-// makes the next.
-func isSucceeded(c *Case, record *v1alpha1.IPAllocation) bool {
-	if !c.Pod.IsKnown() || record.Name != string(c.Pod.Get().UID) {
-		return false
-	}
-	records := c.Records.Get()
-	for i := range records {
-		if records[i].Name != record.Name && knows(&records[i], c.SandboxID) {
-			return false
-		}
-	}
-	return true
-}
-
-func knows(record *v1alpha1.IPAllocation, sandboxID string) bool {
-	for i := range record.Spec.Sandboxes {
-		if record.Spec.Sandboxes[i].ID == sandboxID {
-			return true
-		}
-	}
-	return false
 }

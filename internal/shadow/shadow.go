@@ -54,6 +54,8 @@ const (
 	Ask Action = "ask"
 	// Release: an entry would have gone back to its pool.
 	Release Action = "release"
+	// Tombstone: the entry of a pod that is gone would have been kept from other pods until its sandbox is proven gone.
+	Tombstone Action = "tombstone"
 	// Rewrite: an entry would have been given to the sandbox that came in the place of its own.
 	Rewrite Action = "rewrite"
 	// CreateReservation, GiveReservation and DeleteReservation: a reservation would have been put right.

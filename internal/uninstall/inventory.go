@@ -76,16 +76,23 @@ var contents = []schema.GroupVersionKind{
 	kind("", "v1", "ServiceAccount"),
 }
 
-// seatbelts are the names of the policies and of their bindings (config/policies).
-var seatbelts = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-answers", "holdfast-agent-leases", "holdfast-records"}
+// obstacles are the names of the policies, and of their bindings, that would refuse what the sweep and the last step do: they take
+// finalizers off pods that are being deleted, and delete Leases.
+var obstacles = []string{"holdfast-finalizer", "holdfast-leases"}
+
+// otherPolicies are the names of the other admission policies, and of their bindings (config/policies, config/components).
+var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-answers", "holdfast-agent-leases", "holdfast-records",
+	"holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-foreign-removals"}
+
+var policyNames = slices.Concat(obstacles, otherPolicies)
 
 // known are the names of what an installation has, whatever its labels: those of a component are applied beside config/default, a
 // Secret is made by cert-manager, a Lease by the manager.
 var known = map[string][]string{
 	"MutatingWebhookConfiguration":     {"holdfast-stamp", "holdfast-slices"},
 	"ValidatingWebhookConfiguration":   {"holdfast-release", "holdfast-node-resources"},
-	"ValidatingAdmissionPolicy":        seatbelts,
-	"ValidatingAdmissionPolicyBinding": seatbelts,
+	"ValidatingAdmissionPolicy":        policyNames,
+	"ValidatingAdmissionPolicyBinding": policyNames,
 	"Namespace":                        {agentName},
 	"ClusterRole": {managerName, agentName, "holdfast-node-resources", "holdfast-metrics-reader", "holdfast-viewer",
 		"holdfast-wait-node-resource"},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,7 +128,7 @@ func (u *uninstallation) managerPods(ctx context.Context, selector labels.Select
 	return names, running, nil
 }
 
-// removeStampers takes away what puts the finalizer on pods, and every other webhook of ours.
+// removeStampers takes away what puts the finalizer on pods, every other webhook of ours, and the policies that would refuse the sweep.
 func (u *uninstallation) removeStampers(ctx context.Context) error {
 	found, err := u.findStampers(ctx)
 	if err != nil {
@@ -144,6 +145,11 @@ func (u *uninstallation) findStampers(ctx context.Context) ([]metav1.PartialObje
 	if err != nil {
 		return nil, err
 	}
+	refusing, err := u.find(ctx, policies, metav1.NamespaceAll)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, slices.DeleteFunc(refusing, func(o metav1.PartialObjectMetadata) bool { return !slices.Contains(obstacles, o.Name) })...)
 	callers, err := u.findCallers(ctx)
 	if err != nil {
 		return nil, err

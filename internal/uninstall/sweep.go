@@ -36,6 +36,8 @@ type pass struct {
 	// held carry the finalizer; labeled only the label.
 	held, labeled []finalizer.Pod
 	living        map[string]types.UID
+	// ending are those of held that are being deleted.
+	ending map[types.UID]bool
 
 	mu       sync.Mutex
 	ways     map[finalizer.Way]int
@@ -121,7 +123,7 @@ func (u *uninstallation) readPods(ctx context.Context) (*pass, error) {
 }
 
 func (u *uninstallation) readPages(ctx context.Context, progress *progress) (*pass, error) {
-	p := &pass{living: map[string]types.UID{}, ways: map[finalizer.Way]int{}}
+	p := &pass{living: map[string]types.UID{}, ending: map[types.UID]bool{}, ways: map[finalizer.Way]int{}}
 	for next, more := "", true; more; more = next != "" {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
@@ -149,6 +151,7 @@ func (p *pass) add(object *metav1.PartialObjectMetadata) {
 		p.held = append(p.held, pod)
 		if object.DeletionTimestamp != nil {
 			p.deleting++
+			p.ending[pod.UID] = true
 		}
 	case labeled:
 		p.labeled = append(p.labeled, pod)
@@ -171,7 +174,7 @@ func (u *uninstallation) free(ctx context.Context, p *pass) {
 			break
 		}
 		group.Go(func() error {
-			way, err := remover.Unstamp(ctx, pod)
+			way, err := u.take(ctx, remover, pod, p.ending[pod.UID])
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if err != nil {
@@ -185,6 +188,14 @@ func (u *uninstallation) free(ctx context.Context, p *pass) {
 		})
 	}
 	_ = group.Wait() // no function of it returns an error: they are in the pass
+}
+
+// take takes the finalizer off a pod. An API server forgets a policy within seconds of its deletion: hence the reason.
+func (u *uninstallation) take(ctx context.Context, remover finalizer.Client, pod finalizer.Pod, ending bool) (finalizer.Way, error) {
+	if ending {
+		return remover.Unhold(ctx, pod, "Holdfast is uninstalled")
+	}
+	return remover.Unstamp(ctx, pod)
 }
 
 func (u *uninstallation) report(number int, p *pass) {

@@ -78,6 +78,10 @@ var profiles = map[string]profile{
 		values:     values{"networkPolicy": values{"enabled": true}},
 		components: []string{"components/network-policies"},
 	},
+	"refuse-foreign-removals": {
+		values:     values{"policies": values{"refuseForeignRemovals": true}},
+		components: []string{"components/refuse-foreign-removals"},
+	},
 	"prometheus": {
 		values:     values{"prometheus": values{"enabled": true}},
 		components: []string{"components/prometheus", "agent/components/prometheus"},

@@ -23,8 +23,12 @@ var changes = map[string]struct {
 	"imagePullSecrets":         {[]any{values{"name": "registry"}}, "imagePullSecrets:"},
 	"stamping.admissionPolicy": {true, "kind: MutatingAdmissionPolicyBinding"},
 	"stamping.failurePolicy":   {"Fail", ""},
-	"networkPolicy.enabled":    {true, "kind: NetworkPolicy"},
-	"prometheus.enabled":       {true, "kind: PrometheusRule"},
+	"policies.kubeletAccounts": {[]any{"jane"}, `expression: "[\"jane\"]"`},
+
+	"policies.refuseForeignRemovals": {true, "name: holdfast-foreign-removals"},
+	"policies.cniAccounts":           {[]any{"cni"}, `expression: "[\"cni\"]"`},
+	"networkPolicy.enabled":          {true, "kind: NetworkPolicy"},
+	"prometheus.enabled":             {true, "kind: PrometheusRule"},
 
 	"manager.image.repository":                        {"registry.example.com/manager", "image: registry.example.com/manager:"},
 	"manager.image.tag":                               {"v9", "/holdfast-manager:v9\n"},
@@ -79,6 +83,9 @@ func TestEveryValueHasEffect(t *testing.T) {
 			given := with(values{}, path, change.to)
 			if path == "agent.enabled" { // it goes together with evidence
 				given = with(given, "manager.configuration.evidence", "Kubelet")
+			}
+			if path == "policies.cniAccounts" { // they are those of a policy that is not there by default
+				given = with(given, "policies.refuseForeignRemovals", true)
 			}
 			text, err := template(t, own, given)
 			if err != nil {

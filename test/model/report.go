@@ -75,18 +75,18 @@ func (j *job) found() string {
 }
 
 func concludeSwitches(w io.Writer, all []*job, sum *report) {
-	fmt.Fprintf(w, "\nEach rule turned off, with the shortest way to the violation:\n")
+	fmt.Fprintf(w, "\nEach rule turned off, with the shortest way to the harm:\n")
 	for _, j := range all {
 		if j.name == "" {
 			continue
 		}
-		found := j.result.Violation != nil
-		sum.Switches = append(sum.Switches, switchReport{Name: j.name, Found: found, Steps: j.result.Violation.Steps()})
-		if !found {
+		harm := j.harm()
+		sum.Switches = append(sum.Switches, switchReport{Name: j.name, Found: harm != nil, Steps: harm.Steps()})
+		if harm == nil {
 			fmt.Fprintf(w, "\nNOT FOUND: %s (%s, %d states)\n", j.name, j.scenario.Name, j.result.States)
 			continue
 		}
-		describe(w, fmt.Sprintf("Off: %s (%s)", j.name, j.scenario.Name), j.result.Violation)
+		describe(w, fmt.Sprintf("Off: %s (%s)", j.name, j.scenario.Name), harm)
 	}
 }
 

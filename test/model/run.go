@@ -21,8 +21,9 @@ const progressEvery = 3 * time.Second
 type job struct {
 	scenario world.Scenario
 	off      world.Switch
-	// name is the switch's; empty for a scenario with all rules.
-	name string
+	// name is the switch's; empty for a scenario with all rules. holds: the harm is a hold that nothing ends.
+	name  string
+	holds bool
 	// gap: an assumption is given up, so that a violation is expected and reported as such.
 	gap bool
 
@@ -39,7 +40,7 @@ func jobs() []*job {
 	}
 	for _, one := range world.Switches() {
 		scenario, found := world.Find(one.Scenario)
-		j := &job{scenario: scenario, off: one.Switch, name: one.Name}
+		j := &job{scenario: scenario, off: one.Switch, name: one.Name, holds: one.Holds}
 		if !found {
 			j.err = fmt.Errorf("switch %q names scenario %q, which does not exist", one.Name, one.Scenario)
 		}
@@ -60,7 +61,7 @@ func (j *job) explore(states *atomic.Int64) {
 		return
 	}
 	begun, last := time.Now(), 0
-	options := checker.Options{MaxDepth: j.scenario.Depth, SafetyOnly: j.off != world.SwitchNone || j.gap || j.scenario.Depth > 0,
+	options := checker.Options{MaxDepth: j.scenario.Depth, SafetyOnly: (j.off != world.SwitchNone && !j.holds) || j.gap || j.scenario.Depth > 0,
 		Progress: func(now, _ int) {
 			states.Add(int64(now - last))
 			last = now
@@ -70,6 +71,14 @@ func (j *job) explore(states *atomic.Int64) {
 	}
 	j.result, j.err = checker.Explore[world.State](&world.Model{Scenario: j.scenario, Off: j.off}, options)
 	j.took = time.Since(begun)
+}
+
+// harm is what a rule turned off led to; nil if nothing.
+func (j *job) harm() *checker.Trace[world.State] {
+	if j.holds {
+		return j.result.Stuck
+	}
+	return j.result.Violation
 }
 
 // title is what a line of progress calls it.

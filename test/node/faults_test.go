@@ -5,11 +5,13 @@ package node_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	apitest "k8s.io/cri-api/pkg/apis/testing"
 	"k8s.io/cri-client/pkg/fake"
@@ -20,28 +22,44 @@ import (
 // fakeRuntime answers the CRI at a socket as a spec says.
 type fakeRuntime struct {
 	*fake.RemoteRuntime
-	socket string
+	name, socket string
+	server       *grpc.Server
 }
 
 // newFakeRuntime calls itself by a name that this suite's agents know, or not.
 func newFakeRuntime(name string) *fakeRuntime {
 	GinkgoHelper()
-	before := apitest.FakeRuntimeName
-	apitest.FakeRuntimeName = name
-	f := &fakeRuntime{RemoteRuntime: fake.NewFakeRemoteRuntime(), socket: filepath.Join(GinkgoT().TempDir(), "runtime.sock")}
-	Expect(f.Start("unix://" + f.socket)).To(Succeed())
-	DeferCleanup(func() {
-		f.Stop()
-		apitest.FakeRuntimeName = before
-	})
+	f := &fakeRuntime{name: name, socket: filepath.Join(GinkgoT().TempDir(), "runtime.sock")}
+	f.serve()
+	DeferCleanup(func() { f.Stop() })
 	return f
 }
 
-// serve starts another one in its place after Stop, which has nothing yet.
+// serve starts it, or after Stop another one in its place, which has nothing yet.
 func (f *fakeRuntime) serve() {
 	GinkgoHelper()
-	f.RemoteRuntime = fake.NewFakeRemoteRuntime()
-	Expect(f.Start("unix://" + f.socket)).To(Succeed())
+	f.RemoteRuntime, f.server = fake.NewFakeRemoteRuntime(), grpc.NewServer(grpc.WaitForHandlers(true))
+	f.RuntimeService.FakeStatus = &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
+		{Type: runtimeapi.RuntimeReady, Status: true},
+		{Type: runtimeapi.NetworkReady, Status: true},
+	}}
+	runtimeapi.RegisterRuntimeServiceServer(f.server, f)
+	listener, err := net.Listen("unix", f.socket)
+	Expect(err).NotTo(HaveOccurred())
+	go func() { _ = f.server.Serve(listener) }()
+}
+
+// Stop returns once no call is answered any more.
+func (f *fakeRuntime) Stop() { f.server.Stop() }
+
+// Version gives this runtime's own name: the library's is one variable for all of them.
+func (f *fakeRuntime) Version(ctx context.Context, request *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	answer, err := f.RemoteRuntime.Version(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	answer.RuntimeName = f.name
+	return answer, nil
 }
 
 // have sets what the runtime lists.

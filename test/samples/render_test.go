@@ -22,7 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	webhookadmissionv1 "k8s.io/apiserver/pkg/admission/plugin/webhook/config/apis/webhookadmission/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -37,6 +40,7 @@ var scheme = runtime.NewScheme()
 func init() {
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, certmanagerv1.AddToScheme, nadv1.AddToScheme, v1alpha1.AddToScheme,
+		apiserverv1.AddToScheme, webhookadmissionv1.AddToScheme, clientcmdv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

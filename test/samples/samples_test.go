@@ -90,7 +90,7 @@ func TestTheSamplesNetworksAreGuarded(t *testing.T) {
 // guardedRange is the range of a network whose only IPAM is whereabouts, with room for the replicas.
 func guardedRange(t *testing.T, network *nadv1.NetworkAttachmentDefinition, replicas int32) netip.Prefix {
 	t.Helper()
-	ipams, err := podnetwork.IPAMsOf([]byte(network.Spec.Config), network.Name)
+	ipams, err := podnetwork.IPAMsOf(network.Spec.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,11 +124,13 @@ func TestEveryPresetCanBeSwept(t *testing.T) {
 	objects := render(t, presetsFolder)
 	policies, roles := of[*v1alpha1.NodeResourcePolicy](objects), of[*rbacv1.ClusterRole](objects)
 	for name, policy := range policies {
-		if _, err := nodepolicy.Compile(policy); err != nil {
+		compiled, err := nodepolicy.Compile(policy)
+		if err != nil {
 			t.Errorf("%s: %v", name, err)
+			continue
 		}
-		if policy.Spec.Stale != v1alpha1.StaleReport {
-			t.Errorf("%s: stale is %s, and presets only report", name, policy.Spec.Stale)
+		if stale := compiled.Spec().Stale; stale != v1alpha1.StaleReport {
+			t.Errorf("%s: stale is %s, and presets only report", name, stale)
 		}
 		role := roles["holdfast-node-resources-"+name]
 		if role == nil || role.Labels[aggregateLabel] != "true" {

@@ -29,6 +29,10 @@ type kustomization struct {
 		NewName string `json:"newName"`
 		NewTag  string `json:"newTag"`
 	} `json:"images"`
+	Patches []struct {
+		Target struct{ Kind, Name string } `json:"target"`
+		Patch  string                      `json:"patch"`
+	} `json:"patches"`
 }
 
 var yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```")

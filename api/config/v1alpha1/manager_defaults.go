@@ -86,11 +86,16 @@ func setUnsafeReleasesDefaults(u *UnsafeReleases, evidence Evidence) {
 	if u.DaemonSets == nil {
 		u.DaemonSets = []string{DefaultWhereaboutsDaemonSet}
 	}
-	u.ReconcilerInDaemonSet = orDefault(u.ReconcilerInDaemonSet, new(false))
 }
+
+// NodeResourcePresets are the names of all presets.
+func NodeResourcePresets() []string { return []string{"nodeinfo", "nodenetworkconfigs"} }
 
 func setNodeResourcesDefaults(n *NodeResources) {
 	n.Enabled = orDefault(n.Enabled, new(true))
+	if n.Presets == nil {
+		n.Presets = NodeResourcePresets()
+	}
 	n.SweepInterval = orDefault(n.SweepInterval, &metav1.Duration{Duration: DefaultNodeSweepInterval})
 	n.DeletesPerSecond = orDefault(n.DeletesPerSecond, new(DefaultNodeDeletesPerSecond))
 }

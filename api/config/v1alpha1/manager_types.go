@@ -86,8 +86,9 @@ type UnsafeReleases struct {
 	// DaemonSets are the DaemonSets ("namespace/name") whose pods run CNI DEL on their own node. Default:
 	// kube-system/whereabouts.
 	DaemonSets []string `json:"daemonSets,omitempty"`
-	// ReconcilerInDaemonSet says that whereabouts' reconciler shares the DaemonSet's pods and tokens (before 0.9.3), so that
-	// a DaemonSet pod may remove entries only of pods that are being deleted. Default: false.
+	// ReconcilerInDaemonSet says whether whereabouts' reconciler shares the DaemonSet's pods and tokens (before v0.9.4), so that
+	// a DaemonSet pod may remove entries only of pods that are being deleted. Default: told by the tag of the pod's whereabouts
+	// image; a tag that names no version (latest, a digest alone) counts as sharing.
 	ReconcilerInDaemonSet *bool `json:"reconcilerInDaemonSet,omitempty"`
 	// CNIUsers are user names (certificate identities) that run CNI DEL without a pod-bound token; use with care.
 	CNIUsers []string `json:"cniUsers,omitempty"`
@@ -113,6 +114,9 @@ type Audit struct {
 type NodeResources struct {
 	// Enabled turns it on. Default: true. It costs nothing until there is a NodeResourcePolicy.
 	Enabled *bool `json:"enabled,omitempty"`
+	// Presets are the NodeResourcePolicies that the manager applies at its start, and again whenever they are missing: nodeinfo and
+	// nodenetworkconfigs, of Azure CNS. A policy waits quietly where its resource is not served. Default: both; [] for none.
+	Presets []string `json:"presets,omitempty"`
 	// SweepInterval is how often every object of every policy's resource is looked at, beside the creation and deletion of
 	// Nodes; 1s or more. Default: 10m.
 	SweepInterval *metav1.Duration `json:"sweepInterval,omitempty"`
@@ -157,6 +161,9 @@ type Server struct {
 	WebhookURL string `json:"webhookURL,omitempty"`
 	// CertDir holds tls.crt and tls.key; they are read again when they change. Default: /tmp/k8s-webhook-server/serving-certs.
 	CertDir string `json:"certDir,omitempty"`
+	// ClientCAFile is a file with the certificates, in PEM, of the authority that signs the API server's client certificate for webhooks.
+	// Connections without a certificate of it are refused. Empty asks for none. Default: empty.
+	ClientCAFile string `json:"clientCAFile,omitempty"`
 	// MetricsBindAddress is "host:port", or "0" for none. On a loopback address the metrics are served in plain HTTP to
 	// anyone; on any other over HTTPS, to those whom RBAC lets get /metrics. Default: ":8443".
 	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`

@@ -4,6 +4,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,6 +104,11 @@ func validateNodeResources(n *NodeResources, path *field.Path) field.ErrorList {
 	errs := atLeast(path.Child("sweepInterval"), n.SweepInterval, minSweepInterval)
 	if rate := *n.DeletesPerSecond; !(rate > 0 && rate <= maxDeletesPerSecond) {
 		errs = append(errs, field.Invalid(path.Child("deletesPerSecond"), rate, fmt.Sprintf("must be above 0 and at most %d", maxDeletesPerSecond)))
+	}
+	for i, name := range n.Presets {
+		if !slices.Contains(NodeResourcePresets(), name) {
+			errs = append(errs, field.NotSupported(path.Child("presets").Index(i), name, NodeResourcePresets()))
+		}
 	}
 	return errs
 }

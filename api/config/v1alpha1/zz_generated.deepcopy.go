@@ -339,6 +339,11 @@ func (in *NodeResources) DeepCopyInto(out *NodeResources) {
 		*out = new(bool)
 		**out = **in
 	}
+	if in.Presets != nil {
+		in, out := &in.Presets, &out.Presets
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.SweepInterval != nil {
 		in, out := &in.SweepInterval, &out.SweepInterval
 		*out = new(v1.Duration)

@@ -63,6 +63,10 @@ type Options struct {
 	// CertificateWait is how long the start waits for tls.crt and tls.key. Default: 2 minutes.
 	CertificateWait time.Duration
 
+	// PoliciesSince says from when on admission policies keep other accounts from writing what a kubelet reports. Default: what the API
+	// server has; a suite without the policies says so.
+	PoliciesSince func(context.Context) (time.Time, error)
+
 	// shadow is nil in mode Guard; the configuration has the mode.
 	shadow *shadow.Reporter
 }
@@ -158,7 +162,7 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 func cacheOptions() cache.Options {
 	objects := controllers.CacheByObject()
 	maps.Copy(objects, noderesource.CacheByObject())
-	return cache.Options{ByObject: objects, DefaultTransform: cache.TransformStripManagedFields()}
+	return cache.Options{ByObject: objects, DefaultTransform: controllers.DefaultTransform}
 }
 
 // clientConfig is a copy with the limits of the configuration.

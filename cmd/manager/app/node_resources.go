@@ -3,16 +3,20 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	manifests "github.com/holdfast-dev/holdfast/config"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/webhooks"
@@ -34,6 +38,11 @@ func setupNodeResources(ctx context.Context, mgr manager.Manager, c *configv1alp
 		return err
 	}
 	options := nodeResourceOptions(c, o)
+	presets, err := nodeResourcePresets(c.NodeResources.Presets)
+	if err != nil {
+		return err
+	}
+	options.Presets = presets
 	if err := noderesource.Setup(ctx, mgr, options); err != nil {
 		return fmt.Errorf("setting up the controllers of node-scoped resources: %w", err)
 	}
@@ -57,6 +66,28 @@ func definesNodeResourcePolicies(mapper meta.RESTMapper) (bool, error) {
 		return false, fmt.Errorf("looking for NodeResourcePolicies: %w", err)
 	}
 	return true, nil
+}
+
+// nodeResourcePresets are the policies of these names, as they are applied.
+func nodeResourcePresets(names []string) ([]*unstructured.Unstructured, error) {
+	var policies []*unstructured.Unstructured
+	for _, name := range names {
+		content, err := manifests.Preset(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, document := range bytes.Split(content, []byte("\n---\n")) {
+			policy := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict(document, &policy.Object); err != nil {
+				return nil, fmt.Errorf("reading preset %s: %w", name, err)
+			}
+			if policy.GetKind() == "NodeResourcePolicy" {
+				policy.SetLabels(map[string]string{"app.kubernetes.io/part-of": "holdfast", "app.kubernetes.io/managed-by": "holdfast-manager"})
+				policies = append(policies, policy)
+			}
+		}
+	}
+	return policies, nil
 }
 
 func nodeResourceOptions(c *configv1alpha1.ManagerConfiguration, o Options) noderesource.Options {

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -86,5 +87,36 @@ func TestWhetherNodeResourcePoliciesAreDefined(t *testing.T) {
 				t.Errorf("got %t, %v, expected %t, %v", got, err, test.want, test.err)
 			}
 		})
+	}
+}
+
+// TestPresetsArePoliciesThatDeny: each compiles, has the name that the configuration knows, and leaves what users set to its default.
+func TestPresetsArePoliciesThatDeny(t *testing.T) {
+	names := configv1alpha1.NodeResourcePresets()
+	presets, err := nodeResourcePresets(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(presets) != len(names) {
+		t.Fatalf("%d policies of %d presets", len(presets), len(names))
+	}
+	for i, preset := range presets {
+		var policy v1alpha1.NodeResourcePolicy
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(preset.Object, &policy, true); err != nil {
+			t.Fatal(err)
+		}
+		compiled, err := nodepolicy.Compile(&policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if policy.Name != names[i] || compiled.Spec().Action != v1alpha1.PolicyDeny || compiled.Spec().Stale != v1alpha1.StaleReport {
+			t.Errorf("preset %s: %+v", names[i], compiled.Spec())
+		}
+		if policy.Spec.Action != "" || policy.Spec.Stale != "" {
+			t.Errorf("preset %s sets action or stale, and takes them from users who set them by an apply", names[i])
+		}
+	}
+	if _, err := nodeResourcePresets([]string{"ciliumnodes"}); err == nil {
+		t.Error("a preset that there is not was found")
 	}
 }

@@ -27,6 +27,9 @@ import (
 // setup registers backends, controllers and webhooks, in this order: each needs those before it.
 func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerConfiguration, o Options) error {
 	mgr, backend := actingOrNot(mgr, newBackend(c, o), o)
+	if o.PoliciesSince == nil {
+		o.PoliciesSince = controllers.PoliciesSince(mgr.GetClient())
+	}
 	backends := []ipam.Backend{backend}
 	for _, backend := range backends {
 		if err := backend.Setup(ctx, mgr); err != nil {
@@ -73,13 +76,17 @@ func watchDefinitions(ctx context.Context, mgr manager.Manager, o Options) error
 	return nil
 }
 
+func evidenceOf(c *configv1alpha1.ManagerConfiguration) release.Evidence {
+	return map[configv1alpha1.Evidence]release.Evidence{
+		configv1alpha1.EvidenceKubelet: release.EvidenceKubelet,
+		configv1alpha1.EvidenceAgent:   release.EvidenceAgent,
+	}[c.Evidence]
+}
+
 func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backends []ipam.Backend) controllers.Options {
 	return controllers.Options{
 		Backends: backends,
-		Evidence: map[configv1alpha1.Evidence]release.Evidence{
-			configv1alpha1.EvidenceKubelet: release.EvidenceKubelet,
-			configv1alpha1.EvidenceAgent:   release.EvidenceAgent,
-		}[c.Evidence],
+		Evidence: evidenceOf(c),
 		Settings: release.Settings{
 			ReleaseDelay:       c.Delays.ReleaseDelay.Duration,
 			GracePeriodSlack:   c.Delays.GracePeriodSlack.Duration,
@@ -99,6 +106,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 		Concurrency:   int(*c.Controller.Concurrency),
 		SweepInterval: c.Controller.SweepInterval.Duration,
 		LastRetry:     o.LastRetry,
+		PoliciesSince: o.PoliciesSince,
 		Clock:         o.Clock,
 	}
 }
@@ -130,7 +138,9 @@ func releaseOptions(c *configv1alpha1.ManagerConfiguration, o Options, reservati
 		Mode:                  webhooks.ReleaseMode(c.UnsafeReleases.Mode),
 		ManagerUser:           o.User,
 		DaemonSets:            daemonSets,
-		ReconcilerInDaemonSet: *c.UnsafeReleases.ReconcilerInDaemonSet,
+		ReconcilerInDaemonSet: c.UnsafeReleases.ReconcilerInDaemonSet,
+		Evidence:              evidenceOf(c),
+		PoliciesSince:         o.PoliciesSince,
 		CNIUsers:              c.UnsafeReleases.CNIUsers,
 		Reservations:          reservations,
 		Clock:                 o.Clock,

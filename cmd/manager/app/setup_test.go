@@ -74,7 +74,7 @@ func TestReleaseOptionsComeFromTheConfiguration(t *testing.T) {
 		if got.Mode != want {
 			t.Errorf("%s became %s", mode, got.Mode)
 		}
-		if got.ManagerUser != "system:serviceaccount:holdfast-system:holdfast-manager" || !got.ReconcilerInDaemonSet {
+		if got.ManagerUser != "system:serviceaccount:holdfast-system:holdfast-manager" || !*got.ReconcilerInDaemonSet {
 			t.Errorf("got %+v", got)
 		}
 		daemonSets := []types.NamespacedName{{Namespace: "cni", Name: "whereabouts"}, {Namespace: "kube-system", Name: "other"}}

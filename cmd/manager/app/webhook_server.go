@@ -49,7 +49,12 @@ func newWebhookServer(s configv1alpha1.Server, o Options, state *lifecycle) *web
 	}
 	server.Server = webhook.NewServer(webhook.Options{
 		Host: s.WebhookHost, Port: int(*s.WebhookPort),
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = server.certificates.GetCertificate }},
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.GetCertificate = server.certificates.GetCertificate
+			if s.ClientCAFile != "" {
+				askClients(c, s.ClientCAFile)
+			}
+		}},
 	})
 	return server
 }

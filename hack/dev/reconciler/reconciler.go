@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package reconciler runs whereabouts' own reconciler, which in an installation
-// since whereabouts 0.9.3 is a Deployment of its own: its identity is a token
+// since whereabouts 0.9.4 is a Deployment of its own: its identity is a token
 // bound to that Deployment's pod.
 package reconciler
 

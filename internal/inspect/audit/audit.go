@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
 // books are the facts, indexed.
@@ -117,6 +118,8 @@ func (b *books) entry(e *ipam.Entry) {
 	switch {
 	case e.Releasing != "":
 		b.releasing(e)
+	case ownership.KindOf(e.SandboxID) == ownership.KindResourceClaim:
+		b.ofClaim(e)
 	case e.Owner == nil: // its problem is reported as such
 	case b.podByRef[e.Owner.String()] == nil:
 		b.leak(e, owner, orphan)

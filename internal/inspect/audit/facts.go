@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // Facts are what was read, in this order.
@@ -40,6 +41,8 @@ type Facts struct {
 	Books ipamaudit.Facts
 	// Policies are the NodeResourcePolicies, with what their sweeps found.
 	Policies []v1alpha1.NodeResourcePolicy
+	// Claims are the ResourceClaims by UID, as "namespace/name"; read only where an entry has a UID for its ID.
+	Claims release.Fact[map[types.UID]string]
 	// Unserved are types that the API server does not serve, for certain: there is none of them.
 	Unserved inspect.Unserved
 	// Unread are further reads that failed, in sentences; what they would have shown is missing from the report.

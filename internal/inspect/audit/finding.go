@@ -53,6 +53,8 @@ type Looked struct {
 	Nodes        int `json:"nodes"`
 	Reservations int `json:"reservations"`
 	Policies     int `json:"policies"`
+	// Claimed are the entries of ResourceClaims that exist.
+	Claimed int `json:"claimed,omitempty"`
 }
 
 // Finding is one contradiction.

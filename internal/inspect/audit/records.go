@@ -103,7 +103,7 @@ func (b *books) claims() {
 var classOf = map[v1alpha1.Reason]Class{
 	v1alpha1.ReasonEntryMissing: Unrecorded, v1alpha1.ReasonReservationMissing: Unrecorded, v1alpha1.ReasonReservationForeign: Conflict,
 	v1alpha1.ReasonReservationOrphaned: Leak, v1alpha1.ReasonAddressInTwoPools: Duplicate, v1alpha1.ReasonSliceMoved: Stale,
-	v1alpha1.ReasonPodWithoutSlice: Stale,
+	v1alpha1.ReasonPodWithoutSlice: Stale, v1alpha1.ReasonEntryUnaccounted: Unrecorded,
 }
 
 // manager adds what the manager's own audit finds (internal/ipamaudit), at its first sight: the manager itself waits for

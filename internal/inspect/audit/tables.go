@@ -18,6 +18,9 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 	l := r.Looked
 	head.Say("Compared at %s: %d entries, %d pods, %d records, %d nodes, %d reservations, %d node resource policies.",
 		inspect.Stamp(&r.Time), l.Entries, l.Pods, l.Records, l.Nodes, l.Reservations, l.Policies)
+	if l.Claimed > 0 {
+		head.Say("%d of the entries belong to ResourceClaims that exist.", l.Claimed)
+	}
 	counts := map[Class]int{}
 	releasable := 0
 	for i := range r.Findings {

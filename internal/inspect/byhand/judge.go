@@ -10,12 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -26,6 +28,8 @@ type Facts struct {
 	Owner *explain.Facts
 	// Named is the pod that has the podref's name now; nil where there is none.
 	Named *corev1.Pod
+	// Claims are the ResourceClaims by UID, read where the entry has a UID for its ID.
+	Claims release.Fact[map[types.UID]string]
 	// Showing are the pods whose network-status shows the address.
 	Showing []corev1.Pod
 }
@@ -73,6 +77,7 @@ func Select(entries []ipam.Entry, pool, sandbox string) (*ipam.Entry, error) {
 func Judge(f *Facts, now time.Time) *Case {
 	c := &Case{TypeMeta: inspect.Type("ReleaseCase"), Entry: *audit.EntryOf(&f.Entry), Objections: []Objection{}}
 	f.showing(c)
+	f.claim(c)
 	if f.Owner != nil {
 		c.Explanation = explain.Explain(f.Owner, now)
 		c.Record = c.Explanation.Record
@@ -132,6 +137,17 @@ func (f *Facts) isOwn(pod *corev1.Pod) bool {
 		return f.Owner.UID == pod.UID
 	}
 	return f.Named != nil && f.Named.UID == pod.UID
+}
+
+// claim: the ResourceClaim that owns the entry exists, or may.
+func (f *Facts) claim(c *Case) {
+	uid := types.UID(f.Entry.SandboxID)
+	if ownership.KindOf(f.Entry.SandboxID) != ownership.KindResourceClaim {
+		return
+	}
+	if _, exists := f.Claims.Get()[uid]; exists || !f.Claims.IsKnown() {
+		c.object(true, "%s", inspect.ClaimNote(f.Entry.IP.String(), uid, f.Claims))
+	}
 }
 
 // owner: what is known of the UID whose sandbox it is.

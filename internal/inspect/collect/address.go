@@ -33,6 +33,7 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 			f.Entries = append(f.Entries, all.Entries[i])
 		}
 	}
+	f.Claims = c.claims(ctx, f.Entries)
 	f.Problems = slices.DeleteFunc(slices.Clone(all.Problems), func(p ipam.Problem) bool { return p.Offset != "" })
 	records, err := c.Records(ctx)
 	if err := orUnserved(err, &f.Unserved.Records); err != nil {

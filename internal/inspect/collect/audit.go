@@ -37,6 +37,7 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, *wher
 	}
 	snapshot := backend.All()
 	f.Entries, f.Problems, f.Unserved.Pools = snapshot.Entries, snapshot.Problems, !pools
+	f.Claims = c.claims(ctx, f.Entries)
 	var networked []corev1.Pod
 	err = c.Pods(ctx, func(pod *corev1.Pod) {
 		if kept, concerned := auditPod(pod); concerned {

@@ -194,7 +194,7 @@ func (k *bookkeeper) network(ctx context.Context, name string) (network, error) 
 			return n, err
 		}
 		if definition != nil {
-			ipams, err := podnetwork.IPAMsOf([]byte(definition.Spec.Config), definition.Name)
+			ipams, err := podnetwork.IPAMsOf(definition.Spec.Config)
 			n.managed = err == nil && slices.ContainsFunc(ipams, k.backend.Manages)
 			if n.managed {
 				n.reserved = k.backend.Reserves(definition.Spec.Config)

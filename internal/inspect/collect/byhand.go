@@ -32,7 +32,7 @@ func (c *Cluster) ByHand(ctx context.Context, ip netip.Addr, pool, sandbox strin
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &byhand.Facts{Entry: *entry}
+	f := &byhand.Facts{Entry: *entry, Claims: c.claims(ctx, []ipam.Entry{*entry})}
 	if f.Showing, err = c.podsShowing(ctx, ip); err != nil {
 		return nil, nil, err
 	}

@@ -42,6 +42,7 @@ func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor
 	}
 	c.installation(ctx, f)
 	f.Webhooks = factOf(func() ([]doctor.Webhook, error) { return c.webhooks(ctx) })
+	f.AdmissionPolicies = factOf(func() (doctor.AdmissionPolicies, error) { return c.admissionPolicies(ctx) })
 	f.Stamp = factOf(func() (doctor.Stamp, error) { return c.tryStamp(ctx, namespace) })
 	c.tryUpdates(ctx, f)
 	c.rights(ctx, f)

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/doctor"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -140,12 +141,35 @@ func dryRunError(err error, verb, namespace string) error {
 // triedPods is how many guarded pods are tried, of as many namespaces.
 const triedPods = 5
 
+// admissionPolicies lists what the API server evaluates itself.
+func (c *Cluster) admissionPolicies(ctx context.Context) (found doctor.AdmissionPolicies, err error) {
+	err = c.each(ctx, "validatingadmissionpolicies.admissionregistration.k8s.io",
+		func() client.ObjectList { return &admissionregistrationv1.ValidatingAdmissionPolicyList{} }, func(list client.ObjectList) int {
+			items := list.(*admissionregistrationv1.ValidatingAdmissionPolicyList).Items
+			found.Policies = append(found.Policies, items...)
+			return len(items)
+		})
+	if err != nil {
+		return found, err
+	}
+	return found, c.each(ctx, "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+		func() client.ObjectList { return &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{} }, func(list client.ObjectList) int {
+			items := list.(*admissionregistrationv1.ValidatingAdmissionPolicyBindingList).Items
+			found.Bindings = append(found.Bindings, items...)
+			return len(items)
+		})
+}
+
 // tryUpdates makes dry runs of the patch that takes the finalizer off, through pods and through pods/status.
 func (c *Cluster) tryUpdates(ctx context.Context, f *doctor.Facts) {
 	tried := map[string]types.NamespacedName{}
 	uids := map[string]types.UID{}
 	err := c.Pods(ctx, func(pod *corev1.Pod) {
-		if _, had := tried[pod.Namespace]; !had && len(tried) < triedPods && controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) {
+		if isUnprotected(pod) {
+			f.Unprotected = append(f.Unprotected, client.ObjectKeyFromObject(pod).String())
+		}
+		// From a pod that is being deleted the policy holdfast-finalizer lets nobody but the manager take it.
+		if _, had := tried[pod.Namespace]; !had && pod.DeletionTimestamp == nil && len(tried) < triedPods && controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) {
 			tried[pod.Namespace], uids[pod.Namespace] = client.ObjectKeyFromObject(pod), pod.UID
 		}
 	}, client.MatchingLabels{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue})
@@ -176,6 +200,13 @@ func (c *Cluster) tryUpdates(ctx context.Context, f *doctor.Facts) {
 		f.Updates = append(f.Updates, update)
 	}
 	slices.SortFunc(f.Updates, func(x, y doctor.Update) int { return strings.Compare(x.Pod, y.Pod) })
+}
+
+// isUnprotected: the pod holds an address of another network than the cluster's own, and nothing keeps its object.
+func isUnprotected(pod *corev1.Pod) bool {
+	shown, _ := podnetwork.StatusAddresses(pod.Annotations)
+	holds := slices.ContainsFunc(shown, func(a podnetwork.StatusAddress) bool { return !a.Default })
+	return holds && pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)
 }
 
 // refusal tells a refusal of the patch from a run that proves nothing: a missing right, a pod that is gone, a webhook with side effects.

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
 // A NotFoundError says that there is neither a pod nor a record of what was asked about.
@@ -30,6 +31,7 @@ type shared struct {
 	configuration *Configuration
 	records       release.Fact[[]v1alpha1.IPAllocation]
 	entries       release.Fact[ipam.Snapshot]
+	policies      release.Fact[reportpolicy.Judgement]
 	unserved      inspect.Unserved
 }
 
@@ -115,6 +117,12 @@ func (c *Cluster) share(ctx context.Context) (shared, error) {
 		s.unserved.Pools = !pools
 		return backend.All(), nil
 	})
+	if configuration.ReleaseEvidence() == release.EvidenceAgent {
+		s.policies = factOf(func() (reportpolicy.Judgement, error) {
+			found, err := c.admissionPolicies(ctx)
+			return reportpolicy.Evidence(found.Policies, found.Bindings), err
+		})
+	}
 	s.records = factOf(func() ([]v1alpha1.IPAllocation, error) {
 		records, err := c.Records(ctx)
 		return records, orUnserved(err, &s.unserved.Records)
@@ -133,7 +141,7 @@ func factOf[T any](read func() (T, error)) release.Fact[T] {
 
 // factsOf puts together what is known of one UID; pod is whoever has the name now.
 func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam.PodRef, pod *corev1.Pod) *explain.Facts {
-	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries,
+	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries, Policies: s.policies,
 		Evidence: s.configuration.ReleaseEvidence(), Settings: s.configuration.Settings(),
 		GuardClusterNetwork: *s.configuration.Stamping.GuardClusterNetwork, ConfigurationSource: s.configuration.Source, Unserved: s.unserved}
 	node := ""

@@ -20,7 +20,7 @@ import (
 func Diagnose(f *Facts, now time.Time) *Diagnosis {
 	d := &Diagnosis{TypeMeta: inspect.Type("Diagnosis")}
 	for _, check := range []func(*Diagnosis, *Facts, time.Time){
-		definitions, manager, configuration, mode, certificate, webhooks, stamping, foreign, updates, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
+		definitions, manager, configuration, mode, certificate, webhooks, admissionPolicies, stamping, foreign, updates, unprotected, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
 	} {
 		check(d, f, now)
 	}

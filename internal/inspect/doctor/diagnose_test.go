@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
 var now = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -74,11 +76,31 @@ func wellInstalled(t *testing.T) *Facts {
 		Nodes: release.Known([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}),
 		Webhooks: release.Known([]Webhook{ours("holdfast-stamp", "stamp.holdfast.dev", true), ours("holdfast-release", "ippool.release.holdfast.dev", false),
 			ours("holdfast-slices", "slices.holdfast.dev", false)}),
-		Certificate: secret(certificate), Stamp: release.Known(Stamp{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
+		AdmissionPolicies: release.Known(installedPolicies()),
+		Certificate:       secret(certificate), Stamp: release.Known(Stamp{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
 		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}),
 		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[struct{}]{"kube-system/whereabouts": release.Known(struct{}{})},
 		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true),
 	}
+}
+
+func installedPolicies() AdmissionPolicies {
+	var all AdmissionPolicies
+	for _, name := range reportpolicy.Installed {
+		meta := metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-day))}
+		all.Policies = append(all.Policies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta,
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{MatchConstraints: &admissionregistrationv1.MatchResources{}}})
+		all.Bindings = append(all.Bindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta,
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name,
+				ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}}})
+	}
+	return all
+}
+
+func changePolicies(f *Facts, alter func(*AdmissionPolicies)) {
+	all := installedPolicies()
+	alter(&all)
+	f.AdmissionPolicies = release.Known(all)
 }
 
 func heldRecord(reason string, ago time.Duration) v1alpha1.IPAllocation {
@@ -116,6 +138,22 @@ func TestDiagnose(t *testing.T) {
 			"Holdfast is not installed: the API server serves no ipallocations.holdfast.dev and no noderesourcepolicies.holdfast.dev"},
 		"one definition of two": {func(_ *testing.T, f *Facts) { f.Unserved.Policies = true }, "definitions", Fail,
 			"Holdfast is installed in part: the API server serves no noderesourcepolicies.holdfast.dev"},
+		"an admission policy is missing": {func(_ *testing.T, f *Facts) {
+			changePolicies(f, func(all *AdmissionPolicies) { all.Policies = all.Policies[1:] })
+		},
+			"admission policies", Fail, "there is no ValidatingAdmissionPolicy holdfast-kubelet-reports"},
+		"an admission policy has no binding": {func(_ *testing.T, f *Facts) {
+			changePolicies(f, func(all *AdmissionPolicies) { all.Bindings = all.Bindings[1:] })
+		},
+			"admission policies", Fail, "the ValidatingAdmissionPolicy holdfast-kubelet-reports has no binding"},
+		"an admission policy only warns": {func(_ *testing.T, f *Facts) {
+			changePolicies(f, func(all *AdmissionPolicies) { all.Bindings[3].Spec.ValidationActions[0] = admissionregistrationv1.Warn })
+		}, "admission policies", Fail, "the ValidatingAdmissionPolicyBinding holdfast-leases does not deny (validationActions)"},
+		"an admission policy fails open": {func(_ *testing.T, f *Facts) {
+			changePolicies(f, func(all *AdmissionPolicies) { all.Policies[2].Spec.FailurePolicy = new(admissionregistrationv1.Ignore) })
+		}, "admission policies", Fail, "the ValidatingAdmissionPolicy holdfast-finalizer does not fail closed (failurePolicy)"},
+		"admission policies that may not be read": {func(_ *testing.T, f *Facts) { f.AdmissionPolicies = release.Unknown[AdmissionPolicies]("no right") },
+			"admission policies", Warn, "no right"},
 		"no manager":                     {func(_ *testing.T, f *Facts) { f.Manager = release.Absent[*appsv1.Deployment]() }, "manager replicas", Fail, "there is no Deployment"},
 		"a manager that may not be read": {func(_ *testing.T, f *Facts) { f.Manager = release.Unknown[*appsv1.Deployment]("no right") }, "manager replicas", Warn, "no right"},
 		"no replica is Ready":            {func(_ *testing.T, f *Facts) { f.Pods = nil }, "manager replicas", Fail, "none of 2 is Ready"},
@@ -202,6 +240,22 @@ func TestDiagnose(t *testing.T) {
 			f.Events = release.Known([]inspect.Event{{Reason: "Unclassified", Kind: "Pod", Namespace: "apps", Name: "web"}})
 		}, "unclassified", Fail, "event about Pod apps/web"},
 		"records that may not be read": {func(_ *testing.T, f *Facts) { f.Records = release.Unknown[[]v1alpha1.IPAllocation]("no right") }, "unclassified", Warn, "no right"},
+		"a policy that waits for its resource": {func(_ *testing.T, f *Facts) {
+			f.Policies = release.Known([]v1alpha1.NodeResourcePolicy{
+				{ObjectMeta: metav1.ObjectMeta{Name: "here"}},
+				{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: v1alpha1.NodeResourcePolicyStatus{Conditions: []metav1.Condition{
+					{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: "ResourceNotServed"},
+					{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionTrue, Reason: "WebhookConfigured"},
+					{Type: v1alpha1.PolicySwept, Status: metav1.ConditionTrue, Reason: "ResourceNotServed"}}}}})
+		}, "node resource policies", OK, "1 of 2 wait for a resource that this cluster does not have, and begin by themselves when it comes: p"},
+		"a policy of a version that is not served": {func(_ *testing.T, f *Facts) {
+			f.Policies = release.Known([]v1alpha1.NodeResourcePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: v1alpha1.NodeResourcePolicyStatus{
+				Conditions: []metav1.Condition{{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionFalse, Reason: "ResourceNotServed"}}}}})
+		}, "node resource policies", Warn, "p is not Accepted: ResourceNotServed"},
+		"a policy of a shadow, of which the mode says enough": {func(_ *testing.T, f *Facts) {
+			f.Policies = release.Known([]v1alpha1.NodeResourcePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: v1alpha1.NodeResourcePolicyStatus{
+				Conditions: []metav1.Condition{{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionFalse, Reason: "ShadowMode"}}}}})
+		}, "node resource policies", OK, "1, and each works"},
 		"a policy that does not work": {func(_ *testing.T, f *Facts) {
 			f.Policies = release.Known([]v1alpha1.NodeResourcePolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: v1alpha1.NodeResourcePolicyStatus{
 				Conditions: []metav1.Condition{{Type: v1alpha1.PolicyEnforced, Status: metav1.ConditionFalse, Reason: "AwaitingCABundle"}}}}})

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -37,6 +38,8 @@ type Facts struct {
 	Stamp release.Fact[Stamp]
 	// Updates are dry runs of what takes a finalizer off, on guarded pods.
 	Updates []Update
+	// Unprotected are the pods ("namespace/name") with the label that show an address, are not being deleted and have no finalizer.
+	Unprotected []string
 	// UpdatesUnread says why no such run was made; empty if it was, or if there is no guarded pod.
 	UpdatesUnread string
 	// Rights are those that the accounts need.
@@ -48,12 +51,20 @@ type Facts struct {
 	Events release.Fact[[]inspect.Event]
 	// DaemonSets are those whose pods may run CNI DEL (unsafeReleases.daemonSets): whether each exists.
 	DaemonSets map[string]release.Fact[struct{}]
+	// AdmissionPolicies are all ValidatingAdmissionPolicies and their bindings, ours and others'.
+	AdmissionPolicies release.Fact[AdmissionPolicies]
 	// Policies are the NodeResourcePolicies.
 	Policies release.Fact[[]v1alpha1.NodeResourcePolicy]
 	// Unserved are types of ours that the API server does not serve.
 	Unserved inspect.Unserved
 	// PoolsServed says whether the API server serves IPPools.
 	PoolsServed release.Fact[bool]
+}
+
+// AdmissionPolicies are what the API server evaluates itself.
+type AdmissionPolicies struct {
+	Policies []admissionregistrationv1.ValidatingAdmissionPolicy
+	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
 // Webhook is one entry of a webhook configuration.

@@ -212,17 +212,31 @@ func policies(d *Diagnosis, f *Facts, _ time.Time) {
 		return
 	}
 	broken := false
+	var waiting []string
 	for i := range f.Policies.Get() {
 		p := &f.Policies.Get()[i]
+		if waitsForResource(p) {
+			waiting = append(waiting, p.Name)
+		}
 		for _, kind := range []string{v1alpha1.PolicyAccepted, v1alpha1.PolicyEnforced, v1alpha1.PolicySwept} {
-			if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue && c.Reason != string(v1alpha1.ReasonShadowMode) {
 				broken = true
 				d.add(Warn, name, fmt.Sprintf("%s is not %s: %s, %s", p.Name, kind, c.Reason, c.Message), "see the policy: kubectl describe nrp "+p.Name)
 				break
 			}
 		}
 	}
-	if !broken {
+	switch {
+	case len(waiting) > 0:
+		d.ok(name, "%d of %d wait for a resource that this cluster does not have, and begin by themselves when it comes: %s",
+			len(waiting), len(f.Policies.Get()), strings.Join(waiting, ", "))
+	case !broken:
 		d.ok(name, "%d, and each works", len(f.Policies.Get()))
 	}
+}
+
+// waitsForResource: the API server does not serve what the policy guards.
+func waitsForResource(p *v1alpha1.NodeResourcePolicy) bool {
+	accepted := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PolicyAccepted)
+	return accepted != nil && accepted.Status == metav1.ConditionTrue && accepted.Reason == string(v1alpha1.ReasonResourceNotServed)
 }

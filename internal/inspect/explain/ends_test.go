@@ -32,7 +32,7 @@ func TestATaintEndsTheWaitForAnAgent(t *testing.T) {
 				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"})
 				f.Node = release.Known(theNode(corev1.ConditionUnknown))
 			},
-			want: []string{silence, "the node comes back", "the Node object is deleted"}, wantNot: []string{"time: in"},
+			want: []string{silence, "the node's agent says"}, wantNot: []string{"time: in", "the Node object is deleted"},
 		},
 		"a node that was asked and is not Ready": {
 			change: func(f *Facts) { asks(f, nil); f.Node = release.Known(theNode(corev1.ConditionUnknown)) },

@@ -34,7 +34,7 @@ const (
 
 // evidence lists the facts, in the order of the table's rows.
 func (f *Facts) evidence(entries []held, o release.Observation) []Evidence {
-	rows := f.podEvidence()
+	rows := append(f.podEvidence(), f.policyEvidence()...)
 	rows = append(rows, f.poolEvidence(entries)...)
 	rows = append(rows, f.nodeEvidence(o)...)
 	if f.Record != nil {
@@ -68,7 +68,7 @@ func (f *Facts) podEvidence() []Evidence {
 		value = fmt.Sprintf("deletion asked for at %s, grace period ends at %s", inspect.Stamp(inspect.At(release.DeletionRequested(pod))), inspect.Stamp(pod.DeletionTimestamp))
 	}
 	rows := []Evidence{{"pod object", known, value, "Pod " + f.Ref.String()},
-		{"end of the pod", known, fmt.Sprintf("phase %s: %s", pod.Status.Phase, endingText[f.ending()]), "status.phase and who wrote it (managedFields)"}}
+		{"end of the pod", known, fmt.Sprintf("phase %s: %s", pod.Status.Phase, f.endingText(pod)), "status.phase and who wrote it (managedFields)"}}
 	if torn := release.PodTornDown(pod); !torn.IsZero() {
 		rows = append(rows, Evidence{"sandbox, as the kubelet reports it", known, "none any more, since " + inspect.Stamp(inspect.At(torn)), "condition PodReadyToStartContainers"})
 	}
@@ -81,6 +81,15 @@ var endingText = map[release.Ending]string{
 	release.EndingCompleted: "the kubelet ended it before its deletion, or nobody can tell that it was after",
 	release.EndingRejected:  "the kubelet refused it, and killed nothing",
 	release.EndingForeign:   "somebody other than the kubelet wrote that phase (PodGC, for one): no proof",
+}
+
+// endingText says of a phase under the kubelet's name that others can have written it whose it may be.
+func (f *Facts) endingText(pod *corev1.Pod) string {
+	ending := f.ending()
+	if ending == release.EndingForeign && release.PodEnding(pod).ByKubelet() {
+		return "it stands under the kubelet's name, and other accounts can have written that: no proof"
+	}
+	return endingText[ending]
 }
 
 func (f *Facts) poolEvidence(entries []held) []Evidence {
@@ -151,6 +160,7 @@ var relationText = map[release.Relation]string{
 	release.SameMachine:  "the same boot of the same machine",
 	release.Reregistered: "the same boot of the same machine, under a new Node object",
 	release.Rebooted:     "the same machine, booted again since",
+	release.Resembling:   "the same machine, booted and registered again since, or a clone with its IDs",
 	release.Replaced:     "another machine has the node's name, or it cannot be shown to be the same",
 }
 

@@ -270,19 +270,19 @@ func TestExplain(t *testing.T) {
 		"an agent that was asked is waited for": {
 			change: func(f *Facts) { asks(f, nil) },
 			row:    12, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool,
-			ends: []string{"the kubelet reports the end", "the node's agent says"},
+			ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
 		},
 		"an agent's DoNotRelease holds": {
 			change: func(f *Facts) {
 				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"})
 			},
-			row: 12, action: release.Wait, reason: v1alpha1.ReasonSandboxRunning, standing: StandingInPool, ends: []string{"the kubelet reports the end", "the node's agent says"},
+			row: 12, action: release.Wait, reason: v1alpha1.ReasonSandboxRunning, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
 		},
 		"an agent's ReadyForRelease to an earlier question is no answer": {
 			change: func(f *Facts) {
 				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 2, Verdict: v1alpha1.VerdictReadyForRelease})
 			},
-			row: 12, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool, ends: []string{"the kubelet reports the end", "the node's agent says"},
+			row: 12, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
 		},
 		"an agent's ReadyForRelease releases": {
 			change: func(f *Facts) {

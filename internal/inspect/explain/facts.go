@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
 // Facts are what was read of one pod UID, live.
@@ -27,6 +28,8 @@ type Facts struct {
 	Entries release.Fact[ipam.Snapshot]
 	// Node is the Node object of the pod's node name.
 	Node release.Fact[*corev1.Node]
+	// Policies say whether admission policies keep other accounts from writing what a kubelet reports. They are only looked at with agents.
+	Policies release.Fact[reportpolicy.Judgement]
 	// Configuration is the manager's, and ConfigurationSource where it was read.
 	Evidence            release.Evidence
 	Settings            release.Settings
@@ -62,7 +65,7 @@ func (f *Facts) ending() release.Ending {
 		return release.EndingFinished
 	}
 	if pod := f.pod(); pod != nil {
-		return release.PodEnding(pod)
+		return f.Evidence.Ending(pod, false, f.Policies.Get().Since) // what the manager saw is not shown anywhere
 	}
 	return f.recorded().Ending
 }

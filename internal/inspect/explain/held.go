@@ -64,11 +64,21 @@ func (f *Facts) attribute(entry *ipam.Entry, candidates []ownership.Candidate) (
 		return recorded, entry.Releasing == string(f.UID)
 	case entry.Owner == nil:
 		return recorded, recorded != v1alpha1.AttributionNone
-	case *entry.Owner != f.Ref:
+	case *entry.Owner != f.Ref || f.recordedElsewhere(entry.SandboxID):
 		return v1alpha1.AttributionNone, false
 	}
 	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID}, candidates)
 	return owner.Attribution, owner.UID == f.UID
+}
+
+// recordedElsewhere says whether the record of a pod with another name has a sandbox. An entry's ID can be changed unjudged; the sandbox
+// stays that pod's.
+func (f *Facts) recordedElsewhere(sandbox string) bool {
+	return slices.ContainsFunc(f.Records.Get(), func(r v1alpha1.IPAllocation) bool {
+		named := r.Spec.PodNamespace == f.Ref.Namespace && r.Spec.PodName == f.Ref.Name
+		return !named && !strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) &&
+			slices.ContainsFunc(r.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == sandbox })
+	})
 }
 
 // candidates are the UIDs of this pod name that an entry might belong to. Nobody has watched, so no ADD was observed.
@@ -97,9 +107,11 @@ func candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ow
 	c := ownership.Candidate{UID: uid}
 	if pod != nil {
 		c.Shown = shown(pod)
+		c.ShownAlive = c.Shown // only the manager has watched what it showed before its end
+		c.Ending = pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	}
 	if record != nil {
-		c.Sandboxes = map[string]v1alpha1.Attribution{}
+		c.Sandboxes, c.Addresses = map[string]v1alpha1.Attribution{}, ownership.AddressesOf(record)
 		for i := range record.Spec.Sandboxes {
 			c.Sandboxes[record.Spec.Sandboxes[i].ID] = record.Spec.Sandboxes[i].Attribution
 		}
@@ -135,7 +147,7 @@ func (f *Facts) missing(address *v1alpha1.AddressRecord, all []held, entries []i
 	if slices.ContainsFunc(all, func(h held) bool { return at(h.Entry) }) {
 		return held{}, false
 	}
-	h := held{Entry: ipam.Entry{Key: key}, attribution: f.evidenceOf(key), rivals: f.rivals(key)}
+	h := held{Entry: ipam.Entry{Key: key}, attribution: attributionOf(f.Record, key.SandboxID), rivals: f.rivals(key)}
 	if i := slices.IndexFunc(entries, at); i >= 0 {
 		if entries[i].SandboxID == key.SandboxID {
 			h.Entry, h.conflict = entries[i], true
@@ -145,16 +157,6 @@ func (f *Facts) missing(address *v1alpha1.AddressRecord, all []held, entries []i
 	}
 	h.superseded = h.superseded || len(h.rivals) > 0
 	return h, h.superseded
-}
-
-// evidenceOf is what ties the sandbox of a recorded address to the UID.
-func (f *Facts) evidenceOf(key ipam.Key) v1alpha1.Attribution {
-	recorded := attributionOf(f.Record, key.SandboxID)
-	if pod := f.pod(); recorded == v1alpha1.AttributionObservedAdd && pod != nil &&
-		ownership.ShownBy(shown(pod), ownership.Entry{IP: key.IP, Interface: key.Interface}) {
-		return v1alpha1.AttributionNetworkStatus
-	}
-	return recorded
 }
 
 // rivals are the other records that hold an address for another sandbox.
@@ -186,7 +188,8 @@ func attributionOf(record *v1alpha1.IPAllocation, sandbox string) v1alpha1.Attri
 // sandbox has seen it with this UID (controllers/marks.go).
 func (f *Facts) attributed(h *held) v1alpha1.Attribution {
 	machine := f.machine(h.SandboxID)
-	if h.attribution != v1alpha1.AttributionObservedAdd || !machine.IsKnown() {
+	watched := h.attribution == v1alpha1.AttributionObservedAdd || h.attribution == v1alpha1.AttributionUnconfirmed
+	if !watched || !machine.IsKnown() {
 		return h.attribution
 	}
 	if slices.ContainsFunc(f.Record.Status.Answers, func(a v1alpha1.Answer) bool {

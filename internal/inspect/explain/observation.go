@@ -19,7 +19,7 @@ import (
 func (f *Facts) observation(entries []held) release.Observation {
 	o := release.Observation{
 		Evidence: f.Evidence, UID: f.UID, Live: true, Recorded: f.recordsAll(), Pod: f.podFact(), Last: f.recorded(), Sandboxes: f.sandboxes(entries),
-		NodeGoneSince: release.Absent[time.Time](), Settings: f.Settings,
+		NodeGoneSince: release.Absent[time.Time](), Settings: f.Settings, PoliciesSince: f.Policies.Get().Since,
 		Any: release.AskedOf(f.Record, v1alpha1.AnySandbox), Silence: release.SilenceOf(f.Record),
 	}
 	agents := f.Evidence == release.EvidenceAgent && len(entries) > 0
@@ -68,7 +68,7 @@ func (f *Facts) nodeFact() release.Fact[release.Node] {
 
 func nodeOf(node *corev1.Node) release.Node {
 	info := &node.Status.NodeInfo
-	facts := release.Node{Name: node.Name, Registered: node.CreationTimestamp.Time,
+	facts := release.Node{Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time,
 		Machine: release.Machine{NodeUID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}}
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -135,6 +137,9 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	}
 	e.Evidence = f.evidence(entries, o)
 	e.Notes = f.notes(e, d)
+	if about := f.unjudged(entries, d, now); about != "" && e.Held && !e.NotInstalled {
+		e.Notes = append(e.Notes, about)
+	}
 	return e
 }
 
@@ -226,13 +231,27 @@ func (e *Explanation) ofOrphan(f *Facts) *Explanation {
 		e.Addresses = append(e.Addresses, Address{IP: a.IP, Interface: a.Interface, Network: a.Network, Pool: a.Pool, SandboxID: a.SandboxID,
 			Attribution: v1alpha1.AttributionNone, Standing: f.standing(a), Decision: e.Decision})
 	}
-	e.Ends = []End{{What: "the IPAM takes the entry away by itself (CNI DEL of its sandbox)", Then: "the record goes"},
-		{What: "you find out that its sandbox is gone, and release the address by hand (kubectl holdfast release)", Then: "the address is free"}}
-	if f.Evidence == release.EvidenceAgent {
-		e.Ends = append([]End{{What: "the agents of all nodes that may have it say that its sandbox is gone", Then: "the manager releases it"}}, e.Ends...)
-	}
+	e.Ends = f.orphanEnds()
 	e.Evidence = f.evidence(nil, release.Observation{})
 	return e
+}
+
+// orphanEnds are what can end the wait of addresses without a known pod, by the kind of their owner.
+func (f *Facts) orphanEnds() []End {
+	byHand := End{What: "you find out that its owner is gone, and release the address by hand (kubectl holdfast release)", Then: "the address is free"}
+	switch ownership.KindOf(strings.TrimPrefix(f.Record.Name, v1alpha1.OrphanPrefix)) {
+	case ownership.KindResourceClaim:
+		return []End{{What: "the driver of the ResourceClaim takes the entry away", Then: "the record goes"}, byHand}
+	case ownership.KindUnknown:
+		return []End{{What: "what wrote the entry takes it away", Then: "the record goes"}, byHand}
+	default:
+	}
+	ends := []End{{What: "the IPAM takes the entry away by itself (CNI DEL of its sandbox)", Then: "the record goes"},
+		{What: "you find out that its sandbox is gone, and release the address by hand (kubectl holdfast release)", Then: "the address is free"}}
+	if f.Evidence == release.EvidenceAgent {
+		ends = append([]End{{What: "the agents of all nodes that may have it say that its sandbox is gone", Then: "the manager releases it"}}, ends...)
+	}
+	return ends
 }
 
 // standing is what a pool has by now where an orphan's record has an address.

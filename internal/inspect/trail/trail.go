@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -103,17 +104,38 @@ func (w *Writer) annotate(ctx context.Context, deed Deed, name string) error {
 	return nil
 }
 
+// Unhold writes down, before it is done, that the user takes the finalizer off a pod. In a namespace that is being deleted nothing can
+// be created: then the event is about the namespace.
+func (w *Writer) Unhold(ctx context.Context, pod *corev1.Pod, reason string) error {
+	user, err := w.WhoAmI(ctx)
+	if err != nil {
+		return err
+	}
+	note := fmt.Sprintf("%s takes the finalizer %s off pod %s/%s (UID %s): %s", user, v1alpha1.Finalizer, pod.Namespace, pod.Name, pod.UID, reason)
+	about := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}
+	err = w.write(ctx, about, v1alpha1.ReasonProtectionRemovedByUser, "Unhold", note)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		about = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: pod.Namespace}
+		err = w.write(ctx, about, v1alpha1.ReasonProtectionRemovedByUser, "Unhold", note)
+	}
+	return err
+}
+
 // maxNote is below what events.k8s.io refuses, 1 KiB.
 const maxNote = 1000
 
 func (w *Writer) event(ctx context.Context, about *corev1.ObjectReference, reason v1alpha1.Reason, note string) error {
+	return w.write(ctx, about, reason, "ReleaseByHand", note)
+}
+
+func (w *Writer) write(ctx context.Context, about *corev1.ObjectReference, reason v1alpha1.Reason, action, note string) error {
 	namespace := about.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "holdfast-by-hand-"},
-		EventTime:  metav1.NewMicroTime(w.Now()), ReportingController: Reporter, ReportingInstance: w.Instance, Action: "ReleaseByHand",
+		EventTime:  metav1.NewMicroTime(w.Now()), ReportingController: Reporter, ReportingInstance: w.Instance, Action: action,
 		Reason: string(reason), Regarding: *about, Note: note[:min(len(note), maxNote)], Type: corev1.EventTypeWarning,
 	}
 	if err := w.Client.Create(ctx, event, client.FieldOwner(Reporter)); err != nil {

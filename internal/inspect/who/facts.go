@@ -7,10 +7,12 @@ import (
 	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // Facts are what was read about one address.
@@ -22,6 +24,8 @@ type Facts struct {
 	// Records hold the address; Pods show it in their network-status.
 	Records []v1alpha1.IPAllocation
 	Pods    []corev1.Pod
+	// Claims are the ResourceClaims by UID, as "namespace/name"; read only where an entry has a UID for its ID.
+	Claims release.Fact[map[types.UID]string]
 	// Unserved are types that the API server does not serve: nothing of theirs is here.
 	Unserved inspect.Unserved
 	// Events are those of ours that name the address; Related are those about its holders that do not.

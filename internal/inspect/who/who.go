@@ -3,6 +3,7 @@
 package who
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
 // Answer says who has an address now, and who had it before.
@@ -36,6 +38,8 @@ type Holder struct {
 	SandboxID string `json:"sandboxID,omitempty"`
 	Pool      string `json:"pool,omitempty"`
 	Interface string `json:"interface,omitempty"`
+	// OwnerKind is Sandbox, ResourceClaim or Unknown, by the ID that the pool or the record has; empty where neither has one.
+	OwnerKind string `json:"ownerKind,omitempty"`
 	// Sources say where it stands: Pool, Record, NetworkStatus.
 	Sources []string `json:"sources"`
 	// State is InUse, Starting, Terminating, Ended, Held, Releasing, Conflict, Orphaned, Gone or Unknown.
@@ -69,6 +73,7 @@ func Who(f *Facts) *Answer {
 	a.ofRecords(f)
 	a.ofPools(f)
 	a.ofPods(f)
+	a.ofOwners(f)
 	slices.SortStableFunc(a.Now, func(x, y Holder) int { return strings.Compare(x.Pod+x.SandboxID, y.Pod+y.SandboxID) })
 	for i := range f.Events {
 		e := &f.Events[i]
@@ -138,6 +143,25 @@ func (a *Answer) ofPods(f *Facts) {
 	}
 }
 
+// ofOwners says what kind of owner each ID names, and what is known of those that are no sandbox.
+func (a *Answer) ofOwners(f *Facts) {
+	for i := range a.Now {
+		h := &a.Now[i]
+		if h.SandboxID == "" {
+			continue
+		}
+		kind := ownership.KindOf(h.SandboxID)
+		h.OwnerKind = kind.String()
+		switch kind {
+		case ownership.KindResourceClaim:
+			a.Notes = append(a.Notes, inspect.ClaimNote(a.Address, types.UID(h.SandboxID), f.Claims))
+		case ownership.KindUnknown:
+			a.Notes = append(a.Notes, fmt.Sprintf("No container runtime makes the ID %q in pool %s: what owns the address is of a kind that Holdfast does not know. It is held; once its owner is gone: kubectl holdfast release %s.", h.SandboxID, h.Pool, a.Address))
+		default:
+		}
+	}
+}
+
 func stateOf(pod *corev1.Pod) string {
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -172,11 +196,11 @@ func (a *Answer) note(f *Facts) {
 
 // Tables show the answer.
 func (a *Answer) Tables(now time.Time) []inspect.Table {
-	current := inspect.Table{Heading: "NOW", Columns: inspect.Columns("POD", "STATE", "NODE", "SANDBOX", "SOURCES", "AGE", "+UID", "+POOL", "+INTERFACE"),
+	current := inspect.Table{Heading: "NOW", Columns: inspect.Columns("POD", "STATE", "NODE", "SANDBOX", "SOURCES", "AGE", "+UID", "+POOL", "+INTERFACE", "+OWNER"),
 		None: "Nobody has " + a.Address + ": no pool, no record, and no pod that shows it."}
 	for i := range a.Now {
 		h := &a.Now[i]
-		current.Add(h.Pod, h.State, h.Node, inspect.Short(h.SandboxID), strings.Join(h.Sources, ","), inspect.Age(h.Since, now), string(h.UID), h.Pool, h.Interface)
+		current.Add(h.Pod, h.State, h.Node, inspect.Short(h.SandboxID), strings.Join(h.Sources, ","), inspect.Age(h.Since, now), string(h.UID), h.Pool, h.Interface, h.OwnerKind)
 	}
 	before := inspect.Table{Heading: "BEFORE", Columns: inspect.Columns("AGE", "ABOUT", "REASON", "NOTE", "+UID"),
 		None: "No event names it. The API server keeps events for an hour, unless it is configured otherwise."}

@@ -21,6 +21,8 @@ import (
 var (
 	at = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	ip = netip.MustParseAddr("10.0.0.1")
+	// sandboxS and sandboxT are IDs as container runtimes make them.
+	sandboxS, sandboxT = strings.Repeat("5a", 32), strings.Repeat("7a", 32)
 )
 
 func entry(podRef, sandbox string) ipam.Entry {
@@ -45,29 +47,29 @@ func TestWho(t *testing.T) {
 	}{
 		"nobody": {},
 		"one that all three sources show is one holder": {
-			facts: Facts{Entries: []ipam.Entry{entry("apps/web", "s")}, Records: []v1alpha1.IPAllocation{record("u", "web", "s")}, Pods: []corev1.Pod{pod("web", "u", corev1.PodRunning)}},
+			facts: Facts{Entries: []ipam.Entry{entry("apps/web", sandboxS)}, Records: []v1alpha1.IPAllocation{record("u", "web", sandboxS)}, Pods: []corev1.Pod{pod("web", "u", corev1.PodRunning)}},
 			want:  []holder{{"apps/web", "u", "InUse", "Record,Pool,NetworkStatus"}},
 		},
 		"an entry without a record is known by name": {
-			facts: Facts{Entries: []ipam.Entry{entry("apps/web", "s")}},
+			facts: Facts{Entries: []ipam.Entry{entry("apps/web", sandboxS)}},
 			want:  []holder{{"apps/web", "", "Unknown", "Pool"}},
 		},
 		"and by UID once a pod of the name shows the address": {
-			facts: Facts{Entries: []ipam.Entry{entry("apps/web", "s")}, Pods: []corev1.Pod{pod("web", "u", corev1.PodPending)}},
+			facts: Facts{Entries: []ipam.Entry{entry("apps/web", sandboxS)}, Pods: []corev1.Pod{pod("web", "u", corev1.PodPending)}},
 			want:  []holder{{"apps/web", "u", "Starting", "Pool,NetworkStatus"}},
 		},
 		"a name never identifies: the record of another UID of the name is another holder": {
-			facts: Facts{Records: []v1alpha1.IPAllocation{record("u", "web", "s")}, Pods: []corev1.Pod{pod("web", "v", corev1.PodRunning)}},
+			facts: Facts{Records: []v1alpha1.IPAllocation{record("u", "web", sandboxS)}, Pods: []corev1.Pod{pod("web", "v", corev1.PodRunning)}},
 			want:  []holder{{"apps/web", "v", "InUse", "NetworkStatus"}, {"apps/web", "u", "Unknown", "Record"}},
 			note:  "More than one has the address",
 		},
 		"the pool has it for another sandbox than the record": {
-			facts: Facts{Entries: []ipam.Entry{entry("apps/db", "t")}, Records: []v1alpha1.IPAllocation{record("u", "web", "s")}},
+			facts: Facts{Entries: []ipam.Entry{entry("apps/db", sandboxT)}, Records: []v1alpha1.IPAllocation{record("u", "web", sandboxS)}},
 			want:  []holder{{"apps/db", "", "Unknown", "Pool"}, {"apps/web", "u", "Unknown", "Record"}},
 			note:  "More than one has the address",
 		},
 		"an orphan has no UID": {
-			facts: Facts{Records: []v1alpha1.IPAllocation{record("orphan-s", "web", "s")}},
+			facts: Facts{Records: []v1alpha1.IPAllocation{record("orphan-s", "web", sandboxS)}},
 			want:  []holder{{"apps/web", "", "Unknown", "Record"}},
 		},
 		"a pod that shows what no pool has": {
@@ -76,7 +78,7 @@ func TestWho(t *testing.T) {
 			note:  "no pool has it",
 		},
 		"without Holdfast there are no records": {
-			facts: Facts{Entries: []ipam.Entry{entry("apps/web", "s")}, Unserved: inspect.Unserved{Records: true}},
+			facts: Facts{Entries: []ipam.Entry{entry("apps/web", sandboxS)}, Unserved: inspect.Unserved{Records: true}},
 			want:  []holder{{"apps/web", "", "Unknown", "Pool"}},
 			note:  "Holdfast is not installed (the API server serves no ipallocations.holdfast.dev): there are no records",
 		},

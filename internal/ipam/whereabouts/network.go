@@ -116,6 +116,15 @@ func stringAt(object map[string]any, key string) (string, error) {
 	return strings.Join(found, ""), nil
 }
 
+// Ranges are those of every ipam section of a network's configuration. The flat file on the nodes may have more.
+func (b *Backend) Ranges(config string) []netip.Prefix {
+	var ranges []netip.Prefix
+	for _, r := range rangesOf(config) {
+		ranges = append(ranges, r.subnet)
+	}
+	return ranges
+}
+
 // SlicePool is the name of the NodeSlicePool of a network (getSliceName, pkg/node-controller): network_name, or else the name
 // of the configuration, which is the definition's where it has none.
 func (b *Backend) SlicePool(config, definition string) string {

@@ -59,6 +59,13 @@ func (i *item) changed(found *wb.IPAllocation, expected string) error {
 // Release gives entries back: tombstone, reservation, removal. A pool is written with one patch for each step, however many
 // entries go, also those of other calls that come meanwhile; equal requests are one.
 func (b *Backend) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
+	return inPools(requests, func(pool string, items []*item) {
+		b.convoys.run(ctx, pool, items, func(all []*item) { b.releaseFrom(ctx, pool, all) })
+	})
+}
+
+// inPools writes one pool after the other; equal requests are one.
+func inPools(requests []ipam.Request, write func(pool string, items []*item)) []ipam.Result {
 	items := make(map[ipam.Request]*item, len(requests))
 	byPool := map[string][]*item{}
 	var order []string
@@ -77,7 +84,7 @@ func (b *Backend) Release(ctx context.Context, requests []ipam.Request) []ipam.R
 		byPool[request.Pool] = append(byPool[request.Pool], i)
 	}
 	for _, pool := range order {
-		b.convoys.run(ctx, pool, byPool[pool], func(all []*item) { b.releaseFrom(ctx, pool, all) })
+		write(pool, byPool[pool])
 	}
 	results := make([]ipam.Result, len(requests))
 	for n, request := range requests {

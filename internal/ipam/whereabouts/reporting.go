@@ -34,6 +34,16 @@ func (r *Reporting) Release(ctx context.Context, requests []ipam.Request) []ipam
 	return results
 }
 
+// Tombstone reports each entry that would have been kept from other pods.
+func (r *Reporting) Tombstone(ctx context.Context, requests []ipam.Request) []ipam.Result {
+	results := make([]ipam.Result, 0, len(requests))
+	for _, request := range requests {
+		err := r.report.Withhold(ctx, shadow.Tombstone, request.Key.String(), "its pod is gone, and its sandbox may live; on behalf of record "+request.Record)
+		results = append(results, ipam.Result{Request: request, Err: err})
+	}
+	return results
+}
+
 // Rewrite reports each entry that would have been given to the present sandbox of its pod.
 func (r *Reporting) Rewrite(ctx context.Context, requests []ipam.Rewrite) []ipam.Rewritten {
 	results := make([]ipam.Rewritten, 0, len(requests))

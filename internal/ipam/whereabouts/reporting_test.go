@@ -13,11 +13,11 @@ import (
 )
 
 // reads are the methods of a Backend that write nothing. A new method belongs here, or Reporting needs one of its name.
-var reads = []string{"All", "Covers", "Find", "GuardsSlices", "HasSynced", "Live", "Manages", "Name", "NodeOf", "PoolReference", "ReservationAddresses",
+var reads = []string{"All", "Covers", "Find", "GuardsSlices", "HasSynced", "Live", "Manages", "Name", "NodeOf", "PoolReference", "Ranges", "ReservationAddresses",
 	"ReservationHolders", "ReservationName", "ReservationNames", "ReservationReference", "Reservations", "Reserves", "SameReservation", "Setup",
 	"SlicePool", "SlicePools", "SliceUse", "Slices", "Subscribe", "Usage"}
 
-var writes = []string{"ClearSlice", "CreateReservation", "DeleteReservation", "GiveReservation", "Release", "Rewrite"}
+var writes = []string{"ClearSlice", "CreateReservation", "DeleteReservation", "GiveReservation", "Release", "Rewrite", "Tombstone"}
 
 func TestEveryMethodOfABackendReadsOrIsReported(t *testing.T) {
 	backend := reflect.TypeFor[*Backend]()
@@ -48,7 +48,11 @@ func TestAReportingBackendWritesNothing(t *testing.T) {
 	if len(rewritten) != 1 || rewritten[0].Rewrite.Successor != "s" {
 		t.Fatalf("got %v, expected a result at the index of each request", rewritten)
 	}
-	got["Release"], got["Rewrite"] = released[1].Err, rewritten[0].Err
+	tombstoned := r.Tombstone(ctx, []ipam.Request{{Record: "one"}})
+	if len(tombstoned) != 1 || tombstoned[0].Request.Record != "one" {
+		t.Fatalf("got %v, expected a result at the index of each request", tombstoned)
+	}
+	got["Release"], got["Rewrite"], got["Tombstone"] = released[1].Err, rewritten[0].Err, tombstoned[0].Err
 	for _, name := range writes {
 		if !errors.Is(got[name], shadow.ErrWithheld) {
 			t.Errorf("%s: got %v, expected %v", name, got[name], shadow.ErrWithheld)

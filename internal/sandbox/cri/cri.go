@@ -23,7 +23,6 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	criapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criclient "k8s.io/cri-client/pkg"
 	"k8s.io/klog/v2"
@@ -53,6 +52,18 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
+// reads are all calls that the agent makes. The runtime's socket would take any, as root: what this interface does not have, no code
+// of the agent can call.
+type reads interface {
+	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
+	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
+	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
+	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
+	PodSandboxStatus(ctx context.Context, podSandboxID string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
+	GetContainerEvents(ctx context.Context, events chan *runtimeapi.ContainerEventResponse, connected func(runtimeapi.RuntimeService_GetContainerEventsClient)) error
+	Close(ctx context.Context) error
+}
+
 // Runtime is a container runtime behind its socket. It connects when it is first used, and again after a failure. It is safe
 // for concurrent use.
 type Runtime struct {
@@ -60,7 +71,7 @@ type Runtime struct {
 
 	mu       sync.Mutex
 	endpoint string
-	service  criapi.RuntimeService
+	service  reads
 }
 
 var _ sandbox.Lister = &Runtime{}
@@ -118,7 +129,7 @@ func (r *Runtime) Close(ctx context.Context) {
 	}
 }
 
-func (r *Runtime) connect(ctx context.Context) (criapi.RuntimeService, string, error) {
+func (r *Runtime) connect(ctx context.Context) (reads, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.service != nil {
@@ -137,7 +148,7 @@ func (r *Runtime) connect(ctx context.Context) (criapi.RuntimeService, string, e
 }
 
 // disconnect forgets a connection. The socket that is found next may be another runtime's.
-func (r *Runtime) disconnect(ctx context.Context, service criapi.RuntimeService) {
+func (r *Runtime) disconnect(ctx context.Context, service reads) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.service == service {
@@ -160,7 +171,7 @@ func unreachable(err error) bool {
 }
 
 // list makes the calls.
-func list(ctx context.Context, service criapi.RuntimeService, stateDir string) (*handshake.Listing, error) {
+func list(ctx context.Context, service reads, stateDir string) (*handshake.Listing, error) {
 	version, err := service.Version(ctx, "")
 	if err != nil {
 		return nil, fmt.Errorf("asking for its version: %w", err)
@@ -203,7 +214,7 @@ func list(ctx context.Context, service criapi.RuntimeService, stateDir string) (
 }
 
 // requireReady: a runtime that is not ready may not know yet what it has.
-func requireReady(ctx context.Context, service criapi.RuntimeService) error {
+func requireReady(ctx context.Context, service reads) error {
 	answer, err := service.Status(ctx, false)
 	if err != nil {
 		return fmt.Errorf("asking for its status: %w", err)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	criapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
@@ -40,7 +39,7 @@ func (r *Runtime) Hint(ctx context.Context, changed func()) {
 }
 
 // read calls changed for every event until the stream ends; true if there was one.
-func read(ctx context.Context, service criapi.RuntimeService, changed func()) bool {
+func read(ctx context.Context, service reads, changed func()) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	events := make(chan *runtimeapi.ContainerEventResponse)
 	ended := make(chan struct{})
@@ -74,7 +73,7 @@ func read(ctx context.Context, service criapi.RuntimeService, changed func()) bo
 	}
 }
 
-func givesEachReaderItsOwn(ctx context.Context, service criapi.RuntimeService) bool {
+func givesEachReaderItsOwn(ctx context.Context, service reads) bool {
 	version, err := service.Version(ctx, "")
 	if err != nil {
 		return false

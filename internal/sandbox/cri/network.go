@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	criapi "k8s.io/cri-api/pkg/apis"
 
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
@@ -22,7 +21,7 @@ const networkCalls = 8
 
 // askNetworks asks for the network namespace of what is in question and not ready. Together the calls take no longer than timeout:
 // one that hangs must neither hold the others up nor the next list. What was not answered by then is unknown.
-func askNetworks(ctx context.Context, service criapi.RuntimeService, listing *handshake.Listing, asked sandbox.Asked, timeout time.Duration) {
+func askNetworks(ctx context.Context, service reads, listing *handshake.Listing, asked sandbox.Asked, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var calls errgroup.Group
@@ -43,7 +42,7 @@ func askNetworks(ctx context.Context, service criapi.RuntimeService, listing *ha
 
 // network asks for the network namespace of one sandbox. What cannot be read of one sandbox is unknown for that one, and so
 // not closed; it may have been removed since it was listed.
-func network(ctx context.Context, service criapi.RuntimeService, id string) handshake.Namespace {
+func network(ctx context.Context, service reads, id string) handshake.Namespace {
 	answer, err := service.PodSandboxStatus(ctx, id, true)
 	if err != nil {
 		return 0

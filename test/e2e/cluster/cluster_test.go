@@ -62,9 +62,9 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 // specs are those of the installation's evidence.
 func specs() []map[string]guardedSpec {
 	if evidence() == configv1alpha1.EvidenceKubelet {
-		return []map[string]guardedSpec{guardedSpecs, pluginSpecs, componentSpecs}
+		return []map[string]guardedSpec{guardedSpecs, pluginSpecs, componentSpecs, nodeResourceSpecs}
 	}
-	return []map[string]guardedSpec{guardedSpecs, agentSpecs, pluginSpecs, componentSpecs}
+	return []map[string]guardedSpec{guardedSpecs, agentSpecs, pluginSpecs, componentSpecs, nodeResourceSpecs}
 }
 
 func play(ctx context.Context, s scenario, guarded bool) {

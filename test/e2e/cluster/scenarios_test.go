@@ -25,6 +25,8 @@ var scenarios = map[string]scenario{
 	"a node is replaced under its name":                                                     {harm: leak, capacity: 4, play: replacedUnderItsName},
 	"a node reboots while its pods are force-deleted":                                       {harm: leak, capacity: 4, play: reboot},
 	"the taint manager evicts pods of a node that is cut off":                               {harm: duplicate, capacity: 1, play: evictedAcrossPartition},
+	"a running pod loses its finalizers and is force-deleted while its kubelet is frozen":   {harm: duplicate, capacity: 4, play: stripped},
+	"another account reports in a frozen kubelet's name that a pod ended":                   {harm: duplicate, capacity: 4, play: forgedReport},
 }
 
 // onFirst makes a StatefulSet whose pods prefer the first node.

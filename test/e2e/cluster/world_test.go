@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/exec"
+	"strings"
 	"sync/atomic"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -88,12 +90,33 @@ func (w *world) report(ctx context.Context) {
 		v := w.watch.Stop()
 		verdict = &v
 	}
+	if CurrentSpecReport().Failed() {
+		w.describe(ctx)
+	}
 	if w.judged == nil && CurrentSpecReport().Failed() {
 		w.judged = &judged{left: len(w.entries(ctx))}
 	}
 	if w.judged != nil {
 		w.judged.verdict = verdict
 		AddReportEntry(verdicts, *w.judged)
+	}
+}
+
+// describe shows what a person would look at next.
+func (w *world) describe(ctx context.Context) {
+	for _, args := range [][]string{
+		{"get", "pods", "-A", "-o", "wide"},
+		{"get", "events", "-n", w.namespace, "--sort-by=.lastTimestamp"},
+		{"describe", "pods", "-n", w.namespace},
+		{"get", "ipallocations.holdfast.dev", "-o", "yaml"},
+		{"get", "ippools.whereabouts.cni.cncf.io", "-A", "-o", "yaml"},
+		{"logs", "-n", system, "-l", "app.kubernetes.io/component=manager", "--tail=60", "--prefix"},
+		{"logs", "-n", agents, "-l", "app.kubernetes.io/component=agent", "--tail=40", "--prefix"},
+	} {
+		command := exec.CommandContext(ctx, kubectl(), args...) //nolint:gosec // the suite's own words
+		command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+		out, err := command.CombinedOutput()
+		GinkgoWriter.Printf("$ kubectl %s (error: %v)\n%s\n", strings.Join(args, " "), err, out)
 	}
 }
 

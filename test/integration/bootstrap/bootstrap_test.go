@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/testing/admission"
 )
 
 // fate is what becomes of a new pod in a namespace that is not excluded.
@@ -262,7 +263,7 @@ func kubeletReports(ctx context.Context) {
 		}).Should(Succeed())
 		Expect(m.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 		By("the administrator letting the pod go without the manager, as the README says")
-		Expect(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`)))).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})).To(BeEmpty())
 }
@@ -280,7 +281,9 @@ func holdfastCanBeRepaired(ctx context.Context) {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "holdfast-manager"}}
 		Expect(admin.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"repaired":"yes"}}}`)))).To(Succeed())
 		Expect(admin.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: m.name}})).To(Succeed())
-		Expect(admin.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: m.name}})).To(Succeed())
+		manager, err := client.New(admission.As(plane.Config(), "system:serviceaccount:"+own+":holdfast-manager"), client.Options{Scheme: admin.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(manager.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: m.name}})).To(Succeed())
 	})).To(BeEmpty())
 }
 

@@ -29,11 +29,14 @@ const (
 	networksAnnotation = "k8s.v1.cni.cncf.io/networks"
 )
 
+// cniAccount runs CNI DEL: the component refuse-foreign-removals lets it remove entries.
+const cniAccount = "whereabouts"
+
 // createAccounts makes the identities of the IPAMs, with all rights on the resources that the suite is about.
 func createAccounts(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apps}})).To(Succeed())
-	for _, account := range []string{"agent", "operator"} {
+	for _, account := range []string{cniAccount, "operator"} {
 		Expect(admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})).To(Succeed())
 	}
 	groups := []string{
@@ -96,9 +99,9 @@ func registered(ctx context.Context) *machine {
 func (m *machine) agent(ctx context.Context) client.Client {
 	GinkgoHelper()
 	pod := newPod(system, withoutNetworks)
-	pod.Spec.NodeName, pod.Spec.ServiceAccountName, pod.Spec.HostNetwork = m.name, "agent", true
+	pod.Spec.NodeName, pod.Spec.ServiceAccountName, pod.Spec.HostNetwork = m.name, cniAccount, true
 	Expect(admin.Create(ctx, pod)).To(Succeed())
-	config, err := plane.ServiceAccountConfig(ctx, system, "agent", pod)
+	config, err := plane.ServiceAccountConfig(ctx, system, cniAccount, pod)
 	Expect(err).NotTo(HaveOccurred())
 	return clientFor(config)
 }

@@ -28,6 +28,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/faults"
+	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
@@ -62,7 +63,7 @@ func startManager(ctx context.Context, o options) (stop func()) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := configuration(o)
 	mgr, err := secondpass.Start(func() (manager.Manager, error) {
-		return app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry()})
+		return app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry(), PoliciesSince: judged.Always})
 	})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)

@@ -67,7 +67,7 @@ func (w *world) clear(ctx context.Context) {
 	Expect(admin.List(ctx, &pods, client.InNamespace(w.namespace))).To(Succeed())
 	for i := range pods.Items {
 		forceDelete(ctx, &pods.Items[i])
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`))
 		Expect(client.IgnoreNotFound(admin.Patch(ctx, &pods.Items[i], patch))).To(Succeed())
 	}
 	var records v1alpha1.IPAllocationList

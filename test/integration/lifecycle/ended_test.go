@@ -109,7 +109,9 @@ var _ = Describe("An end that another machine's kubelet wrote", func() {
 		w.takeOver(ctx, "another-machine")
 		kubeletFinishes(ctx, pod)
 		Eventually(condition(ctx, pod)).Should(Equal(string(v1alpha1.ReasonNodeReplaced)))
-		Expect(recordOf(ctx, Default, string(pod.UID)).Spec.Kubelet.Node).To(HaveValue(HaveField("MachineID", "another-machine")))
+		Eventually(func(g Gomega) {
+			g.Expect(recordOf(ctx, g, string(pod.UID)).Spec.Kubelet).To(HaveValue(HaveField("Node", HaveValue(HaveField("MachineID", "another-machine")))))
+		}).Should(Succeed())
 		w.takeOver(ctx, "machine-"+w.namespace)
 		held(ctx, pod, `"another-machine"`)
 	})

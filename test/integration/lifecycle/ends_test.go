@@ -147,7 +147,7 @@ var _ = Describe("The end of a guarded pod", func() {
 		Expect(w.entries(ctx)).To(BeEmpty())
 	})
 
-	It("takes a rejected pod for one that killed nothing, and goes by the Ready node and the delay", func(ctx context.Context) {
+	It("holds the address of a rejected pod, of which its kubelet stopped nothing, until the node is declared dead", func(ctx context.Context) {
 		startManager(ctx, options{})
 		pod := w.run(ctx, "rejected", 1)
 		w.setReady(ctx, corev1.ConditionFalse)
@@ -157,6 +157,10 @@ var _ = Describe("The end of a guarded pod", func() {
 		Eventually(condition(ctx, pod)).Should(Equal(string(v1alpha1.ReasonNodeUnreachable)))
 		Consistently(func() int { return len(w.entries(ctx)) }).Should(Equal(1))
 		w.setReady(ctx, corev1.ConditionTrue)
+		Eventually(condition(ctx, pod)).Should(Equal(string(v1alpha1.ReasonKubeletNotFinished)))
+		Consistently(func() int { return len(w.entries(ctx)) }).Should(Equal(1))
+		w.setReady(ctx, corev1.ConditionFalse)
+		w.taintOutOfService(ctx)
 		Eventually(exists(ctx, pod)).Should(BeFalse())
 	})
 

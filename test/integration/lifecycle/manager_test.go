@@ -27,6 +27,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/faults"
+	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
@@ -64,7 +65,7 @@ func startManager(ctx context.Context, o options) *runningManager {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := configuration(o)
 	mgr, err := secondpass.Start(func() (manager.Manager, error) {
-		return app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry()})
+		return app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry(), PoliciesSince: judged.Always})
 	})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
@@ -95,7 +96,8 @@ func configuration(o options) *configv1alpha1.ManagerConfiguration {
 		},
 		Server: configv1alpha1.Server{WebhookHost: "127.0.0.1", WebhookPort: new(int32(port)), CertDir: certificates(),
 			MetricsBindAddress: "0", HealthProbeBindAddress: "0"},
-		Controller: configv1alpha1.Controller{LeaderElection: new(false)},
+		Controller:    configv1alpha1.Controller{LeaderElection: new(false)},
+		NodeResources: configv1alpha1.NodeResources{Presets: []string{}}, // applying them is no write of a pod's
 	}
 	if o.configure != nil {
 		o.configure(c)

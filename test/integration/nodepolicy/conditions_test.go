@@ -83,13 +83,13 @@ var _ = Describe("The conditions of a policy", func() {
 		startManager(ctx, inCluster())
 		Expect(admin.Create(ctx, stampConfiguration(authority()))).To(Succeed())
 		createPolicy(ctx, policy("early", resource("latecomers")))
-		Expect(expectConditions(ctx, "early", notServed, isEnforced)).To(ContainSubstring("latecomers.machines.example.com"))
+		Expect(expectConditions(ctx, "early", isWaiting, isEnforced)).To(ContainSubstring("latecomers.machines.example.com"))
 		eventuallyEntries(ctx, "early")
 
 		definition := createDefinition(ctx, "latecomers", definedVersion{name: "v1", status: true})
 		expectConditions(ctx, "early", isAccepted, isEnforced)
 		Expect(admin.Delete(ctx, definition)).To(Succeed())
-		expectConditions(ctx, "early", notServed, isEnforced)
+		expectConditions(ctx, "early", isWaiting, isEnforced)
 		Expect(entries(ctx)).To(HaveExactElements("early"))
 	}, NodeTimeout(specTimeout))
 
@@ -197,7 +197,7 @@ var _ = Describe("In steady state", func() {
 		createPolicy(ctx, policy("broken", nodeNameIs("1 +")))
 		createPolicy(ctx, policy("unserved", resource("nobodies")))
 		expectConditions(ctx, "alpha", isAccepted, isEnforced)
-		expectConditions(ctx, "unserved", notServed, isEnforced)
+		expectConditions(ctx, "unserved", isWaiting, isEnforced)
 		expectConditions(ctx, "broken", brief{metav1.ConditionFalse, v1alpha1.ReasonExpressionInvalid}, notAccepted)
 		inject(ctx, authority())
 		for _, name := range []string{"alpha", "unserved"} {

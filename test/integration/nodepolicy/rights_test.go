@@ -45,6 +45,22 @@ var _ = Describe("The manager's account", func() {
 	}, NodeTimeout(specTimeout))
 })
 
+var _ = Describe("The manager's account and policies", func() {
+	It("may apply the presets, and no policy of another name", func(ctx context.Context) {
+		identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, managerAccount, nil)
+		Expect(err).NotTo(HaveOccurred())
+		manager, err := client.New(identity, client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		for _, preset := range presets() {
+			Expect(manager.Apply(ctx, client.ApplyConfigurationFromUnstructured(preset.DeepCopy()), client.FieldOwner(noderesource.PresetFieldManager))).To(Succeed())
+			Expect(manager.Delete(ctx, preset)).To(Satisfy(apierrors.IsForbidden))
+			preset.SetName("other")
+			Expect(manager.Apply(ctx, client.ApplyConfigurationFromUnstructured(preset), client.FieldOwner(noderesource.PresetFieldManager))).
+				To(Satisfy(apierrors.IsForbidden))
+		}
+	}, NodeTimeout(specTimeout))
+})
+
 func listOfConfigurations() *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion("admissionregistration.k8s.io/v1")

@@ -151,6 +151,7 @@ var (
 	isAwaiting  = brief{metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle}
 	notAccepted = brief{metav1.ConditionFalse, v1alpha1.ReasonPolicyNotAccepted}
 	notServed   = brief{metav1.ConditionFalse, v1alpha1.ReasonResourceNotServed}
+	isWaiting   = brief{metav1.ConditionTrue, v1alpha1.ReasonResourceNotServed}
 	isRejected  = brief{metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected}
 	isContested = brief{metav1.ConditionFalse, v1alpha1.ReasonWebhookContested}
 	isDisabled  = brief{metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled}

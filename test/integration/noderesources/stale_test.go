@@ -170,6 +170,60 @@ var _ = Describe("Objects of a Node that was replaced", func() {
 	})
 })
 
+var _ = Describe("Objects of a Node that was replaced, while a finalizer keeps them", func() {
+	const (
+		one = `{"status":{"networkContainers":[{"id":"a","primaryIP":"10.244.2.0/24"}]}}`
+		two = `{"status":{"networkContainers":[{"id":"a","primaryIP":"10.244.2.0/24"},{"id":"b","primaryIP":"10.244.3.0/24"}]}}`
+	)
+
+	It("I4: gain no address, give theirs back, and go", func(ctx context.Context) {
+		old := newNode(ctx)
+		object := keep(nodecrds.NodeNetworkConfig(old.Name, old.UID))
+		held(object)
+		Expect(admin.Create(ctx, object)).To(Succeed())
+		Expect(admin.Status().Patch(ctx, object, merge(one))).To(Succeed())
+		live := replace(ctx, old)
+		guard.awaitCached(ctx, live.Name, live.UID)
+		Expect(admin.Delete(ctx, object)).To(Succeed())
+		object = fresh(ctx, object)
+
+		By("adding an address, by the status alone and with a finalizer")
+		cost, err := costOf(old.Name, func() error { return admin.Status().Patch(ctx, object.DeepCopy(), merge(two)) })
+		expectRefused(err, "nnc", v1alpha1.ReasonStaleNodeUID, string(old.UID), string(live.UID), "this write adds address 10.244.3.0/24")
+		Expect(cost).To(Equal(judged))
+		Expect(fresh(ctx, object).GetResourceVersion()).To(Equal(object.GetResourceVersion()), "it was stored")
+
+		By("changing everything else")
+		for _, write := range []func() error{
+			func() error { return admin.Patch(ctx, object, merge(`{"spec":{"requestedIPCount":32}}`)) },
+			func() error { return admin.Status().Patch(ctx, object, merge(`{"status":{"assignedIPCount":0}}`)) },
+			func() error { return admin.Status().Patch(ctx, object, merge(`{"status":{"networkContainers":[]}}`)) },
+		} {
+			object = fresh(ctx, object)
+			cost, err := costOf(old.Name, write)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(cost).To(Equal(unread))
+		}
+		expectRefused(admin.Status().Patch(ctx, object.DeepCopy(), merge(one)), "nnc", v1alpha1.ReasonStaleNodeUID, "this write adds address 10.244.2.0/24")
+		object = fresh(ctx, object)
+		cost, err = costOf(old.Name, func() error { return admin.Patch(ctx, object, merge(`{"metadata":{"finalizers":null}}`)) })
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cost).To(Equal(costs{}), "the last finalizer needs no manager")
+		Expect(apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(object), object))).To(BeTrue())
+	})
+
+	It("leave the objects of the live Node alone", func(ctx context.Context) {
+		node := newNode(ctx)
+		object := keep(nodecrds.NodeNetworkConfig(node.Name, node.UID))
+		held(object)
+		Expect(admin.Create(ctx, object)).To(Succeed())
+		guard.awaitCached(ctx, node.Name, node.UID)
+		Expect(admin.Delete(ctx, object)).To(Succeed())
+		Expect(admin.Status().Patch(ctx, object, merge(one))).To(Succeed())
+		Expect(admin.Patch(ctx, object, merge(`{"metadata":{"finalizers":null}}`))).To(Succeed())
+	})
+})
+
 var _ = Describe("The garbage collector", func() {
 	gone := func(ctx context.Context, o client.Object) func() bool {
 		return func() bool {

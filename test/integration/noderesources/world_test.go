@@ -35,7 +35,10 @@ type basePolicy struct {
 
 // basePolicies, by name. NodeInfos have none: they are for the policies that a spec makes.
 var basePolicies = map[string]basePolicy{
-	"nnc": {nodecrds.NodeNetworkConfigs, func(s *v1alpha1.NodeResourcePolicySpec) { s.ExemptUsers = []string{exempt} }, nodecrds.NodeNetworkConfig},
+	"nnc": {nodecrds.NodeNetworkConfigs, func(s *v1alpha1.NodeResourcePolicySpec) {
+		s.ExemptUsers = []string{exempt}
+		s.Addresses = []string{"self.status.networkContainers.filter(c, has(c.primaryIP)).map(c, c.primaryIP)"}
+	}, nodecrds.NodeNetworkConfig},
 	"cilium": {nodecrds.CiliumNodes, func(s *v1alpha1.NodeResourcePolicySpec) { s.MissingNode = v1alpha1.MissingNodeDeny },
 		nodecrds.CiliumNode},
 	"cninode": {nodecrds.CNINodes, func(s *v1alpha1.NodeResourcePolicySpec) { s.Action = v1alpha1.PolicyWarn }, nodecrds.CNINode},

@@ -97,7 +97,9 @@ var _ = Describe("The nodes that are asked about an address", func() {
 		lost := w.newMachine(ctx, "lost")
 		uid := lost.uid(ctx)
 		lost.deleteNode(ctx)
-		Expect(admin.Create(ctx, leaseOf(lost.name, string(uid), lost.bootID()))).To(Succeed())
+		left := leaseOf(lost.name, string(uid), lost.bootID())
+		left.Annotations["holdfast.dev/break-glass"] = "a spec"
+		Expect(admin.Create(ctx, left)).To(Succeed())
 		stop := startManager(ctx, options{configure: neverGone})
 		w.leak(ctx, 1)
 		Eventually(ctx, w.condition(ctx, 1)).Should(waitsFor(v1alpha1.ReasonAwaitingAllNodes, lost.name))

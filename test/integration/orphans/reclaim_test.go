@@ -199,8 +199,9 @@ var _ = Describe("An address whose owner nobody can tell", func() {
 		w.holds(ctx, 1, "whereabouts gives the entry of a name to whoever has the name next")
 	})
 
-	It("I1: is held while an unguarded pod of another name shows it", func(ctx context.Context) {
+	It("I1: is held while a pod of another name shows it that can have been given it", func(ctx context.Context) {
 		home := w.withAgents(ctx, "a")[0]
+		w.define(ctx)
 		w.leak(ctx, 1)
 		w.run(ctx, "somebody", home, w.ip(1))
 		startManager(ctx, options{})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/testing/admission"
 )
 
 // world is one spec's own namespace, pool and machines. Every node of the cluster is asked, so that nothing of one spec may be left to
@@ -65,7 +66,7 @@ func (w *world) clear(ctx context.Context) {
 		var pods corev1.PodList
 		Expect(admin.List(ctx, &pods, client.InNamespace(namespace))).To(Succeed())
 		for i := range pods.Items {
-			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`))
 			Expect(client.IgnoreNotFound(admin.Patch(ctx, &pods.Items[i], patch))).To(Succeed())
 		}
 	}
@@ -77,7 +78,9 @@ func (w *world) clear(ctx context.Context) {
 	for _, m := range w.machines {
 		m.deleteNode(ctx)
 	}
-	Expect(admin.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
+	collector, err := client.New(admission.As(plane.Config(), admission.Collector), client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(collector.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
 	for shard := range 16 {
 		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: fmt.Sprintf("holdfast-nodes-%d", shard)}}
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, list))).To(Succeed())
@@ -231,6 +234,14 @@ func (w *world) run(ctx context.Context, name string, on *machine, shows string)
 	patch := []byte(`{"status":{"phase":"Running"}}`)
 	Expect(admin.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("kubelet"))).To(Succeed())
 	return pod
+}
+
+// define makes the network that the pods of run request.
+func (w *world) define(ctx context.Context) {
+	GinkgoHelper()
+	config := fmt.Sprintf(`{"cniVersion":"0.3.1","name":"net","type":"macvlan","ipam":{"type":"whereabouts","range":%q}}`, w.ip(0)+"/24")
+	Expect(admin.Create(ctx, &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "net"},
+		Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: config}})).To(Succeed())
 }
 
 // podNamed is the pod, gone by now, of the sandbox at offset 1.

@@ -72,7 +72,7 @@ var variable = []struct {
 	word string
 }{
 	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
-	{regexp.MustCompile(`[0-9a-f]{32}01`), "SANDBOX"},
+	{regexp.MustCompile(`[0-9a-f]{64}`), "SANDBOX"},
 	{regexp.MustCompile(`\b[0-9a-f]{13}\b`), "SANDBOX"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`\b\d+(m\d+)?(ms|s|m)\b`), "AGE"},

@@ -25,6 +25,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/config"
+	"github.com/holdfast-dev/holdfast/internal/testing/admission"
+	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
@@ -86,6 +88,9 @@ func install(ctx context.Context) {
 func adapt(object *unstructured.Unstructured) {
 	GinkgoHelper()
 	switch object.GetKind() {
+	case "ValidatingAdmissionPolicy":
+		// The administrator writes what the nodes of this suite report.
+		Expect(admission.TrustKubelets(object, "admin")).To(Succeed())
 	case "ConfigMap":
 		if !strings.HasPrefix(object.GetName(), app.Name) {
 			return // the agents'
@@ -144,7 +149,7 @@ func startManagerInMode(ctx context.Context, mode string) (stop func()) {
 	c, err := config.ParseManager("the suite's", fmt.Appendf(nil, configuration, mode, webhookPort, certDir))
 	Expect(err).NotTo(HaveOccurred())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mgr, err := app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr})
+	mgr, err := app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr, PoliciesSince: judged.Always})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() {
@@ -174,6 +179,9 @@ func playReplicas(ctx context.Context) {
 			}
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
 			pod.Status.Phase = corev1.PodRunning
+			// The webhooks of the preset policies call the Service, which has the replicas behind it by their addresses.
+			pod.Status.PodIPs = []corev1.PodIP{{IP: fmt.Sprintf("192.0.2.%d", i+1)}}
+			pod.Status.PodIP = pod.Status.PodIPs[0].IP
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 			g.Expect(admin.Status().Update(ctx, pod)).To(Succeed())
 		}

@@ -61,7 +61,7 @@ BEFORE
 
 		r = plugin(ctx, "audit")
 		Expect(r.code).To(BeZero(), r.out+r.err)
-		Expect(w.text(r.out)).To(MatchRegexp(`^Compared at TIME: 1 entries, \d+ pods, 1 records, \d+ nodes, 1 reservations, 0 node resource policies.
+		Expect(w.text(r.out)).To(MatchRegexp(`^Compared at TIME: 1 entries, \d+ pods, 1 records, \d+ nodes, 1 reservations, 2 node resource policies.
 
 Nothing contradicts anything.
 $`))
@@ -129,15 +129,15 @@ AGE Warning NodeUnreachable node NODE is not Ready and nobody declared it dead: 
 
 	It("is broken: an entry has no pod behind it", func(ctx context.Context) {
 		w.run(ctx, "web-0", 1)
-		w.add(ctx, 2, w.namespace+"/gone-0", "sandbox-of-nobody")
-		awaitReason(ctx, "orphan-sandbox-of-nobody", v1alpha1.ReasonOwnerUnknown)
-		r := plugin(ctx, "explain", "ipa/orphan-sandbox-of-nobody")
+		w.add(ctx, 2, w.namespace+"/gone-0", leaked(2))
+		awaitReason(ctx, "orphan-"+leaked(2), v1alpha1.ReasonOwnerUnknown)
+		r := plugin(ctx, "explain", "ipa/orphan-"+leaked(2))
 		Expect(r.code).To(Equal(2), r.out+r.err)
-		Expect(w.text(r.out)).To(HavePrefix("Record orphan-sandbox-of-nobody, of addresses whose owner nobody can tell; the IPAM names pod NS/gone-0\nHeld: Wait, OwnerUnknown\n"))
+		Expect(w.text(r.out)).To(HavePrefix("Record orphan-SANDBOX, of addresses whose owner nobody can tell; the IPAM names pod NS/gone-0\nHeld: Wait, OwnerUnknown\n"))
 		r = plugin(ctx, "audit")
 		Expect(r.code).To(Equal(2), r.out+r.err)
 		Expect(w.text(r.out)).To(And(ContainSubstring("Found: Leak 1.\n"),
-			ContainSubstring("Leak PodGone NET.2 NS/gone-0 NET.2 in pool kube-system/NET.0-24 is recorded for pod NS/gone-0, which does not exist; Holdfast holds it as orphan-sandbox-of-nobody, because nobody can tell whose it is\n"),
+			ContainSubstring("Leak PodGone NET.2 NS/gone-0 NET.2 in pool kube-system/NET.0-24 is recorded for pod NS/gone-0, which does not exist; Holdfast holds it as orphan-SANDBOX, because nobody can tell whose it is\n"),
 			ContainSubstring("1 of the leaks may be released once a later report agrees")))
 	}, SpecTimeout(specTimeout))
 

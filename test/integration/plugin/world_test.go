@@ -84,7 +84,7 @@ func (w *world) clear(ctx context.Context) {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
-		Expect(client.IgnoreNotFound(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null,"labels":null}}`))))).To(Succeed())
+		Expect(client.IgnoreNotFound(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null,"labels":null}}`))))).To(Succeed())
 	}
 	breakGlass := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/break-glass":"the end of a spec"}}}`))
 	Eventually(ctx, func(g Gomega) {
@@ -113,7 +113,13 @@ func (w *world) create(ctx context.Context, name string) *corev1.Pod {
 	return pod
 }
 
-func sandboxOf(pod *corev1.Pod) string { return strings.ReplaceAll(string(pod.UID), "-", "") + "01" }
+// sandboxOf is the ID of the pod's sandbox, of the form that container runtimes make: another one has an owner of an unknown kind.
+func sandboxOf(pod *corev1.Pod) string {
+	return strings.Repeat(strings.ReplaceAll(string(pod.UID), "-", ""), 2)
+}
+
+// leaked is the ID of a sandbox of no pod.
+func leaked(n int) string { return fmt.Sprintf("%064x", n) }
 
 // run makes a Running pod with one address, and waits until the manager has recorded it.
 func (w *world) run(ctx context.Context, name string, offset int) *corev1.Pod {
@@ -190,6 +196,6 @@ func awaitReason(ctx context.Context, record string, reason v1alpha1.Reason) {
 
 func removeFinalizers(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
-	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null,"labels":null}}`))
+	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null,"labels":null}}`))
 	Expect(client.IgnoreNotFound(admin.Patch(ctx, pod.DeepCopy(), nothing))).To(Succeed())
 }

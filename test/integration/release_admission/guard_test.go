@@ -122,7 +122,7 @@ func startGuard(ctx context.Context) {
 			DaemonSets: []types.NamespacedName{{Namespace: poolNamespace, Name: "whereabouts"}},
 		}
 		if mode == shared {
-			o.Mode, o.ReconcilerInDaemonSet = webhooks.ReleaseModeDeny, true
+			o.Mode, o.ReconcilerInDaemonSet = webhooks.ReleaseModeDeny, new(true)
 		}
 		Expect(webhooks.SetupReleaseWebhooks(mgr, o)).To(Succeed())
 	}

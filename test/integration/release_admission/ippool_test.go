@@ -59,16 +59,16 @@ var _ = Describe("The removal of a pool entry", func() {
 			pod := held(ctx, nodeA)
 			writer := cni(ctx, nodeA)
 			for offset := 2; offset < 10; offset++ {
-				p.add(ctx, writer, offset, entry{fmt.Sprint("s", offset), "default/other"})
+				p.add(ctx, writer, offset, entry{sandboxID(fmt.Sprint(offset)), "default/other"})
 			}
-			p.add(ctx, writer, 1, entry{"recreated", refOf(pod)})
-			p.add(ctx, reconciler(ctx), 10, entry{"s10", "default/other"})
+			p.add(ctx, writer, 1, entry{sandboxID("recreated"), refOf(pod)})
+			p.add(ctx, reconciler(ctx), 10, entry{sandboxID("s10"), "default/other"})
 			Expect(calls()).To(BeZero())
 		})
 
 		It("once for a removal, a change of the podref, a change of the range and a deletion", func(ctx SpecContext) {
 			held(ctx, nodeA)
-			p.add(ctx, admin, 2, entry{"s2", "default/gone"})
+			p.add(ctx, admin, 2, entry{sandboxID("s2"), "default/gone"})
 			Expect(p.remove(ctx, admin, 2)).To(Succeed())
 			Expect(calls()).To(Equal(1))
 			Expect(p.rename(ctx, admin, 1, "default/another")).To(beRefusedFor())
@@ -133,7 +133,7 @@ var _ = Describe("The removal of a pool entry", func() {
 
 		It("is refused as a whole when one of its entries is in use", func(ctx SpecContext) {
 			held(ctx, nodeA)
-			p.add(ctx, admin, 2, entry{"s2", "default/gone"})
+			p.add(ctx, admin, 2, entry{sandboxID("s2"), "default/gone"})
 			Expect(p.remove(ctx, reconciler(ctx), 1, 2)).To(beRefusedFor(p.ip(1)))
 			Expect(p.remove(ctx, reconciler(ctx), 2)).To(Succeed())
 		})
@@ -154,7 +154,7 @@ var _ = Describe("The removal of a pool entry", func() {
 			pod := held(ctx, nodeA)
 			r := record(ctx, string(pod.UID), pod, sandboxOf(pod), nil, p, 1)
 			letGo(ctx, pod)
-			p.add(ctx, admin, 2, entry{"s2", "holdfast-releasing/no-such-record"})
+			p.add(ctx, admin, 2, entry{sandboxID("s2"), "holdfast-releasing/no-such-record"})
 			guard.use(webhooks.ReleaseModeOff)
 			Expect(p.rename(ctx, admin, 1, "holdfast-releasing/"+r.Name)).To(Succeed())
 			guard.use(webhooks.ReleaseModeDeny)
@@ -163,8 +163,8 @@ var _ = Describe("The removal of a pool entry", func() {
 		})
 
 		It("is refused for a reference that names nothing", func(ctx SpecContext) {
-			p.add(ctx, admin, 1, entry{"s1", ""})
-			p.add(ctx, admin, 2, entry{"s2", "no-slash"})
+			p.add(ctx, admin, 1, entry{sandboxID("s1"), ""})
+			p.add(ctx, admin, 2, entry{sandboxID("s2"), "no-slash"})
 			Expect(p.remove(ctx, reconciler(ctx), 1)).To(beRefusedFor("namespace/name"))
 			Expect(p.remove(ctx, reconciler(ctx), 2)).To(beRefusedFor("namespace/name"))
 		})

@@ -64,7 +64,7 @@ var _ = Describe("The removal of a reservation", func() {
 	})
 
 	It("passes where the pool holds the address for somebody else, or not at all", func(ctx SpecContext) {
-		p.add(ctx, admin, 1, entry{"s1", "default/somebody"})
+		p.add(ctx, admin, 1, entry{sandboxID("s1"), "default/somebody"})
 		Expect(reconciler(ctx).Delete(ctx, p.reserve(ctx, 1, "default/somebody-else"))).To(Succeed())
 		Expect(reconciler(ctx).Delete(ctx, p.reserve(ctx, 2, "default/somebody"))).To(Succeed())
 	})

@@ -91,7 +91,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	for _, file := range []string{"doc/crds/daemonset-install.yaml", "doc/crds/reconciler-deployment.yaml"} {
 		content, err := os.ReadFile(filepath.Join(whereabouts, file))
 		Expect(err).NotTo(HaveOccurred())
-		create(ctx, content)
+		// The manifests' tag is latest, of which nobody can tell whether the reconciler shares the DaemonSet's pods.
+		create(ctx, bytes.ReplaceAll(content, []byte("whereabouts:latest"), []byte("whereabouts:v0.9.4")))
 	}
 	startGuard(ctx)
 }, NodeTimeout(startTimeout))

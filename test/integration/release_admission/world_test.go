@@ -4,6 +4,7 @@ package release_admission_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -249,7 +250,10 @@ func guarded(pod *corev1.Pod) {
 
 func refOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-func sandboxOf(pod *corev1.Pod) string { return "sandbox-" + string(pod.UID) }
+func sandboxOf(pod *corev1.Pod) string { return sandboxID(string(pod.UID)) }
+
+// sandboxID is an ID of a form that container runtimes make.
+func sandboxID(of string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(of))) }
 
 // writePhase writes a phase, and a container that ended now, under a field manager.
 func writePhase(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, manager, message string) {

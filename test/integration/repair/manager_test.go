@@ -24,6 +24,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
+	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
@@ -60,7 +61,7 @@ func startManager(ctx context.Context, change func(*configv1alpha1.ManagerConfig
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	secondpass.Wrap(identity, secondpass.Leases(managerNamespace), secondpass.Events)
 	mgr, err := secondpass.Start(func() (manager.Manager, error) {
-		return app.New(running, identity, configuration, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry()})
+		return app.New(running, identity, configuration, app.Options{Log: GinkgoLogr, LastRetry: secondpass.LastRetry(), PoliciesSince: judged.Always})
 	})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)

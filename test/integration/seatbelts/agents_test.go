@@ -193,12 +193,13 @@ var _ = Describe("What an agent answers", func() {
 
 	It("is under the new UID once its Node was registered again, and counts for what asks that UID", func(ctx context.Context) {
 		const node = "node-c"
-		earlier := createNode(ctx, node)
+		itself := kubeletOf(node)
+		earlier := createNode(ctx, node, itself)
 		before := as(agentOn(ctx, node))
 		record := newRecord(ctx, node, func(r *v1alpha1.IPAllocation) { r.Spec.Marks[0].NodeUID = earlier })
 		Expect(say(ctx, before, record, earlier, v1alpha1.VerdictDoNotRelease)).To(Succeed())
 		Expect(admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})).To(Succeed())
-		later := createNode(ctx, node)
+		later := createNode(ctx, node, itself)
 		after := as(agentOn(ctx, node))
 
 		Expect(say(ctx, after, record, earlier, v1alpha1.VerdictReadyForRelease)).To(outcome(agentAnswers, noOtherUID))
@@ -234,9 +235,9 @@ var _ = Describe("The Lease on which an agent acknowledges", func() {
 	DescribeTable("is that of its own node, for the Node UID of its token",
 		func(ctx context.Context, who account, lease func() *coordinationv1.Lease, refusal string) {
 			object := lease()
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed()) }, NodeTimeout(soon))
+			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(collector.Delete(ctx, object))).To(Succeed()) }, NodeTimeout(soon))
 			Expect(who().Create(ctx, object.DeepCopy())).To(outcome(agentLeases, refusal))
-			Expect(client.IgnoreAlreadyExists(admin.Create(ctx, &coordinationv1.Lease{
+			Expect(client.IgnoreAlreadyExists(collector.Create(ctx, &coordinationv1.Lease{
 				ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name}}))).To(Succeed())
 			written := object.DeepCopy()
 			written.Annotations[v1alpha1.AcknowledgedVersionAnnotation] = "2"
@@ -267,6 +268,6 @@ var _ = Describe("The Lease on which an agent acknowledges", func() {
 		lease := leaseOf(nodeA, uidA)
 		Expect(agentA.Create(ctx, lease)).To(Succeed())
 		Expect(agentA.Delete(ctx, lease.DeepCopy())).To(outcome(agentLeases, noDeletion))
-		Expect(user.Delete(ctx, lease)).To(Succeed())
+		Expect(collector.Delete(ctx, lease)).To(Succeed())
 	}, SpecTimeout(soon))
 })

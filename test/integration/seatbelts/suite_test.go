@@ -32,6 +32,7 @@ import (
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
@@ -143,7 +144,7 @@ var _ = Describe("The policies", func() {
 		var policies admissionregistrationv1.ValidatingAdmissionPolicyList
 		Eventually(ctx, func(g Gomega) {
 			g.Expect(admin.List(ctx, &policies)).To(Succeed())
-			g.Expect(policies.Items).To(HaveLen(5))
+			g.Expect(policies.Items).To(HaveLen(len(reportpolicy.Installed)))
 			for i := range policies.Items {
 				g.Expect(policies.Items[i].Status.ObservedGeneration).To(Equal(policies.Items[i].Generation))
 			}
@@ -176,17 +177,23 @@ var _ = Describe("The policies", func() {
 				}
 			}
 		}
-		Expect(named).To(Equal(2))
+		Expect(named).To(Equal(4))
 	})
 
 	It("are each bound to everything, and deny", func(ctx context.Context) {
 		var policies admissionregistrationv1.ValidatingAdmissionPolicyList
 		Expect(admin.List(ctx, &policies)).To(Succeed())
+		var names []string
 		for i := range policies.Items {
+			names = append(names, policies.Items[i].Name)
 			var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(&policies.Items[i]), &binding)).To(Succeed())
 			Expect(binding.Spec.MatchResources).To(BeNil(), binding.Name)
 			Expect(binding.Spec.ValidationActions).To(ConsistOf(admissionregistrationv1.Deny), binding.Name)
 		}
+		Expect(names).To(ConsistOf(reportpolicy.Installed))
+		var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+		Expect(admin.List(ctx, &bindings)).To(Succeed())
+		Expect(reportpolicy.Evidence(policies.Items, bindings.Items).Problem).To(BeEmpty())
 	}, SpecTimeout(soon))
 })

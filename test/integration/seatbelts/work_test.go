@@ -122,7 +122,7 @@ func answered(ctx context.Context, record *v1alpha1.IPAllocation, uid types.UID)
 var _ = Describe("With the policies, the real agent", func() {
 	It("answers, explains its silence, claims and acknowledges", func(ctx context.Context) {
 		const node = "node-of-the-agent"
-		uid := createNode(ctx, node)
+		uid := createNode(ctx, node, kubeletOf(node))
 		before := refusals(ctx)
 		runtime := &machine{}
 		own := startAgent(ctx, node, runtime)

@@ -41,8 +41,8 @@ var (
 	agentA, agentB client.Client
 	// unbound has a token of the agents' account that is bound to nothing.
 	unbound client.Client
-	// user may do everything in every namespace, and kubelet is node A's.
-	user, kubelet client.Client
+	// user may do everything in every namespace; kubelet and otherKubelet are those of nodes A and B.
+	user, kubelet, otherKubelet client.Client
 
 	uidA, uidB types.UID
 )
@@ -50,7 +50,8 @@ var (
 func createWorld(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apps}})).To(Succeed())
-	uidA, uidB = createNode(ctx, nodeA), createNode(ctx, nodeB)
+	kubelet, otherKubelet = kubeletOf(nodeA), kubeletOf(nodeB)
+	uidA, uidB = createNode(ctx, nodeA, kubelet), createNode(ctx, nodeB, otherKubelet)
 	config, err := plane.ServiceAccountConfig(ctx, managerNamespace, managerAccount, nil)
 	Expect(err).NotTo(HaveOccurred())
 	manager = as(config)
@@ -61,10 +62,15 @@ func createWorld(ctx context.Context) {
 	config, _, err = plane.AddUser("jane")
 	Expect(err).NotTo(HaveOccurred())
 	user = as(config)
-	config, _, err = plane.AddUser("system:node:"+nodeA, "system:nodes")
-	Expect(err).NotTo(HaveOccurred())
-	kubelet = as(config)
 	widen(ctx)
+	createActors(ctx)
+}
+
+func kubeletOf(node string) client.Client {
+	GinkgoHelper()
+	config, _, err := plane.AddUser("system:node:"+node, "system:nodes")
+	Expect(err).NotTo(HaveOccurred())
+	return as(config)
 }
 
 // widen gives the accounts rights that no installation has.
@@ -86,7 +92,7 @@ func widen(ctx context.Context) {
 		rbacv1.PolicyRule{APIGroups: all, Resources: all, Verbs: all})
 }
 
-func createNode(ctx context.Context, name string) types.UID {
+func createNode(ctx context.Context, name string, itself client.Client) types.UID {
 	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	Expect(admin.Create(ctx, node)).To(Succeed())
@@ -99,7 +105,7 @@ func createNode(ctx context.Context, name string) types.UID {
 			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
 		node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi")}
 		node.Status.Capacity = node.Status.Allocatable
-		return admin.Status().Update(ctx, node)
+		return itself.Status().Update(ctx, node)
 	}).Should(Succeed())
 	return node.UID
 }
@@ -137,6 +143,7 @@ func awaitPolicies(ctx context.Context) {
 	GinkgoHelper()
 	pod, record := newPod(ctx), newRecord(ctx, nodeA)
 	lease := leaseOf(nodeB, uidB)
+	deleting := deletingPod(ctx)
 	probes := map[string]func() error{
 		"holdfast-guarded-label": func() error {
 			return patchPod(ctx, user, pod, "", `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`, client.DryRunAll)
@@ -147,6 +154,12 @@ func awaitPolicies(ctx context.Context) {
 		"holdfast-agent-answers": func() error { return agentA.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
 		"holdfast-agent-leases":  func() error { return agentA.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
 		"holdfast-records":       func() error { return user.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
+		leasesPolicy:             func() error { return user.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
+		finalizerPolicy:          func() error { return patchPod(ctx, user, deleting, itself, finalizerOff, client.DryRunAll) },
+		kubeletReports: func() error {
+			return patchPod(ctx, user, pod, inStatus, `{"status":{"message":"x"}}`, client.DryRunAll, client.FieldOwner("kubelet"))
+		},
+		nodeIdentity: func() error { return patchNode(ctx, user, nodeA, inStatus, machineIdentity, client.DryRunAll) },
 	}
 	for policy, probe := range probes {
 		Eventually(ctx, probe).Should(MatchError(ContainSubstring("ValidatingAdmissionPolicy '"+policy+"'")), policy)
@@ -194,7 +207,7 @@ func newPod(ctx context.Context, change ...func(*corev1.Pod)) *corev1.Pod {
 func letGo(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)))).To(Succeed())
-	Expect(client.IgnoreNotFound(patchPod(ctx, admin, pod, "", `{"metadata":{"finalizers":null}}`))).To(Succeed())
+	Expect(client.IgnoreNotFound(patchPod(ctx, admin, pod, "", `{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`))).To(Succeed())
 }
 
 // patchPod writes a strategic merge patch, into a subresource where one is named.

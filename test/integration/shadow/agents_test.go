@@ -20,10 +20,9 @@ import (
 )
 
 // The places of a world in which Guard has begun something that Shadow finds.
-const (
-	askedAt, heldAt, cleanAt, ghostAt = 40, 41, 42, 43
-	ghostSandbox                      = "ghost"
-)
+const askedAt, heldAt, cleanAt, ghostAt = 40, 41, 42, 43
+
+var ghostSandbox = sandboxID("ghost")
 
 var _ = Describe("Mode Shadow after Guard, with agents", func() {
 	var (
@@ -127,8 +126,9 @@ var _ = Describe("Mode Shadow after Guard, with agents", func() {
 		asks := reported(shadow.Ask)()
 
 		By("a second sandbox in the place of the first, and a Job that is over")
-		w.add(ctx, cleanAt, w.namespace+"/restarted", "next-"+sandboxOf(restarted))
-		w.machine.run(restarted, "next-"+sandboxOf(restarted))
+		next := sandboxID("next-" + string(restarted.UID))
+		w.add(ctx, cleanAt, w.namespace+"/restarted", next)
+		w.machine.run(restarted, next)
 		w.machine.remove(sandboxOf(restarted))
 		kubeletWrites(ctx, job, corev1.PodSucceeded)
 		w.machine.remove(sandboxOf(job))
@@ -143,7 +143,7 @@ var _ = Describe("Mode Shadow after Guard, with agents", func() {
 		By("being told to guard")
 		manager.run(ctx, configv1alpha1.ModeGuard)
 		Eventually(w.held).WithContext(ctx).ShouldNot(ContainElement(fmt.Sprint(askedAt)))
-		Eventually(w.sandboxAt).WithContext(ctx).WithArguments(heldAt).Should(Equal("next-" + sandboxOf(restarted)))
+		Eventually(w.sandboxAt).WithContext(ctx).WithArguments(heldAt).Should(Equal(next))
 	})
 
 	It("reports the release of an address of unknown owner that Guard has asked about, and leaves it to Guard", func(ctx context.Context) {

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 	"github.com/holdfast-dev/holdfast/internal/testing/faults"
+	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
@@ -96,7 +97,7 @@ func (i *installation) run(ctx context.Context, mode configv1alpha1.Mode) {
 	made := &writes{}
 	identity.Wrap(made.wrap)
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mgr, err := app.New(running, identity, i.configuration(mode), app.Options{Log: GinkgoLogr, LastRetry: time.Second})
+	mgr, err := app.New(running, identity, i.configuration(mode), app.Options{Log: GinkgoLogr, LastRetry: time.Second, PoliciesSince: judged.Always})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan error, 1)
 	go func() {

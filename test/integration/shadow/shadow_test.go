@@ -31,10 +31,9 @@ import (
 const asReported = "Shadow, only reported: "
 
 // The places of the cluster in which there is much to do.
-const (
-	oldAt, robbedAt, leakedAt, nobodysAt = 10, 11, 20, 30
-	leakedSandbox                        = "leaked"
-)
+const oldAt, robbedAt, leakedAt, nobodysAt = 10, 11, 20, 30
+
+var leakedSandbox = sandboxID("leaked")
 
 // mess is a cluster as whoever tries Holdfast out may have it.
 type mess struct {

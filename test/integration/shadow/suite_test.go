@@ -29,6 +29,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
+	"github.com/holdfast-dev/holdfast/internal/testing/admission"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
 )
@@ -129,6 +130,8 @@ func install(ctx context.Context) {
 	for _, namespaces := range []bool{true, false} {
 		for _, object := range all {
 			if (object.GetKind() == "Namespace") == namespaces && !slices.Contains(notHere, object.GetKind()) {
+				// The administrator writes what the nodes of this suite report.
+				Expect(admission.TrustKubelets(object, "admin")).To(Succeed())
 				Expect(client.IgnoreAlreadyExists(admin.Create(ctx, object))).To(Succeed(), "creating %s %s", object.GetKind(), object.GetName())
 			}
 		}

@@ -4,9 +4,9 @@ package shadow_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
+	"github.com/holdfast-dev/holdfast/internal/testing/admission"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
 )
 
@@ -81,7 +82,7 @@ func (w *world) clear(ctx context.Context) {
 	var pods corev1.PodList
 	Expect(admin.List(ctx, &pods, client.InNamespace(w.namespace))).To(Succeed())
 	for i := range pods.Items {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`))
 		Expect(client.IgnoreNotFound(admin.Patch(ctx, &pods.Items[i], patch))).To(Succeed())
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0)))).To(Succeed())
 	}
@@ -95,7 +96,9 @@ func (w *world) clear(ctx context.Context) {
 	}
 	Expect(admin.DeleteAllOf(ctx, &v1alpha1.NodeResourcePolicy{})).To(Succeed())
 	Expect(admin.DeleteAllOf(ctx, &corev1.Node{})).To(Succeed())
-	Expect(admin.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
+	collector, err := client.New(admission.As(plane.Config(), admission.Collector), client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(collector.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
 	for shard := range 16 { // a Node that was seen and has no agent would hold every orphan of the next spec
 		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: fmt.Sprintf("holdfast-nodes-%d", shard)}}
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, list))).To(Succeed())
@@ -153,7 +156,11 @@ func (w *world) run(ctx context.Context, name string, offset int) *corev1.Pod {
 	return pod
 }
 
-func sandboxOf(pod *corev1.Pod) string { return strings.ReplaceAll(string(pod.UID), "-", "") }
+// sandboxOf is the ID of the pod's first sandbox, of the form that container runtimes make: Holdfast queries about no other.
+func sandboxOf(pod *corev1.Pod) string { return sandboxID(string(pod.UID)) }
+
+// sandboxID is an ID of that form, made of a name.
+func sandboxID(name string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(name))) }
 
 // add writes an entry and its reservation as whereabouts' ADD does.
 func (w *world) add(ctx context.Context, offset int, podRef, sandbox string) {

@@ -59,7 +59,7 @@ func cases() []TableEntry {
 
 		Entry("a malformed annotation", warns(guarded(naming(`[{"name":`)), "annotation k8s.v1.cni.cncf.io/networks cannot be read")),
 		Entry("a null in the annotation", warns(guarded(naming(`[null]`)), "is null")),
-		Entry("upper case in the annotation", warns(guarded(naming("Blue")), "mismatch")),
+		Entry("upper case in the annotation", warns(guarded(naming("Blue")), "is no name")),
 		Entry("an empty default network", warns(guarded(defaultNetwork("")), "default-network")),
 		Entry("a network that does not exist", warns(guarded(naming("missing")), "apps/missing does not exist (yet)")),
 		Entry("a broken configuration", warns(guarded(naming("broken")), "apps/broken: spec.config is no JSON")),

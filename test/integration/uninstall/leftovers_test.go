@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
 // leftovers are all objects of the API server that are ours, or that carry something of ours: its resources are asked for, not
@@ -55,9 +57,13 @@ func leftovers(ctx context.Context) []string {
 	return left
 }
 
-// bearsOurs says whether our name is in an object's group, name, labels, annotations, finalizers or owners.
+// bearsOurs says whether our name is in an object's group, name, labels, annotations, finalizers or owners. A pod that is being
+// deleted may keep, for its last seconds, the reason with which the finalizer came off.
 func bearsOurs(group schema.GroupVersion, object *metav1.PartialObjectMetadata) bool {
 	object.ManagedFields = nil
+	if object.DeletionTimestamp != nil {
+		delete(object.Annotations, v1alpha1.UnholdAnnotation)
+	}
 	text, err := json.Marshal(object.ObjectMeta)
 	Expect(err).NotTo(HaveOccurred())
 	return strings.Contains(group.Group, "holdfast") || strings.Contains(string(text), "holdfast")

@@ -103,7 +103,7 @@ func (t *turn) list(i int) {
 		}
 	}
 	for b, phase := range a.List {
-		if phase != BoxNone {
+		if phase != BoxNone && phase != BoxUnloaded {
 			a.Seen[b] = podOf(to.Box[b]) + 1
 		}
 	}
@@ -140,7 +140,7 @@ func (a *Agent) begins(k int) bool {
 
 // listed is the phase in which the runtime of a sandbox's machine lists it.
 func (p Phase) listed(here bool) Phase {
-	if here && (p == BoxReady || p == BoxOpen || p == BoxClosed) {
+	if here && (p == BoxReady || p == BoxOpen || p == BoxClosed || p == BoxUnloaded) {
 		return p
 	}
 	return BoxNone
@@ -152,7 +152,7 @@ func (a *Agent) shows(s *State, k int) bool {
 		return a.List[k] != BoxNone
 	}
 	for b, phase := range a.List {
-		if !s.Box[b].Second && (phase == BoxReady || phase == BoxOpen) {
+		if !s.Box[b].Second && phase.running() {
 			return true
 		}
 	}
@@ -165,7 +165,7 @@ func (s *State) speaks(i int) uint8 {
 	speaker := handshake.Speaker{NodeName: nodeName(name), Host: identity(Ident{Machine: uint8(i), Boot: s.Machine[i].Boot}),
 		Token: handshake.Token{NodeName: nodeName(name), NodeUID: nodeUID(s.Agent[i].Token), PodUID: agentUID}}
 	if node := s.Node[name]; node.UID != 0 {
-		live := identity(node.Ident)
+		live := identity(node.shown())
 		speaker.Node = &live
 	}
 	if uid, _, _ := speaker.Speaks(); uid == "" {

@@ -4,6 +4,7 @@ package world
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -20,13 +21,16 @@ func (m *Model) Violation(s State) string {
 			continue
 		}
 		for b, box := range s.Box {
-			if int(box.Addr) == addr && (box.Phase == BoxReady || box.Phase == BoxOpen) {
+			if int(box.Addr) == addr && box.Phase.running() {
 				return fmt.Sprintf("address %d was given to another pod while sandbox s%d on machine %d uses it: it is %s", addr, b, box.Machine, box.Phase)
 			}
 		}
 	}
 	return ""
 }
+
+// unexplained are reasons that explain no hold of the model, in which every owner is a sandbox and every read succeeds.
+var unexplained = []v1alpha1.Reason{"", v1alpha1.ReasonUnclassified, v1alpha1.ReasonObservationFailed, v1alpha1.ReasonOwnerKindUnknown}
 
 // Unrest says why the end of the story is not reached, and nothing explains it.
 func (m *Model) Unrest(s State) string {
@@ -40,12 +44,15 @@ func (m *Model) Unrest(s State) string {
 	switch {
 	case !waits:
 		return "something is still to be done: " + string(reason)
-	case reason == v1alpha1.ReasonUnclassified || reason == v1alpha1.ReasonObservationFailed || reason == "":
+	case slices.Contains(unexplained, reason):
 		return "it is held, and the reason explains nothing: " + string(reason)
 	case reason == v1alpha1.ReasonMachineUnknown:
 		return "" // nobody recorded the machine: held by design
 	case m.Scenario.NoAgents && reason == v1alpha1.ReasonKubeletNotFinished && s.subject().Finished:
 		return "" // whose kubelet ended the pod cannot be shown, and without agents nobody can be asked: held, and said, until one is started again
+	}
+	if s.goneAndOff(reason) {
+		return "its Node is gone and its machine is off, and still it is held: " + string(reason)
 	}
 	return m.overdue(&s, reason)
 }
@@ -91,20 +98,26 @@ func (m *Model) overdue(s *State, reason v1alpha1.Reason) string {
 		return "" // the runtime lists it, and no kubelet has it removed
 	}
 	for i := range s.Machine {
-		if s.concerned(i) && !s.reachable(i) {
+		if s.concerned(i) && !m.reachable(s, i) {
 			return ""
 		}
 	}
 	for b, box := range s.Box {
 		if box.Phase.live() && (!box.Second || s.Rec.Kind == RecordOfSecond) {
 			machine := s.Machine[box.Machine]
-			if !machine.Running || !s.runs(int(box.Machine), box.Second) {
+			if box.Phase == BoxUnloaded || !machine.Running || !s.runs(int(box.Machine), box.Second) {
 				return "" // it lives, and no kubelet stops it
 			}
 			return fmt.Sprintf("sandbox s%d is left to a kubelet that runs (%s)", b, reason)
 		}
 	}
 	return "every sandbox is gone and every node that is asked can be reached, and still it is held: " + string(reason)
+}
+
+// goneAndOff: nothing of the recorded machine can show that it lives.
+func (s *State) goneAndOff(reason v1alpha1.Reason) bool {
+	return reason == v1alpha1.ReasonNodeGone && s.Rec.Kind == RecordOfPod && s.Node[s.Rec.At].UID == 0 &&
+		!slices.ContainsFunc(s.Machine[:], func(machine Machine) bool { return machine.Up && machine.Name == s.Rec.At })
 }
 
 // concerned: the machine ran a sandbox of the record, or is one of the nodes that are all asked.
@@ -125,12 +138,19 @@ func (s *State) concerned(i int) bool {
 	return s.Machine[i].Name == s.Rec.At && int(s.Node[s.Rec.At].Machine) == i
 }
 
-// reachable: the machine runs, reaches the API server, has the Node object of its name, and an agent.
-func (s *State) reachable(i int) bool {
+// reachable: the machine runs, reaches the API server, has the Node object of its name, and an agent where agents are installed.
+func (m *Model) reachable(s *State, i int) bool {
+	machine := s.Machine[i]
+	agent := s.Agent[i].Up || (machine.Running && (m.Scenario.NoAgents || !machine.AgentLess))
+	return machine.Up && machine.Linked && agent && s.registered(i)
+}
+
+// registered: the Node object of the machine's name shows this machine, and its agent has a token for it; a kubelet that runs sees to both.
+func (s *State) registered(i int) bool {
 	machine := s.Machine[i]
 	node := s.Node[machine.Name]
-	return machine.Up && machine.Linked && (s.Agent[i].Up || machine.Running) && node.UID != 0 && int(node.Machine) == i &&
-		(s.Agent[i].Token == node.UID || machine.Running) && (node.Boot == machine.Boot || machine.Running)
+	kept := s.Agent[i].Token == node.UID && node.Boot == machine.Boot && !node.Forged
+	return node.UID != 0 && int(node.Machine) == i && (kept || machine.Running)
 }
 
 // unremoved: a stopped sandbox is listed by a runtime of which only absence counts, and no kubelet has it removed.

@@ -138,12 +138,16 @@ func (s *State) follow(d release.Decision, v sight) {
 func (m *Model) record(s *State) {
 	for b := range s.Box {
 		slot := &s.Rec.Slot[b]
-		if slot.Known || s.entryOf(b) < 0 || m.owner(s, b) == v1alpha1.AttributionNone {
+		if slot.Known || s.entryOf(b) < 0 {
 			continue
 		}
-		*slot = Slot{Known: true}
+		owner := m.owner(s, b)
+		if owner == v1alpha1.AttributionNone {
+			continue
+		}
+		*slot = Slot{Known: true, Later: owner == v1alpha1.AttributionUnconfirmed}
 		if node := s.Node[s.Rec.At]; node.UID == boundUID(s.Rec.At) || (m.Off == IdentityPerPod && node.UID != 0) {
-			slot.Ident = node.Ident
+			slot.Ident = node.shown()
 		}
 	}
 	m.recordEnd(s)
@@ -160,7 +164,7 @@ func (m *Model) recordEnd(s *State) {
 	case m.Off == ReplacementBelieved:
 		s.Rec.End = s.Rec.Slot[0].Ident
 	case node.UID != 0 && release.EndedUnder(s.podFacts(*pod), m.node(s, node)):
-		s.Rec.End = node.Ident
+		s.Rec.End = node.shown()
 	}
 }
 
@@ -172,9 +176,9 @@ func (s *State) ask(d release.Decision, node Node, living bool) {
 	for _, id := range d.Sandboxes {
 		k := markIndex(id)
 		s.Rec.Epochs[k]++
-		mark := Mark{Epoch: s.Rec.Epochs[k], UID: node.UID, Boot: bootKey(node.Machine, node.Boot), Living: living}
+		mark := Mark{Epoch: s.Rec.Epochs[k], UID: node.UID, Boot: bootKey(node.shown().Machine, node.Boot), Living: living}
 		if d.Fence {
-			mark.Taint = node.Taint
+			mark.Taint, mark.Early = node.Taint, node.Ready
 		}
 		s.Rec.Mark[k] = mark
 	}
@@ -186,7 +190,7 @@ func (s *State) readdress() {
 	node := s.Node[s.Rec.At]
 	for b := range s.Rec.Slot {
 		slot := &s.Rec.Slot[b]
-		if slot.Ident.UID != 0 && release.Compare(machineOf(slot.Ident), machineOf(node.Ident)) == release.Reregistered {
+		if slot.Ident.UID != 0 && release.Compare(machineOf(slot.Ident), machineOf(node.shown())) == release.Reregistered {
 			slot.Ident.UID = node.UID
 		}
 	}

@@ -37,6 +37,7 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 	}
 	if v.pod.There && s.Rec.Kind != RecordOrphan {
 		facts := s.podFacts(v.pod)
+		facts.Ending = m.ending(v.pod)
 		if m.Off == WriterIgnored {
 			facts.EndedBy = release.Known(o.Node.Get().Machine)
 		}
@@ -44,6 +45,11 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 	}
 	if s.Rec.Gone {
 		o.NodeGoneSince = release.Known(since(true))
+	}
+	o.PoliciesSince = m.judgedSince(ForgedMachine)
+	o.Last.Begun = begun
+	if m.Off == ReportIgnored && v.pod.Finished {
+		o.Evidence = release.EvidenceKubelet // the kubelet's report is enough
 	}
 	if m.Off == FenceNotAsked {
 		m.takeTheTaintsWord(&o)
@@ -97,6 +103,17 @@ func (s *State) podFacts(pod Pod) release.Pod {
 	return facts
 }
 
+// ending is how the pod ended, as far as what shows it can be trusted.
+func (m *Model) ending(pod Pod) release.Ending {
+	switch {
+	case !pod.Finished:
+		return release.EndingNone
+	case m.Scenario.NoAgents || release.Authentic(begun, now.Add(-3*delay), false, m.judgedSince(ForgedEnd)):
+		return release.EndingFinished
+	}
+	return release.EndingForeign
+}
+
 // sandboxes are those that have entries and belong to the record.
 func (m *Model) sandboxes(s *State, v sight) release.Fact[[]release.Sandbox] {
 	var found []release.Sandbox
@@ -119,6 +136,16 @@ func (m *Model) sandboxes(s *State, v sight) release.Fact[[]release.Sandbox] {
 func (s *State) shows(addr int) bool {
 	for _, box := range s.Box {
 		if box.Shown && int(box.Addr) == addr && !box.Second {
+			return true
+		}
+	}
+	return false
+}
+
+// showed: it had the address before the pod was deleted.
+func (s *State) showed(addr int) bool {
+	for _, box := range s.Box {
+		if box.Shown && !box.Late && int(box.Addr) == addr && !box.Second {
 			return true
 		}
 	}
@@ -154,12 +181,15 @@ func (m *Model) nodeFacts(s *State, v sight, node Node) release.Node {
 
 // node puts a Node object into facts. The taint is older than the questions that were asked because of it, and younger than others.
 func (m *Model) node(s *State, node Node) release.Node {
-	facts := release.Node{Machine: machineOf(node.Ident), Registered: registered(node.UID, s.Rec.At), Ready: node.Ready, ReadySince: now.Add(-2 * delay)}
+	facts := release.Node{Machine: machineOf(node.shown()), Registered: registered(node.UID, s.Rec.At), Ready: node.Ready, ReadySince: begun}
 	if node.Taint == 0 {
 		return facts
 	}
 	facts.OutOfService = true
 	facts.OutOfServiceSince = taintTime(node.Taint, s.waited(node.Taint)).Add(-time.Millisecond)
+	if !node.Ready {
+		facts.ReadySince = facts.OutOfServiceSince.Add(2 * early)
+	}
 	if m.Off == TaintAlone {
 		facts.Ready = false
 	}
@@ -175,6 +205,9 @@ func (s *State) waited(taint uint8) bool {
 	}
 	return false
 }
+
+// early is the time between a taint, a query while the Node is Ready, and the Node being not Ready.
+const early = 100 * time.Microsecond
 
 func taintTime(taint uint8, long bool) time.Time {
 	at := now.Add(-delay/2 + time.Duration(taint)*time.Second)
@@ -196,6 +229,9 @@ func (m *Model) asked(v sight, k int) release.Asked {
 		Living: mark.Living && m.Off != AnswerKept}
 	if mark.Taint != 0 {
 		stands.Time = taintTime(mark.Taint, mark.Waited)
+		if mark.Early {
+			stands.Time = stands.Time.Add(-time.Millisecond + early)
+		}
 	}
 	asked.Mark = release.Known(stands)
 	asked.Answer = m.answered(v, k, mark.UID, stands)
@@ -243,7 +279,7 @@ func (m *Model) takeTheTaintsWord(o *release.Observation) {
 			Time: node.OutOfServiceSince.Add(time.Millisecond).Add(-2 * delay), Fence: true})
 		sandboxes[i].Answer = release.Absent[release.Answer]()
 	}
-	node.OutOfServiceSince = time.Time{}
+	node.OutOfServiceSince, node.ReadySince = time.Time{}, time.Time{}
 	o.Node, o.Sandboxes = release.Known(node), release.Known(sandboxes)
 }
 
@@ -254,16 +290,40 @@ func (m *Model) owner(s *State, b int) v1alpha1.Attribution {
 		switch {
 		case m.Scenario.Orphan:
 			return v1alpha1.AttributionNone
-		case s.Box[b].Shown:
-			return v1alpha1.AttributionNetworkStatus
+		case !m.Scenario.NoAgents:
+			return v1alpha1.AttributionObservedAdd // agents are queried, whatever ties the sandbox to the pod
 		}
-		return v1alpha1.AttributionObservedAdd
+		return m.confirmed(s, b)
 	}
 	if m.Off == ByName {
 		return v1alpha1.AttributionObservedAdd // the entry has the pod's name
 	}
 	candidate := ownership.Candidate{UID: secondUID, BoundSeen: now.Add(-delay), Shown: []ownership.Shown{{IP: address(1)}}}
 	return ownership.Of(ownership.Entry{IP: address(b), SandboxID: boxID(b), SeenSince: now.Add(-2 * delay)}, []ownership.Candidate{candidate}).Attribution
+}
+
+// confirmed is what ties a sandbox to the pod where no agent is installed: network-status shows addresses, and not whose they are.
+func (m *Model) confirmed(s *State, b int) v1alpha1.Attribution {
+	addr := s.Box[b].Addr
+	candidate := ownership.Candidate{UID: firstUID, BoundSeen: now.Add(-delay), Ending: s.Pod.Deleting && m.Off != StatusAfterEnd}
+	shown := []ownership.Shown{{IP: address(int(addr))}}
+	if s.shows(int(addr)) {
+		candidate.Shown = shown
+	}
+	if s.showed(int(addr)) || (s.shows(int(addr)) && m.Off == StatusAfterEnd) {
+		candidate.ShownAlive = shown
+	}
+	if other := 1 - b; m.Off != StatusOfPredecessor && s.Rec.Slot[other].Known && s.Box[other].Addr == addr {
+		candidate.Addresses = map[netip.Addr]string{address(int(addr)): boxID(other)}
+	}
+	if slot := s.Rec.Slot[b]; slot.Known {
+		recorded := v1alpha1.AttributionObservedAdd
+		if slot.Later && m.Off != StatusOfPredecessor {
+			recorded = v1alpha1.AttributionUnconfirmed
+		}
+		candidate.Sandboxes = map[string]v1alpha1.Attribution{boxID(b): recorded}
+	}
+	return ownership.Of(ownership.Entry{IP: address(int(addr)), SandboxID: boxID(b), AddObserved: true, SeenSince: now}, []ownership.Candidate{candidate}).Attribution
 }
 
 func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }

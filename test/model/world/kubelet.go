@@ -147,10 +147,18 @@ func (t *turn) finish(i int) {
 		return
 	}
 	for _, second := range []bool{false, true} {
-		if !t.ends(i, second) || !t.s.runs(i, second) || !t.s.informed(i, second) || t.s.left(i, second) {
+		if !t.ends(i, second) || !t.s.runs(i, second) || !t.s.informed(i, second) {
 			continue
 		}
 		to := t.s
+		missed := t.may(MissesMaking) && !second && t.s.onlyMaking(i)
+		if missed {
+			to.Pod.Finished = true
+			t.chance(MissesMaking, to, t.say("the kubelet on machine %d reports the end of the pod, and does not list the sandbox that is being created", i))
+		}
+		if t.s.left(i, second) {
+			continue
+		}
 		pod := &to.Pod
 		if second {
 			pod = &to.Second
@@ -172,15 +180,25 @@ func (t *turn) ends(i int, second bool) bool {
 // left: a sandbox of the pod is on the machine, or in the making there.
 func (s *State) left(i int, second bool) bool {
 	for _, box := range s.Box {
-		if int(box.Machine) == i && box.Second == second && box.Phase.live() {
+		if int(box.Machine) == i && box.Second == second && box.Phase.live() && box.Phase != BoxUnloaded {
 			return true
 		}
 	}
 	return false
 }
 
+// onlyMaking: what is left of the pod on the machine is being created.
+func (s *State) onlyMaking(i int) bool {
+	return s.left(i, false) && !s.any(func(b int) bool {
+		return int(s.Box[b].Machine) == i && (s.Box[b].Phase == BoxReady || s.Box[b].Phase == BoxOpen)
+	})
+}
+
 // live: it uses its address, or will.
-func (p Phase) live() bool { return p == BoxMaking || p == BoxReady || p == BoxOpen }
+func (p Phase) live() bool { return p == BoxMaking || p.running() }
+
+// running: it uses its address.
+func (p Phase) running() bool { return p == BoxReady || p == BoxOpen || p == BoxUnloaded }
 
 // runtime is what the container runtime does by itself.
 func (t *turn) runtime(b int) {
@@ -191,7 +209,7 @@ func (t *turn) runtime(b int) {
 	switch box.Phase {
 	case BoxMaking:
 		to := t.s
-		to.Box[b].Phase, to.Box[b].Shown = BoxReady, true
+		to.Box[b].Phase, to.Box[b].Shown, to.Box[b].Late = BoxReady, true, t.m.Scenario.NoAgents && t.s.Pod.Deleting
 		t.owed(to, t.say("the runtime on machine %d has made sandbox s%d: it is READY", box.Machine, b))
 		if t.may(HalfMade) {
 			to := t.s
@@ -199,6 +217,11 @@ func (t *turn) runtime(b int) {
 			t.chance(HalfMade, to, t.say("making sandbox s%d on machine %d fails; its address stays in the pool", b, box.Machine))
 		}
 	case BoxReady:
+		if t.may(Unload) {
+			to := t.s
+			to.Box[b].Phase = BoxUnloaded
+			t.chance(Unload, to, t.say("the runtime on machine %d is restarted, and fails to load sandbox s%d, which runs on", box.Machine, b))
+		}
 		if t.may(SandboxDies) {
 			to := t.s
 			to.Box[b].Phase = BoxOpen

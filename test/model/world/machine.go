@@ -76,7 +76,7 @@ func (s *State) off(i int) {
 			switch box.Phase {
 			case BoxMaking:
 				box.Phase = BoxAbsent
-			case BoxReady, BoxOpen:
+			case BoxReady, BoxOpen, BoxUnloaded:
 				box.Phase = BoxClosed
 			default: // it has ended before
 			}
@@ -106,11 +106,25 @@ func (t *turn) registration(i int) {
 		t.register(i)
 	case int(node.Machine) != i:
 		t.takeOver(i)
-	case node.Boot != machine.Boot || !node.Ready:
-		to := t.s
-		to.Node[machine.Name].Boot, to.Node[machine.Name].Ready = machine.Boot, true
-		t.owed(to, t.say("the kubelet on machine %d reports boot %d and Ready", i, machine.Boot))
+	case !node.reports(machine.Boot):
+		t.reportReady(i)
 	}
+}
+
+// reports: the object is as the kubelet of its machine writes it.
+func (n Node) reports(boot uint8) bool { return n.Boot == boot && n.Ready && !n.Forged }
+
+// reportReady: a query that was made under a taint is older now than the node's being Ready. What a forger wrote of the machine is overwritten.
+func (t *turn) reportReady(i int) {
+	machine := t.s.Machine[i]
+	to := t.s
+	node := &to.Node[machine.Name]
+	to.Rec.Gone = to.Rec.Gone && !node.Forged
+	node.Boot, node.Ready, node.Forged = machine.Boot, true, false
+	for k := range to.Rec.Mark {
+		to.Rec.Mark[k].Early = to.Rec.Mark[k].Taint != 0
+	}
+	t.owed(to, t.say("the kubelet on machine %d reports its machine, boot %d and Ready", i, machine.Boot))
 }
 
 // register makes a new Node object, and with it another UID.
@@ -130,14 +144,14 @@ func (t *turn) takeOver(i int) {
 	machine := t.s.Machine[i]
 	to := t.s
 	node := &to.Node[machine.Name]
-	node.Machine, node.Boot, node.Ready = uint8(i), machine.Boot, true
+	node.Machine, node.Boot, node.Ready, node.Forged = uint8(i), machine.Boot, true, false
 	t.chance(TakeOver, to, t.say("the kubelet on machine %d reports into the Node object of node %d: Node UID %d stays", i, machine.Name, node.UID))
 }
 
-// unseenEnd is an assumption (docs/model.md): a machine does not take its Node object back between the end of the pod, which the one
+// unseenEnd is an assumption where no agents run (docs/model.md): a machine does not take its Node object back between the end of the pod, which the one
 // that had the object may have written, and the controller's look at it.
 func (t *turn) unseenEnd() bool {
-	return !t.m.Scenario.TakesBack && t.s.Pod.Finished && t.s.held() && t.s.Rec.End.UID == 0
+	return t.m.Scenario.NoAgents && !t.m.Scenario.TakesBack && t.s.Pod.Finished && t.s.held() && t.s.Rec.End.UID == 0
 }
 
 // administrators is what people do.

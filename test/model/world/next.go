@@ -33,6 +33,7 @@ func (m *Model) Next(s State, explain bool, emit func(checker.Step[State])) {
 	}
 	t.time()
 	t.administrators()
+	t.forger()
 	t.pools()
 	t.controller()
 }

@@ -122,6 +122,12 @@ func (s *State) spent(m *Model) {
 	if !m.Scenario.Restarts || s.Pod.Over || !s.Pod.There {
 		s.spentSandboxes()
 	}
+	if s.Pod.Finished || !s.Pod.There {
+		s.Left[Forge], s.Left[MissesMaking] = 0, 0
+	}
+	if !s.Pod.There {
+		s.Left[ForgeLife] = 0
+	}
 	s.spentMachines()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -106,7 +107,7 @@ func (s *State) address(uid types.UID) {
 
 // orphanFacts are what a live pass has read.
 func (m *Model) orphanFacts(s *State) orphan.Facts {
-	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Entries: release.Absent[orphan.Entries](), Room: true,
+	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Absent[orphan.Entries](), Room: true,
 		Record: release.Known(orphan.Record{Claims: s.claims()}), Shown: release.Absent[string](), Rival: release.Absent[string](),
 		Nodes: release.Known(m.roster(s)), Settings: orphan.Settings{ReleaseDelay: delay, NodeGoneDelay: delay}}
 	if s.entryOf(0) >= 0 {

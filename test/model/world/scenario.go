@@ -31,6 +31,13 @@ const (
 	TakeOver
 	Replace
 	SecondDeleted
+	// Another client's.
+	Forge
+	ForgeLife
+	ForgeMachine
+	// The runtime's, and the kubelet's.
+	Unload
+	MissesMaking
 	chances
 )
 
@@ -55,6 +62,14 @@ const (
 	SuccessorIgnored
 	FenceNotAsked
 	WriterIgnored
+	ReportIgnored
+	StatusOfPredecessor
+	StatusAfterEnd
+	NoReportPolicy
+	NoIdentityPolicy
+	ForgedEnd
+	ForgedLife
+	ForgedMachine
 )
 
 // Scenario is a bounded piece of the world.
@@ -85,10 +100,12 @@ type Scenario struct {
 	PrematureTaint bool
 	// Returns: a machine that was replaced may come back under its name.
 	Returns bool
-	// TakesBack: one that was replaced under its Node object may have it back before the controller has seen that the pod ended.
+	// TakesBack: where no agents run, one that was replaced under its Node object may have it back before the controller has seen that the pod ended.
 	TakesBack bool
 	// NoAgents: no agent runs anywhere, and the kubelet's word is all that there is.
 	NoAgents bool
+	// Unjudged: the policies that keep others from writing as the kubelet are not in force, and the controller knows.
+	Unjudged bool
 	// Orphan: the pod is gone, and the entry of its sandbox is left.
 	Orphan bool
 }

@@ -31,6 +31,13 @@ func overdue(s *State) {
 	s.Machine[0].Knows = true
 }
 
+// lost is that pod after its machine was switched off and its Node deleted.
+func lost(s *State) {
+	overdue(s)
+	s.off(0)
+	s.Node[0] = Node{}
+}
+
 // asked is that pod with a question about its sandbox, and another machine that was set up under the name.
 func asked(s *State) {
 	overdue(s)
@@ -87,7 +94,7 @@ func namesake(s *State) {
 
 // Scenarios are what is explored.
 func Scenarios() []Scenario {
-	return slices.Concat(ofOneNode(), ofSandboxesMadeAnew(), ofMachines(), ofOrphans())
+	return slices.Concat(ofOneNode(), ofSandboxesMadeAnew(), ofForgers(), ofMachines(), ofOrphans())
 }
 
 func ofOneNode() []Scenario {
@@ -109,6 +116,10 @@ func ofOneNode() []Scenario {
 			Chances: map[Chance]uint8{AgentCrash: 1, ControllerCrash: 1, KubeletFreeze: 1, KubeletThaw: 1, HalfMade: 1, DelLost: 1, Force: 1},
 		},
 		{
+			Name: "unloaded", About: "a runtime that is restarted and fails to load a sandbox, which runs on", Start: running,
+			Chances: map[Chance]uint8{Unload: 1, AgentCrash: 1, KubeletFreeze: 1, DelLost: 1},
+		},
+		{
 			Name: "absence only", About: "a runtime that does not tell of namespaces", Start: running, AbsenceOnly: true,
 			Chances: map[Chance]uint8{AgentCrash: 1, KubeletFreeze: 1, KubeletThaw: 1, SandboxDies: 1, DelLost: 1},
 		},
@@ -127,12 +138,40 @@ func ofSandboxesMadeAnew() []Scenario {
 			Chances: map[Chance]uint8{KubeletFreeze: 1, SandboxDies: 1, DelLost: 1},
 		},
 		{
+			Name: "made anew, no agents", About: "a sandbox is being created when its kubelet, which does not list it, reports the end; no agent runs", Start: unattended,
+			Restarts: true, NoAgents: true,
+			Chances: map[Chance]uint8{SandboxDies: 1, MissesMaking: 1, DelLost: 2},
+		},
+		{
 			Name: "reboot", About: "a machine that boots again and restarts the pod in place; the entry gets the new ID", Start: running, Restarts: true, Depth: 22,
 			Chances: map[Chance]uint8{PowerOff: 1, PowerOn: 1, DelLost: 1},
 		},
 		{
 			Name: "reboot, old ID", About: "the same, and the entry stays under the old ID", Start: running, Restarts: true, KeepsID: true,
 			Chances: map[Chance]uint8{PowerOff: 1, PowerOn: 1},
+		},
+	}
+}
+
+func ofForgers() []Scenario {
+	return []Scenario{
+		{
+			Name: "forger, old ID", About: "another client reports the end as the kubelet, and no policy refuses it; the entry stays under the old ID", Start: running,
+			Restarts: true, KeepsID: true, Unjudged: true,
+			Chances: map[Chance]uint8{Forge: 1, SandboxDies: 1, DelLost: 1},
+		},
+		{
+			Name: "forged machine", About: "another client writes another machine into a Node object, and no policy refuses it", Start: running, Unjudged: true,
+			Chances: map[Chance]uint8{ForgeMachine: 1, KubeletFreeze: 1, KubeletThaw: 1, DelLost: 1},
+		},
+		{
+			Name: "forged sign of life", About: "another client writes as the kubelet of a machine that is off and whose Node is gone, and no policy refuses it", Start: lost,
+			Unjudged: true, Restarts: true,
+			Chances: map[Chance]uint8{ForgeLife: 1, PowerOn: 1},
+		},
+		{
+			Name: "forger, refused", About: "another client tries all that, and the policies refuse it; no agent runs", Start: unattended, NoAgents: true,
+			Chances: map[Chance]uint8{Forge: 1, ForgeMachine: 1, KubeletFreeze: 1, KubeletThaw: 1, DelLost: 1},
 		},
 	}
 }
@@ -158,6 +197,10 @@ func ofMachines() []Scenario {
 		{
 			Name: "taken over", About: "another machine that reports into the same Node object, and the old one again", Start: asked, Returns: true, Depth: 15,
 			Chances: map[Chance]uint8{TakeOver: 2},
+		},
+		{
+			Name: "taken over, no agents", About: "the same, where no agent runs anywhere", Start: agentless, Returns: true, NoAgents: true,
+			Chances: map[Chance]uint8{TakeOver: 2, DelLost: 1, KubeletFreeze: 1, KubeletThaw: 1},
 		},
 		{
 			Name: "fence", About: "an out-of-service taint, perhaps while the node lives", Start: running, PrematureTaint: true, Depth: 23,

@@ -30,6 +30,8 @@ const (
 	BoxClosed
 	// BoxAbsent: the runtime has removed it, or it never came to be.
 	BoxAbsent
+	// BoxUnloaded: it runs, and the runtime, which failed to load it after a restart, lists it no more.
+	BoxUnloaded
 )
 
 // State is the whole world at one moment.
@@ -75,6 +77,8 @@ type Ident struct{ UID, Machine, Boot uint8 }
 type Node struct {
 	Ident
 	Ready bool
+	// Forged: another client has written that it is another machine's.
+	Forged bool
 	// Taint is the number of the out-of-service taint; 0 is none.
 	Taint uint8
 }
@@ -86,6 +90,8 @@ type Pod struct {
 	Over bool
 	// Finished: a kubelet has written the terminal phase after the deletion.
 	Finished bool
+	// Life: another client has written an entry of the kubelet whose time is yet to come.
+	Life bool
 	// Empty is the Node UID under which a kubelet last reported that it has no sandbox of the deleted pod; 0 is none.
 	Empty uint8
 }
@@ -97,6 +103,8 @@ type Box struct {
 	Machine, Boot, Addr uint8
 	// Shown: it was ready, so that the pod's network-status shows its address.
 	Shown bool
+	// Late: it was ready only after the pod's deletion, so that no status from before shows it.
+	Late bool
 	// Second: it is the second pod's.
 	Second bool
 }
@@ -154,6 +162,8 @@ type Slot struct {
 	Known bool
 	// Long: its entry stands unchanged for longer than sandboxCreationMax.
 	Long bool
+	// Later: an earlier sandbox of the record had its address, or may have had it.
+	Later bool
 	// Ident is the machine that runs it; UID 0 where nobody knows.
 	Ident Ident
 }
@@ -165,6 +175,8 @@ type Mark struct {
 	Boot uint8
 	// Taint is the number of the taint that was seen when a fenced node was asked; 0 otherwise.
 	Taint uint8
+	// Early: the Node has been Ready since it was asked under a taint.
+	Early bool
 	// Waited: releaseDelay has passed since it was asked, and of one that asks all nodes nodeGoneDelay too.
 	Waited bool
 	// All: it asks every node.

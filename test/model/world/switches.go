@@ -8,26 +8,36 @@ type Named struct {
 	Name   string
 	// Scenario is the scenario's name.
 	Scenario string
+	// Holds: the harm is not an address that is given away, but one that nothing releases any more.
+	Holds bool
 }
 
 // Switches are the rules that can be turned off, one at a time.
 func Switches() []Named {
 	return []Named{
-		{CachedList, "cached list in the agent", "starting"},
-		{NotReadyIsGone, "NOTREADY taken as gone", "deletion"},
-		{InFlightOff, "in-flight rule off", "starting"},
-		{IdentityPerPod, "machine identity kept per pod instead of per sandbox", "replacement"},
-		{ReplacementBelieved, "a replacement kubelet's report believed", "replacement"},
-		{NoCompare, "release without compare", "deletion"},
-		{AnswerKept, "answer kept after abort", "reboot, old ID"},
-		{OnlyReadyNodes, "only Ready nodes' silence counted", "orphan"},
-		{ByName, "attribution by name", "namesake"},
-		{TaintAlone, "out-of-service without NotReady", "fence, nobody answers"},
-		{BySandboxAlone, "answer keyed by sandbox ID alone after a node was re-registered", "re-registration, silent"},
-		{OtherBoot, "answer of another boot counted", "taken over"},
-		{SuccessorIgnored, "successor ignored", "made anew, old ID"},
-		{FenceNotAsked, "fence not asked", "fence"},
-		{WriterIgnored, "writer of the end ignored", "re-registration"},
+		{Switch: CachedList, Name: "cached list in the agent", Scenario: "starting"},
+		{Switch: NotReadyIsGone, Name: "NOTREADY taken as gone", Scenario: "deletion"},
+		{Switch: InFlightOff, Name: "in-flight rule off", Scenario: "starting"},
+		{Switch: IdentityPerPod, Name: "machine identity kept per pod instead of per sandbox", Scenario: "replacement"},
+		{Switch: ReplacementBelieved, Name: "a replacement kubelet's report believed", Scenario: "re-registration, no agents"},
+		{Switch: NoCompare, Name: "release without compare", Scenario: "deletion"},
+		{Switch: AnswerKept, Name: "answer kept after abort", Scenario: "reboot, old ID"},
+		{Switch: OnlyReadyNodes, Name: "only Ready nodes' silence counted", Scenario: "orphan"},
+		{Switch: ByName, Name: "attribution by name", Scenario: "namesake"},
+		{Switch: TaintAlone, Name: "out-of-service without NotReady", Scenario: "fence, nobody answers"},
+		{Switch: BySandboxAlone, Name: "answer keyed by sandbox ID alone after a node was re-registered", Scenario: "re-registration, silent"},
+		{Switch: OtherBoot, Name: "answer of another boot counted", Scenario: "taken over"},
+		{Switch: SuccessorIgnored, Name: "successor ignored", Scenario: "made anew, old ID"},
+		{Switch: FenceNotAsked, Name: "fence not asked", Scenario: "fence"},
+		{Switch: WriterIgnored, Name: "writer of the end ignored", Scenario: "re-registration, no agents"},
+		{Switch: ReportIgnored, Name: "agent's report ignored after a termination", Scenario: "unloaded"},
+		{Switch: StatusOfPredecessor, Name: "network-status counted for the next sandbox", Scenario: "made anew, no agents"},
+		{Switch: StatusAfterEnd, Name: "network-status counted that was written after the deletion", Scenario: "made anew, no agents"},
+		{Switch: NoReportPolicy, Name: "no policy about a kubelet's reports", Scenario: "forger, refused"},
+		{Switch: NoIdentityPolicy, Name: "no policy about a Node's machine", Scenario: "forger, refused"},
+		{Switch: ForgedEnd, Name: "a termination counted that another client may have written", Scenario: "forger, old ID"},
+		{Switch: ForgedMachine, Name: "another machine counted that another client may have written", Scenario: "forged machine"},
+		{Switch: ForgedLife, Name: "a sign of life counted that another client may have written", Scenario: "forged sign of life", Holds: true},
 	}
 }
 
@@ -49,8 +59,8 @@ func Gaps() []Scenario {
 	inTime, _ := scenario("made anew, old ID")
 	inTime.Name, inTime.About = "made late, old ID", "a sandbox is in the making, under the old one's entry, when the grace period is over"
 	inTime.LateMaking = true
-	back, _ := scenario("taken over")
-	back.Name, back.About = "a Node object is taken back", "another machine under the same Node object ends the pod, and the first one has the object back before the controller looks"
+	back, _ := scenario("taken over, no agents")
+	back.Name, back.About = "a Node object is taken back", "another machine under the same Node object ends the pod, and the first one has the object back before the controller looks; no agent runs"
 	back.TakesBack = true
 	return []Scenario{informed, inTime, back}
 }

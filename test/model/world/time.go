@@ -4,6 +4,8 @@ package world
 
 import (
 	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // time is what passes. Each delay is an event that can only come when the design's promise about it holds in the world.
@@ -107,13 +109,18 @@ func (s *State) answered(k int, mark Mark) bool {
 func (t *turn) unchanged() {
 	pod := t.s.subject()
 	for b, slot := range t.s.Rec.Slot {
-		if !slot.Known || slot.Long || !pod.Finished || t.s.entryOf(b) < 0 || t.s.Box[b].Phase == BoxMaking {
+		if !slot.Known || slot.Long || !pod.Finished || t.s.entryOf(b) < 0 || t.s.Box[b].Phase == BoxMaking || t.m.unstopped(&t.s, b) {
 			continue
 		}
 		to := t.s
 		to.Rec.Slot[b].Long = true
 		t.owed(to, t.say("the entry of sandbox s%d has stood unchanged for longer than sandboxCreationMax", b))
 	}
+}
+
+// unstopped is an assumption (docs/model.md): a sandbox that its kubelet did not list when it reported the end is listed, and stopped, by then.
+func (m *Model) unstopped(s *State, b int) bool {
+	return m.Scenario.Chances[MissesMaking] > 0 && s.Box[b].Phase.live()
 }
 
 // nodeGone: nodeGoneDelay passes without a sign of life. A machine that runs gives one; whoever deleted its Node was wrong.
@@ -124,17 +131,31 @@ func (t *turn) nodeGone() {
 	}
 	away := t.s.away()
 	absent := t.s.Node[rec.At].UID == 0
-	if !absent && len(away) == 0 {
+	if (!absent && len(away) == 0) || t.signOfLife(absent, away) {
 		return
-	}
-	for i, machine := range t.s.Machine {
-		if machine.Up && (slices.Contains(away, uint8(i)) || (absent && machine.Name == rec.At)) {
-			return
-		}
 	}
 	to := t.s
 	to.Rec.Gone = true
 	t.owed(to, t.say("the Node of the recorded machine has been gone for nodeGoneDelay without a sign of life"))
+}
+
+// signOfLife: a recorded machine gives one, or the pod shows what counts as one of its kubelet.
+func (t *turn) signOfLife(absent bool, away []uint8) bool {
+	if absent && release.SignOfLife(t.s.Pod.object(), t.m.judgedSince(ForgedLife)) != nil {
+		return true
+	}
+	for i, machine := range t.s.Machine {
+		recorded := slices.Contains(away, uint8(i)) || (absent && machine.Name == t.s.Rec.At)
+		if recorded && t.s.signals(machine) {
+			return true
+		}
+	}
+	return false
+}
+
+// signals: a machine that runs and is declared dead gives a sign of life. Of one of which only a forger wrote, nobody said that it is dead.
+func (s *State) signals(machine Machine) bool {
+	return machine.Up && (!s.Node[machine.Name].Forged || (machine.Linked && machine.Running))
 }
 
 // away are the machines of recorded sandboxes that the Node is not any more.
@@ -142,7 +163,7 @@ func (s *State) away() []uint8 {
 	var away []uint8
 	node := s.Node[s.Rec.At]
 	for b, slot := range s.Rec.Slot {
-		if slot.Known && slot.Ident.UID != 0 && s.entryOf(b) >= 0 && (node.UID == 0 || node.Machine != slot.Ident.Machine) {
+		if slot.Known && slot.Ident.UID != 0 && s.entryOf(b) >= 0 && (node.UID == 0 || node.shown().Machine != slot.Ident.Machine) {
 			away = append(away, slot.Ident.Machine)
 		}
 	}

@@ -37,6 +37,11 @@ func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
 // recall is what the agent remembers of what a mark asks about.
 func (a *Agent) recall(s *State, k int) handshake.Recollection {
 	r := handshake.Recollection{}
+	for b, phase := range a.List {
+		if phase == BoxUnloaded && b != k && !s.Box[b].Second {
+			r.Unloaded = boxID(b)
+		}
+	}
 	for b, seen := range a.Seen {
 		if seen != 0 && (b == k || (k == anyMark && !s.Box[b].Second)) {
 			r.Listed = true
@@ -77,6 +82,12 @@ func (m *Model) listing(s *State, a *Agent, k int) *handshake.Listing {
 		}
 		listed := handshake.Sandbox{ID: boxID(b), Pod: podFact(podOf(s.Box[b]) + 1), State: handshake.StateReady}
 		switch phase {
+		case BoxUnloaded:
+			if l.Tasks.IDs == nil {
+				l.Tasks.IDs = map[string]bool{"agent": true}
+			}
+			l.Tasks.IDs[boxID(b)] = true
+			continue
 		case BoxOpen:
 			listed.State, listed.Network = handshake.StateNotReady, handshake.NamespaceOpen
 			if m.Off == NotReadyIsGone {

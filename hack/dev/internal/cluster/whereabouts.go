@@ -5,8 +5,10 @@ package cluster
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,8 +43,28 @@ func (c *Cluster) installWhereabouts(ctx context.Context) error {
 		return err
 	}
 	manifests := filepath.Join(c.modules[whereaboutsModule], "doc", "crds")
-	away := func(o *unstructured.Unstructured) error { return awayFrom(o, c.options.CNSNodes) }
-	return c.applyChanged(ctx, away, filepath.Join(manifests, "daemonset-install.yaml"), filepath.Join(manifests, "reconciler-deployment.yaml"))
+	_, version, _ := strings.Cut(filepath.Base(c.modules[whereaboutsModule]), "@")
+	change := func(o *unstructured.Unstructured) error {
+		return errors.Join(awayFrom(o, c.options.CNSNodes), tagImages(o, version))
+	}
+	return c.applyChanged(ctx, change, filepath.Join(manifests, "daemonset-install.yaml"), filepath.Join(manifests, "reconciler-deployment.yaml"))
+}
+
+// tagImages gives the images of a workload the tag of the version that runs: by it Holdfast tells whether the reconciler shares the DaemonSet's
+// pods, and the manifests' own is latest.
+func tagImages(o *unstructured.Unstructured, version string) error {
+	path := []string{"spec", "template", "spec", "containers"}
+	containers, found, err := unstructured.NestedSlice(o.Object, path...)
+	if err != nil || !found {
+		return err
+	}
+	for _, c := range containers {
+		if container, ok := c.(map[string]any); ok {
+			image, _ := container["image"].(string)
+			container["image"] = strings.Replace(image, ":latest", ":"+version, 1)
+		}
+	}
+	return unstructured.SetNestedSlice(o.Object, containers, path...)
 }
 
 // awayFrom keeps a Deployment's pods from these nodes. A node that waits for its CNS can be taken for a usable one in the

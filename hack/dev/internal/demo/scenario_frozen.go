@@ -83,18 +83,11 @@ func (s *stage) freezeAndForceDelete(ctx context.Context, pod *corev1.Pod) error
 
 // afterForceDeletion waits for what the force deletion leads to: a successor at once, or a pod object that is held.
 func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
-	held := func(ctx context.Context) (bool, string, error) {
-		pod, err := s.getPod(ctx, "web-0")
-		if err != nil || pod == nil {
-			return false, "there is no web-0", err
-		}
-		return pod.UID == old && pod.DeletionTimestamp != nil, describe(pod), nil
-	}
+	held := s.isHeld(old)
 	if s.guard {
-		if err := s.await(ctx, "the object of web-0 to be deleted and held", podTimeout, held); err != nil {
+		if err := s.awaitHeld(ctx, old); err != nil {
 			return err
 		}
-		s.tell("the object of web-0 is held: no successor")
 		if s.agents {
 			if err := s.awaitAgentsWord(ctx); err != nil {
 				return err
@@ -111,6 +104,25 @@ func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
 		isHeld, seen, err := held(ctx)
 		return !isHeld, seen, err
 	})
+}
+
+// isHeld: the object of web-0 is being deleted, and there is no successor.
+func (s *stage) isHeld(old types.UID) condition {
+	return func(ctx context.Context) (bool, string, error) {
+		pod, err := s.getPod(ctx, "web-0")
+		if err != nil || pod == nil {
+			return false, "there is no web-0", err
+		}
+		return pod.UID == old && pod.DeletionTimestamp != nil, describe(pod), nil
+	}
+}
+
+func (s *stage) awaitHeld(ctx context.Context, old types.UID) error {
+	err := s.await(ctx, "the object of web-0 to be deleted and held", podTimeout, s.isHeld(old))
+	if err == nil {
+		s.tell("the object of web-0 is held: no successor")
+	}
+	return err
 }
 
 // awaitAgentsWord waits until web-0 is held because its node's agent sees the sandbox.

@@ -75,10 +75,14 @@ func (s *side) newClient() (client.Client, error) {
 	return c, nil
 }
 
-// play plays all scenarios at once, as far as the reconciler's turns allow.
+// atOnce bounds how many scenarios that wait for no turn play at the same time.
+const atOnce = 6
+
+// play plays scenarios side by side, as far as the reconciler's turns and atOnce allow.
 func (s *side) play(ctx context.Context, results []report.Scenario) error {
 	turns := newTurns(s.scenarios)
 	var group sync.WaitGroup
+	places := make(chan struct{}, atOnce)
 	errs := make([]error, len(s.scenarios))
 	for i, scenario := range s.scenarios {
 		stage := s.stage(scenario)
@@ -87,6 +91,8 @@ func (s *side) play(ctx context.Context, results []report.Scenario) error {
 			defer stage.turn.pass()
 			if scenario.reconciles == 0 && !scenario.early {
 				turns.awaitAll()
+				places <- struct{}{}
+				defer func() { <-places }()
 			}
 			run, err := stage.run(ctx)
 			errs[i] = err

@@ -227,10 +227,10 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 			tellOfTombstones(ctx, loops)
 		})
 
-		// Before 0.9.3 the reconciler is a part of the control loop. Only the administrator can say so.
+		// Before v0.9.4 the reconciler is a part of the control loop. Here the images' tag says that it is not, and the administrator's word counts more.
 		It("a reconciler that shares the token of CNI DEL is refused the address of a Pending pod where the configuration says so", func(ctx context.Context) {
-			const setting = "reconcilerInDaemonSet: "
-			reconfigure(ctx, setting+"false", setting+"true")
+			const section, shares = "unsafeReleases:\n", "unsafeReleases:\n  reconcilerInDaemonSet: true\n"
+			reconfigure(ctx, section, shares)
 			w := newWorld(ctx, Default, replicas, replicas)
 			w.firstPending(ctx)
 			var pod corev1.Pod
@@ -245,7 +245,7 @@ var _ = Describe("whereabouts' reconciler and its pod control loop", Ordered, Co
 			w.awaitNothingLeft(ctx)
 			w.expectNoDuplicate(ctx)
 			w.expectNoRefusedDEL(ctx)
-			reconfigure(ctx, setting+"true", setting+"false")
+			reconfigure(ctx, shares, section)
 		})
 
 		It("an API server that goes away while pods end costs no address, whatever watches and DELs have missed", func(ctx context.Context) {

@@ -5,9 +5,11 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
 const specTimeout = patience
@@ -108,9 +111,9 @@ var _ = Describe("A node that is rebooted in the middle of a handshake", func() 
 		first := ask("first")
 		earlier := bootOf(ctx, booted)
 		do(ctx, machines.Reboot, booted)
-		w.isReleased(ctx, first)
-		do(ctx, machines.MendCNI, booted)
 		Eventually(ctx, func() string { return bootOf(ctx, booted) }).ShouldNot(Equal(earlier))
+		do(ctx, machines.MendCNI, booted) // until then its agent, like every pod, gets no network
+		w.isReleased(ctx, first)
 		Eventually(ctx, agentReady(ctx, booted)).Should(BeTrue())
 
 		By("the same again, answered in the new boot")
@@ -154,14 +157,15 @@ var _ = Describe("A node that is rebooted in the middle of a handshake", func() 
 
 var _ = Describe("Pods that are deleted gracefully", func() {
 	It("start no handshake: no record ever has a mark or an answer", func(ctx context.Context) {
+		reportsAreEvidence(ctx) // of an older pod the agent is queried once
 		w := newWorld(ctx)
 		records, err := admin.Watch(ctx, &v1alpha1.IPAllocationList{})
 		Expect(err).NotTo(HaveOccurred())
 		defer records.Stop()
 		pods := map[types.UID]guarded{}
-		for i, name := range []string{"one", "two", "three", "four"} {
+		for _, name := range []string{"one", "two", "three", "four"} {
 			// Longer than any kubelet of this suite takes, however busy the machine: a handshake begins when the grace period is over.
-			pod := w.run(ctx, name, []string{frozen, silent}[i%2], func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) })
+			pod := w.run(ctx, name, steady, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(60)) })
 			pods[pod.UID] = pod
 		}
 		for _, pod := range pods {
@@ -186,8 +190,22 @@ var _ = Describe("Pods that are deleted gracefully", func() {
 		}
 		Expect(seen).To(BeNumerically(">=", 2*len(pods)))
 		Expect(asked).To(BeZero(), "marks and answers in %d versions of the records of %d pods", seen, len(pods))
-	}, SpecTimeout(specTimeout))
+	}, SpecTimeout(reportpolicy.LoadTime+2*specTimeout))
 })
+
+// reportsAreEvidence waits until the admission policies are older than every pod that is created from now on.
+func reportsAreEvidence(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(o Gomega, ctx context.Context) {
+		var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+		o.Expect(admin.List(ctx, &policies)).To(Succeed())
+		var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+		o.Expect(admin.List(ctx, &bindings)).To(Succeed())
+		judged := reportpolicy.Evidence(policies.Items, bindings.Items)
+		o.Expect(judged.Problem).To(BeEmpty())
+		o.Expect(time.Now().Truncate(time.Second)).To(BeTemporally(">", judged.Since))
+	}).WithTimeout(reportpolicy.LoadTime + patience).Should(Succeed())
+}
 
 func bootOf(ctx context.Context, name string) string {
 	var node corev1.Node

@@ -38,8 +38,8 @@ const (
 	// creationMax: a stand-in runtime lists a sandbox before an IPAM hears of it.
 	creationMax = 3 * time.Second
 
-	// Each has the specs that do something to it.
-	frozen, silent, booted, renamed = "node-a", "node-b", "node-c", "node-d"
+	// Each has the specs that do something to it; nothing breaks steady, whose CNI DEL has the time that it takes.
+	frozen, silent, booted, renamed, steady = "node-a", "node-b", "node-c", "node-d", "node-e"
 )
 
 var (
@@ -67,8 +67,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	}
 	theCluster, err = cluster.Start(ctx, cluster.Options{
 		// A frozen node counts as Ready, so that nothing but its agent can be silent.
-		Dir: GinkgoT().TempDir(), Nodes: []string{frozen, silent, booted, renamed}, Log: GinkgoWriter, NodeMonitorGracePeriod: time.Hour,
-		StandIn: standin.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond, DelTimeout: time.Second},
+		Dir: GinkgoT().TempDir(), Nodes: []string{frozen, silent, booted, renamed, steady}, Log: GinkgoWriter, NodeMonitorGracePeriod: time.Hour,
+		StandIn: standin.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond, DelTimeout: time.Second,
+			DelTimeouts: map[string]time.Duration{steady: time.Minute}},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(theCluster.Stop()).To(Succeed()) })
@@ -94,7 +95,7 @@ func installGuard(ctx context.Context, evidence configv1alpha1.Evidence) {
 var _ = JustAfterEach(func() {
 	if manager := theCluster.Manager(); CurrentSpecReport().Failed() && manager != nil {
 		AddReportEntry("the manager's log ends with", process.LogTail(manager.LogFile()), ReportEntryVisibilityFailureOrVerbose)
-		for _, node := range []string{frozen, silent, booted, renamed} {
+		for _, node := range []string{frozen, silent, booted, renamed, steady} {
 			log := filepath.Join(nodeDir(node), "agent.log")
 			AddReportEntry(fmt.Sprintf("the log of the agent of %s ends with", node), process.LogTail(log), ReportEntryVisibilityFailureOrVerbose)
 		}

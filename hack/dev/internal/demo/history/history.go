@@ -20,7 +20,7 @@ import (
 
 const (
 	// LeakWindow is how long an entry may outlive its sandbox before it counts as leaked.
-	LeakWindow = 10 * time.Second
+	LeakWindow = 20 * time.Second
 
 	// DELTolerance is how long a sandbox that is being stopped may still have an address that is somebody else's
 	// already: macvlan's DEL frees the address before it deletes the link.

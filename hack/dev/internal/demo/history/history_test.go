@@ -192,79 +192,79 @@ func TestLeaks(t *testing.T) {
 		want      int
 		undecided int
 	}{
-		"no entry at all": {until: 20},
+		"no entry at all": {until: 30},
 		"the entry goes with its sandbox": {
-			story: story{ended, []holding{{"a", ip1, 1, 5}}, live}, until: 20,
+			story: story{ended, []holding{{"a", ip1, 1, 5}}, live}, until: 30,
 		},
 		"the entry goes within the window": {
-			story: story{ended, []holding{{"a", ip1, 1, 14.8}}, live}, until: 20,
+			story: story{ended, []holding{{"a", ip1, 1, 24.8}}, live}, until: 30,
 		},
 		"the entry stays for ever": {
-			story: story{ended, stays, live}, until: 20, want: 1,
+			story: story{ended, stays, live}, until: 30, want: 1,
 		},
 		"the entry goes after the window": {
-			story: story{ended, []holding{{"a", ip1, 1, 15.2}}, live}, until: 20, want: 1,
+			story: story{ended, []holding{{"a", ip1, 1, 25.2}}, live}, until: 30, want: 1,
 		},
 		"the window is not over yet": {
-			story: story{ended, stays, live}, until: 14.8, undecided: 1,
+			story: story{ended, stays, live}, until: 24.8, undecided: 1,
 		},
 		"its sandbox lives": {
-			story: story{[]life{{id: "a", node: "n", ip: ip1, added: 1}}, stays, live}, until: 30,
+			story: story{[]life{{id: "a", node: "n", ip: ip1, added: 1}}, stays, live}, until: 40,
 		},
 		"the entry names the successor now": {
 			story: story{
 				[]life{{id: "a", node: "n", ip: ip1, added: 1, gone: 5}, {id: "b", node: "n", ip: ip1, added: 6}},
 				[]holding{{"a", ip1, 1, 6}, {"b", ip1, 6, 0}}, live,
-			}, until: 30,
+			}, until: 40,
 		},
 		"the runtime tells no time: the sample that shows the end counts": {
 			story: story{[]life{{id: "a", node: "n", ip: ip1, added: 1, gone: 5, unknownTimes: true}}, stays, live},
-			until: 20, want: 1,
+			until: 30, want: 1,
 		},
 		"nobody knows the sandbox that the entry names": {
-			story: story{nil, stays, live}, until: 30,
+			story: story{nil, stays, live}, until: 40,
 		},
 		"nobody knows the node": {
-			story: story{ended, stays, nil}, until: 30, undecided: 1,
+			story: story{ended, stays, nil}, until: 40, undecided: 1,
 		},
 		"a silent node proves nothing": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}}}, until: 30, undecided: 1,
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}}}, until: 40, undecided: 1,
 		},
 		"a fenced node: the window begins with the fence": {
-			story: story{ended, []holding{{"a", ip1, 1, 24.8}}, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
-			until: 30,
+			story: story{ended, []holding{{"a", ip1, 1, 34.8}}, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
+			until: 40,
 		},
-		"a fenced node: ten seconds after the fence it is a leak": {
+		"a fenced node: twenty seconds after the fence it is a leak": {
 			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
-			until: 30, want: 1,
+			until: 40, want: 1,
 		},
 		"a fenced node: the last second before the end of the window": {
 			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
-			until: 24.8, undecided: 1,
+			until: 34.8, undecided: 1,
 		},
 		"a node that comes and goes starts the window anew": {
 			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeSilent}, {"n", 9, NodeLive}}},
-			until: 18.8, undecided: 1,
+			until: 28.8, undecided: 1,
 		},
 		"from live to fenced without a break": {
 			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeFenced}}},
-			until: 15.2, want: 1,
+			until: 25.2, want: 1,
 		},
 		"an entry that goes and comes back starts the window anew": {
-			story: story{ended, []holding{{"a", ip1, 1, 6}, {"a", ip1, 8, 17.5}}, live}, until: 30,
+			story: story{ended, []holding{{"a", ip1, 1, 6}, {"a", ip1, 8, 27.5}}, live}, until: 40,
 		},
 		"an entry that comes back and stays is one leak": {
-			story: story{ended, []holding{{"a", ip1, 1, 16}, {"a", ip1, 17, 0}}, live}, until: 30, want: 1,
+			story: story{ended, []holding{{"a", ip1, 1, 26}, {"a", ip1, 27, 0}}, live}, until: 50, want: 1,
 		},
 		"two entries": {
 			story: story{
 				[]life{{id: "a", node: "n", ip: ip1, added: 1, gone: 5}, {id: "b", node: "n", ip: ip2, added: 1, gone: 6}},
 				[]holding{{"a", ip1, 1, 0}, {"b", ip2, 1, 0}}, live,
-			}, until: 30, want: 2,
+			}, until: 40, want: 2,
 		},
 		"the runtime forgets the addresses of the dead": {
 			story: story{[]life{{id: "a", node: "n", ip: ip1, added: 1, gone: 5, addressesForgotten: true}}, stays, live},
-			until: 20, want: 1,
+			until: 30, want: 1,
 		},
 	}
 	for name, c := range cases {

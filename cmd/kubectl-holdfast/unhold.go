@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
+)
+
+const unholdDescription = `Unhold takes the finalizer holdfast.dev/ip-allocation off ONE pod that is being deleted, so that
+the pod object goes although Holdfast does not know that its sandboxes are gone. It is the one way
+past the admission policy holdfast-finalizer, and works while no manager runs.
+
+It releases no address: the record stays, and Holdfast keeps holding the addresses until it has
+the proof. Without a running manager a pod of the same name may get them: make sure that the
+sandboxes are gone first. To see what Holdfast waits for: kubectl holdfast explain.
+
+It writes an event about the pod first (reason ProtectionRemovedByUser, with your name and your
+reason), and then, in one patch of the pod of that UID, the annotation holdfast.dev/unhold with
+the reason, and the finalizer off. Other finalizers stay.
+
+Needed rights: get and patch pods; create events (events.k8s.io); the verb unhold on
+ipallocations.holdfast.dev, which cluster-admin has and the role edit has not.`
+
+type unholdOptions struct {
+	*options
+	reason string
+}
+
+func (o *options) newUnholdCommand() *cobra.Command {
+	u := &unholdOptions{options: o}
+	cmd := &cobra.Command{
+		Use:   "unhold pod/NAME --reason TEXT",
+		Short: "Let go of a pod that is being deleted, against the policy that protects it",
+		Long:  unholdDescription,
+		Example: `  # What is it waiting for?
+  kubectl holdfast explain pod/web-1 -n apps
+
+  # The machine is scrap, and the pod object is in the way
+  kubectl holdfast unhold pod/web-1 -n apps --reason "INC-1432: node-b burnt down, seen by ops"`,
+		Args:              u.args,
+		ValidArgsFunction: o.completePods,
+		RunE:              func(cmd *cobra.Command, args []string) error { return u.run(cmd.Context(), args[0]) },
+	}
+	cmd.Flags().StringVar(&u.reason, "reason", "", "why, in a `sentence` that others will read")
+	return cmd
+}
+
+func (u *unholdOptions) args(_ *cobra.Command, args []string) error {
+	if len(args) != 1 || !strings.HasPrefix(args[0], "pod/") || args[0] == "pod/" {
+		return fmt.Errorf("the arguments are %q: expected pod/NAME", args)
+	}
+	if u.reason = strings.TrimSpace(u.reason); len(u.reason) < minReason {
+		return refuse("--reason is %q: expected a sentence of %d characters or more, that others will understand", u.reason, minReason)
+	}
+	return nil
+}
+
+func (u *unholdOptions) run(ctx context.Context, arg string) error {
+	c, err := u.open()
+	if err != nil {
+		return err
+	}
+	namespace, err := u.namespace()
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: strings.TrimPrefix(arg, "pod/")}, pod); err != nil {
+		return fmt.Errorf("reading the pod: %w", err)
+	}
+	what := fmt.Sprintf("pod %s/%s (UID %s)", pod.Namespace, pod.Name, pod.UID)
+	switch {
+	case !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer):
+		fmt.Fprintf(u.Out, "Nothing to do: Holdfast does not hold %s.\n", what)
+		return nil
+	case pod.DeletionTimestamp == nil:
+		return refuse("%s is not being deleted: Holdfast would protect it again. Delete it first. Nothing was changed", what)
+	}
+	return u.unhold(ctx, c, pod, what)
+}
+
+// unhold writes the trail first: without one, nothing is done.
+func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *corev1.Pod, what string) error {
+	instance, err := os.Hostname()
+	if err != nil {
+		instance = trail.Reporter
+	}
+	w := &trail.Writer{Client: c.Client, Instance: instance, Now: u.now}
+	if err := w.Unhold(ctx, pod, u.reason); err != nil {
+		return fmt.Errorf("%w; without a trail nothing is done, and nothing was", err)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID,
+		"annotations":                         map[string]string{v1alpha1.UnholdAnnotation: u.reason},
+		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.Finalizer}}})
+	if err != nil {
+		return fmt.Errorf("encoding the patch: %w", err)
+	}
+	err = c.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(trail.Reporter))
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		fmt.Fprintf(u.Out, "Nothing to do: %s has gone by itself.\n", what)
+		return nil
+	case apierrors.IsForbidden(err):
+		return refuse("%v. Nothing was changed", err)
+	case err != nil:
+		return fmt.Errorf("taking the finalizer off %s: %w; run it again", what, err)
+	}
+	fmt.Fprintf(u.Out, "Took the finalizer %s off %s. Its record stays until its addresses are released: kubectl holdfast explain %s\n", v1alpha1.Finalizer, what, pod.UID)
+	return nil
+}

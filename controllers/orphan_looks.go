@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
+)
+
+// podEvents wakes the entries of a pod's name when the pod goes, or shows other addresses: what an orphan's look left to the pod is no
+// pod's any more (invariant I10).
+func (r *OrphanReconciler) podEvents() handler.TypedFuncs[*corev1.Pod, sandboxID] {
+	wake := func(pod *corev1.Pod, q orphanQueue) {
+		for _, backend := range r.backends {
+			for _, entry := range backend.Find(ipam.Query{Pod: ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}}).Entries {
+				q.Add(sandboxID(entry.SandboxID))
+			}
+		}
+	}
+	return handler.TypedFuncs[*corev1.Pod, sandboxID]{
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q orphanQueue) {
+			if showsOthers(e.ObjectOld, e.ObjectNew) {
+				wake(e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q orphanQueue) { wake(e.Object, q) },
+	}
+}
+
+// sandboxesLeft are the sandboxes that a pod's record had before and has no more; after is nil for a record that is gone. Their entries,
+// if there are any, are nobody's now.
+func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
+	if strings.HasPrefix(before.Name, v1alpha1.OrphanPrefix) {
+		return nil
+	}
+	var kept []string
+	if after != nil {
+		kept = recordSandboxKeys(after)
+	}
+	var left []sandboxID
+	for _, id := range recordSandboxKeys(before) {
+		if !slices.Contains(kept, id) {
+			left = append(left, sandboxID(id))
+		}
+	}
+	return left
+}
+
+// scheduledLooks are the orphans without a record that the controller looks at again by itself, and when. A nil one knows none.
+type scheduledLooks struct {
+	mu  sync.Mutex
+	due map[sandboxID]time.Time
+}
+
+func newScheduledLooks() *scheduledLooks { return &scheduledLooks{due: map[sandboxID]time.Time{}} }
+
+// note takes the outcome of a look: what failed is looked at again with back-off.
+func (l *scheduledLooks) note(id sandboxID, result reconcile.Result, err error, now time.Time) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && result.RequeueAfter == 0 {
+		delete(l.due, id)
+		return
+	}
+	l.due[id] = now.Add(result.RequeueAfter)
+}
+
+// ids are the sandboxes with a look ahead of them.
+func (l *scheduledLooks) ids() []string {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := make([]string, 0, len(l.due))
+	for id := range l.due {
+		ids = append(ids, string(id))
+	}
+	return ids
+}
+
+// heldSandboxes are the sandboxes that a record has, a pod's or an orphan's.
+func (c *core) heldSandboxes(ctx context.Context) ([]string, error) {
+	var records v1alpha1.IPAllocationList
+	if err := c.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var ids []string
+	for i := range records.Items {
+		ids = append(ids, recordSandboxKeys(&records.Items[i])...)
+	}
+	return ids, nil
+}
+
+// accounts come after the entries: what leads to one may end in between, and then the next audit finds it.
+func (a *auditor) accounts(ctx context.Context, pods []corev1.Pod) (*ipamaudit.Accounts, error) {
+	recorded, err := a.heldSandboxes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the records: %w", err)
+	}
+	accounts := &ipamaudit.Accounts{Recorded: sets.New(recorded...), Pods: sets.New[string](), Scheduled: sets.New(a.looks.ids()...)}
+	for i := range pods {
+		accounts.Pods.Insert(pods[i].Namespace + "/" + pods[i].Name)
+	}
+	return accounts, nil
+}

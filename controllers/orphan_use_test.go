@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// auditableOne is onePool with what bounds the claims of annotations.
+type auditableOne struct {
+	*onePool
+	bounds
+}
+
+type bounds struct{ ipam.Auditable }
+
+// TestI11AnAnnotationHoldsAnOrphansAddressOnlyAsAClaimThatCounts: the owner of a pod can write any network-status.
+func TestI11AnAnnotationHoldsAnOrphansAddressOnlyAsAClaimThatCounts(t *testing.T) {
+	node := nodeObject("node", "node-1", "m1")
+	network := &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wb"},
+		Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: `{"type":"macvlan","ipam":{"type":"whereabouts"}}`}}
+	recorded := recordOfOld(nil)
+	recorded.Name, recorded.Spec.PodNamespace, recorded.Spec.PodName = "db-uid", "ns", "db"
+	recorded.Spec.Addresses[0].SandboxID, recorded.Spec.Sandboxes[0].ID = "db-sandbox", "db-sandbox"
+	for name, tc := range map[string]struct {
+		change  func(*corev1.Pod)
+		objects []client.Object
+		held    bool
+	}{
+		"an address that its network can have given it": {change: func(*corev1.Pod) {}, objects: []client.Object{network}, held: true},
+		"one that its record has":                       {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{recorded}, held: true},
+		"a network that it does not request":            {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{network}},
+		"a network that does not exist":                 {change: func(*corev1.Pod) {}},
+		"more addresses than it can have":               {change: func(p *corev1.Pod) { p.Annotations[nadv1.NetworkStatusAnnot] = wholeRange() }, objects: []client.Object{network}},
+		"a pod that is not protected":                   {change: func(p *corev1.Pod) { p.Finalizers = nil }, objects: []client.Object{network}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := otherPod("db", "10.0.0.5")
+			pod.Labels, pod.Spec.NodeName = map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}, "node"
+			tc.change(pod)
+			s := newSearch(t, append(tc.objects, node, pod)...)
+			s.r.backends = []ipam.Backend{auditableOne{s.pool, bounds{&auditedPool{}}}}
+			s.ask()
+			s.acknowledges(node, 0)
+			if released := s.look() != 0; released == tc.held {
+				t.Errorf("released %t, want the address held: %t", released, tc.held)
+			}
+		})
+	}
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// keepFromSuccessors puts tombstones on the entries of a pod whose object is gone while its sandbox may live: an IPAM gives the entry of a
+// name to the next pod of that name. Only a live view will do: a record that the cache still has, and that went with its proven release,
+// would bring an entry back that nothing leads to.
+func (r *PodReconciler) keepFromSuccessors(ctx context.Context, v *view, d release.Decision) (again bool, err error) {
+	if !v.podFact.IsAbsent() || v.record == nil || d.Action == release.Release || d.Intended == release.Release {
+		return false, nil
+	}
+	var failures []error
+	var kept []string
+	for _, backend := range r.backends {
+		requests := v.unproven(backend.Name())
+		if len(requests) == 0 {
+			continue
+		}
+		if !v.live {
+			return true, nil
+		}
+		for _, result := range backend.Tombstone(ctx, requests) {
+			switch {
+			case errors.Is(result.Err, ipam.ErrChanged): // taken over by now: the next pass sees it, and reports the conflict
+				log.FromContext(ctx).Info("No tombstone for an address whose sandbox may live", "entry", result.Request.Key.String(), "found", result.Err.Error())
+			case result.Err != nil:
+				failures = append(failures, shadow.Ignore(result.Err))
+			default:
+				kept = append(kept, result.Request.IP.String())
+			}
+		}
+	}
+	if len(kept) > 0 {
+		r.event(v, d, v1alpha1.ReasonAddressKept, "the pod object is gone, and its sandbox is not proven gone: "+strings.Join(kept, ", ")+
+			" stays out of the pool until it is. Nothing to do. Why: kubectl holdfast explain "+string(v.uid))
+	}
+	return len(kept) > 0, errors.Join(failures...)
+}
+
+// unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool.
+func (v *view) unproven(backend string) []ipam.Request {
+	var requests []ipam.Request
+	for i := range v.held {
+		held := &v.held[i]
+		inherited := !held.superseded && !held.conflict && held.Releasing == ""
+		if held.Backend == backend && (inherited || held.removed) {
+			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
+		}
+	}
+	return slices.Clip(requests)
+}

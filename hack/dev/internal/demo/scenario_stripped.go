@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// strippedBefore is a client that removes finalizers from a running pod.
+func strippedBefore() scenario {
+	return scenario{
+		name:  "finalizer-stripped-before-deletion",
+		title: "A client removes the finalizers of a running pod, which is force-deleted later while its node's kubelet is frozen",
+		harm: "The kubelet of web-0's node hangs; its sandbox lives on. A script that removes finalizers goes over the pods, then somebody force-deletes " +
+			"web-0. The StatefulSet makes a new web-0 on another node, and whereabouts gives it the address of the old one.",
+		guard: "the pod holds an address, so it has the finalizer again within a second, and an event names the client that removed it. The " +
+			"force deletion finds the pod protected: its object is held until its machine is powered off and declared dead.",
+		play: playStrippedBefore,
+	}
+}
+
+func playStrippedBefore(ctx context.Context, s *stage) error {
+	old, err := s.startWeb(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.strip(ctx, old); err != nil {
+		return err
+	}
+	s.tell("a script removes the finalizers of web-0")
+	if s.guard {
+		if err := s.awaitProtected(ctx, old); err != nil {
+			return err
+		}
+	}
+	return s.forceDeleteAndFence(ctx, old)
+}
+
+// forceDeleteAndFence is the rest of a force deletion on a frozen node.
+func (s *stage) forceDeleteAndFence(ctx context.Context, old *corev1.Pod) error {
+	if err := s.freezeAndForceDelete(ctx, old); err != nil {
+		return err
+	}
+	if err := s.afterForceDeletion(ctx, old.UID); err != nil {
+		return err
+	}
+	if err := s.powerOffAndFence(ctx); err != nil {
+		return err
+	}
+	_, _, err := s.awaitAddress(ctx, "web-0", old.UID)
+	return err
+}
+
+// strip removes every finalizer of a pod, and nothing else. A pod that is gone with them is what was wanted.
+func (s *stage) strip(ctx context.Context, pod *corev1.Pod) error {
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"uid":"`+string(pod.UID)+`","finalizers":null}}`))
+	err := s.cluster.Patch(ctx, pod.DeepCopy(), patch, client.FieldOwner("finalizer-remover"))
+	return client.IgnoreNotFound(err)
+}
+
+func (s *stage) awaitProtected(ctx context.Context, old *corev1.Pod) error {
+	err := s.await(ctx, "web-0 to have its finalizer again", podTimeout, func(ctx context.Context) (bool, string, error) {
+		pod, err := s.getPod(ctx, old.Name)
+		if err != nil || pod == nil {
+			return false, "there is no web-0", err
+		}
+		return pod.UID == old.UID && slices.Contains(pod.Finalizers, holdfastv1alpha1.Finalizer), describe(pod), nil
+	})
+	if err == nil {
+		s.tell("web-0 holds an address, so it has its finalizer again")
+	}
+	return err
+}
+
+// strippedAfter is a client that removes finalizers from a pod that is being deleted.
+func strippedAfter() scenario {
+	return scenario{
+		name:  "finalizer-stripped-after-deletion",
+		title: "A pod is force-deleted while its node's kubelet is frozen, and somebody removes its finalizers and with them the pod object",
+		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody force-deletes web-0 and removes whatever finalizer keeps it. The " +
+			"StatefulSet makes a new web-0 on another node, and whereabouts gives it the address of the old one.",
+		guard: "a policy refuses the removal from a pod that is being deleted. Here an administrator breaks the glass and the object vanishes. Its pool " +
+			"entry becomes a tombstone at once, so the successor starts with another address, and the old one goes back only when the " +
+			"machine was powered off and declared dead.",
+		play: playStrippedAfter,
+	}
+}
+
+func playStrippedAfter(ctx context.Context, s *stage) error {
+	old, err := s.startWeb(ctx)
+	if err != nil {
+		return err
+	}
+	sandbox, err := s.awaitSandbox(ctx, old)
+	if err != nil {
+		return err
+	}
+	if err := s.freezeAndForceDelete(ctx, old); err != nil {
+		return err
+	}
+	if s.guard {
+		if err := s.breakTheGlass(ctx, old); err != nil {
+			return err
+		}
+	}
+	if err := s.inherited(ctx, old, podTimeout, "the pod object is gone; a new web-0"); err != nil {
+		return err
+	}
+	if err := s.powerOffAndFence(ctx); err != nil || !s.guard {
+		return err
+	}
+	return s.await(ctx, "the address of the old web-0 to go back to its pool", podTimeout, func(context.Context) (bool, string, error) {
+		return !s.entryOf(sandbox.ID), "its pool still has an entry of sandbox " + sandbox.ID, nil
+	})
+}
+
+// breakTheGlass removes the finalizers of a pod that is being deleted in the one way that the policy allows: with a reason in the same write.
+func (s *stage) breakTheGlass(ctx context.Context, old *corev1.Pod) error {
+	if err := s.awaitHeld(ctx, old.UID); err != nil {
+		return err
+	}
+	if err := s.strip(ctx, old); !isRefusedByPolicy(err, "holdfast-finalizer") {
+		return fmt.Errorf("the API server answered %w to the removal of the finalizer of web-0: expected the policy holdfast-finalizer to refuse it", err)
+	}
+	s.tell("a policy refuses that the finalizer of web-0 is removed")
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"uid":"`+string(old.UID)+`","finalizers":null,"annotations":{"`+
+		holdfastv1alpha1.UnholdAnnotation+`":"the machine burnt down"}}}`))
+	if err := s.cluster.Patch(ctx, old.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer of web-0 with a reason: %w", err)
+	}
+	s.tell("an administrator removes it all the same, with a reason")
+	return nil
+}
+
+// isRefusedByPolicy tells the refusal of an admission policy from one by RBAC.
+func isRefusedByPolicy(err error, policy string) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// Tombstone keeps addresses from other pods whose own pod is gone while its sandbox may live. It makes the first step of a release and no
+// other: CNI DEL still finds the entry, by sandbox ID and interface.
+func (b *Backend) Tombstone(ctx context.Context, requests []ipam.Request) []ipam.Result {
+	return inPools(requests, func(pool string, items []*item) { b.tombstoneIn(ctx, pool, items) })
+}
+
+// tombstoneIn writes one pool, outside of the convoys: those make every step of a release.
+func (b *Backend) tombstoneIn(ctx context.Context, pool string, items []*item) {
+	p, err := b.openPool(ctx, pool)
+	if err != nil {
+		fail(items, err)
+		return
+	}
+	items = p.locate(items)
+	p.perform(ctx, markStep, in(held, items))
+	removed := in(gone, items)
+	if !p.missing {
+		p.perform(ctx, occupyStep, removed)
+	}
+	for _, i := range in(gone, removed) {
+		i.err = fmt.Errorf("%w: IPPool %s is gone, so there is no place for the tombstone of %s", ipam.ErrChanged, pool, i.IP)
+	}
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipamaudit
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ClaimsPerNamespace bounds the reservations that rest on nothing but the annotations of a namespace's pods. whereabouts gives up
+// an ADD after a hundred reserved addresses.
+const ClaimsPerNamespace = 16
+
+// A claim is an address that a live pod shows and that no pool has for it. A pod's owner can write any network-status, so a claim
+// counts only where an IPAM could have given the address, and no more often than it could have.
+
+// Claimed are the claims of a pod that count: what its record has too, and otherwise the addresses of networks that it requests,
+// where all that it claims of a network, and of all together, is no more than it can have been given. reserved is how many
+// reservations it has beside those.
+func (p *Pod) Claimed(claims []Shown, reserved int) []Shown {
+	var recorded, bare []Shown
+	ofNetwork := map[string]int{}
+	for _, claim := range claims {
+		if slices.Contains(p.Recorded, claim.IP) {
+			recorded = append(recorded, claim)
+			continue
+		}
+		bare = append(bare, claim)
+		ofNetwork[claim.Network]++
+	}
+	left := -len(p.Recorded) - reserved
+	for _, allowed := range p.Allowed {
+		left += allowed
+	}
+	if len(bare) > left {
+		return recorded
+	}
+	for _, claim := range bare {
+		if !claim.Outside && ofNetwork[claim.Network] <= p.Allowed[claim.Network] {
+			recorded = append(recorded, claim)
+		}
+	}
+	return recorded
+}
+
+// claimed are those of all pods' claims that count, at most ClaimsPerNamespace for each namespace, with those reserved already.
+func (b *books) claimed() []Finding {
+	var findings, bare []Finding
+	spare := map[string]int{}
+	for i := range b.Pods {
+		pod := &b.Pods[i]
+		claims := b.claimsOf(pod)
+		if len(claims) == 0 {
+			continue
+		}
+		for _, claim := range pod.Claimed(claims, len(b.leftOver(pod))) {
+			about := Finding{PodRef: pod.Ref, UID: pod.UID, IP: claim.IP, Interface: claim.Interface, Network: claim.Network}
+			if slices.Contains(pod.Recorded, claim.IP) {
+				findings = append(findings, b.entryMissing(about)...)
+				continue
+			}
+			bare = append(bare, b.entryMissing(about)...)
+			spare[namespaceOf(pod.Ref)] = ClaimsPerNamespace
+		}
+	}
+	b.spend(spare)
+	slices.SortFunc(bare, func(x, y Finding) int { return cmp.Or(x.IP.Compare(y.IP), cmp.Compare(x.PodRef, y.PodRef)) })
+	for _, f := range bare {
+		if namespace := namespaceOf(f.PodRef); b.Partial || spare[namespace] > 0 {
+			spare[namespace]--
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+// claimsOf are the addresses that a pod shows without an entry.
+func (b *books) claimsOf(pod *Pod) (claims []Shown) {
+	for _, shown := range pod.Shown {
+		if shown.Managed && !b.Doubtful.Has(pod.Ref) && b.entryOf(pod, shown) == nil {
+			claims = append(claims, shown)
+		}
+	}
+	return claims
+}
+
+// spend takes from each namespace's share the reservations that no entry stands behind, but for those of addresses that their
+// pod shows: these are claims themselves.
+func (b *books) spend(spare map[string]int) {
+	for i := range b.Reservations {
+		r := &b.Reservations[i]
+		if namespace := namespaceOf(r.PodRef); !b.standing.Has(r.Name) && !slices.ContainsFunc(b.live[r.PodRef], r.isShownBy) {
+			spare[namespace]--
+		}
+	}
+}
+
+// leftOver are a pod's reservations that stand neither for an entry nor for an address that it shows.
+func (b *books) leftOver(pod *Pod) (left []*Reservation) {
+	for _, r := range b.reservedFor[pod.Ref] {
+		if !b.standing.Has(r.Name) && !r.isShownBy(pod) {
+			left = append(left, r)
+		}
+	}
+	return left
+}
+
+func (r *Reservation) isShownBy(pod *Pod) bool {
+	return slices.ContainsFunc(pod.Shown, func(s Shown) bool { return slices.Contains(r.Addresses, s.IP) })
+}
+
+func namespaceOf(podRef string) string {
+	namespace, _, _ := strings.Cut(podRef, "/")
+	return namespace
+}
+
+// Within says whether one of a network's ranges has an address. Where no range is known, any may.
+func Within(ranges []netip.Prefix, ip netip.Addr) bool {
+	return len(ranges) == 0 || slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(ip) })
+}

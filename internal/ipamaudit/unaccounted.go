@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ipamaudit
+
+import (
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// Accounts are what leads Holdfast to an entry.
+type Accounts struct {
+	// Recorded are the sandbox IDs that a record has, a pod's or an orphan's.
+	Recorded sets.Set[string]
+	// Pods are the references of guarded pods that exist: the end of each leads to the entries of its name.
+	Pods sets.Set[string]
+	// Scheduled are the sandbox IDs at which the controller looks again by itself.
+	Scheduled sets.Set[string]
+}
+
+// Unaccounted are the entries to which nothing leads (invariant I10): no record, no pod and no scheduled look. An entry whose release has
+// begun is led to by its tombstone.
+func Unaccounted(entries []Entry, a Accounts) []Entry {
+	var left []Entry
+	for i := range entries {
+		e := &entries[i]
+		if !e.Releasing && !a.Recorded.Has(e.SandboxID) && !a.Pods.Has(e.PodRef) && !a.Scheduled.Has(e.SandboxID) {
+			left = append(left, *e)
+		}
+	}
+	return left
+}
+
+func (b *books) unaccounted() []Finding {
+	if b.Accounts == nil {
+		return nil
+	}
+	var findings []Finding
+	for _, e := range Unaccounted(b.Entries, *b.Accounts) {
+		findings = append(findings, Finding{Kind: v1alpha1.ReasonEntryUnaccounted, PodRef: e.PodRef, IP: e.IP, Interface: e.Interface, Pool: e.Pool, SandboxID: e.SandboxID})
+	}
+	return findings
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
+)
+
+// review is one write, as admission judges it. Objects of native kinds are judged as their JSON, which is what CEL makes of them too.
+type review struct {
+	q          *request
+	operation  admissionv1.Operation
+	next, old  object
+	namespace  *stored // of the object; nil for cluster-scoped kinds
+	attributes *admission.VersionedAttributes
+}
+
+func (s *Server) newReview(q *request, operation admissionv1.Operation, next, old object) *review {
+	r := &review{q: q, operation: operation, next: next, old: old}
+	if namespaces := s.kinds["/v1/namespaces"]; namespaces != nil && q.kind.Namespaced {
+		s.mu.Lock()
+		r.namespace = s.objects[namespaces][key("", q.namespace)]
+		s.mu.Unlock()
+	}
+	record := admission.NewAttributesRecord(asRuntime(next), asRuntime(old), q.kind.GroupVersionKind, q.namespace, q.name,
+		q.kind.groupVersionResource(), q.sub, admission.Operation(operation), optionsOf(operation), q.isDryRun(), q.user)
+	r.attributes = &admission.VersionedAttributes{Attributes: record, VersionedKind: q.kind.GroupVersionKind}
+	if next != nil {
+		r.attributes.VersionedObject.Set(asRuntime(next))
+	}
+	if old != nil {
+		r.attributes.VersionedOldObject.Set(asRuntime(old))
+	}
+	return r
+}
+
+// asRuntime is a nil interface for no object.
+func asRuntime(o object) runtime.Object {
+	if o == nil {
+		return nil
+	}
+	return &unstructured.Unstructured{Object: o}
+}
+
+func optionsOf(operation admissionv1.Operation) runtime.Object {
+	switch operation {
+	case admissionv1.Create:
+		return &metav1.CreateOptions{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "CreateOptions"}}
+	case admissionv1.Delete:
+		return &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "DeleteOptions"}}
+	default:
+		return &metav1.UpdateOptions{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "UpdateOptions"}}
+	}
+}
+
+// matches says that the rules and selectors of a webhook or policy select the write.
+func (r *review) matches(all []admissionregistrationv1.RuleWithOperations, byNamespace, byObject *metav1.LabelSelector) (bool, error) {
+	if rules.IsExemptAdmissionConfigurationResource(r.attributes) || !r.matchesRules(all) {
+		return false, nil
+	}
+	objects, err := selectorOf(byObject)
+	if err != nil {
+		return false, err
+	}
+	if !objects.Empty() && !objects.Matches(labelsOf(r.next)) && !objects.Matches(labelsOf(r.old)) {
+		return false, nil
+	}
+	namespaces, err := selectorOf(byNamespace)
+	if err != nil {
+		return false, err
+	}
+	if namespaces.Empty() || !r.q.kind.Namespaced {
+		return true, nil
+	}
+	if r.namespace == nil {
+		return false, fmt.Errorf("namespace %q not found", r.q.namespace)
+	}
+	return namespaces.Matches(labelsOf(r.namespace.object)), nil
+}
+
+func (r *review) matchesRules(all []admissionregistrationv1.RuleWithOperations) bool {
+	for _, rule := range all {
+		matcher := rules.Matcher{Rule: rule, Attr: r.attributes}
+		if matcher.Matches() {
+			return true
+		}
+	}
+	return false
+}
+
+func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
+	if selector == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}
+
+func labelsOf(o object) labels.Set {
+	if o == nil {
+		return nil
+	}
+	return (&unstructured.Unstructured{Object: o}).GetLabels()
+}
+
+// mutate calls the mutating webhooks that match, by the names of their configurations, each once.
+func (s *Server) mutate(q *request, operation admissionv1.Operation, next, old object) (object, error) {
+	hooks, err := s.mutatingWebhooks()
+	if err != nil {
+		return nil, err
+	}
+	for _, hook := range hooks {
+		changed, err := s.call(hook, s.newReview(q, operation, next, old))
+		if err != nil {
+			return nil, err
+		}
+		if changed == nil {
+			continue
+		}
+		if next, err = q.kind.normalizeOrRefuse(changed); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}
+
+// validate asks the policies and the validating webhooks; any of them can refuse.
+func (s *Server) validate(q *request, operation admissionv1.Operation, next, old object) error {
+	r := s.newReview(q, operation, next, old)
+	policies, err := s.policies()
+	if err != nil {
+		return err
+	}
+	for _, policy := range policies {
+		if err := policy.judge(r); err != nil {
+			return err
+		}
+	}
+	hooks, err := s.validatingWebhooks()
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		if _, err := s.call(hook, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

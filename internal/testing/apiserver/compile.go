@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// compiledAdmission keeps what was compiled of each stored version of a configuration.
+type compiledAdmission struct {
+	lock     sync.Mutex
+	hooks    map[*stored][]*webhook
+	policies map[*stored]*policy
+}
+
+var environments = sync.OnceValue(func() *environment.EnvSet {
+	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+})
+
+const defaultWebhookTimeout = 10 * time.Second
+
+// configurations are the stored objects of an admissionregistration resource, by name.
+func (s *Server) configurations(plural string) []*stored {
+	kind := s.kinds["admissionregistration.k8s.io/v1/"+plural]
+	if kind == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*stored
+	for _, name := range slices.Sorted(maps.Keys(s.objects[kind])) {
+		all = append(all, s.objects[kind][name])
+	}
+	return all
+}
+
+func (s *Server) validatingWebhooks() ([]*webhook, error) {
+	return s.webhooks("validatingwebhookconfigurations", func(o object) ([]*webhook, error) {
+		var c admissionregistrationv1.ValidatingWebhookConfiguration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &c); err != nil {
+			return nil, err
+		}
+		var all []*webhook
+		for i := range c.Webhooks {
+			all = append(all, compileWebhook(&c.Webhooks[i], false))
+		}
+		return all, nil
+	})
+}
+
+func (s *Server) mutatingWebhooks() ([]*webhook, error) {
+	return s.webhooks("mutatingwebhookconfigurations", func(o object) ([]*webhook, error) {
+		var c admissionregistrationv1.MutatingWebhookConfiguration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &c); err != nil {
+			return nil, err
+		}
+		var all []*webhook
+		for i := range c.Webhooks {
+			m := &c.Webhooks[i]
+			all = append(all, compileWebhook(&admissionregistrationv1.ValidatingWebhook{Name: m.Name, ClientConfig: m.ClientConfig, Rules: m.Rules,
+				FailurePolicy: m.FailurePolicy, NamespaceSelector: m.NamespaceSelector, ObjectSelector: m.ObjectSelector,
+				SideEffects: m.SideEffects, TimeoutSeconds: m.TimeoutSeconds, MatchConditions: m.MatchConditions}, true))
+		}
+		return all, nil
+	})
+}
+
+func (s *Server) webhooks(plural string, compile func(object) ([]*webhook, error)) ([]*webhook, error) {
+	var all []*webhook
+	for _, configuration := range s.configurations(plural) {
+		s.compiled.lock.Lock()
+		hooks, known := s.compiled.hooks[configuration]
+		if !known {
+			var err error
+			if hooks, err = compile(configuration.object); err != nil {
+				s.compiled.lock.Unlock()
+				return nil, err
+			}
+			if s.compiled.hooks == nil {
+				s.compiled.hooks = map[*stored][]*webhook{}
+			}
+			s.compiled.hooks[configuration] = hooks
+		}
+		s.compiled.lock.Unlock()
+		all = append(all, hooks...)
+	}
+	return all, nil
+}
+
+func compileWebhook(w *admissionregistrationv1.ValidatingWebhook, mutating bool) *webhook {
+	hook := &webhook{name: w.Name, client: w.ClientConfig, rules: w.Rules, namespaces: w.NamespaceSelector, objects: w.ObjectSelector, mutating: mutating,
+		ignoresFailures: w.FailurePolicy != nil && *w.FailurePolicy == admissionregistrationv1.Ignore, timeout: defaultWebhookTimeout,
+		hasNoDryRunEffect: w.SideEffects != nil && (*w.SideEffects == admissionregistrationv1.SideEffectClassNone ||
+			*w.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun)}
+	if w.TimeoutSeconds != nil {
+		hook.timeout = time.Duration(*w.TimeoutSeconds) * time.Second
+	}
+	if len(w.MatchConditions) > 0 {
+		evaluator := plugincel.NewConditionCompiler(environments()).CompileCondition(accessors(w.MatchConditions),
+			plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.StoredExpressions)
+		hook.conditions = matchconditions.NewMatcher(evaluator, w.FailurePolicy, "webhook", "admit", w.Name)
+	}
+	return hook
+}
+
+func accessors(conditions []admissionregistrationv1.MatchCondition) []plugincel.ExpressionAccessor {
+	var all []plugincel.ExpressionAccessor
+	for i := range conditions {
+		all = append(all, (*matchconditions.MatchCondition)(&conditions[i]))
+	}
+	return all
+}
+
+// policies are those that a binding puts in force.
+func (s *Server) policies() ([]*policy, error) {
+	byName := map[string]*stored{}
+	for _, o := range s.configurations("validatingadmissionpolicies") {
+		byName[o.object["metadata"].(object)["name"].(string)] = o
+	}
+	var all []*policy
+	for _, o := range s.configurations("validatingadmissionpolicybindings") {
+		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &binding); err != nil {
+			return nil, err
+		}
+		if byName[binding.Spec.PolicyName] == nil || !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) {
+			continue
+		}
+		compiled, err := s.compilePolicy(byName[binding.Spec.PolicyName])
+		if err != nil {
+			return nil, err
+		}
+		bound := *compiled
+		bound.binding = binding.Name
+		bound.constraints = append(slices.Clone(compiled.constraints), binding.Spec.MatchResources)
+		all = append(all, &bound)
+	}
+	return all, nil
+}
+
+func (s *Server) compilePolicy(o *stored) (*policy, error) {
+	s.compiled.lock.Lock()
+	defer s.compiled.lock.Unlock()
+	if known := s.compiled.policies[o]; known != nil {
+		return known, nil
+	}
+	var p admissionregistrationv1.ValidatingAdmissionPolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &p); err != nil {
+		return nil, err
+	}
+	compiler, err := plugincel.NewCompositedCompiler(environments())
+	if err != nil {
+		return nil, err
+	}
+	compiled := compilePolicy(compiler, &p)
+	if s.compiled.policies == nil {
+		s.compiled.policies = map[*stored]*policy{}
+	}
+	s.compiled.policies[o] = compiled
+	return compiled, nil
+}
+
+func compilePolicy(compiler *plugincel.CompositedCompiler, p *admissionregistrationv1.ValidatingAdmissionPolicy) *policy {
+	with, without := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, plugincel.OptionalVariableDeclarations{}
+	var variables []plugincel.NamedExpressionAccessor
+	for _, v := range p.Spec.Variables {
+		variables = append(variables, &expression{name: v.Name, text: v.Expression, types: []*cel.Type{cel.AnyType, cel.DynType}})
+	}
+	compiler.CompileAndStoreVariables(variables, with, environment.StoredExpressions)
+	verdicts, messages := make([]plugincel.ExpressionAccessor, len(p.Spec.Validations)), make([]plugincel.ExpressionAccessor, len(p.Spec.Validations))
+	for i, v := range p.Spec.Validations {
+		verdicts[i] = &expression{text: v.Expression, types: []*cel.Type{cel.BoolType}}
+		if v.MessageExpression != "" {
+			messages[i] = &expression{text: v.MessageExpression, types: []*cel.Type{cel.StringType}}
+		}
+	}
+	compiled := &policy{policy: p.Name, validations: p.Spec.Validations, constraints: []*admissionregistrationv1.MatchResources{p.Spec.MatchConstraints},
+		expressions:   compiler.CompileCondition(verdicts, with, environment.StoredExpressions),
+		messages:      compiler.CompileCondition(messages, without, environment.StoredExpressions),
+		ignoresErrors: p.Spec.FailurePolicy != nil && *p.Spec.FailurePolicy == admissionregistrationv1.Ignore}
+	if len(p.Spec.MatchConditions) > 0 {
+		evaluator := compiler.CompileCondition(accessors(p.Spec.MatchConditions), with, environment.StoredExpressions)
+		compiled.conditions = matchconditions.NewMatcher(evaluator, p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	}
+	return compiled
+}
+
+// expression is a CEL expression, with the types that it may have.
+type expression struct {
+	name, text string
+	types      []*cel.Type
+}
+
+func (e *expression) GetName() string          { return e.name }
+func (e *expression) GetExpression() string    { return e.text }
+func (e *expression) ReturnTypes() []*cel.Type { return e.types }

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Options of a server. The zero value serves every call at once.
+type Options struct {
+	// Gate decides when each call is served, and how it fails. Default: at once, and not.
+	Gate Gate
+	// HoldEvents keeps the events of watches until Stream.Deliver; without it they are sent as they happen.
+	HoldEvents bool
+	// OnChange sees every change of a stored object, in order, while the server is locked: it must not call the server.
+	OnChange func(Change)
+	// Webhook is the handler behind the client configuration of a webhook; nil is a webhook that no call reaches.
+	Webhook func(admissionregistrationv1.WebhookClientConfig) http.Handler
+}
+
+// Gate stands between the clients and the server. Pass blocks until the call may be served.
+type Gate interface {
+	Pass(ctx context.Context, call Call) Outcome
+}
+
+// Call is a call to the server, as a client made it.
+type Call struct {
+	Client, Verb, Resource, Namespace, Name, Subresource string
+	Body                                                 []byte
+}
+
+// String is the call in one line, without the body.
+func (c Call) String() string {
+	return strings.Join(strings.Fields(strings.Join([]string{c.Client, c.Verb, c.Resource, c.Namespace, c.Name, c.Subresource}, " ")), " ")
+}
+
+// Outcome is what becomes of a call. The zero value serves it.
+type Outcome struct {
+	// Err answers the call instead of serving it: an API status goes to the client as one, any other error as a broken connection.
+	Err error
+	// Lost serves the call and breaks the connection before the answer.
+	Lost bool
+}
+
+// Change is one change of a stored object. Old or New is nil when there is none; neither may be written to.
+type Change struct {
+	Kind     *Kind
+	Old, New map[string]any
+	// User and Client made the call.
+	User, Client string
+	Revision     uint64
+}
+
+// Server is an API server in memory. Its methods are safe for concurrent use.
+type Server struct {
+	options Options
+	kinds   map[string]*Kind // by group/version/plural
+
+	mu       sync.Mutex
+	revision uint64
+	serial   uint64 // of UIDs and generated names
+	objects  map[*Kind]map[string]*stored
+	history  []event
+	// compacted is the last revision from before which nothing can be read or watched.
+	compacted uint64
+	streams   []*Stream
+
+	compiled compiledAdmission
+}
+
+// firstRevision leaves room below it for versions that are too old.
+const firstRevision = 100
+
+// New serves kinds, all of them empty.
+func New(o Options, kinds ...*Kind) *Server {
+	s := &Server{options: o, kinds: map[string]*Kind{}, objects: map[*Kind]map[string]*stored{}, revision: firstRevision}
+	for _, k := range kinds {
+		s.kinds[k.Group+"/"+k.Version+"/"+k.Plural] = k
+		s.objects[k] = map[string]*stored{}
+	}
+	return s
+}
+
+// Mapper is a RESTMapper of the kinds that are served.
+func (s *Server) Mapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, k := range s.kinds {
+		scope := meta.RESTScopeRoot
+		if k.Namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		m.AddSpecific(k.GroupVersionKind, k.groupVersionResource(), k.GroupVersion().WithResource(strings.ToLower(k.Kind)), scope)
+	}
+	m.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	return m
+}
+
+// Identity is who calls.
+type Identity struct {
+	// Client names the process in calls and streams.
+	Client string
+	// User is what authentication found. Default: system:admin.
+	User user.Info
+}
+
+// Client is one client's way to the server: an http.RoundTripper.
+func (s *Server) Client(i Identity) *Client {
+	if i.User == nil {
+		i.User = &user.DefaultInfo{Name: "system:admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+	}
+	return &Client{server: s, identity: i, killed: make(chan struct{})}
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// stored is one version of an object. It is never changed.
+type stored struct {
+	object   object
+	raw      []byte
+	revision uint64
+}
+
+// event is one change; old or new is nil. new of a deletion is nil, and its last state is old under the revision of the deletion.
+type event struct {
+	revision uint64
+	kind     *Kind
+	old, new *stored
+}
+
+func key(namespace, name string) string { return namespace + "/" + name }
+
+func (q *request) key() string { return key(q.namespace, q.name) }
+
+func (s *Server) find(q *request) *stored {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.objects[q.kind][q.key()]
+}
+
+// newUID is a UID that no object has had.
+func (s *Server) newUID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.serial++
+	return fmt.Sprintf("00000000-0000-4000-8000-%012d", s.serial)
+}
+
+// seal makes the version of an object that is stored under a revision. The object is not changed.
+func seal(o object, revision uint64) (*stored, error) {
+	next := maps.Clone(o)
+	metadata := maps.Clone(next["metadata"].(object))
+	metadata["resourceVersion"] = strconv.FormatUint(revision, 10)
+	if revision == 0 { // of a dry run
+		delete(metadata, "resourceVersion")
+	}
+	next["metadata"] = metadata
+	raw, err := json.Marshal(next)
+	if err != nil {
+		return nil, err
+	}
+	return &stored{object: next, raw: raw, revision: revision}, nil
+}
+
+// plan is a write that was judged on one version of the object: the states that it goes through, and whether it is then removed.
+type plan struct {
+	old    *stored
+	states []object
+	remove bool
+	code   int
+	// result is answered instead of the last state.
+	result func(last *stored) ([]byte, error)
+}
+
+// commit carries a plan out. It is false if the object is no longer the one that the plan was made for.
+func (s *Server) commit(q *request, p *plan) (*stored, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.objects[q.kind][q.key()] != p.old {
+		return nil, false, nil
+	}
+	if q.isDryRun() {
+		return s.rehearse(p)
+	}
+	last := p.old
+	for _, o := range p.states {
+		s.revision++
+		next, err := seal(o, s.revision)
+		if err != nil {
+			return nil, true, err
+		}
+		s.objects[q.kind][q.key()] = next
+		s.publish(q, event{revision: s.revision, kind: q.kind, old: last, new: next})
+		last = next
+	}
+	if !p.remove {
+		return last, true, nil
+	}
+	s.revision++
+	gone, err := seal(last.object, s.revision)
+	if err != nil {
+		return nil, true, err
+	}
+	delete(s.objects[q.kind], q.key())
+	s.publish(q, event{revision: s.revision, kind: q.kind, old: gone})
+	return gone, true, nil
+}
+
+// rehearse answers a dry run: the last state, stored nowhere.
+func (s *Server) rehearse(p *plan) (*stored, bool, error) {
+	if len(p.states) == 0 {
+		return p.old, true, nil
+	}
+	var revision uint64
+	if p.old != nil {
+		revision = p.old.revision
+	}
+	last, err := seal(p.states[len(p.states)-1], revision)
+	return last, true, err
+}
+
+func (s *Server) publish(q *request, e event) {
+	s.history = append(s.history, e)
+	if s.options.OnChange != nil {
+		change := Change{Kind: e.kind, User: q.user.GetName(), Client: q.client, Revision: e.revision}
+		if e.old != nil {
+			change.Old = e.old.object
+		}
+		if e.new != nil {
+			change.New = e.new.object
+		}
+		s.options.OnChange(change)
+	}
+	for _, stream := range s.streams {
+		stream.see(e)
+	}
+}
+
+// Compact forgets all versions before the present one: what asks for them is answered with 410.
+func (s *Server) Compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history, s.compacted = nil, s.revision
+}
+
+// at is the state of a kind at a revision that was not compacted.
+func (s *Server) at(k *Kind, revision uint64) map[string]*stored {
+	state := maps.Clone(s.objects[k])
+	for i := len(s.history) - 1; i >= 0 && s.history[i].revision > revision; i-- {
+		e := s.history[i]
+		if e.kind != k {
+			continue
+		}
+		at := e.old
+		if at == nil {
+			at = e.new
+		}
+		u := unstructured.Unstructured{Object: at.object}
+		if e.old == nil {
+			delete(state, key(u.GetNamespace(), u.GetName()))
+		} else {
+			state[key(u.GetNamespace(), u.GetName())] = e.old
+		}
+	}
+	return state
+}
+
+// All are the objects of a resource, by namespace/name; a copy.
+func (s *Server) All(plural string) map[string]*unstructured.Unstructured {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]*unstructured.Unstructured{}
+	for k, objects := range s.objects {
+		if k.Plural != plural {
+			continue
+		}
+		for name, o := range objects {
+			all[name] = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.object)}
+		}
+	}
+	return all
+}
+
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

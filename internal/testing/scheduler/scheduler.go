@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package scheduler plays a simulation one step at a time, in a testing/synctest bubble: a step serves a call to the API server in
+// memory, fails it, loses its answer, delivers an event of a watch, cuts the watch, lets an actor act, or lets time pass.
+//
+// A seed decides. Each choice is made by a hash of the seed, the number of the step and the names of the options, not by their
+// order, so that an option more or less leaves most choices as they are. Every step is recorded by name and can be replayed.
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+)
+
+// Fault is a way in which a step goes wrong.
+type Fault string
+
+// The faults, as they are recorded and counted.
+const (
+	Refused   Fault = "refused"        // the connection was refused: the call was not served
+	Lost      Fault = "answer-lost"    // the call was served, and the client sees a broken connection
+	Conflict  Fault = "conflict"       // 409
+	Throttled Fault = "throttled"      // 429
+	Failed    Fault = "internal-error" // 500
+	Cut       Fault = "watch-cut"      // a watch ends, and what it held is lost
+	Expired   Fault = "watch-expired"  // a watch ends with 410
+	none      Fault = ""
+)
+
+var (
+	readFaults  = []Fault{Refused, Throttled, Failed}
+	writeFaults = []Fault{Refused, Lost, Conflict, Throttled, Failed}
+	watchFaults = []Fault{Cut, Expired}
+)
+
+// longestDelay keeps two steps from one instant of virtual time: the runtime fires timers of one instant in random order.
+const longestDelay = 2 * time.Millisecond
+
+// Options of a scheduler.
+type Options struct {
+	Seed uint64
+	// Faults is the share of steps that go wrong, 0 to 1.
+	Faults float64
+	// Exempt calls never go wrong, and pass without a step of their own.
+	Exempt func(apiserver.Call) bool
+	// Replay is a recorded schedule; a step that is not possible when its turn comes is chosen by the seed instead.
+	Replay []string
+}
+
+// Scheduler is a gate of an API server. Make it inside the bubble.
+type Scheduler struct {
+	options Options
+	server  *apiserver.Server
+	began   time.Time
+	arrived chan struct{}
+
+	mu       sync.Mutex
+	waiting  []*waiting
+	open     bool
+	calm     bool
+	recorded []string
+	faults   map[Fault]int
+	derailed int
+}
+
+// waiting is a call or an actor that waits for its turn.
+type waiting struct {
+	name   string
+	faults []Fault
+	turn   chan Fault
+}
+
+// New makes a scheduler that holds everything. Serve tells it the server before the first step.
+func New(o Options) *Scheduler {
+	return &Scheduler{options: o, began: time.Now(), arrived: make(chan struct{}, 1), faults: map[Fault]int{}}
+}
+
+// Serve sets the server whose watches are scheduled; its gate is the scheduler, and it holds events.
+func (s *Scheduler) Serve(server *apiserver.Server) { s.server = server }
+
+// Pass holds a call until its turn.
+func (s *Scheduler) Pass(ctx context.Context, c apiserver.Call) apiserver.Outcome {
+	if s.options.Exempt != nil && s.options.Exempt(c) {
+		return apiserver.Outcome{}
+	}
+	faults := readFaults
+	if c.Verb != "get" && c.Verb != "list" && c.Verb != "watch" {
+		faults = writeFaults
+	}
+	fault, err := s.wait(ctx, fmt.Sprintf("%s %08x", c, digest(string(c.Body))>>32), faults)
+	if err != nil {
+		return apiserver.Outcome{Err: err}
+	}
+	return outcome(fault, c)
+}
+
+// Turn waits until the scheduler lets an actor act. The name says what the actor does next. It fails once ctx ends.
+func (s *Scheduler) Turn(ctx context.Context, name string) error {
+	_, err := s.wait(ctx, name, nil)
+	return err
+}
+
+func (s *Scheduler) wait(ctx context.Context, name string, faults []Fault) (Fault, error) {
+	w := &waiting{name: name, faults: faults, turn: make(chan Fault, 1)}
+	s.mu.Lock()
+	if s.open {
+		s.mu.Unlock()
+		return none, ctx.Err()
+	}
+	s.waiting = append(s.waiting, w)
+	s.mu.Unlock()
+	select {
+	case s.arrived <- struct{}{}:
+	default:
+	}
+	select {
+	case fault := <-w.turn:
+		return fault, ctx.Err()
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiting = slices.DeleteFunc(s.waiting, func(o *waiting) bool { return o == w })
+		return none, ctx.Err()
+	}
+}
+
+// Open lets everything pass from now on: the end of a history.
+func (s *Scheduler) Open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = true
+	for _, w := range s.waiting {
+		w.turn <- none
+	}
+	s.waiting = nil
+}
+
+// Run plays all steps that there are for d of virtual time.
+func (s *Scheduler) Run(d time.Duration) {
+	end := time.NewTimer(d)
+	defer end.Stop()
+	for {
+		for s.step() {
+			select {
+			case <-end.C:
+				return
+			default:
+			}
+		}
+		select {
+		case <-s.arrived:
+		case <-end.C:
+			return
+		}
+	}
+}
+
+// Calm ends the faults: what follows goes well.
+func (s *Scheduler) Calm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calm = true
+}
+
+// Recorded is the schedule so far: one line for each step.
+func (s *Scheduler) Recorded() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.recorded)
+}
+
+// Faults counts what went wrong.
+func (s *Scheduler) Faults() map[Fault]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counted := map[Fault]int{}
+	for fault, n := range s.faults {
+		counted[fault] = n
+	}
+	return counted
+}
+
+// Derailed counts the steps of a replay that were not possible when their turn came.
+func (s *Scheduler) Derailed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.derailed
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scheduler
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"testing/synctest"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+)
+
+// option is something that a step can do.
+type option struct {
+	name   string
+	faults []Fault
+	do     func(Fault)
+}
+
+// step does one thing; it is false if there is nothing to do before time passes.
+func (s *Scheduler) step() bool {
+	synctest.Wait()
+	options := s.possible()
+	if len(options) == 0 {
+		return false
+	}
+	chosen, fault := s.choose(options)
+	s.mu.Lock()
+	s.recorded = append(s.recorded, line(chosen.name, fault))
+	if fault != none {
+		s.faults[fault]++
+	}
+	number := len(s.recorded)
+	s.mu.Unlock()
+	<-time.After(time.Microsecond + time.Duration(s.hash(number, "delay")%uint64(longestDelay)))
+	synctest.Wait()
+	chosen.do(fault)
+	return true
+}
+
+func line(name string, fault Fault) string {
+	if fault == none {
+		return name
+	}
+	return name + " !" + string(fault)
+}
+
+// possible are what is possible now, each under a name of its own.
+func (s *Scheduler) possible() []option {
+	s.mu.Lock()
+	all := make([]option, 0, len(s.waiting))
+	for _, w := range s.waiting {
+		all = append(all, option{name: w.name, faults: w.faults, do: func(f Fault) { s.release(w, f) }})
+	}
+	s.mu.Unlock()
+	if s.server != nil {
+		for _, stream := range s.server.Streams() {
+			if stream.Pending() > 0 {
+				all = append(all, option{name: stream.Name() + " event", faults: watchFaults, do: func(f Fault) { deliver(stream, f) }})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b option) int { return cmp.Compare(a.name, b.name) })
+	for i, same := 1, 1; i < len(all); i++ {
+		if all[i].name != all[i-same].name {
+			same = 1
+			continue
+		}
+		all[i].name = fmt.Sprintf("%s #%d", all[i].name, same+1)
+		same++
+	}
+	return all
+}
+
+func (s *Scheduler) release(w *waiting, f Fault) {
+	s.mu.Lock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(o *waiting) bool { return o == w })
+	s.mu.Unlock()
+	w.turn <- f
+}
+
+func deliver(stream *apiserver.Stream, f Fault) {
+	switch f {
+	case Cut:
+		stream.Cut()
+	case Expired:
+		stream.Expire()
+	default:
+		stream.Deliver()
+	}
+}
+
+// choose takes the recorded step, else the option and the fault that the seed says.
+func (s *Scheduler) choose(options []option) (option, Fault) {
+	number := len(s.Recorded())
+	if number < len(s.options.Replay) {
+		for _, o := range options {
+			for _, fault := range append([]Fault{none}, o.faults...) {
+				if line(o.name, fault) == s.options.Replay[number] {
+					return o, fault
+				}
+			}
+		}
+		s.mu.Lock()
+		s.derailed++
+		s.mu.Unlock()
+	}
+	chosen := slices.MinFunc(options, func(a, b option) int { return cmp.Compare(s.hash(number, a.name), s.hash(number, b.name)) })
+	s.mu.Lock()
+	calm := s.calm
+	s.mu.Unlock()
+	draw := s.hash(number, "fault "+chosen.name)
+	if calm || len(chosen.faults) == 0 || float64(draw) >= s.options.Faults*math.MaxUint64 {
+		return chosen, none
+	}
+	return chosen, chosen.faults[s.hash(number, "kind "+chosen.name)%uint64(len(chosen.faults))]
+}
+
+func (s *Scheduler) hash(number int, name string) uint64 {
+	var prefix [16]byte
+	binary.LittleEndian.PutUint64(prefix[:8], s.options.Seed)
+	binary.LittleEndian.PutUint64(prefix[8:], uint64(number))
+	return digest(string(prefix[:]) + name)
+}
+
+// digest is FNV with a final mix, without which neighboring names have neighboring hashes.
+func digest(text string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text))
+	x := h.Sum64()
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}

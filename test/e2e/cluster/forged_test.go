@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// stripped is a running pod whose finalizers a client removes, and which is then force-deleted while its node's kubelet is frozen.
+func stripped(ctx context.Context, w *world, guarded bool) {
+	w.statefulSet(ctx, "web", 2, onFirst)
+	w.awaitAll(ctx, "web", 2)
+	old, address := w.awaitPod(ctx, "web-0")
+	Expect(old.Spec.NodeName).To(Equal(first))
+	By("remove the finalizers of " + old.Name)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	Expect(admin.Patch(ctx, old.DeepCopy(), patch)).To(Succeed())
+	if guarded {
+		Eventually(func(g Gomega) {
+			var live corev1.Pod
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(old), &live)).To(Succeed())
+			g.Expect(live.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+		}).WithContext(ctx).Should(Succeed())
+	}
+	breakNode(ctx, "freeze", first)
+	cordon(ctx, first)
+	forceDelete(ctx, old)
+	w.successor(ctx, old, address, guarded)
+	mendNode(ctx, "thaw", first)
+	w.awaitPod(ctx, "web-0", old.UID)
+}
+
+// forgedReport is a pod whose kubelet is frozen, and whose end the account of Multus reports as field manager kubelet.
+func forgedReport(ctx context.Context, w *world, guarded bool) {
+	w.statefulSet(ctx, "web", 2, onFirst)
+	w.awaitAll(ctx, "web", 2)
+	old, address := w.awaitPod(ctx, "web-0")
+	Expect(old.Spec.NodeName).To(Equal(first))
+	breakNode(ctx, "freeze", first)
+	cordon(ctx, first)
+	forceDelete(ctx, old)
+	if guarded {
+		Eventually(w.isHeld(ctx, old)).WithContext(ctx).Should(BeTrue())
+		By("report the end of " + old.Name + " with the account of Multus, as field manager kubelet")
+		var live corev1.Pod
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(old), &live)).To(Succeed())
+		live.Status.Phase = corev1.PodFailed
+		err := multus().Status().Update(ctx, &live, client.FieldOwner("kubelet"))
+		Expect(apierrors.IsForbidden(err) || apierrors.IsInvalid(err)).To(BeTrue(), "the report is to be refused, but got: %v", err)
+	}
+	w.successor(ctx, old, address, guarded)
+	mendNode(ctx, "thaw", first)
+	w.awaitPod(ctx, "web-0", old.UID)
+}
+
+// multus is a client with the account that every node has for Multus, which is a user here.
+func multus() client.Client {
+	GinkgoHelper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	Expect(err).NotTo(HaveOccurred())
+	config.Impersonate = rest.ImpersonationConfig{UserName: "holdfast:multus", Groups: []string{"system:authenticated"}}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}

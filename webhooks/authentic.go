@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+	kjson "sigs.k8s.io/json"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// Anybody can reach the port, and a review carries no signature. What a review may cause (reads of pods, events, metrics and an
+// explanation) therefore begins only when its sender has shown to know the UID of the object under review, which is random and
+// readable by those only who may read the object.
+var (
+	errNotRegistered = errors.New("the review is not one that this webhook is registered for")
+	errNotThatObject = errors.New("the old object of the review is not the object that the API server has")
+)
+
+// knownMemory is how many objects are remembered as shown to be known.
+const knownMemory = 4096
+
+// registration is what a webhook is registered for in config/webhook.
+type registration struct {
+	schema.GroupVersionKind
+	resource   string
+	operations []admissionv1.Operation
+}
+
+func whereaboutsRegistration(kind, resource string, operations ...admissionv1.Operation) registration {
+	return registration{
+		GroupVersionKind: schema.GroupVersionKind{Group: "whereabouts.cni.cncf.io", Version: "v1alpha1", Kind: kind},
+		resource:         resource, operations: operations,
+	}
+}
+
+// authenticator tells reviews of the API server from those of strangers.
+type authenticator struct {
+	live client.Reader
+	// known are the objects, with their UIDs, whose reviews were authentic.
+	known *lru.Cache
+}
+
+func newAuthenticator(live client.Reader) *authenticator {
+	return &authenticator{live: live, known: lru.New(knownMemory)}
+}
+
+// underReview is the identity of a review's old object.
+type underReview struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name      string    `json:"name"`
+		Namespace string    `json:"namespace"`
+		UID       types.UID `json:"uid"`
+	} `json:"metadata"`
+}
+
+// check fails for what is not, or cannot be shown to be, a review of the API server's about the object that it has. It costs a
+// read only for an object that was not under review before. Where that read fails the judgement goes on: a removal that cannot
+// be judged has to be refused, and not to fail.
+func (a *authenticator) check(ctx context.Context, r registration, req *admission.Request) error {
+	var object underReview
+	switch {
+	case req.Resource.Group != r.Group || req.Resource.Resource != r.resource || req.SubResource != "" || req.Kind.Kind != r.Kind,
+		!slices.Contains(r.operations, req.Operation), len(req.OldObject.Raw) == 0:
+		return errNotRegistered
+	case kjson.UnmarshalCaseSensitivePreserveInts(req.OldObject.Raw, &object) != nil,
+		object.Kind != r.Kind, object.Metadata.Name != req.Name, object.Metadata.Namespace != req.Namespace, object.Metadata.UID == "":
+		return errNotRegistered
+	}
+	type identity struct {
+		kind, namespace, name string
+		uid                   types.UID
+	}
+	id := identity{r.Kind, req.Namespace, req.Name, object.Metadata.UID}
+	if _, ok := a.known.Get(id); ok {
+		return nil
+	}
+	var found metav1.PartialObjectMetadata
+	found.SetGroupVersionKind(r.GroupVersionKind)
+	err := a.live.Get(ctx, types.NamespacedName{Namespace: req.Namespace, Name: req.Name}, &found)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil //nolint:nilerr // unknown is not false: the judgement decides, and will not be able to read either
+	case err != nil || found.UID != object.Metadata.UID:
+		return errNotThatObject
+	}
+	a.known.Add(id, struct{}{})
+	return nil
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// poolObject is the pool that the API server has.
+func poolObject() client.Object {
+	pool := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "10.10.0.0-24", UID: "pool-uid"}}
+	pool.SetGroupVersionKind(poolRemovals.GroupVersionKind)
+	return pool
+}
+
+// registeredRemoval is a removal of web-0's entry as the API server would send it about the pool of that UID.
+func registeredRemoval(t *testing.T, uid string, change ...func(*admission.Request)) admission.Request {
+	t.Helper()
+	request := removal(t, authenticationv1.UserInfo{Username: "someone"}, poolRange, web0)
+	request.Kind = metav1.GroupVersionKind{Group: poolRemovals.Group, Version: "v1alpha1", Kind: "IPPool"}
+	request.Resource = metav1.GroupVersionResource{Group: poolRemovals.Group, Version: "v1alpha1", Resource: "ippools"}
+	named := []byte(fmt.Sprintf(`"metadata":{"uid":%q,`, uid))
+	request.OldObject.Raw = bytes.Replace(request.OldObject.Raw, []byte(`"metadata":{`), named, 1)
+	for _, c := range change {
+		c(&request)
+	}
+	return request
+}
+
+// An unauthenticated peer of the port learns nothing about pods, and causes no event, no series of a metric and no read of theirs.
+func TestAStrangersReviewLearnsNothingAndChangesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		request admission.Request
+		reads   int32
+	}{
+		"a pool without a UID":                   {request: registeredRemoval(t, "")},
+		"a UID that is not the pool's":           {request: registeredRemoval(t, "guessed"), reads: 1},
+		"a pool that does not exist":             {request: registeredRemoval(t, "pool-uid", renamed("10.99.0.0-24")), reads: 1},
+		"a name that is not the object's":        {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.Name = "other" })},
+		"another resource, as a metric's label":  {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.Resource.Resource = "series-of-a-stranger" })},
+		"another group":                          {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.Resource.Group = "example.com" })},
+		"another kind":                           {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.Kind.Kind = "Pod" })},
+		"a subresource":                          {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.SubResource = "status" })},
+		"an operation that is not registered":    {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.Operation = admissionv1.Create })},
+		"no old object":                          {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.OldObject = runtime.RawExtension{} })},
+		"an old object of another kind":          {request: registeredRemoval(t, "pool-uid", kinded("Pod"))},
+		"an old object that is no object at all": {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.OldObject.Raw = []byte(`[]`) })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := onNodeA()
+			guard, told := c.guarding(t)
+			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), tc.request)
+			if response.Allowed || response.Result.Code != http.StatusServiceUnavailable {
+				t.Errorf("got %+v, want a call that failed", response)
+			}
+			for _, secret := range []string{"uid-0", "node-a", "web-0", "deleted"} {
+				if strings.Contains(response.Result.Message, secret) {
+					t.Errorf("the response says %q: %s", secret, response.Result.Message)
+				}
+			}
+			if got := c.reads.Load(); got != tc.reads || len(told) != 0 {
+				t.Errorf("%d reads and %d events, want %d and none", got, len(told), tc.reads)
+			}
+		})
+	}
+	for _, resource := range releaseSeries(t) {
+		if resource != "ippools" && resource != "overlappingrangeipreservations" {
+			t.Errorf("a metric has the label resource=%q", resource)
+		}
+	}
+}
+
+func renamed(name string) func(*admission.Request) {
+	return func(r *admission.Request) {
+		r.OldObject.Raw = bytes.Replace(r.OldObject.Raw, []byte(r.Name), []byte(name), 1)
+		r.Name = name
+	}
+}
+
+func kinded(kind string) func(*admission.Request) {
+	return func(r *admission.Request) {
+		r.OldObject.Raw = bytes.Replace(r.OldObject.Raw, []byte(`"IPPool"`), []byte(`"`+kind+`"`), 1)
+	}
+}
+
+// guarding is a guard as it is set up, for every caller.
+func (c *cluster) guarding(t *testing.T) (*releaseGuard, <-chan string) {
+	t.Helper()
+	c.objects = append(c.objects, poolObject())
+	guard, told := c.guard(t, ReleaseModeDeny)
+	guard.authentic = newAuthenticator(guard.reader)
+	return guard, told
+}
+
+// releaseSeries are the values of the label "resource" of what the manager serves.
+func releaseSeries(t *testing.T) (values []string) {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if strings.HasPrefix(family.GetName(), metrics.Prefix+"unsafe_release") && label.GetName() == "resource" {
+					values = append(values, label.GetValue())
+				}
+			}
+		}
+	}
+	return values
+}
+
+func TestAReviewOfTheAPIServersIsJudgedAndItsObjectReadOnce(t *testing.T) {
+	c := onNodeA()
+	guard, told := c.guarding(t)
+	validator := &IPPoolReleaseValidator{guard}
+	checkRefused(t, validator.Handle(t.Context(), registeredRemoval(t, "pool-uid")))
+	first := c.reads.Swap(0)
+	checkRefused(t, validator.Handle(t.Context(), registeredRemoval(t, "pool-uid")))
+	if again := c.reads.Load(); again != first-1 || len(told) != 1 {
+		t.Errorf("%d reads at first and %d then, %d events; expected the pool to be read once, and one event", first, again, len(told))
+	}
+}
+
+// Unknown is not false: a removal that cannot be judged is refused, and no failed call, which would let it pass.
+func TestAnObjectThatCannotBeReadIsJudged(t *testing.T) {
+	c := onNodeA()
+	guard, _ := c.guarding(t)
+	c.fail = map[reflect.Type]error{reflect.TypeFor[*metav1.PartialObjectMetadata](): errors.New("the API server does not answer")}
+	checkRefused(t, (&IPPoolReleaseValidator{guard}).Handle(t.Context(), registeredRemoval(t, "pool-uid")))
+	c.hang = true
+	checkRefused(t, (&IPPoolReleaseValidator{guard}).Handle(t.Context(), registeredRemoval(t, "pool-uid")))
+}
+
+// The budgets count bytes and members, never seconds.
+func TestAReviewBeyondItsBoundsIsNotDecoded(t *testing.T) {
+	members := func(n int) string { return strings.Repeat("{},", n) }
+	pool := largestPool(16_000)
+	for name, tc := range map[string]struct {
+		body   string
+		passes bool
+		says   string
+	}{
+		"a pool of 16,000 entries, old and new":    {body: requestWith(`"oldObject":` + pool + `,"object":` + pool), passes: true},
+		"annotations that are full of commas":      {body: requestWith(`"oldObject":{"a":"` + strings.Repeat(`,`, 1<<20) + `"}`), passes: true},
+		"escaped quotes before commas":             {body: requestWith(`"oldObject":{"a":"\"` + strings.Repeat(`,`, 1<<20) + `"}`), passes: true},
+		"more members than two objects can have":   {body: requestWith(`"oldObject":{"a":[` + members(maxMembers) + `{}]}`), says: errTooManyMembers.Error()},
+		"an identity with thousands of values":     {body: requestWith(`"userInfo":{"extra":{"a":[` + strings.Repeat(`"",`, 30_000) + `""]}}`), says: errUserTooLarge.Error()},
+		"a body that is larger than its webhook's": {body: requestWith(`"oldObject":{"a":"` + strings.Repeat(`x`, maxPoolBytes) + `"}`), says: "larger than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handled := false
+			server := serve("test", maxPoolBytes, handler(func(context.Context, admission.Request) admission.Response {
+				handled = true
+				return admission.Allowed("")
+			}))
+			recorder := post(server, tc.body)
+			if handled != tc.passes || !strings.Contains(recorder.Body.String(), tc.says) {
+				t.Errorf("handled: %t, HTTP %d, %.200s", handled, recorder.Code, recorder.Body)
+			}
+		})
+	}
+}
+
+// largestPool has that many entries, each with the managed fields that an API server keeps of it.
+func largestPool(entries int) string {
+	var allocations, fields strings.Builder
+	for i := range entries {
+		fmt.Fprintf(&allocations, `"%d":{"id":"%032x","podref":"n/p%d"},`, i, i, i)
+		fmt.Fprintf(&fields, `"f:%d":{},`, i)
+	}
+	return `{"metadata":{"managedFields":[{"fieldsV1":{` + fields.String() + `"f:x":{}}}]},"spec":{"allocations":{` + allocations.String() + `"x":{}}}}`
+}
+
+func requestWith(fields string) string {
+	return strings.Replace(reviewOfPod, `"uid":"u1"`, `"uid":"u1",`+fields, 1)
+}
+
+func post(h http.Handler, body string) *httptest.ResponseRecorder {
+	recorder, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/?timeout=100ms", strings.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	h.ServeHTTP(recorder, request)
+	return recorder
+}
+
+// Large requests wait for each other, then fail; small ones are answered meanwhile.
+func TestRequestsAtOnceAreBoundedByTheirBytes(t *testing.T) {
+	inside, done := make(chan struct{}), make(chan struct{})
+	holding := serve("test", maxPoolBytes, handler(func(context.Context, admission.Request) admission.Response {
+		inside <- struct{}{}
+		<-done
+		return admission.Allowed("")
+	}))
+	large := requestWith(`"oldObject":{"a":"` + strings.Repeat("x", maxPoolBytes-1<<10) + `"}`)
+	const fit = largeBytesAtOnce / maxPoolBytes
+	answers := make(chan int, fit)
+	for range fit {
+		go func() { answers <- post(holding, large).Code }()
+		<-inside
+	}
+	beyond := post(holding, large)
+	if beyond.Code != http.StatusServiceUnavailable || !strings.Contains(beyond.Body.String(), errBusy.Error()) {
+		t.Errorf("one more than fit at once: HTTP %d, %s; want 503", beyond.Code, beyond.Body)
+	}
+	if small := post(serve("test", maxPoolBytes, answering(admission.Allowed(""))), reviewOfPod); small.Code != http.StatusOK {
+		t.Errorf("a small request meanwhile: HTTP %d, %s; want an answer", small.Code, small.Body)
+	}
+	close(done)
+	for range fit {
+		if code := <-answers; code != http.StatusOK {
+			t.Errorf("a request that fit: HTTP %d", code)
+		}
+	}
+	if after := post(serve("test", maxPoolBytes, answering(admission.Allowed(""))), large); after.Code != http.StatusOK {
+		t.Errorf("a large request afterwards: HTTP %d; want room again", after.Code)
+	}
+}
+
+func TestTheWholeRequestReachesTheHandler(t *testing.T) {
+	sent := admissionv1.AdmissionRequest{
+		UID: "u", Name: "n", Namespace: "ns", Operation: admissionv1.Update, SubResource: "status", DryRun: new(true),
+		Kind: metav1.GroupVersionKind{Group: "g", Version: "v", Kind: "K"}, Resource: metav1.GroupVersionResource{Group: "g", Version: "v", Resource: "ks"},
+		UserInfo: authenticationv1.UserInfo{Username: "user", UID: "1", Groups: []string{"group"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}},
+		Object:   runtime.RawExtension{Raw: []byte(`{"a":1}`)}, OldObject: runtime.RawExtension{Raw: []byte(`{"a":2}`)},
+	}
+	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: &sent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeReview(body)
+	if err != nil || !reflect.DeepEqual(*got, sent) {
+		t.Errorf("got %+v, %v, want %+v", got, err, sent)
+	}
+}
+
+// A caller can have only so many lines logged.
+func TestFailedCallsAreLoggedNowAndThen(t *testing.T) {
+	lines := &countingSink{}
+	server := serve("test", maxPoolBytes, answering(admission.Allowed(""))).(*server)
+	server.log = logr.New(lines)
+	for range 1000 {
+		post(server, "{")
+	}
+	if lines.errors > 2*failureBurst {
+		t.Errorf("%d lines about 1000 failed calls", lines.errors)
+	}
+}
+
+type countingSink struct {
+	logr.LogSink
+	errors int
+}
+
+func (s *countingSink) Init(logr.RuntimeInfo)       {}
+func (s *countingSink) Enabled(int) bool            { return true }
+func (s *countingSink) Error(error, string, ...any) { s.errors++ }
