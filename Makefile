@@ -105,11 +105,11 @@ verify: ## Regenerate, check everything, demand a clean tree
 ##@ Test
 
 .PHONY: test
-test: kube build helm-tool ## Run the unit tests and the suites on a real control plane, with the race detector
+test: kube build helm-tool ## Run the unit tests (with the race detector) and the suites on a real control plane
 	@$(GOTEST) all
 
 .PHONY: test-long
-test-long: kube build ## Run what explores: adversaries, shapes, and the suites again with failing calls
+test-long: kube build ## Run what explores, with the race detector: adversaries, shapes, suites with failing calls
 	@$(GOTEST) long
 
 .PHONY: unit

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gotest runs the project's tests under the race detector and closes
-// with one line that counts them.
+// Command gotest runs the project's tests and closes with one line that counts
+// them, after the seconds of each tier.
 //
 //	go run ./hack/gotest [-assets DIR] unit|suites|all|faulty|long|machine [PACKAGE...]
 //
 // unit is every package that starts no control plane, in every module that has
-// tests; suites is those that start one, a few packages at a time; all is both.
-// long is what takes too long for that: the packages that explore variants, and
-// faulty, the fault-injection run of the suites that have one. PACKAGE narrows
-// the suites. machine is the packages named that need root and a whole machine;
-// nothing else runs these. It runs at the top of the repository.
+// tests, under the race detector; suites is those that start one, a few packages
+// at a time and without it, since they wait for processes of others most of the
+// time; all is both. long is what takes too long for that, under the race
+// detector: the packages that explore variants, and faulty, the fault-injection
+// run of the suites that have one. PACKAGE narrows the suites. machine is the
+// packages named that need root and a whole machine; nothing else runs these. It
+// runs at the top of the repository.
 package main
 
 import (
@@ -23,6 +25,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -44,10 +47,12 @@ func main() {
 	}
 }
 
-// group is one invocation of go test: where it runs, with which arguments and
-// with what on top of the environment.
+// group is one invocation of go test: the tier that it belongs to, where it runs,
+// with which arguments and with what on top of the environment.
 type group struct {
+	tier     string
 	dir      string
+	race     bool
 	env      []string
 	flags    []string
 	packages []string
@@ -65,17 +70,21 @@ func runAll(w io.Writer, assets, what string, narrow []string) (passes, error) {
 	env := append(os.Environ(), "CGO_ENABLED=1", "KUBEBUILDER_ASSETS="+assets)
 
 	var total passes
+	var spent seconds
 	for _, g := range groups {
+		start := time.Now()
 		counted, err := g.run(w, env)
 		if err != nil {
 			return passes{}, err
 		}
+		spent.add(g.tier, time.Since(start))
 		if len(g.env) > 0 {
 			total.second = total.second.plus(counted)
 		} else {
 			total.first = total.first.plus(counted)
 		}
 	}
+	fmt.Fprintln(w, spent)
 	if total == (passes{}) {
 		return passes{}, fmt.Errorf("no test ran for %q %v: expected at least one", what, narrow)
 	}
@@ -112,7 +121,7 @@ func unitGroups([]string) ([]group, error) {
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, group{dir: dir, flags: []string{"-timeout=10m"}, packages: packages})
+		groups = append(groups, group{tier: "unit tests", race: true, dir: dir, flags: []string{"-timeout=10m"}, packages: packages})
 	}
 	return groups, nil
 }
@@ -130,13 +139,16 @@ func controlPlaneGroups(needs kind, patterns []string) ([]group, error) {
 	}
 	var groups []group
 	for _, dir := range dirs {
-		g := group{dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(), "-count=1"}}
+		g := group{tier: "suites", dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(), "-count=1"}}
 		for _, pattern := range patterns {
 			packages, err := testPackages(dir, pattern, needs)
 			if err != nil {
 				return nil, err
 			}
 			g.packages = append(g.packages, packages...)
+		}
+		if needs == long {
+			g.tier, g.race = "exploring suites", true
 		}
 		longestFirst(g.packages)
 		groups = append(groups, g)
@@ -146,7 +158,7 @@ func controlPlaneGroups(needs kind, patterns []string) ([]group, error) {
 
 // machineGroups are packages that are only run when they are named, one at a time.
 func machineGroups(patterns []string) ([]group, error) {
-	g := group{dir: ".", flags: []string{"-timeout=90m", "-count=1", "-p=1"}}
+	g := group{tier: "machine", race: true, dir: ".", flags: []string{"-timeout=90m", "-count=1", "-p=1"}}
 	for _, pattern := range patterns {
 		packages, err := testPackages(g.dir, pattern, machine)
 		if err != nil {
@@ -174,7 +186,7 @@ func faultyGroups(patterns []string) ([]group, error) {
 
 // faulty is the second pass of a group.
 func (g group) faulty() group {
-	again := group{dir: g.dir, env: faultyEnv, flags: g.flags}
+	again := group{tier: "failing calls", race: true, dir: g.dir, env: faultyEnv, flags: g.flags}
 	for _, path := range g.packages {
 		if slices.ContainsFunc(faultySuites, func(suite string) bool { return strings.HasSuffix(path, "/"+suite) }) {
 			again.packages = append(again.packages, path)
@@ -209,10 +221,13 @@ func (g group) run(w io.Writer, env []string) (tally, error) {
 	if len(g.packages) == 0 {
 		return tally{}, nil
 	}
-	command := strings.Join(append(slices.Clone(g.env), "go test -race"), " ")
-	fmt.Fprintf(w, "==> testing %d packages in %s: %s %s\n", len(g.packages), g.dir, command, strings.Join(g.flags, " "))
-	args := append([]string{"test", "-json", "-race"}, g.flags...)
-	cmd := exec.Command("go", append(args, g.packages...)...)
+	flags := slices.Clone(g.flags)
+	if g.race {
+		flags = append(flags, "-race")
+	}
+	command := strings.Join(append(slices.Clone(g.env), "go test"), " ")
+	fmt.Fprintf(w, "==> %s: %d packages in %s: %s %s\n", g.tier, len(g.packages), g.dir, command, strings.Join(flags, " "))
+	cmd := exec.Command("go", slices.Concat([]string{"test", "-json"}, flags, g.packages)...)
 	cmd.Dir, cmd.Env, cmd.Stderr = g.dir, append(slices.Clone(env), g.env...), os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // tally counts leaf tests: a test with subtests is its subtests, and a Ginkgo
@@ -48,6 +49,31 @@ func (p passes) String() string {
 		return "with failing calls: " + p.second.String()
 	}
 	return fmt.Sprintf("first pass: %s; with failing calls: %s; both: %s", p.first, p.second, p.sum())
+}
+
+// seconds is the time that each tier took, in the order in which they ran.
+type seconds []tierTime
+
+type tierTime struct {
+	tier  string
+	spent time.Duration
+}
+
+func (s *seconds) add(tier string, spent time.Duration) {
+	at := slices.IndexFunc(*s, func(t tierTime) bool { return t.tier == tier })
+	if at < 0 {
+		*s = append(*s, tierTime{tier, spent})
+		return
+	}
+	(*s)[at].spent += spent
+}
+
+func (s seconds) String() string {
+	var tiers []string
+	for _, t := range s {
+		tiers = append(tiers, fmt.Sprintf("%s %.0f s", t.tier, t.spent.Seconds()))
+	}
+	return strings.Join(tiers, ", ")
 }
 
 // event is a line of go test -json; see `go doc test2json`.

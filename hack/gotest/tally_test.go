@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestCount(t *testing.T) {
@@ -174,6 +175,16 @@ func TestPassesAreToldApart(t *testing.T) {
 	}
 }
 
+func TestTheTimeOfATierIsThatOfAllItsModules(t *testing.T) {
+	var spent seconds
+	spent.add("unit tests", 2*time.Second)
+	spent.add("suites", 3*time.Second)
+	spent.add("unit tests", 5*time.Second)
+	if got, want := spent.String(), "unit tests 7 s, suites 3 s"; got != want {
+		t.Errorf("the times are %q; expected %q", got, want)
+	}
+}
+
 func TestTheSecondPassIsOfSuitesThatAreThere(t *testing.T) {
 	for _, suite := range faultySuites {
 		if _, err := os.Stat(filepath.Join("../..", suite, "suite_test.go")); err != nil {
@@ -202,7 +213,7 @@ func TestTheLongestSuitesStartFirst(t *testing.T) {
 func TestTheSecondPassKeepsFlagsAndChangesTheEnvironment(t *testing.T) {
 	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce()}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
 	got := g.faulty()
-	want := group{dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", suitesAtOnce()}, packages: []string{"m/test/integration/slices"}}
+	want := group{tier: "failing calls", race: true, dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", suitesAtOnce()}, packages: []string{"m/test/integration/slices"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
