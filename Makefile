@@ -120,6 +120,10 @@ unit: ## Run the unit tests
 model: ## Explore the model of the release handshake, and write bin/model/report.json
 	@go run ./test/model -report bin/model/report.json
 
+.PHONY: mutants
+mutants: kube ## Break the product one rule at a time: tests have to notice each, bin/mutants/report.json
+	@go run ./hack/mutants -assets $(KUBE_BIN)
+
 .PHONY: integration
 integration: kube build helm-tool ## Run the suites on a real control plane
 	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/...

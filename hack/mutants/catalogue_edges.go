@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// What surrounds the tables: the handshake with agents, what is written to pools, and what admission permits.
+var (
+	inHandshake   = []string{"./internal/handshake"}
+	inAgent       = []string{"./internal/agent"}
+	inWhereabouts = []string{"./internal/ipam/whereabouts"}
+	inGuard       = []string{"./internal/releaseguard", "./webhooks"}
+	inNodes       = []string{"./internal/nodeidentity", "./internal/nodepolicy", "./webhooks"}
+	inProtection  = []string{"./internal/protection", "./webhooks", "./controllers"}
+	inControllers = []string{"./controllers"}
+	inPolicies    = []string{"./internal/reportpolicy"}
+	inSeatbelts   = []string{"./test/integration/seatbelts"}
+)
+
+var edgeMutants = []mutant{
+	{
+		rule: "handshake: a list that began before the query was seen says nothing",
+		file: "internal/handshake/judge.go",
+		old:  `if l.Began.Before(q.Seen) {`,
+		new:  `if l.Ended.Before(q.Seen) {`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a sandbox whose network namespace is open is not gone",
+		file: "internal/handshake/judge.go",
+		old:  `case s.Network == NamespaceOpen:`,
+		new:  `case s.Network == NamespaceOpen && s.NotExited > 0:`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a sandbox with a container that has not exited is not gone",
+		file: "internal/handshake/judge.go",
+		old:  `case s.NotExited > 0:`,
+		new:  `case s.NotExited > 1:`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a sandbox that the runtime failed to load is not gone (S1)",
+		file: "internal/handshake/judge.go",
+		old: `	case l.Tasks.IDs[q.SandboxID]:
+		return answer(`,
+		new: `	case l.Tasks.IDs[q.SandboxID] && r.Listed:
+		return answer(`, by: inHandshake,
+	},
+	{
+		rule: "handshake: another living sandbox of the pod holds the address of one that is gone",
+		file: "internal/handshake/judge.go",
+		old:  `	if next != "" {`,
+		new:  `	if next != "" && next == r.Unloaded {`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a sandbox that was never listed is absent only after sandboxCreationMax",
+		file: "internal/handshake/judge.go",
+		old:  `return !r.AbsentSince.IsZero() && l.Began.Sub(r.AbsentSince) > s.SandboxCreationMax`,
+		new:  `return !r.AbsentSince.IsZero()`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a list without the agent's own sandbox is not the runtime's whole list",
+		file: "internal/handshake/complete.go",
+		old:  `if own == "" || self == "" {`,
+		new:  `if own == "" {`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a gap in the lists ends the row of absence",
+		file: "internal/handshake/memory.go",
+		old:  `case r.since.IsZero() || l.Began.Sub(r.last) > MaxGap:`,
+		new:  `case r.since.IsZero():`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a failed list ends the row of absence",
+		file: "internal/handshake/memory.go",
+		old: `		for _, r := range m.absent {
+			r.end()
+		}
+		return
+`,
+		new: "		return\n", by: inHandshake,
+	},
+	{
+		rule: "handshake: an agent speaks only for the machine that its Node describes",
+		file: "internal/handshake/speaker.go",
+		old:  `if (unknown && id.required) || (!unknown && !strings.EqualFold(id.node, id.host)) {`,
+		new:  `if unknown && id.required {`, by: inHandshake,
+	},
+	{
+		rule: "handshake: an agent speaks only for the Node UID of its token",
+		file: "internal/handshake/speaker.go",
+		old:  `case s.Token.NodeUID == "" || s.Token.NodeUID != s.Node.UID:`,
+		new:  `case s.Token.NodeUID == "":`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a node acknowledges no version before the query in it is settled",
+		file: "internal/handshake/acknowledge.go",
+		old:  `if !m.Settled && m.By > last {`,
+		new:  `if !m.Settled && m.By > view {`, by: inHandshake,
+	},
+	{
+		rule: "agent: a query whose record returned with a restored etcd is not older than the view",
+		file: "internal/agent/view.go",
+		old:  `if seen.by <= seen.after {`,
+		new:  `if seen.by < 0*seen.after {`, by: inAgent,
+	},
+	{
+		rule: "compare-and-release: a removal tests the sandbox ID",
+		file: "internal/ipam/whereabouts/patch.go",
+		old: `		{"test", i.path() + "/id", i.SandboxID},
+`,
+		new: "", by: inWhereabouts,
+	},
+	{
+		rule: "compare-and-release: a removal tests the podref",
+		file: "internal/ipam/whereabouts/patch.go",
+		old: `		{"test", i.path() + "/podref", podRef},
+`,
+		new: "", by: inWhereabouts,
+	},
+	{
+		rule: "compare-and-release: a patch tests the pool's range",
+		file: "internal/ipam/whereabouts/pool.go",
+		old:  `operations := []operation{{"test", "/spec/range", p.rangeText}}`,
+		new:  `operations := []operation{}`, by: inWhereabouts,
+	},
+	{
+		rule: "compare-and-release: a reservation goes only in the version that was judged",
+		file: "internal/ipam/whereabouts/reservations.go",
+		old:  `client.Preconditions{UID: &r.uid, ResourceVersion: &r.resourceVersion}`,
+		new:  `client.Preconditions{UID: &r.uid}`, by: inWhereabouts,
+	},
+	{
+		rule: "compare-and-release: another pod's reservation stays",
+		file: "internal/ipam/whereabouts/reservation.go",
+		old:  `if !ok || r.podRef != key.PodRef && !anyPodRef {`,
+		new:  `if !ok {`, by: inWhereabouts,
+	},
+	{
+		rule: "compare-and-release: an entry that changed is no longer the one that was judged",
+		file: "internal/ipam/whereabouts/patch.go",
+		old: `	case i.is(found, i.PodRef):
+		return true
+	default:
+		i.err = i.changed(found, i.PodRef)
+	}
+	return false
+}
+
+func removePending`,
+		new: `	default:
+		return true
+	}
+	return false
+}
+
+func removePending`, by: inWhereabouts,
+	},
+	{
+		rule: "admission: the reservation goes after the entry",
+		file: "internal/releaseguard/reservation.go",
+		old:  `case len(w.Holders.Get()) > 0:`,
+		new:  `case len(w.Holders.Get()) > 1:`, by: inGuard,
+	},
+	{
+		rule: "admission: an entry of a pod that lives stays",
+		file: "internal/releaseguard/judge.go",
+		old: `	case !pod.Deleting:
+		return say(yes, v1alpha1.ReasonPodInUse`,
+		new: `	case !pod.Deleting && pod.Held:
+		return say(yes, v1alpha1.ReasonPodInUse`, by: inGuard,
+	},
+	{
+		rule: "admission: an entry that a record holds stays",
+		file: "internal/releaseguard/judge.go",
+		old:  `held := some(rival, pod, recordHolds(w, c), ownerUnknown(c))`,
+		new:  `held := some(rival, pod, ownerUnknown(c))`, by: inGuard,
+	},
+	{
+		rule: "admission: an entry of an unknown owner stays (S4)",
+		file: "internal/releaseguard/judge.go",
+		old:  `held := some(rival, pod, recordHolds(w, c), ownerUnknown(c))`,
+		new:  `held := some(rival, pod, recordHolds(w, c))`, by: inGuard,
+	},
+	{
+		rule: "admission: a CNI DEL passes only from the entry's own node",
+		file: "internal/releaseguard/cnidelete.go",
+		old:  `case pod.Get().NodeName != node:`,
+		new:  `case pod.Get().NodeName == "":`, by: inGuard,
+	},
+	{
+		rule: "admission: a CNI DEL passes only where the record agrees on the sandbox (S7)",
+		file: "internal/releaseguard/rival.go",
+		old:  `if a.Backend == w.Backend && a.Pool == w.Pool && a.SandboxID != c.SandboxID &&`,
+		new:  `if a.Backend == w.Backend && a.Pool == w.Pool && a.SandboxID == "" &&`, by: inGuard,
+	},
+	{
+		rule: "admission: a reconciler that shares the DaemonSet removes nothing of a live pod (S6)",
+		file: "internal/releaseguard/cnidelete.go",
+		old: `	if w.ReconcilerShared {
+		answers = append(answers, isDeleting(w, c))
+	}
+`,
+		new: "", by: inGuard,
+	},
+	{
+		rule: "admission: a review that is not the API server's is not judged (security 4)",
+		file: "webhooks/authentic.go",
+		old:  `case err != nil || found.UID != object.Metadata.UID:`,
+		new:  `case err != nil:`, by: []string{"./webhooks"},
+	},
+	{
+		rule: "node resources: another Node UID is refused",
+		file: "internal/nodeidentity/judge.go",
+		old: `case v1alpha1.ReasonNodeNameMismatch, v1alpha1.ReasonNodeUIDMissing, v1alpha1.ReasonStaleNodeUID:
+		return Refuse`,
+		new: `case v1alpha1.ReasonNodeNameMismatch, v1alpha1.ReasonNodeUIDMissing:
+		return Refuse
+	case v1alpha1.ReasonStaleNodeUID:
+		return Allow`, by: inNodes,
+	},
+	{
+		rule: "node resources: a cached Node refuses nothing and permits no change of identity (I4)",
+		file: "internal/nodeidentity/judge.go",
+		old:  `if reason == v1alpha1.ReasonNodeUIDMatches && keepsIdentity(w) {`,
+		new:  `if reason == v1alpha1.ReasonNodeUIDMatches {`, by: inNodes,
+	},
+	{
+		rule: "node resources: an object that is being deleted gains no address (Azure #4210)",
+		file: "internal/nodeidentity/judge.go",
+		old:  `case w.New.Deleting && (w.Gains == "" || len(w.New.Finalizers) == 0):`,
+		new:  `case w.New.Deleting:`, by: inNodes,
+	},
+	{
+		rule: "node resources: a part of a prefix that the object had is no gain, anything else is",
+		file: "internal/nodepolicy/gain.go",
+		old:  `		if !covered(had, prefix) {`,
+		new:  `		if !covered(had, prefix) && prefix.Bits() == 0 {`, by: inNodes,
+	},
+	{
+		rule: "protection: a definition that could not be read is guarded",
+		file: "webhooks/pod_webhook.go",
+		old:  `return protection.Definition{State: protection.Unknown, Err: err}`,
+		new:  `return protection.Definition{State: protection.Absent}`, by: inProtection,
+	},
+	{
+		rule: "protection: a pod that vanished leaves tombstones (S3)",
+		file: "controllers/tombstone.go",
+		old:  `inherited := !held.superseded && !held.conflict && held.Releasing == ""`,
+		new:  `inherited := held.conflict`, by: inControllers,
+	},
+	{
+		rule: "protection: a tombstone is written on live reads alone",
+		file: "controllers/tombstone.go",
+		old: `		if !v.live {
+			return true, nil
+		}
+`,
+		new: "", by: inControllers,
+	},
+	{
+		rule: "I10: an entry of a pod that ended unguarded is an orphan",
+		file: "controllers/orphan_use.go",
+		old:  `exempt || (!r.isOver(&pod) && ownership.ShownBy(`,
+		new:  `exempt || (ownership.ShownBy(`, by: inControllers,
+	},
+	{
+		rule: "policies: reports count only while the policy fails closed (S5)",
+		file: "internal/reportpolicy/judge.go",
+		old:  `case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy != admissionregistrationv1.Fail:`,
+		new:  `case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == "":`, by: inPolicies,
+	},
+	{
+		rule: "policies: reports count only while a binding denies (S5)",
+		file: "internal/reportpolicy/judge.go",
+		old:  `case !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny):`,
+		new:  `case len(binding.Spec.ValidationActions) == 0:`, by: inPolicies,
+	},
+	{
+		rule: "policies: reports count only from when the spec was loaded (S5)",
+		file: "internal/reportpolicy/judge.go",
+		old:  `if object.Generation == 1 {`,
+		new:  `if object.Generation >= 1 {`, by: inPolicies,
+	},
+	{
+		rule: "policy holdfast-kubelet-reports: nobody else extends the kubelet's entry (S5)",
+		file: "config/policies/kubelet_reports.yaml",
+		old: `        || variables.after == variables.before
+`,
+		new: `        || true
+`, by: inSeatbelts,
+	},
+	{
+		rule: "policy holdfast-kubelet-reports: a pod that has ended is not guarded any more (S5)",
+		file: "config/policies/kubelet_reports.yaml",
+		old:  `!(object.?status.?phase.orValue("") in ["Succeeded", "Failed"])`,
+		new:  `!(object.?status.?phase.orValue("") in ["Succeeded"])`, by: inSeatbelts,
+	},
+	{
+		rule: "policy holdfast-node-identity: nobody but the node changes what tells its machine (S5)",
+		file: "config/policies/node_identity.yaml",
+		old: `    - expression: request.userInfo.username in variables.kubeletAccounts
+`,
+		new: `    - expression: 'true'
+`, by: inSeatbelts,
+	},
+	{
+		rule: "policy holdfast-finalizer: an annotation of before is no reason to take the finalizer off (S3)",
+		file: "config/policies/finalizer.yaml",
+		old:  `variables.reason != "" && variables.reason != variables.before`,
+		new:  `variables.reason != ""`, by: inSeatbelts,
+	},
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// copyTree copies the files that git knows, as they are now, into a fresh folder.
+func copyTree(to string) error {
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	out, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return fmt.Errorf("listing the files of the repository: %w", err)
+	}
+	for _, file := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if err := copyFile(file, filepath.Join(to, file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to string) error {
+	info, err := os.Lstat(from)
+	if errors.Is(err, os.ErrNotExist) { // deleted, and not yet committed
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeSymlink != 0 {
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, info.Mode().Perm())
+}
+
+// try breaks the tree, runs the tests of the packages that have to notice, and gives the first that did; empty if none did. An error says
+// that the mutant could not be tried.
+func try(tree, assets string, m mutant) (catcher string, err error) {
+	restore, err := m.apply(tree)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
+	for _, folder := range m.by {
+		cmd := exec.Command("go", "test", "-count=1", "-timeout=10m", folder)
+		cmd.Dir, cmd.Env = tree, append(os.Environ(), "KUBEBUILDER_ASSETS="+assets, "GINKGO_EDITOR_INTEGRATION=1")
+		var output bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &output, &output
+		err := cmd.Run()
+		if err == nil {
+			continue
+		}
+		catcher, err := verdict(output.String())
+		if err != nil {
+			return "", fmt.Errorf("the mutant %q in %s: %w:\n%s", m.rule, m.file, err, tail(output.String()))
+		}
+		return strings.TrimPrefix(folder, "./") + ": " + catcher, nil
+	}
+	return "", nil
+}
+
+var (
+	colors   = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+	failed   = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	spec     = regexp.MustCompile(`(?m)^\s*\[FAIL\] (.+)$`)
+	panicked = regexp.MustCompile(`(?m)^panic: (.+)$`)
+)
+
+// verdict names the test that failed, by the output of a go test that did.
+func verdict(output string) (string, error) {
+	output = colors.ReplaceAllString(output, "")
+	if strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]") {
+		return "", errors.New("it does not compile")
+	}
+	for _, pattern := range []*regexp.Regexp{spec, failed, panicked} {
+		if found := pattern.FindStringSubmatch(output); found != nil {
+			return found[1], nil
+		}
+	}
+	return "", errors.New("go test failed, and no test did")
+}
+
+// tail is the end of an output, which says what went wrong.
+func tail(output string) string {
+	const most = 2000
+	if len(output) > most {
+		return "…" + output[len(output)-most:]
+	}
+	return output
+}
