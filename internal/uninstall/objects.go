@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -138,7 +140,7 @@ func (u *uninstallation) remove(ctx context.Context, objects []metav1.PartialObj
 		target.SetGroupVersionKind(object.GroupVersionKind())
 		target.SetNamespace(object.Namespace)
 		target.SetName(object.Name)
-		err := u.Client.Delete(ctx, target, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		err := u.deletePast(ctx, target, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		switch {
 		case err == nil:
 			u.say("%s deleted", nameOf(object))
@@ -147,6 +149,18 @@ func (u *uninstallation) remove(ctx context.Context, objects []metav1.PartialObj
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// deletePast deletes an object that a policy of ours refused to give up a moment ago: an API server forgets a policy that was deleted within
+// seconds, not at once.
+func (u *uninstallation) deletePast(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	for began := time.Now(); ; {
+		err := u.Client.Delete(ctx, object, options...)
+		refused := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+prefix)
+		if !refused || time.Since(began) > u.GoneTimeout || !rest(ctx, lookInterval) {
+			return err
+		}
+	}
 }
 
 func nameOf(object *metav1.PartialObjectMetadata) string {
