@@ -9,10 +9,11 @@
 // tests, under the race detector; suites is those that start one, a few packages
 // at a time and without it, since they wait for processes of others most of the
 // time; all is both. long is what takes too long for that, under the race
-// detector: the packages that explore variants, and faulty, the fault-injection
-// run of the suites that have one. PACKAGE narrows the suites. machine is the
-// packages named that need root and a whole machine; nothing else runs these. It
-// runs at the top of the repository.
+// detector: the packages that explore variants, the specs that kill a manager
+// behind each of its writes, and faulty, the fault-injection run of the suites
+// that have one. PACKAGE narrows the suites. machine is the packages named that
+// need root and a whole machine; nothing else runs these. It runs at the top of
+// the repository.
 package main
 
 import (
@@ -58,6 +59,9 @@ type group struct {
 	packages []string
 }
 
+// failingCalls is the tier that is counted by itself.
+const failingCalls = "failing calls"
+
 func runAll(w io.Writer, assets, what string, narrow []string) (passes, error) {
 	groups, err := selectGroups(what, narrow)
 	if err != nil {
@@ -78,7 +82,7 @@ func runAll(w io.Writer, assets, what string, narrow []string) (passes, error) {
 			return passes{}, err
 		}
 		spent.add(g.tier, time.Since(start))
-		if len(g.env) > 0 {
+		if g.tier == failingCalls {
 			total.second = total.second.plus(counted)
 		} else {
 			total.first = total.first.plus(counted)
@@ -97,7 +101,7 @@ func selectGroups(what string, narrow []string) ([]group, error) {
 		"suites":  {suiteGroups},
 		"all":     {unitGroups, suiteGroups},
 		"faulty":  {faultyGroups},
-		"long":    {longGroups, faultyGroups},
+		"long":    {longGroups, crashGroups, faultyGroups},
 		"machine": {machineGroups},
 	}
 	if kinds[what] == nil {
@@ -139,7 +143,7 @@ func controlPlaneGroups(needs kind, patterns []string) ([]group, error) {
 	}
 	var groups []group
 	for _, dir := range dirs {
-		g := group{tier: "suites", dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(), "-count=1"}}
+		g := group{tier: "suites", dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(dir), "-count=1"}}
 		for _, pattern := range patterns {
 			packages, err := testPackages(dir, pattern, needs)
 			if err != nil {
@@ -169,6 +173,19 @@ func machineGroups(patterns []string) ([]group, error) {
 	return []group{g}, nil
 }
 
+// crashGroups are the specs that kill a manager behind each of its writes.
+func crashGroups([]string) ([]group, error) {
+	g := group{tier: "crash points", race: true, dir: ".", env: crashEnv, flags: []string{"-timeout=60m", suitesAtOnce("."), "-count=1"}}
+	for _, pattern := range crashSuites {
+		packages, err := testPackages(g.dir, pattern, suite)
+		if err != nil {
+			return nil, err
+		}
+		g.packages = append(g.packages, packages...)
+	}
+	return []group{g}, nil
+}
+
 // faultyGroups are the suites that have a second pass.
 func faultyGroups(patterns []string) ([]group, error) {
 	suites, err := suiteGroups(patterns)
@@ -186,7 +203,7 @@ func faultyGroups(patterns []string) ([]group, error) {
 
 // faulty is the second pass of a group.
 func (g group) faulty() group {
-	again := group{tier: "failing calls", race: true, dir: g.dir, env: faultyEnv, flags: g.flags}
+	again := group{tier: failingCalls, race: true, dir: g.dir, env: faultyEnv, flags: g.flags}
 	for _, path := range g.packages {
 		if slices.ContainsFunc(faultySuites, func(suite string) bool { return strings.HasSuffix(path, "/"+suite) }) {
 			again.packages = append(again.packages, path)

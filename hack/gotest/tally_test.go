@@ -49,7 +49,7 @@ func TestCount(t *testing.T) {
 		},
 		"specs that a suite leaves out on purpose are no skipped ones": {
 			events: []string{
-				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"3 specs exempt from failing calls\n"}`,
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"3 specs exempt from this pass\n"}`,
 				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 7 Passed | 0 Failed | 0 Pending | 4 Skipped\n"}`,
 				`{"Action":"pass","Package":"p","Test":"TestSuite"}`,
 				`{"Action":"pass","Package":"p","Elapsed":9}`,
@@ -211,9 +211,9 @@ func TestTheLongestSuitesStartFirst(t *testing.T) {
 }
 
 func TestTheSecondPassKeepsFlagsAndChangesTheEnvironment(t *testing.T) {
-	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce()}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
+	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce(".")}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
 	got := g.faulty()
-	want := group{tier: "failing calls", race: true, dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", suitesAtOnce()}, packages: []string{"m/test/integration/slices"}}
+	want := group{tier: "failing calls", race: true, dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", suitesAtOnce(".")}, packages: []string{"m/test/integration/slices"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secondpass runs a Ginkgo suite a second time with managers that fail a share of their calls to the API server:
+// Package secondpass runs a Ginkgo suite a second time with managers that fail a share of their calls to the API server, or the specs alone that
+// kill a manager behind each of its writes:
 //
 //	FAULT_RATE=0.25 FAULT_SEED=1 go test ./test/integration/...
+//	CRASH_POINTS=1 go test ./test/integration/lifecycle
 //
-// Without FAULT_RATE it does nothing. A suite takes its configuration from Configuration, wraps the rest.Config of whatever it
+// Without either it leaves out the specs of Crashes. A suite takes its configuration from Configuration, wraps the rest.Config of whatever it
 // tests (and of nothing else) with Wrap, waits for as long as Patience says, and exempts by Exempt the specs that a failed
 // call makes meaningless. The same seed fails the same calls of a spec, as far as concurrency allows; see faults.Randomly.
 package secondpass
@@ -13,6 +15,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,11 +29,14 @@ import (
 )
 
 const (
-	rateVariable = "FAULT_RATE"
-	seedVariable = "FAULT_SEED"
+	rateVariable  = "FAULT_RATE"
+	seedVariable  = "FAULT_SEED"
+	crashVariable = "CRASH_POINTS"
 
 	// exemptPrefix begins the label of a spec that the second pass leaves out.
 	exemptPrefix = "without faults: "
+	// crashes is the label of a spec that is only run with CRASH_POINTS.
+	crashes = "crash points"
 
 	// moreTime is how much longer a spec waits for what is tried again and again.
 	moreTime = 4
@@ -39,6 +45,8 @@ const (
 var (
 	rate = variable(rateVariable, 0)
 	seed = uint64(variable(seedVariable, 1))
+	// atCrashPoints: this process runs the specs of Crashes alone.
+	atCrashPoints = os.Getenv(crashVariable) != ""
 )
 
 func variable(name string, unset float64) float64 {
@@ -62,12 +70,21 @@ func Seed() uint64 { return seed }
 // Configuration is what RunSpecs takes: the suite's name and Ginkgo's configuration, for the pass that the environment asks for.
 func Configuration(name string) (string, types.SuiteConfig, types.ReporterConfig) {
 	suite, reporter := ginkgo.GinkgoConfiguration()
-	if !On() {
-		return name, suite, reporter
+	switch {
+	case atCrashPoints:
+		suite.LabelFilter = "/^" + crashes + "$/"
+		return name + ", managers that die behind each of their writes", suite, reporter
+	case On():
+		suite.LabelFilter = "!/^" + exemptPrefix + "/ && !/^" + crashes + "$/"
+		return fmt.Sprintf("%s, %g of the manager's calls failing, seed %d", name, rate, seed), suite, reporter
 	}
-	suite.LabelFilter = "!/^" + exemptPrefix + "/"
-	return fmt.Sprintf("%s, %g of the manager's calls failing, seed %d", name, rate, seed), suite, reporter
+	suite.LabelFilter = "!/^" + crashes + "$/"
+	return name, suite, reporter
 }
+
+// Crashes marks specs that play one story again for each write of it, with a manager that dies behind that write. They take as long as all
+// others together, and are run by themselves.
+func Crashes() ginkgo.Labels { return ginkgo.Label(crashes) }
 
 // Exempt leaves a spec, or a container, out of the second pass; why says what in it a failed call makes meaningless.
 func Exempt(why string) ginkgo.Labels { return ginkgo.Label(exemptPrefix + why) }
@@ -94,17 +111,42 @@ func LastRetry() time.Duration {
 // Report writes down which calls failed in a spec that failed, and in the end which specs the pass leaves out and why (hack/gotest
 // counts them). It is called at the top level of a suite.
 func Report() bool {
-	return On() && ginkgo.ReportAfterEach(printFaults) && ginkgo.ReportAfterSuite("exempt specs", func(report ginkgo.Report) {
+	if On() {
+		ginkgo.ReportAfterEach(printFaults)
+	}
+	return ginkgo.ReportAfterSuite("exempt specs", func(report ginkgo.Report) {
 		var exempt []string
 		for i := range report.SpecReports {
-			for _, label := range report.SpecReports[i].Labels() {
-				if why, ok := strings.CutPrefix(label, exemptPrefix); ok {
-					exempt = append(exempt, fmt.Sprintf("  %s: %s", report.SpecReports[i].FullText(), why))
-				}
+			spec := &report.SpecReports[i]
+			if spec.LeafNodeType != types.NodeTypeIt {
+				continue
+			}
+			if why, out := leftOut(spec.Labels()); out {
+				exempt = append(exempt, fmt.Sprintf("  %s: %s", spec.FullText(), why))
 			}
 		}
-		fmt.Printf("\n%d specs exempt from failing calls\n%s\n", len(exempt), strings.Join(exempt, "\n"))
+		if len(exempt) > 0 {
+			fmt.Printf("\n%d specs exempt from this pass\n%s\n", len(exempt), strings.Join(exempt, "\n"))
+		}
 	})
+}
+
+// leftOut says whether the pass leaves a spec with these labels out, and why.
+func leftOut(labels []string) (why string, out bool) {
+	switch crash := slices.Contains(labels, crashes); {
+	case atCrashPoints:
+		return "it kills no manager behind each of its writes", !crash
+	case crash:
+		return "make test-long runs it by itself", true
+	case !On():
+		return "", false
+	}
+	for _, label := range labels {
+		if why, ok := strings.CutPrefix(label, exemptPrefix); ok {
+			return why, true
+		}
+	}
+	return "", false
 }
 
 // clients are those of the present spec, so that the client of a restarted manager meets other faults.

@@ -83,3 +83,29 @@ func TestExceptions(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatAPassLeavesOut(t *testing.T) {
+	ordinary, exempt, crash := []string(nil), []string{exemptPrefix + "it looks once"}, []string{crashes}
+	cases := map[string]struct {
+		rate    float64
+		crashes bool
+		out     map[string]bool
+	}{
+		"the first pass":       {0, false, map[string]bool{"ordinary": false, "exempt": false, "crash": true}},
+		"with failing calls":   {0.25, false, map[string]bool{"ordinary": false, "exempt": true, "crash": true}},
+		"that of crash points": {0, true, map[string]bool{"ordinary": true, "exempt": true, "crash": false}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			inPass(t, c.rate)
+			before := atCrashPoints
+			atCrashPoints = c.crashes
+			t.Cleanup(func() { atCrashPoints = before })
+			for kind, labels := range map[string][]string{"ordinary": ordinary, "exempt": exempt, "crash": crash} {
+				if _, out := leftOut(labels); out != c.out[kind] {
+					t.Errorf("a spec of the kind %q is left out: %t; expected %t", kind, out, c.out[kind])
+				}
+			}
+		})
+	}
+}

@@ -103,7 +103,7 @@ func stories() []story {
 // mostWrites is more than any story writes.
 const mostWrites = 40
 
-var _ = Describe("A manager that dies right after a write of a handshake", secondpass.Exempt("every point is run in the first pass; with failing calls they would be the points of other writes"), func() {
+var _ = Describe("A manager that dies right after a write of a handshake", secondpass.Crashes(), func() {
 	for _, s := range stories() {
 		It("is carried on by the next one at every write of "+s.name, func(ctx context.Context) {
 			known, todo, crashes, runs := map[string]bool{}, []string{""}, 0, 0

@@ -71,7 +71,7 @@ func (s *stage) isDead() bool {
 
 // A crash right after a write and one before its answer is seen are the same to the cluster, and to the next manager, which
 // remembers neither: one enumeration stands for both.
-var _ = Describe("A manager that dies right after a write", secondpass.Exempt("every point is run in the first pass; with failing calls they would be the points of other writes"), func() {
+var _ = Describe("A manager that dies right after a write", secondpass.Crashes(), func() {
 	for _, s := range scenarios() {
 		It("is carried on by the next one at every write of "+s.name, func(ctx context.Context) {
 			points := runCrashes(ctx, &s)

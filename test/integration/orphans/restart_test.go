@@ -83,7 +83,7 @@ var tales = map[string]func(ctx context.Context, w *world){
 // mostWrites is more than any tale writes of one kind.
 const mostWrites = 60
 
-var _ = Describe("A manager that dies right after a write about an orphan", secondpass.Exempt("every point is run in the first pass"), func() {
+var _ = Describe("A manager that dies right after a write about an orphan", secondpass.Crashes(), func() {
 	for name, tale := range tales {
 		It("is carried on by the next one, for one "+name, func(ctx context.Context) {
 			done, todo, crashes := map[string]bool{}, []string{""}, 0
