@@ -80,7 +80,7 @@ var edgeMutants = []mutant{
 		rule: "handshake: an agent speaks only for the machine that its Node describes",
 		file: "internal/handshake/speaker.go",
 		old:  `if (unknown && id.required) || (!unknown && !strings.EqualFold(id.node, id.host)) {`,
-		new:  `if unknown && id.required {`, by: inHandshake,
+		new:  `if (unknown && id.required) || (!unknown && strings.EqualFold(id.node, "")) {`, by: inHandshake,
 	},
 	{
 		rule: "handshake: an agent speaks only for the Node UID of its token",

@@ -23,10 +23,10 @@ var decisionMutants = []mutant{
 		new:  `if pod.Ending == EndingNone || o.Sandboxes.IsAbsent() {`, by: inRelease,
 	},
 	{
-		rule: "row 2: a pod that is not being deleted keeps its addresses",
+		rule: "row 2: a pod that is not being deleted keeps its addresses, whoever wrote its end",
 		file: "internal/release/decide.go",
-		old:  `return o.Pod.IsKnown() && !o.Pod.Get().Deleting && o.Pod.Get().Ending == EndingNone`,
-		new:  `return o.Pod.IsKnown() && !o.Pod.Get().Deleting && o.Pod.Get().Ending == EndingNone && o.Live`, by: inRelease,
+		old:  `case o.Pod.IsKnown() && !pod.Deleting:`,
+		new:  `case o.Pod.IsKnown() && !pod.Deleting && pod.Ending != EndingForeign:`, by: inRelease,
 	},
 	{
 		rule: "row 3: a pod that was bound is not let go as one that never was",
@@ -89,10 +89,8 @@ var decisionMutants = []mutant{
 	{
 		rule: "row 9: another machine's boot under the node's name is no reboot",
 		file: "internal/release/identity.go",
-		old: `	case !hardware:
-		return Replaced
-`,
-		new: "", by: inRelease,
+		old:  `	case !hardware:`,
+		new:  `	case !hardware && recorded.BootID == "":`, by: inRelease,
 	},
 	{
 		rule: "row 9: a Node object that others may have changed shows no replacement",

@@ -122,16 +122,18 @@ var _ = Describe("A report of the kubelet", func() {
 		bare := func(pod *corev1.Pod) { pod.Finalizers = nil; delete(pod.Labels, v1alpha1.GuardedLabel) }
 		label := `{"metadata":{"labels":{"holdfast.dev/guarded":"true"}}}`
 		finalizer := `{"metadata":{"finalizers":["holdfast.dev/ip-allocation"]}}`
-		ended := reported(ctx, bare)
-		Expect(patchPod(ctx, user, ended, inStatus, `{"status":{"phase":"Succeeded"}}`, client.FieldOwner("kubelet"))).To(Succeed())
 		living := reported(ctx, bare)
-		for _, patch := range []string{label, finalizer} {
-			for _, account := range []client.Client{tenant, user, manager} {
-				Expect(patchPod(ctx, account, ended, "", patch, client.DryRunAll)).To(outcome(kubeletReports, "the pod has ended without the label"), patch)
-				Expect(patchPod(ctx, account, living, "", patch, client.DryRunAll)).To(Succeed(), patch)
+		for _, phase := range []string{"Succeeded", "Failed"} {
+			ended := reported(ctx, bare)
+			Expect(patchPod(ctx, user, ended, inStatus, fmt.Sprintf(`{"status":{"phase":%q}}`, phase), client.FieldOwner("kubelet"))).To(Succeed())
+			for _, patch := range []string{label, finalizer} {
+				for _, account := range []client.Client{tenant, user, manager} {
+					Expect(patchPod(ctx, account, ended, "", patch, client.DryRunAll)).To(outcome(kubeletReports, "the pod has ended without the label"), patch)
+					Expect(patchPod(ctx, account, living, "", patch, client.DryRunAll)).To(Succeed(), patch)
+				}
 			}
+			Expect(patchPod(ctx, user, ended, "", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
 		}
-		Expect(patchPod(ctx, user, ended, "", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
 		guarded := reported(ctx, func(pod *corev1.Pod) { pod.Finalizers = nil })
 		Expect(patchPod(ctx, kubelet, guarded, inStatus, `{"status":{"phase":"Succeeded"}}`, client.FieldOwner("kubelet"))).To(Succeed())
 		Expect(patchPod(ctx, user, guarded, "", finalizer, client.DryRunAll)).To(Succeed(), "it was guarded by its label when it ended")
