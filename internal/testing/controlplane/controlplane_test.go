@@ -221,6 +221,7 @@ var _ = Describe("The API server", Ordered, Serial, func() {
 	})
 
 	It("answers nothing while it is paused", func(ctx context.Context) {
+		DeferCleanup(func() { Expect(plane.ResumeAPIServer()).To(Succeed()) }) // of a spec that fails, for the others
 		Expect(plane.PauseAPIServer()).To(Succeed())
 		short, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		defer cancel()

@@ -109,7 +109,7 @@ var _ = Describe("A pod whose end no kubelet reports", func() {
 var _ = Describe("A node that was declared dead", func() {
 	It("is asked once more, and its agent's DoNotRelease overrules the taint (row 5)", func(ctx context.Context) {
 		w := newWorld(ctx)
-		startManager(ctx, options{})
+		startManager(ctx, options{configure: longRelease}) // else an agent that takes a second counts as silent
 		pod := w.running(ctx, "web", 1)
 		w.freeze(ctx)
 		forceDelete(ctx, pod)
@@ -136,7 +136,7 @@ var _ = Describe("A node that was declared dead", func() {
 
 	It("is asked anew when the taint was lifted", func(ctx context.Context) {
 		w := newWorld(ctx)
-		startManager(ctx, options{})
+		startManager(ctx, options{configure: longRelease}) // else an agent that takes a second counts as silent
 		pod := w.running(ctx, "web", 1)
 		w.freeze(ctx)
 		w.taint(ctx, true)
