@@ -56,6 +56,24 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	return false, r.dropProven(ctx, v, sandboxes, gone)
 }
 
+// disown takes the addresses of the decided sandboxes out of the record, and nothing out of a pool: the entries are an orphan's from now on.
+func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision) error {
+	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	record := v.record.DeepCopy()
+	for i := range record.Spec.Sandboxes {
+		if s := &record.Spec.Sandboxes[i]; slices.Contains(d.Sandboxes, s.ID) {
+			s.Attribution = v1alpha1.AttributionNone
+		}
+	}
+	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return slices.Contains(d.Sandboxes, a.SandboxID) })
+	dropMarks(record, func(m v1alpha1.Mark) bool { return slices.Contains(d.Sandboxes, m.SandboxID) })
+	if err := r.writeRecord(ctx, v, record); err != nil {
+		return err
+	}
+	r.event(v, d, d.Reason, d.Message)
+	return nil
+}
+
 // tellFailed hands an error on. What was only withheld is no failure to tell of.
 func (r *PodReconciler) tellFailed(v *view, d release.Decision, err error) error {
 	if shadow.Ignore(err) != nil {

@@ -135,6 +135,8 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 		return again, result, err
 	case release.Release, release.Rewrite:
 		return r.writePools(ctx, seen, decision)
+	case release.Disown:
+		return true, result, r.disown(ctx, seen, decision)
 	case release.Unprotect:
 		err = r.unprotect(ctx, seen, decision)
 		if errors.Is(err, errStale) && !seen.live {

@@ -181,7 +181,8 @@ func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
 		return !v.holds(&a) && !onStatus[a.IP]
 	})
 	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool {
-		return !slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })
+		return s.Attribution != v1alpha1.AttributionNone &&
+			!slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })
 	})
 }
 

@@ -20,7 +20,7 @@ import (
 // name to the next pod of that name. Only a live view will do: a record that the cache still has, and that went with its proven release,
 // would bring an entry back that nothing leads to.
 func (r *PodReconciler) keepFromSuccessors(ctx context.Context, v *view, d release.Decision) (again bool, err error) {
-	if !v.podFact.IsAbsent() || v.record == nil || d.Action == release.Release || d.Intended == release.Release {
+	if !v.podFact.IsAbsent() || v.record == nil || d.Action == release.Release || d.Intended == release.Release || d.Action == release.Disown || d.Intended == release.Disown {
 		return false, nil
 	}
 	var failures []error

@@ -201,9 +201,10 @@ func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
 			index[entry.SandboxID] = at
 			asked := release.AskedOf(v.record, entry.SandboxID)
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: v.machine(entry.SandboxID),
-				Attribution: v.attributed(entry.SandboxID, entry.attribution), Mark: asked.Mark, Answer: asked.Answer})
+				Attribution: v.attributed(entry.SandboxID, entry.attribution), Mark: asked.Mark, Answer: asked.Answer, Standing: true})
 		}
 		s := &sandboxes[at]
+		s.Standing = s.Standing && !entry.superseded && entry.Releasing == ""
 		s.Conflict = s.Conflict || entry.conflict
 		s.Shown = s.Shown || v.shows(entry)
 		if since := v.unchangedSince(entry); since.After(s.UnchangedSince) {

@@ -37,6 +37,9 @@ const (
 	// ReasonSandboxUnconfirmed: the kubelet finished the pod, but nothing yet ties this sandbox ID to it; waiting for
 	// sandboxCreationMax without a change.
 	ReasonSandboxUnconfirmed Reason = "SandboxUnconfirmed"
+	// ReasonSandboxDisowned: nothing but the moment of its ADD ties a sandbox to the pod, and its node never had it: its addresses become an
+	// orphan's.
+	ReasonSandboxDisowned Reason = "SandboxDisowned"
 	// ReasonMayBeStarting: no address is recorded, but a sandbox may still be in the making.
 	ReasonMayBeStarting Reason = "MayBeStarting"
 	// ReasonConflict: one address under two pod UIDs, neither proven gone; neither is released.

@@ -189,8 +189,8 @@ var decisionMutants = []mutant{
 	{
 		rule: "I4: what gives an address away is read live",
 		file: "internal/release/decide.go",
-		old:  `case d.Action == Release || d.Action == Confirm || d.Action == Rewrite:`,
-		new:  `case d.Action == Confirm || d.Action == Rewrite:`, by: inRelease,
+		old:  `case d.Action == Release || d.Action == Confirm ||`,
+		new:  `case d.Action == Confirm ||`, by: inRelease,
 	},
 	{
 		rule: "an end counts as the kubelet's only where the kubelet wrote the phase (the spike's ByKubelet() always true)",
@@ -279,6 +279,24 @@ var decisionMutants = []mutant{
 		file: "internal/ownership/ownership.go",
 		old:  `if !entry.AddObserved || candidate.BoundSeen.IsZero() || entry.SeenSince.Before(candidate.BoundSeen) {`,
 		new:  `if !entry.AddObserved || candidate.BoundSeen.IsZero() {`, by: inOwnership,
+	},
+	{
+		rule: "I3: what only a watched ADD ties to a pod is not released on the word of its node (S7)",
+		file: "internal/release/agent.go",
+		old:  `case !watched || word.Reason != string(v1alpha1.ReasonSandboxNeverListed):`,
+		new:  `case !watched || word.Reason != "":`, by: inRelease,
+	},
+	{
+		rule: "I3: what was disowned is not tied to its pod again (S7)",
+		file: "internal/ownership/ownership.go",
+		old:  `recorded && disowned == v1alpha1.AttributionNone {`,
+		new:  `recorded && disowned == "" {`, by: inOwnership,
+	},
+	{
+		rule: "I10: the entry of a disowned sandbox is an orphan's (S7)",
+		file: "controllers/record.go",
+		old:  `return s.Attribution != v1alpha1.AttributionNone &&`,
+		new:  `return s.ID != "" &&`, by: []string{"./controllers"},
 	},
 	{
 		rule: "an entry of a ResourceClaim belongs to no pod (S4)",

@@ -3,6 +3,7 @@
 package release
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -17,7 +18,7 @@ func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 	word, said := asked.Word(node)
 	switch {
 	case said && word.gone():
-		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, "the agent of its node reports that it is gone ("+word.Reason+")")
+		return judgeReported(row, s, word, "the agent of its node reports that it is gone ("+word.Reason+")")
 	case !asked.stands(node, node.OutOfService, now):
 		return confirm(row, s.ID, node.OutOfService)
 	case said && node.Ready:
@@ -28,6 +29,21 @@ func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 			s.ID, word.Reason, succeeded(word))
 	}
 	return waitForWord(row, o, asked.Mark.Get(), "sandbox "+s.ID+" is gone", now)
+}
+
+// judgeReported is a sandbox that the agent of the pod's node reports as gone. What its runtime never had may be another node's, if all that
+// ties it to this pod is that its ADD was seen after the pod was bound: watches are late (docs/decisions/0132).
+func judgeReported(row int, s *Sandbox, word Answer, why string) Decision {
+	watched := s.Attribution == v1alpha1.AttributionObservedAdd || s.Attribution == v1alpha1.AttributionUnconfirmed
+	const what = "nothing but the moment of its ADD ties sandbox %s to this pod, and the runtime of its node never had it: it may be another node's; "
+	switch {
+	case !watched || word.Reason != string(v1alpha1.ReasonSandboxNeverListed):
+		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, why)
+	case !s.Standing:
+		return wait(row, v1alpha1.ReasonSandboxDisowned, 0, what+"once no node has it, release its address by hand: kubectl holdfast release ADDRESS --force", s.ID)
+	}
+	return Decision{Row: row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{s.ID},
+		Message: fmt.Sprintf(what+"its addresses are held for an unknown owner, and every node is queried", s.ID)}
 }
 
 func succeeded(word Answer) string {
@@ -76,7 +92,7 @@ func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 	word, said := asked.Word(node)
 	switch {
 	case said && word.gone():
-		return releaseSandbox(5, v1alpha1.ReasonSandboxGone, s, "its node was declared dead, and its agent reports that it is gone ("+word.Reason+")")
+		return judgeReported(5, s, word, "its node was declared dead, and its agent reports that it is gone ("+word.Reason+")")
 	case !asked.stands(node, true, now):
 		return confirm(5, s.ID, true)
 	case said:

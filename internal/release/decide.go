@@ -21,7 +21,7 @@ func Decide(o Observation, now time.Time) Decision {
 // names.
 func needsLive(o Observation, d Decision) bool {
 	switch {
-	case d.Action == Release || d.Action == Confirm || d.Action == Rewrite:
+	case d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Rewrite:
 		return true
 	case d.Action != Unprotect || d.Row == 3:
 		return false

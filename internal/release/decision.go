@@ -26,6 +26,9 @@ const (
 	Release
 	// Unprotect: our finalizer comes off, by UID, and the record goes.
 	Unprotect
+	// Disown: nothing but the moment of their ADD ties the entries of Sandboxes to the pod, and its node never had them. They stand as they are,
+	// as those of an unknown owner, about which every node is queried.
+	Disown
 	// Rewrite: the entries of Sandboxes that the pod shows are given to their Successors, in the pool.
 	Rewrite
 )
@@ -45,6 +48,8 @@ func (a Action) String() string {
 		return "Release"
 	case Unprotect:
 		return "Unprotect"
+	case Disown:
+		return "Disown"
 	case Rewrite:
 		return "Rewrite"
 	default:
@@ -66,7 +71,7 @@ type Decision struct {
 	Message string
 	// After is how long until time alone could change the decision; zero when only an event can.
 	After time.Duration
-	// Sandboxes are the IDs that Release, Confirm or Rewrite is about; v1alpha1.AnySandbox asks for every one of the pod UID.
+	// Sandboxes are the IDs that Release, Confirm, Disown or Rewrite is about; v1alpha1.AnySandbox asks for every one of the pod UID.
 	Sandboxes []string
 	// Fence: a Confirm is to be asked because the node was declared dead.
 	Fence bool

@@ -114,6 +114,8 @@ type Sandbox struct {
 	Answer Fact[Answer]
 	// Shown: the network-status of a pod that lives has an address of this sandbox.
 	Shown bool
+	// Standing: each of its entries stands in a pool as the ADD wrote it: none has a tombstone, and none was taken over.
+	Standing bool
 	// Conflict: one of its addresses stands under another pod UID that is not proven gone.
 	Conflict bool
 }

@@ -294,6 +294,8 @@ func combine(judged []Decision) Decision {
 func rank(a Action) int {
 	switch a {
 	case Release:
+		return 4
+	case Disown:
 		return 3
 	case Confirm:
 		return 2

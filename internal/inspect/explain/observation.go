@@ -105,8 +105,9 @@ func (f *Facts) sandboxes(entries []held) release.Fact[[]release.Sandbox] {
 		if at < 0 {
 			at = len(all)
 			asked := release.AskedOf(f.Record, h.SandboxID)
-			all = append(all, release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: f.attributed(h), Mark: asked.Mark, Answer: asked.Answer})
+			all = append(all, release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: f.attributed(h), Mark: asked.Mark, Answer: asked.Answer, Standing: true})
 		}
+		all[at].Standing = all[at].Standing && !h.superseded && h.Releasing == ""
 		all[at].Shown = all[at].Shown || f.shows(h)
 		all[at].Conflict = all[at].Conflict || h.conflict
 		if since := f.unchangedSince(&h.Key); since.After(all[at].UnchangedSince) {

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord: the sandbox may be that of an earlier pod of the name on another node.
+func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T) {
+	tied := func(by v1alpha1.Attribution) func(*Sandbox) { return func(s *Sandbox) { s.Attribution = by } }
+	standing := func(s *Sandbox) { s.Standing = true }
+	neverListed := func(a *Answer) { a.Reason, a.PodUID = string(v1alpha1.ReasonSandboxNeverListed), "" }
+	fence := func(m *Mark) { m.Fence = true }
+	for name, tc := range map[string]struct {
+		observed []func(*Observation)
+		mark     Fact[Mark]
+		answer   []func(*Answer)
+		sandbox  []func(*Sandbox)
+		row      int
+		action   Action
+	}{
+		"a node that never had it": {
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 12, Disown},
+		"a node that never had the successor of another": {
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionUnconfirmed), standing}, 12, Disown},
+		"a completed pod": {
+			[]func(*Observation){notDeleting, ended(EndingCompleted, longAgo)}, ask(), []func(*Answer){gone, neverListed},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 1, Disown},
+		"a pod that its kubelet finished": {
+			[]func(*Observation){ended(EndingFinished, longAgo)}, ask(), []func(*Answer){gone, neverListed},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 10, Disown},
+		"a node that was declared dead, with an agent that responds": {
+			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence), []func(*Answer){gone, neverListed},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 5, Disown},
+		"an entry with a tombstone is held": {
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 12, Wait},
+		"a node that had it": {
+			nil, ask(), []func(*Answer){gone}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 12, Release},
+		"a sandbox that the pod showed while it lived": {
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus), standing}, 12, Release},
+		"a sandbox that an agent saw": {
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionAgentSeen), standing}, 12, Release},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := append([]func(*Sandbox){asked(tc.mark, Known(said(tc.answer...)))}, tc.sandbox...)
+			changes := append([]func(*Observation){agent, sandboxes(sandbox("s1", held...))}, tc.observed...)
+			d := Decide(terminating(changes...), now)
+			if d.Row != tc.row || d.Action != tc.action {
+				t.Errorf("row %d, %s (%s: %s); expected row %d, %s", d.Row, d.Action, d.Reason, d.Message, tc.row, tc.action)
+			}
+		})
+	}
+}
