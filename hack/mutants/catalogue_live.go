@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// What keeps an address from being held for ever, and what bounds the work that a tenant can ask for.
+var (
+	inPodNetwork = []string{"./internal/podnetwork"}
+	inRepair     = []string{"./internal/ipamrepair", "./controllers"}
+)
+
+var livenessMutants = []mutant{
+	{
+		rule: "liveness: an entry that comes after the deletion is recorded for its pod (L1)",
+		file: "controllers/observe_entries.go",
+		old:  `live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved`,
+		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inControllers,
+	},
+	{
+		rule: "liveness: a sandbox that is made after its Node registered again gets a machine (L2)",
+		file: "controllers/record.go",
+		old:  `(boundBefore(v, record, registered) && !v.madeUnder(node, s.ID))`,
+		new:  `boundBefore(v, record, registered)`, by: inControllers,
+	},
+	{
+		rule: "liveness: a completed pod that is kept holds no orphan (L3)",
+		file: "controllers/orphan_use.go",
+		old: `	case r.isOver(&pod):
+		return release.Absent[string]()
+`,
+		new: "", by: inControllers,
+	},
+	{
+		rule: "liveness: looks at a gone Node that are far apart end its delay (L4)",
+		file: "controllers/node_fate.go",
+		old:  `(!watched && now.Sub(before.ConfirmedTime.Time) > fateGap)`,
+		new:  `now.Sub(before.ConfirmedTime.Time) > fateGap`, by: inControllers,
+	},
+	{
+		rule: "liveness: a conflict with what a namesake shows ends with the namesake (L5)",
+		file: "controllers/pod_watches.go",
+		old:  `			if uid != pod.UID {`,
+		new:  `			if uid == pod.UID {`, by: inControllers,
+	},
+	{
+		rule: "liveness: a kubelet too old to report that there is no sandbox is named (L6)",
+		file: "internal/release/observation.go",
+		old:  `err == nil && v.LessThan(reportsNoSandbox)`,
+		new:  `err != nil && v.LessThan(reportsNoSandbox)`, by: inRelease,
+	},
+	{
+		rule: "security: an annotation claims no more addresses than its networks give (1)",
+		file: "controllers/claims.go",
+		old:  `allowed[attachment.String()] += max(1, len(network.ranges))`,
+		new:  `allowed[attachment.String()] += 1 << 20`, by: inRepair,
+	},
+	{
+		rule: "security: an annotation that is too large is not parsed (2)",
+		file: "internal/podnetwork/attachments.go",
+		old:  `if len(value) > MaxNetworksBytes {`,
+		new:  `if len(value) > 1<<10*MaxNetworksBytes {`, by: inPodNetwork,
+	},
+	{
+		rule: "security: an annotation that names too many networks is not parsed (2)",
+		file: "internal/podnetwork/attachments.go",
+		old:  `if elements > MaxElements {`,
+		new:  `if elements > 1<<10*MaxElements {`, by: inPodNetwork,
+	},
+	{
+		rule: "security: the cache keeps bounded annotations alone (8)",
+		file: "internal/podnetwork/limits.go",
+		old: `		case len(value) > MaxNetworksBytes:
+			bounded[key] = TooLarge
+`,
+		new: "", by: []string{"./internal/podnetwork", "./controllers"},
+	},
+}
