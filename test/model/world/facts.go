@@ -296,7 +296,7 @@ func (m *Model) owner(s *State, b int) v1alpha1.Attribution {
 		return m.confirmed(s, b)
 	}
 	if m.Off == ByName {
-		return v1alpha1.AttributionObservedAdd // the entry has the pod's name
+		return v1alpha1.AttributionNetworkStatus // the entry has the pod's name, and that is taken for as good as what the pod shows
 	}
 	candidate := ownership.Candidate{UID: secondUID, BoundSeen: now.Add(-delay), Shown: []ownership.Shown{{IP: address(1)}}}
 	return ownership.Of(ownership.Entry{IP: address(b), SandboxID: boxID(b), SeenSince: now.Add(-2 * delay)}, []ownership.Candidate{candidate}).Attribution
