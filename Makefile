@@ -120,6 +120,15 @@ unit: ## Run the unit tests
 model: ## Explore the model of the release handshake, and write bin/model/report.json
 	@go run ./test/model -report bin/model/report.json
 
+# Each for FUZZTIME, a Go duration. What is found lands in testdata/fuzz beside the test, and is a case of it from then on.
+FUZZTIME ?= 10s
+
+.PHONY: fuzz
+fuzz: ## Fuzz every decoder of foreign bytes, each for FUZZTIME
+	@failed=; for file in $$(git grep -l '^func Fuzz' -- 'internal/*_test.go' 'webhooks/*_test.go'); do \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
+	    $(STEP) "fuzzing $$name" go test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || failed=1; done; done; test -z "$$failed"
+
 .PHONY: mutants
 mutants: kube ## Break the product one rule at a time: tests have to notice each, bin/mutants/report.json
 	@go run ./hack/mutants -assets $(KUBE_BIN)
