@@ -104,8 +104,9 @@ func withoutAgent(ctx context.Context, w *world) {
 	Expect(w.entries(ctx)).To(HaveLen(1))
 	mendNode(ctx, "thaw", first)
 	awaitReady(ctx, first, true)
-	w.isGone(ctx, pod)
+	By("bring the agent back: of an entry that CNI DEL left, the kubelet's report is not enough")
 	everywhere(ctx)
+	w.isGone(ctx, pod)
 }
 
 // orphanOnFrozenNode: a pod that nobody stamped, because no manager ran, goes at once when it is force-deleted.
