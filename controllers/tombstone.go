@@ -20,7 +20,7 @@ import (
 // name to the next pod of that name. Only a live view will do: a record that the cache still has, and that went with its proven release,
 // would bring an entry back that nothing leads to.
 func (r *PodReconciler) keepFromSuccessors(ctx context.Context, v *view, d release.Decision) (again bool, err error) {
-	if !v.podFact.IsAbsent() || v.record == nil || d.Action == release.Release || d.Intended == release.Release || d.Action == release.Disown || d.Intended == release.Disown {
+	if !v.podFact.IsAbsent() || v.record == nil || givesUp(d) {
 		return false, nil
 	}
 	var failures []error
@@ -49,6 +49,15 @@ func (r *PodReconciler) keepFromSuccessors(ctx context.Context, v *view, d relea
 			" stays out of the pool until it is. Nothing to do. Why: kubectl holdfast explain "+string(v.uid))
 	}
 	return len(kept) > 0, errors.Join(failures...)
+}
+
+// givesUp says whether a decision takes the addresses out of the record: then no tombstone of it is left behind.
+func givesUp(d release.Decision) bool {
+	action := d.Action
+	if action == release.Reread {
+		action = d.Intended
+	}
+	return action == release.Release || action == release.Disown
 }
 
 // unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool.

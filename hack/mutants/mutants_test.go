@@ -16,7 +16,7 @@ func TestEveryMutantApplies(t *testing.T) {
 	}
 }
 
-func TestACatalogueWithAMistakeIsRefused(t *testing.T) {
+func TestACatalogWithAMistakeIsRefused(t *testing.T) {
 	sound := mutant{rule: "a rule", file: "hack/mutants/mutants_test.go", old: "package " + "main", new: "package other", by: inRelease}
 	twice := sound
 	cases := map[string][]mutant{
@@ -28,7 +28,7 @@ func TestACatalogueWithAMistakeIsRefused(t *testing.T) {
 		"no package has to notice": {{rule: "a rule", file: sound.file, old: sound.old}},
 	}
 	if err := check(repository, []mutant{sound}); err != nil {
-		t.Fatalf("a sound catalogue was refused: %v", err)
+		t.Fatalf("a sound catalog was refused: %v", err)
 	}
 	for name, mutants := range cases {
 		t.Run(name, func(t *testing.T) {
