@@ -200,7 +200,7 @@ func removePending`, by: inWhereabouts,
 		new: "", by: inGuard,
 	},
 	{
-		rule: "admission: a review that is not the API server's is not judged (security 4)",
+		rule: "admission: a review that is not the API server's is not judged (security 3)",
 		file: "webhooks/authentic.go",
 		old:  `case err != nil || found.UID != object.Metadata.UID:`,
 		new:  `case err != nil:`, by: []string{"./webhooks"},

@@ -48,6 +48,22 @@ var livenessMutants = []mutant{
 		new:  `err != nil && v.LessThan(reportsNoSandbox)`, by: inRelease,
 	},
 	{
+		rule: "protection: a pod that lost the finalizer and the label is looked at again (S3)",
+		file: "controllers/router.go",
+		old: `	case now == nil:
+		known = before
+`,
+		new: `	case now == nil:
+		return
+`, by: inControllers,
+	},
+	{
+		rule: "protection: the finalizer counts, and the label does not (S3)",
+		file: "controllers/router.go",
+		old:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
+		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inControllers,
+	},
+	{
 		rule: "security: an annotation claims no more addresses than its networks give (1)",
 		file: "controllers/claims.go",
 		old:  `allowed[attachment.String()] += max(1, len(network.ranges))`,
