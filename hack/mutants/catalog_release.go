@@ -283,8 +283,8 @@ var decisionMutants = []mutant{
 	{
 		rule: "I3: what only a watched ADD ties to a pod is not released on the word of its node (S7)",
 		file: "internal/release/agent.go",
-		old:  `case !watched || word.Reason != string(v1alpha1.ReasonSandboxNeverListed):`,
-		new:  `case !watched || word.Reason != "":`, by: inRelease,
+		old:  `case s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed:`,
+		new:  `case s.Attribution != "":`, by: inRelease,
 	},
 	{
 		rule: "I3: what was disowned is not tied to its pod again (S7)",

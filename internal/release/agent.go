@@ -31,14 +31,21 @@ func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 	return waitForWord(row, o, asked.Mark.Get(), "sandbox "+s.ID+" is gone", now)
 }
 
-// judgeReported is a sandbox that the agent of the pod's node reports as gone. What its runtime never had may be another node's, if all that
-// ties it to this pod is that its ADD was seen after the pod was bound: watches are late (docs/decisions/0132).
+// judgeReported is a sandbox that the agent of the pod's node reports as gone.
 func judgeReported(row int, s *Sandbox, word Answer, why string) Decision {
-	watched := s.Attribution == v1alpha1.AttributionObservedAdd || s.Attribution == v1alpha1.AttributionUnconfirmed
-	const what = "nothing but the moment of its ADD ties sandbox %s to this pod, and the runtime of its node never had it: it may be another node's; "
-	switch {
-	case !watched || word.Reason != string(v1alpha1.ReasonSandboxNeverListed):
+	if word.Reason != string(v1alpha1.ReasonSandboxNeverListed) {
 		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, why)
+	}
+	return releaseOwn(row, v1alpha1.ReasonSandboxGone, s, why)
+}
+
+// releaseOwn releases a sandbox on what is known of the pod's node alone. What that node never had, as far as anybody knows, may be another
+// node's, if all that ties it to the pod is that its ADD was seen after the pod was bound: watches are late (docs/decisions/0132).
+func releaseOwn(row int, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
+	const what = "nothing but the moment of its ADD ties sandbox %s to this pod, and nobody saw it on the pod's node: it may be another node's; "
+	switch {
+	case s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed:
+		return releaseSandbox(row, reason, s, why)
 	case !s.Standing:
 		return wait(row, v1alpha1.ReasonSandboxDisowned, 0, what+"once no node has it, release its address by hand: kubectl holdfast release ADDRESS --force", s.ID)
 	}
@@ -108,7 +115,7 @@ func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 			"the node was declared dead (tainted out-of-service, not Ready); sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)
 	}
-	return releaseSandbox(5, v1alpha1.ReasonNodeOutOfService, s,
+	return releaseOwn(5, v1alpha1.ReasonNodeOutOfService, s,
 		"its node is tainted out-of-service and is not Ready: an administrator declared it dead, and its agent, queried since, did not respond")
 }
 

@@ -35,6 +35,15 @@ func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T
 		"a node that was declared dead, with an agent that responds": {
 			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence), []func(*Answer){gone, neverListed},
 			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 5, Disown},
+		"a node that was declared dead, with an agent that does not respond": {
+			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence, longAsked), nil,
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 5, Disown},
+		"a Node that is gone for good": {
+			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Mark](), nil,
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 6, Disown},
+		"the same of a sandbox that the pod showed while it lived": {
+			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Mark](), nil,
+			[]func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus), standing}, 6, Release},
 		"an entry with a tombstone is held": {
 			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 12, Wait},
 		"a node that had it": {
@@ -45,7 +54,11 @@ func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T
 			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionAgentSeen), standing}, 12, Release},
 	} {
 		t.Run(name, func(t *testing.T) {
-			held := append([]func(*Sandbox){asked(tc.mark, Known(said(tc.answer...)))}, tc.sandbox...)
+			answer := Absent[Answer]()
+			if tc.answer != nil {
+				answer = Known(said(tc.answer...))
+			}
+			held := append([]func(*Sandbox){asked(tc.mark, answer)}, tc.sandbox...)
 			changes := append([]func(*Observation){agent, sandboxes(sandbox("s1", held...))}, tc.observed...)
 			d := Decide(terminating(changes...), now)
 			if d.Row != tc.row || d.Action != tc.action {

@@ -96,6 +96,8 @@ func judgeGone(o Observation, s *Sandbox, row int, reason v1alpha1.Reason, what 
 	case !s.Machine.IsKnown():
 		return wait(row, reason, 0, "%s, and which machine ran sandbox %s was never recorded (%s): it may live under another name, so it is held",
 			what, s.ID, s.Machine.Why())
+	case goneForGood(o, now) && o.Evidence == EvidenceAgent:
+		return releaseOwn(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String()+" without a sign of life")
 	case goneForGood(o, now):
 		return releaseSandbox(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String()+" without a sign of life")
 	case o.Settings.HoldGoneNodes:
