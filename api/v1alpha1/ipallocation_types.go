@@ -180,7 +180,7 @@ const (
 	// AttributionUnconfirmed: an earlier sandbox of the UID had the address, or may have had it. What shows the address may have been
 	// written for that one, so nothing shows that this sandbox was ever made.
 	AttributionUnconfirmed Attribution = "Unconfirmed"
-	// AttributionNone: nobody can tell. Records of orphans carry it, and those of pods for a sandbox that was disowned.
+	// AttributionNone: no evidence ties the sandbox to a pod UID: in the record of an orphan, or in that of a pod which disowned the sandbox.
 	AttributionNone Attribution = "None"
 )
 

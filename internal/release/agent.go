@@ -39,10 +39,10 @@ func judgeReported(row int, s *Sandbox, word Answer, why string) Decision {
 	return releaseOwn(row, v1alpha1.ReasonSandboxGone, s, why)
 }
 
-// releaseOwn releases a sandbox on what is known of the pod's node alone. What that node never had, as far as anybody knows, may be another
-// node's, if all that ties it to the pod is that its ADD was seen after the pod was bound: watches are late (docs/decisions/0132).
+// releaseOwn releases a sandbox on evidence about the pod's node alone. A sandbox that only the time of its ADD ties to the pod may run on
+// another node, because watches are late: it is disowned (docs/decisions/0132).
 func releaseOwn(row int, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
-	const what = "nothing but the moment of its ADD ties sandbox %s to this pod, and nobody saw it on the pod's node: it may be another node's; "
+	const what = "sandbox %s may run on another node: only the time of its ADD ties it to this pod, and no agent saw it on the pod's node; "
 	switch {
 	case s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed:
 		return releaseSandbox(row, reason, s, why)

@@ -66,9 +66,9 @@
 // termination, and over the declaration that a node is dead if it was given under the same taint, or last before the Node object went
 // (docs/decisions/0117). In rows 4 and 16 the same holds for a report on any sandbox of the pod that names one.
 //
-// A sandbox that nobody saw on the pod's node, and that nothing but the moment of its ADD ties to the pod, is another node's perhaps: with agents,
-// what would release it on the word or the fate of that node (rows 1, 5, 6, 9, 10 and 12) is Disown, or Wait(SandboxDisowned) where its entry
-// cannot become an orphan's (docs/decisions/0132).
+// A sandbox that no agent saw on the pod's node, and that only the time of its ADD ties to the pod, may run on another node. With agents, evidence
+// about the pod's node alone (rows 1, 5, 6, 9, 10 and 12) leads to Disown, or to Wait(SandboxDisowned) where the entry cannot become an orphan
+// (docs/decisions/0132).
 //
 // A Release rests on facts read live, past every cache: Decide answers Reread when they were not. An Unprotect may rest on
 // caches when the record knows every address that the pod can be seen to have had, or when the pod was deleted unbound (nothing can be bound
