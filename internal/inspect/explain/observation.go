@@ -104,9 +104,9 @@ func (f *Facts) sandboxes(entries []held) release.Fact[[]release.Sandbox] {
 		at := slices.IndexFunc(all, func(s release.Sandbox) bool { return s.ID == h.SandboxID })
 		if at < 0 {
 			at = len(all)
-			asked := release.AskedOf(f.Record, h.SandboxID)
-			all = append(all, release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: f.attributed(h), Mark: asked.Mark, Answer: asked.Answer, Standing: true})
+			all = append(all, f.sandboxOf(h))
 		}
+		all[at].Followed = all[at].Followed && h.followed
 		all[at].Standing = all[at].Standing && !h.superseded && h.Releasing == ""
 		all[at].Shown = all[at].Shown || f.shows(h)
 		all[at].Conflict = all[at].Conflict || h.conflict
@@ -115,6 +115,13 @@ func (f *Facts) sandboxes(entries []held) release.Fact[[]release.Sandbox] {
 		}
 	}
 	return release.Known(all)
+}
+
+// sandboxOf begins the sandbox of an entry.
+func (f *Facts) sandboxOf(h *held) release.Sandbox {
+	asked := release.AskedOf(f.Record, h.SandboxID)
+	return release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: f.attributed(h), Mark: asked.Mark, Answer: asked.Answer,
+		Standing: true, Followed: true}
 }
 
 // unreadablePool says why a pool in which the record has an address cannot be read; empty if all can.
