@@ -106,15 +106,20 @@ func (f *Facts) sandboxes(entries []held) release.Fact[[]release.Sandbox] {
 			at = len(all)
 			all = append(all, f.sandboxOf(h))
 		}
-		all[at].Followed = all[at].Followed && h.followed
-		all[at].Standing = all[at].Standing && !h.superseded && h.Releasing == ""
-		all[at].Shown = all[at].Shown || f.shows(h)
-		all[at].Conflict = all[at].Conflict || h.conflict
-		if since := f.unchangedSince(&h.Key); since.After(all[at].UnchangedSince) {
-			all[at].UnchangedSince = since
-		}
+		f.addEntry(&all[at], h)
 	}
 	return release.Known(all)
+}
+
+// addEntry adds to a sandbox what one of its entries shows.
+func (f *Facts) addEntry(s *release.Sandbox, h *held) {
+	s.Followed = s.Followed && h.followed
+	s.Standing = s.Standing && !h.superseded && h.Releasing == ""
+	s.Shown = s.Shown || f.shows(h)
+	s.Conflict = s.Conflict || h.conflict
+	if since := f.unchangedSince(&h.Key); since.After(s.UnchangedSince) {
+		s.UnchangedSince = since
+	}
 }
 
 // sandboxOf begins the sandbox of an entry.
