@@ -69,11 +69,11 @@ var decisionMutants = []mutant{
 	{
 		rule: "rows 6 and 9: the last report of the agent of a gone Node holds the sandbox",
 		file: "internal/release/agent.go",
-		old: `return word, said && !word.gone()
+		old: `return word, said && !s.isGone(word)
 }
 
 // startingReported`,
-		new: `return word, said && word.gone()
+		new: `return word, said && s.isGone(word)
 }
 
 // startingReported`, by: inRelease,
