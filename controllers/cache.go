@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"slices"
+	"strings"
 
 	"context"
 	"fmt"
@@ -205,7 +206,9 @@ func recordAddressKeys(r *v1alpha1.IPAllocation) []string {
 func recordSandboxKeys(r *v1alpha1.IPAllocation) []string {
 	keys := make([]string, 0, len(r.Spec.Sandboxes))
 	for i := range r.Spec.Sandboxes {
-		keys = append(keys, r.Spec.Sandboxes[i].ID)
+		if s := &r.Spec.Sandboxes[i]; s.Attribution != v1alpha1.AttributionNone || strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) { // else disowned
+			keys = append(keys, s.ID)
+		}
 	}
 	return keys
 }

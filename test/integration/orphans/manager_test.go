@@ -3,9 +3,11 @@
 package orphans_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -118,7 +120,7 @@ func certificates() string {
 	return dir
 }
 
-// writes sees the writes of a manager, and can kill it after any of them.
+// writes sees the writes of a manager, counts the marks in them, and can kill it after any of them.
 type writes struct {
 	// crashAt is the write that goes through before every call fails; see note. Empty is never.
 	crashAt string
@@ -129,6 +131,7 @@ type writes struct {
 	mu    sync.Mutex
 	kinds map[string]int
 	log   []string
+	marks int
 }
 
 func newWrites() *writes { return &writes{kinds: map[string]int{}} }
@@ -140,8 +143,9 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 		if w.dead.Load() {
 			return nil, errCrashed
 		}
+		asks := asksSomebody(request)
 		response, err := next.RoundTrip(request)
-		if err == nil && countsAsWrite(request) && w.note(request) == w.crashAt {
+		if err == nil && countsAsWrite(request) && w.note(request, asks && response.StatusCode < http.StatusMultipleChoices) == w.crashAt {
 			w.dead.Store(true)
 			w.crashed()
 		}
@@ -149,8 +153,18 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+// asksSomebody: the request writes a record that has a mark. One for its status has the marks with it, and changes none.
+func asksSomebody(request *http.Request) bool {
+	if request.Body == nil || !strings.Contains(request.URL.Path, "/ipallocations") || strings.HasSuffix(request.URL.Path, "/status") {
+		return false
+	}
+	content, err := io.ReadAll(request.Body)
+	request.Body = io.NopCloser(bytes.NewReader(content))
+	return err == nil && bytes.Contains(content, []byte(`"marks":[{`))
+}
+
 // note names a write by what is the same in every run: the second patch of an IPPool is "patch ippools, 2".
-func (w *writes) note(request *http.Request) string {
+func (w *writes) note(request *http.Request, asked bool) string {
 	call := faults.CallOf(request)
 	kind := call.Verb + " " + call.Resource.Resource
 	if call.Subresource != "" {
@@ -159,6 +173,9 @@ func (w *writes) note(request *http.Request) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kinds[kind]++
+	if asked {
+		w.marks++
+	}
 	point := fmt.Sprintf("%s, %d", kind, w.kinds[kind])
 	w.log = append(w.log, point)
 	return point
@@ -177,6 +194,13 @@ func countsAsWrite(request *http.Request) bool {
 		}
 	}
 	return true
+}
+
+// asked is the number of writes so far in which a mark stood.
+func (w *writes) asked() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.marks
 }
 
 // made are the writes so far.
