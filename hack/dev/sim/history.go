@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"maps"
+	"math/rand" //nolint:depguard // client-go's backoff draws from it
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+)
+
+// quiescence is how long the world is left alone before it is judged: longer than all of the product's delays together.
+const quiescence = 50 * time.Minute
+
+// Result is what a history came to.
+type Result struct {
+	Violations []Violation
+	// Story has what happened, Schedule every step.
+	Story, Schedule []string
+	Faults          map[Kind]int
+	Rows            map[string]int
+	Steps           int
+}
+
+// Play plays a history. It must run in a synctest bubble of its own; prepare has to be called outside of it.
+func Play(plan Plan, log logr.LogSink) Result {
+	rand.Seed(int64(plan.Seed)) //nolint:staticcheck // with GODEBUG=randseednop=0
+	w := newWorld(plan, log, nil)
+	w.install()
+	for _, name := range []string{"node-1", "node-2"} {
+		w.newMachine(name, name).register(true)
+	}
+	w.createPod(w.admin, "plain", false)
+	w.startManager(0)
+	w.locked(func() { w.free = false })
+	w.sched.Run(10 * time.Second)
+	w.settledAt = w.server.Revision()
+	for i := range plan.Pods {
+		w.act(func() { w.keepPod(i) })
+	}
+	w.act(w.playEvents)
+	w.playFaults()
+	w.sched.Run(duration - w.since())
+	w.act(w.heal)
+	w.sched.Run(quiescence)
+	w.checkEnd()
+	w.end()
+	result := Result{Violations: w.found, Story: w.trace, Schedule: w.sched.Recorded(), Faults: maps.Clone(w.faults), Rows: w.rows.rows}
+	result.Steps = len(result.Schedule)
+	return result
+}
+
+// settled is the oldest version that a stale list may show.
+func (w *World) settled() uint64 { return w.settledAt }
+
+// end stops every process and waits for it.
+func (w *World) end() {
+	w.locked(func() { w.free = true })
+	w.cancel()
+	w.mu.Lock()
+	managers, machines := w.managers, w.machines
+	w.mu.Unlock()
+	for _, m := range managers {
+		if !m.dead {
+			w.locked(m.kill)
+		}
+	}
+	w.sched.Open()
+	for _, m := range machines {
+		if m.agent != nil {
+			m.agent.kill()
+		}
+		_ = os.RemoveAll(m.dir)
+	}
+	w.actors.Wait()
+}
+
+var _ apiserver.Gate = (*World)(nil)
