@@ -31,12 +31,12 @@ func Play(plan Plan, log logr.LogSink) Result {
 	rand.Seed(int64(plan.Seed)) //nolint:staticcheck // with GODEBUG=randseednop=0
 	w := newWorld(plan, log, nil)
 	w.install()
+	w.locked(func() { w.free = false })
 	for _, name := range []string{"node-1", "node-2"} {
 		w.newMachine(name, name).register(true)
 	}
 	w.createPod(w.admin, "plain", false)
 	w.startManager(0)
-	w.locked(func() { w.free = false })
 	w.sched.Run(10 * time.Second)
 	w.settledAt = w.server.Revision()
 	for i := range plan.Pods {

@@ -50,7 +50,8 @@ func (m *machine) startKubelet(nodeUID types.UID) {
 	k.cni = m.newCNI(nodeUID)
 	k.ctx, k.cancel = context.WithCancel(m.w.ctx)
 	m.kubelet = k
-	m.w.act(k.run)
+	changed := m.w.changes("node " + m.node)
+	m.w.act(func() { k.run(changed) })
 	m.w.act(k.renew)
 }
 
@@ -64,8 +65,7 @@ func (k *kubelet) isCut() bool {
 }
 
 // run gives each pod of the node a worker, and pokes those whose pod changed.
-func (k *kubelet) run() {
-	changed := k.w.changes("node " + k.m.node)
+func (k *kubelet) run(changed <-chan struct{}) {
 	k.recover()
 	for k.w.turn(k.ctx, "kubelet of %s looks", k.m.name) {
 		if !k.isCut() {

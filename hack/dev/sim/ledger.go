@@ -123,6 +123,9 @@ func (l *ledger) removed(w *World, by string, e entry) {
 			continue
 		}
 		excuse := firstOf(b.excuse, b.machine.dead)
+		if b.unloaded && strings.HasPrefix(by, "whereabouts@") {
+			excuse = firstOf(excuse, "its node's own DEL gave the address back, and the runtime did not know the sandbox")
+		}
 		if !strings.HasPrefix(by, "manager") && w.since()-l.webhookMissed < time.Second {
 			excuse = firstOf(excuse, "no replica judged the removal")
 		}

@@ -80,11 +80,17 @@ func (w *World) renew(node string, c client.Client) {
 // lose says after a while that a node does not answer; meanwhile nothing of its machine is heard.
 func (w *World) lose(m *machine) {
 	w.act(func() {
-		if rested(w.ctx, 50*time.Second) && w.isSilent(m) && w.turn(w.ctx, "%s is not Ready", m.node) && w.isSilent(m) {
+		if rested(w.ctx, 50*time.Second) && w.turn(w.ctx, "the node controller looks at %s", m.name) && w.isSilent(m) && w.stands(m) {
 			w.note("%s is not Ready", m.node)
 			m.report(corev1.ConditionUnknown)
 		}
 	})
+}
+
+// stands says that the Node object of its name is this machine's.
+func (w *World) stands(m *machine) bool {
+	node := w.node(m.node)
+	return node != nil && node.Status.NodeInfo.BootID == m.boot
 }
 
 func (w *World) isSilent(m *machine) bool {

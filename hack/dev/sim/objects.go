@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"github.com/k8snetworkplumbingwg/whereabouts/pkg/logging"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -62,6 +63,7 @@ var whereaboutsCRDs = sync.OnceValue(func() string {
 
 // prepare reads what all histories share; call it outside of bubbles.
 func prepare() {
+	logging.SetLogStderr(false) // whereabouts' own
 	kindsOf()
 	manifests()
 	scheme()

@@ -34,12 +34,14 @@ type Gate interface {
 // Call is a call to the server, as a client made it.
 type Call struct {
 	Client, Verb, Resource, Namespace, Name, Subresource string
-	Body                                                 []byte
+	// Selector is that of a list or watch.
+	Selector string
+	Body     []byte
 }
 
 // String is the call in one line, without the body.
 func (c Call) String() string {
-	return strings.Join(strings.Fields(strings.Join([]string{c.Client, c.Verb, c.Resource, c.Namespace, c.Name, c.Subresource}, " ")), " ")
+	return strings.Join(strings.Fields(strings.Join([]string{c.Client, c.Verb, c.Resource, c.Namespace, c.Name, c.Subresource, c.Selector}, " ")), " ")
 }
 
 // Outcome is what becomes of a call. The zero value serves it.

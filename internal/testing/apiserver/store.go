@@ -180,4 +180,23 @@ func (s *Server) All(plural string) map[string]*unstructured.Unstructured {
 	return all
 }
 
+// Revision is that of the newest change.
+func (s *Server) Revision() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision
+}
+
+// Find is an object of a resource; nil if there is none. It may not be written to.
+func (s *Server) Find(plural, namespace, name string) *unstructured.Unstructured {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, objects := range s.objects {
+		if o := objects[key(namespace, name)]; k.Plural == plural && o != nil {
+			return &unstructured.Unstructured{Object: o.object}
+		}
+	}
+	return nil
+}
+
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

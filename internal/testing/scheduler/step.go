@@ -65,6 +65,9 @@ func (s *Scheduler) possible() []option {
 			}
 		}
 	}
+	if s.options.Held != nil {
+		all = slices.DeleteFunc(all, func(o option) bool { return s.options.Held(o.name) })
+	}
 	slices.SortStableFunc(all, func(a, b option) int { return cmp.Compare(a.name, b.name) })
 	for i, same := 1, 1; i < len(all); i++ {
 		if all[i].name != all[i-same].name {
