@@ -43,6 +43,7 @@ func Play(plan Plan, log logr.LogSink) Result {
 		w.act(func() { w.keepPod(i) })
 	}
 	w.act(w.playEvents)
+	w.act(w.bookmark)
 	w.playFaults()
 	w.sched.Run(duration - w.since())
 	w.act(w.heal)

@@ -184,7 +184,7 @@ func (k *kubelet) renew() {
 		if !k.isCut() {
 			k.w.renew(k.m.node, k.client)
 		}
-		if !rested(k.ctx, 30*time.Second) {
+		if !rested(k.ctx, time.Minute) {
 			return
 		}
 	}

@@ -111,7 +111,7 @@ func (w *World) install() {
 			panic(fmt.Sprintf("creating %T %s: %v", o, o.GetName(), err))
 		}
 	}
-	for _, name := range []string{metav1.NamespaceSystem, "holdfast-system", agentNamespace, namespace} {
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, "holdfast-system", agentNamespace, namespace} {
 		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}})
 	}
 	for _, o := range manifests() {
