@@ -63,7 +63,7 @@ var _ = Describe("A pod that ends by itself while CNI DEL reaches nobody", func(
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"0s"}}}`, api.RunAnnotation))
 		Expect(admin.Patch(ctx, job.DeepCopy(), patch)).To(Succeed())
 
-		Eventually(ctx, job.why(ctx)).Should(Equal(string(v1alpha1.ReasonAgentSilent)))
+		Eventually(ctx, job.why(ctx)).Should(Equal(string(v1alpha1.ReasonAgentNotResponding)))
 		w.staysHeld(ctx, job)
 		Expect(job.word(ctx)(Default)).To(BeZero())
 
