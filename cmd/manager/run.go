@@ -58,7 +58,12 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	kubernetes, err := supportedKubernetes(restConfig)
+	if err != nil {
+		return err
+	}
 	mgr, err := app.New(ctx, restConfig, c, app.Options{
+		Kubernetes:  kubernetes,
 		Namespace:   os.Getenv(namespaceVariable),
 		Log:         logger,
 		DrainPeriod: drainPeriod,

@@ -96,7 +96,7 @@ func (k *keeper) look(ctx context.Context, from client.Reader, served *keeperSer
 // judge says whether a policy can work.
 func (k *keeper) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy, served *keeperServedMemo, now time.Time) *keeperPolicy {
 	p := &keeperPolicy{object: object}
-	compiled, err := nodepolicy.Compile(object)
+	compiled, err := k.options.Compiler.Compile(object)
 	if err != nil {
 		reason := v1alpha1.ReasonPolicyInvalid
 		if invalid := (*nodepolicy.InvalidError)(nil); errors.As(err, &invalid) {

@@ -44,6 +44,8 @@ type Options struct {
 	SweepInterval time.Duration
 	// DeletesPerSecond limits how fast stale objects are deleted.
 	DeletesPerSecond float32
+	// Compiler compiles policies for the version of the API server. Default: for the newest version that is known.
+	Compiler *nodepolicy.Compiler
 	// NodeGoneDelay is how long a Node object must be gone before its word is taken.
 	NodeGoneDelay time.Duration
 	// HoldGoneNodes never takes the absence of a Node object for proof. A Node of another UID under the name is one.

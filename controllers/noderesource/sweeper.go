@@ -189,7 +189,7 @@ func (s *sweeper) Reconcile(ctx context.Context, r sweepRequest) (reconcile.Resu
 	} else if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading NodeResourcePolicy %s: %w", r.Policy, err)
 	}
-	if err := p.compile(&policy); err != nil {
+	if err := p.compile(s.options.Compiler, &policy); err != nil {
 		if r != (sweepRequest{Policy: r.Policy}) {
 			return reconcile.Result{}, nil
 		}
@@ -254,13 +254,13 @@ func (s *sweeper) forget(r sweepRequest, p *sweptPolicy) {
 }
 
 // compile compiles the policy unless that was done. What was found by an older specification is void.
-func (p *sweptPolicy) compile(policy *v1alpha1.NodeResourcePolicy) error {
+func (p *sweptPolicy) compile(with *nodepolicy.Compiler, policy *v1alpha1.NodeResourcePolicy) error {
 	if p.compiled != nil && p.uid == policy.UID && p.generation == policy.Generation {
 		return nil
 	}
 	p.uid, p.generation = policy.UID, policy.Generation
 	p.candidates, p.troubled, p.refused = map[types.NamespacedName]types.UID{}, sets.New[string](), ""
-	compiled, err := nodepolicy.Compile(policy)
+	compiled, err := with.Compile(policy)
 	p.compiled = compiled
 	return err
 }

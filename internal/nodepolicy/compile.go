@@ -33,26 +33,29 @@ type Compiled struct {
 }
 
 // Compile checks a policy, defaults what is empty, and compiles its expressions. The error is an *InvalidError.
-func Compile(p *v1alpha1.NodeResourcePolicy) (*Compiled, error) {
+func (with *Compiler) Compile(p *v1alpha1.NodeResourcePolicy) (*Compiled, error) {
+	if with == nil {
+		with = newest
+	}
 	c := &Compiled{name: p.Name, spec: withDefaults(&p.Spec)}
 	if err := invalid(validate(p.Name, c.spec)); err != nil {
 		return nil, err
 	}
-	if errs := c.compileExpressions(field.NewPath("spec")); len(errs) > 0 {
+	if errs := c.compileExpressions(with, field.NewPath("spec")); len(errs) > 0 {
 		return nil, asError(v1alpha1.ReasonExpressionInvalid, errs)
 	}
 	c.conditions = matchConditions(c.spec)
-	if errs := checkConditions(c.conditions, field.NewPath("spec")); len(errs) > 0 {
+	if errs := with.checkConditions(c.conditions, field.NewPath("spec")); len(errs) > 0 {
 		return nil, asError(v1alpha1.ReasonExpressionInvalid, errs)
 	}
 	return c, nil
 }
 
-func (c *Compiled) compileExpressions(path *field.Path) field.ErrorList {
+func (c *Compiled) compileExpressions(with *Compiler, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var err error
 	if source := c.spec.NodeName; source.Expression != "" {
-		if c.nodeName.expression, err = compileString(source.Expression); err != nil {
+		if c.nodeName.expression, err = with.compileString(source.Expression); err != nil {
 			errs = append(errs, field.Invalid(path.Child("nodeName", "expression"), source.Expression, err.Error()))
 		}
 	} else {
@@ -60,7 +63,7 @@ func (c *Compiled) compileExpressions(path *field.Path) field.ErrorList {
 	}
 	c.addresses = make([]*expression, len(c.spec.Addresses))
 	for i, text := range c.spec.Addresses {
-		if c.addresses[i], err = compileStrings(text); err != nil {
+		if c.addresses[i], err = with.compileStrings(text); err != nil {
 			errs = append(errs, field.Invalid(path.Child("addresses").Index(i), text, err.Error()))
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -162,18 +161,13 @@ func quoteAll(values []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// conditionCompiler is what the API server checks the match conditions of a new webhook with.
-var conditionCompiler = sync.OnceValue(func() plugincel.Compiler {
-	return plugincel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-})
-
 // checkConditions compiles the conditions as the API server will. What fails here can only come from the expression of the
 // node's name.
-func checkConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
+func (with *Compiler) checkConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range conditions {
 		condition := matchconditions.MatchCondition(conditions[i])
-		result := conditionCompiler().CompileCELExpression(&condition,
+		result := with.conditions().CompileCELExpression(&condition,
 			plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions)
 		if result.Error != nil {
 			errs = append(errs, field.Invalid(path.Child("nodeName", "expression"), condition.Expression, fmt.Sprintf(

@@ -7,32 +7,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 // selfName is the variable of the policies' expressions: the whole object.
 const selfName = "self"
-
-// selfEnv is the API server's environment for expressions that are new to it, with the variable self. It also sets the
-// limit of what one evaluation may cost (k8s.io/apiserver/pkg/apis/cel.PerCallLimit, about a tenth of a second).
-var selfEnv = sync.OnceValues(func() (*cel.Env, error) {
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
-		IntroducedVersion: version.MajorMinor(1, 0),
-		EnvOptions:        []cel.EnvOption{cel.Variable(selfName, cel.DynType)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("extending the CEL environment with %s: %w", selfName, err)
-	}
-	return set.Env(environment.NewExpressions)
-})
 
 // expression is a compiled expression over self. It is safe for concurrent use.
 type expression struct {
@@ -43,13 +27,13 @@ type expression struct {
 }
 
 // compileString compiles an expression that gives a string, or a value whose type only an object can tell.
-func compileString(text string) (*expression, error) {
-	return compile(text, "string", func(t *cel.Type) bool { return t.IsExactType(cel.StringType) || isDyn(t) })
+func (with *Compiler) compileString(text string) (*expression, error) {
+	return with.compile(text, "string", func(t *cel.Type) bool { return t.IsExactType(cel.StringType) || isDyn(t) })
 }
 
 // compileStrings compiles an expression that gives a list of strings, nested or not, or what only an object can tell.
-func compileStrings(text string) (*expression, error) {
-	return compile(text, "list(string)", func(t *cel.Type) bool {
+func (with *Compiler) compileStrings(text string) (*expression, error) {
+	return with.compile(text, "list(string)", func(t *cel.Type) bool {
 		return isDyn(t) || t.Kind() == types.ListKind && stringsOrLists(t.Parameters()[0])
 	})
 }
@@ -63,8 +47,8 @@ func isDyn(t *cel.Type) bool {
 	return t.Kind() == types.DynKind || t.Kind() == types.AnyKind || t.Kind() == types.TypeParamKind
 }
 
-func compile(text, expected string, gives func(*cel.Type) bool) (*expression, error) {
-	env, err := selfEnv()
+func (with *Compiler) compile(text, expected string, gives func(*cel.Type) bool) (*expression, error) {
+	env, err := with.self()
 	if err != nil {
 		return nil, err
 	}

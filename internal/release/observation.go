@@ -157,10 +157,16 @@ func (n Node) called() string {
 // anew; only from 1.37 on does that status tell a pod without a sandbox from one whose sandbox is not ready.
 func (n Node) restartAdvice() string {
 	const otherwise = "switch the machine off and delete its Node object, or taint it node.kubernetes.io/out-of-service"
-	if v, err := version.ParseSemantic(n.Kubelet); err == nil && v.LessThan(reportsNoSandbox) {
+	if CannotReportNoSandbox(n.Kubelet) {
 		return otherwise + "; a kubelet of version " + n.Kubelet + " does not report that a pod has no sandbox, " + reportsNoSandbox.String() + " does, and agents need no report"
 	}
 	return "restart that kubelet, which then reports that there is no sandbox, or " + otherwise
+}
+
+// CannotReportNoSandbox says that a kubelet of this version is too old to report that a pod has no sandbox.
+func CannotReportNoSandbox(kubelet string) bool {
+	v, err := version.ParseSemantic(kubelet)
+	return err == nil && v.LessThan(reportsNoSandbox)
 }
 
 var reportsNoSandbox = version.MustParseSemantic("1.37.0")

@@ -23,8 +23,10 @@ const (
 	chart      = repository + "/charts/holdfast"
 	// own is the namespace of config/default.
 	own = "holdfast-system"
-	// kubeVersion is one that Chart.yaml admits; helm template would take the version of its own libraries.
-	kubeVersion = "v1.36.0"
+	// kubeVersion is the oldest that Chart.yaml admits; helm template would take the version of its own libraries.
+	kubeVersion = "v1.31.0"
+	// mutatingVersion is the oldest with MutatingAdmissionPolicy v1.
+	mutatingVersion = "v1.36.0"
 )
 
 // values are what a user gives beside values.yaml.
@@ -76,7 +78,16 @@ func helm(t *testing.T, given values, args ...string) (string, error) {
 // template renders the chart as a release of the name holdfast.
 func template(t *testing.T, namespace string, given values) (string, error) {
 	t.Helper()
-	return helm(t, given, "template", "holdfast", chart, "--namespace="+namespace, "--kube-version="+kubeVersion)
+	return helm(t, given, "template", "holdfast", chart, "--namespace="+namespace, "--kube-version="+versionFor(given))
+}
+
+// versionFor is the oldest Kubernetes on which the values can be installed.
+func versionFor(given values) string {
+	stamping, _ := given["stamping"].(values)
+	if policy, _ := stamping["admissionPolicy"].(bool); policy {
+		return mutatingVersion
+	}
+	return kubeVersion
 }
 
 // mustTemplate renders into the default namespace.

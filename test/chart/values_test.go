@@ -218,6 +218,23 @@ func TestWrongValuesAreRefused(t *testing.T) {
 	}
 }
 
+func TestVersionsThatAreRefused(t *testing.T) {
+	for kubernetes, tc := range map[string]struct {
+		given values
+		want  string
+	}{
+		"v1.30.14":            {nil, "requires kubeVersion: >=1.31.0-0"},
+		"v1.31.0":             {nil, ""},
+		"v1.35.10":            {values{"stamping": values{"admissionPolicy": true}}, "Kubernetes v1.35.10 serves no MutatingAdmissionPolicy v1"},
+		"v1.36.0-eks-1234567": {values{"stamping": values{"admissionPolicy": true}}, ""},
+	} {
+		_, err := helm(t, tc.given, "template", "holdfast", chart, "--namespace="+own, "--kube-version="+kubernetes)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, expected %q", kubernetes, err, tc.want)
+		}
+	}
+}
+
 func TestNamespacesThatTheReleaseCannotBeIn(t *testing.T) {
 	for _, namespace := range []string{"holdfast-agent", "kube-system", "default"} {
 		if _, err := template(t, namespace, nil); err == nil || !strings.Contains(err.Error(), "the release's namespace is "+namespace) {
@@ -278,7 +295,7 @@ func TestLint(t *testing.T) {
 		"everything":   profiles["everything that goes together"].values,
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := helm(t, given, "lint", "--strict", "--namespace="+own, "--kube-version="+kubeVersion, chart)
+			text, err := helm(t, given, "lint", "--strict", "--namespace="+own, "--kube-version="+versionFor(given), chart)
 			if err != nil || strings.Contains(text, "[WARNING]") {
 				t.Errorf("%v\n%s", err, text)
 			}

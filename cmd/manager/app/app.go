@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -62,6 +63,9 @@ type Options struct {
 	DrainPeriod time.Duration
 	// CertificateWait is how long the start waits for tls.crt and tls.key. Default: 2 minutes.
 	CertificateWait time.Duration
+
+	// Kubernetes is the API server's version, for which policies are compiled. Default: the newest that is known.
+	Kubernetes *version.Version
 
 	// PoliciesSince says from when on admission policies keep other accounts from writing what a kubelet reports. Default: what the API
 	// server has; a suite without the policies says so.

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	manifests "github.com/holdfast-dev/holdfast/config"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
@@ -101,6 +102,9 @@ func nodeResourceOptions(c *configv1alpha1.ManagerConfiguration, o Options) node
 		Shadow:           o.shadow,
 		LastRetry:        o.LastRetry,
 		Clock:            o.Clock,
+	}
+	if o.Kubernetes != nil {
+		options.Compiler = nodepolicy.NewCompiler(kubeversion.CEL(o.Kubernetes))
 	}
 	if c.Server.WebhookURL == "" {
 		options.Target.Service = &admissionregistrationv1.ServiceReference{

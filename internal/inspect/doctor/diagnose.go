@@ -14,13 +14,14 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
 // Diagnose makes every check.
 func Diagnose(f *Facts, now time.Time) *Diagnosis {
 	d := &Diagnosis{TypeMeta: inspect.Type("Diagnosis")}
 	for _, check := range []func(*Diagnosis, *Facts, time.Time){
-		definitions, manager, configuration, mode, certificate, webhooks, admissionPolicies, stamping, foreign, updates, unprotected, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
+		definitions, manager, configuration, mode, certificate, webhooks, admissionPolicies, stamping, foreign, updates, unprotected, bootstrap, rights, ipam, reconciler, agents, versions, kubelets, held, unclassified, policies,
 	} {
 		check(d, f, now)
 	}
@@ -172,9 +173,6 @@ func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 	d.ok(name, "none within the last hour (mode %s)", mode)
 }
 
-// oldest is the oldest Kubernetes with what the installation needs: match conditions (GA in 1.30).
-const oldest = "1.30"
-
 // versions: API server, manager, agents and plugin.
 func versions(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "versions"
@@ -182,8 +180,8 @@ func versions(d *Diagnosis, f *Facts, _ time.Time) {
 		d.unread(name, f.APIServer.Why())
 		return
 	}
-	if v, err := version.ParseGeneric(f.APIServer.Get()); err != nil || v.LessThan(version.MustParseGeneric(oldest)) {
-		d.add(Fail, name, "Kubernetes is "+f.APIServer.Get(), "use "+oldest+" or newer: older ones know no match conditions")
+	if err := kubeversion.Check(f.APIServer.Get()); err != nil {
+		d.add(Fail, name, err.Error(), "the manager does not start on it either (docs/compatibility.md)")
 		return
 	}
 	found := []string{"Kubernetes " + f.APIServer.Get()}

@@ -97,6 +97,15 @@ func installedPolicies() AdmissionPolicies {
 	return all
 }
 
+// withKubelets are Nodes with these versions.
+func withKubelets(versions ...string) release.Fact[[]corev1.Node] {
+	nodes := make([]corev1.Node, len(versions))
+	for i, v := range versions {
+		nodes[i].Name, nodes[i].Status.NodeInfo.KubeletVersion = "a", v
+	}
+	return release.Known(nodes)
+}
+
 func changePolicies(f *Facts, alter func(*AdmissionPolicies)) {
 	all := installedPolicies()
 	alter(&all)
@@ -224,9 +233,15 @@ func TestDiagnose(t *testing.T) {
 			r.Status.Answers = []v1alpha1.Answer{{SandboxID: "s", NodeUID: "n", BootID: "b", Epoch: 1}}
 			f.Records = release.Known([]v1alpha1.IPAllocation{r})
 		}, "agents", Warn, "not answered for more than 1m0s: record u, node a"},
-		"an old Kubernetes":                     {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.29.4") }, "versions", Fail, "Kubernetes is v1.29.4"},
-		"a plugin of another minor version":     {func(_ *testing.T, f *Facts) { f.Plugin = "v0.2.0" }, "versions", Warn, "plugin v0.2.0"},
-		"a plugin that was built from the tree": {func(_ *testing.T, f *Facts) { f.Plugin = "unknown" }, "versions", OK, "plugin unknown"},
+		"an old Kubernetes":     {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.30.14") }, "versions", Fail, "the API server is Kubernetes v1.30.14: Holdfast needs 1.31 or later"},
+		"the oldest Kubernetes": {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.31.0") }, "versions", OK, "Kubernetes v1.31.0"},
+		"kubelets that report no missing sandbox, and no agents": {func(_ *testing.T, f *Facts) { f.Nodes = withKubelets("v1.36.6", "v1.37.1", "v1.31.4") },
+			"kubelets", Warn, "v1.31.4 is the oldest of 2 below 1.37.0"},
+		"kubelets that report no missing sandbox, and agents": {func(t *testing.T, f *Facts) { withAgents(f); f.Nodes = withKubelets("v1.31.4") },
+			"kubelets", OK, "not needed"},
+		"kubelets that report a missing sandbox": {func(_ *testing.T, f *Facts) { f.Nodes = withKubelets("v1.37.1") }, "kubelets", OK, "none is known to be below 1.37.0"},
+		"a plugin of another minor version":      {func(_ *testing.T, f *Facts) { f.Plugin = "v0.2.0" }, "versions", Warn, "plugin v0.2.0"},
+		"a plugin that was built from the tree":  {func(_ *testing.T, f *Facts) { f.Plugin = "unknown" }, "versions", OK, "plugin unknown"},
 		"a record that is held for long": {func(_ *testing.T, f *Facts) {
 			f.Records = release.Known([]v1alpha1.IPAllocation{heldRecord("NodeUnreachable", time.Hour)})
 		}, "records held", Warn, "1; the longest: apps/web for 60m (NodeUnreachable, ipa/u)"},

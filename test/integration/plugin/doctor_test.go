@@ -45,11 +45,12 @@ OK IPAM IPPools are served
 OK unsafe releases none within the last hour \(mode Warn\)
 OK agents not installed, and not needed \(evidence: Kubelet\)
 OK versions Kubernetes v1[.0-9]+, manager v[.0-9]+, plugin unknown
+OK kubelets none is known to be below 1\.37\.0: each reports that a pod has no sandbox
 OK records held none
 OK unclassified none
 OK node resource policies 2 of 2 wait for a resource that this cluster does not have, and begin by themselves when it comes: nodeinfo, nodenetworkconfigs
 
-17 OK, 0 WARN, 0 FAIL
+18 OK, 0 WARN, 0 FAIL
 $`
 
 var _ = Describe("The doctor", Ordered, ContinueOnFailure, func() {

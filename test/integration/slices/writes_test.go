@@ -137,9 +137,15 @@ var _ = Describe("A write of a NodeSlicePool", Ordered, func() {
 		Expect(pool.Status.Allocations).To(Equal(before[:2]))
 	})
 
-	It("that only gives slices away is not looked at", func(ctx context.Context) {
-		pool := patch(ctx, 0, []patchStep{ownerStep(3, "x"), {Op: "add", Path: "/metadata/labels", Value: map[string]string{"a": "b"}}})
+	It("that only gives slices away stays as it is", func(ctx context.Context) {
+		pool := patch(ctx, 1, []patchStep{ownerStep(3, "x")})
 		Expect(ownersOf(pool)).To(Equal([]string{n.node(0), n.node(1), n.node(2), "x"}))
+		Expect(warnings.all()).To(BeEmpty())
+	})
+
+	It("that leaves the allocations as they are is not looked at", func(ctx context.Context) {
+		pool := patch(ctx, 0, []patchStep{{Op: "add", Path: "/metadata/labels", Value: map[string]string{"a": "b"}}})
+		Expect(pool.Status.Allocations).To(Equal(before))
 	})
 
 	It("that changes the order stays as it is", func(ctx context.Context) {
