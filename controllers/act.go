@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -56,19 +57,40 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	return false, r.dropProven(ctx, v, sandboxes, gone)
 }
 
-// disown takes the addresses of the decided sandboxes out of the record, and nothing out of a pool: the entries are an orphan's from now on.
+// disown makes the entries of the decided sandboxes an orphan's. A tombstone keeps them from the next pod of the name; then the pod's record loses
+// them, and the orphan's gets them with the podref from before. Where the orphan's is not written, the orphan controller finds the tombstones.
 func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision) error {
 	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
-	record := v.record.DeepCopy()
-	for i := range record.Spec.Sandboxes {
-		if s := &record.Spec.Sandboxes[i]; slices.Contains(d.Sandboxes, s.ID) {
-			s.Attribution = v1alpha1.AttributionNone
+	for _, backend := range r.backends {
+		requests := v.requests(backend.Name(), sets.New(d.Sandboxes...))
+		for i := range requests {
+			requests[i].Record = v1alpha1.OrphanPrefix + requests[i].SandboxID
+		}
+		for _, result := range backend.Tombstone(ctx, requests) {
+			if result.Err != nil && !errors.Is(result.Err, ipam.ErrChanged) {
+				return result.Err
+			}
 		}
 	}
-	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return slices.Contains(d.Sandboxes, a.SandboxID) })
+	disowned := func(a v1alpha1.AddressRecord) bool { return slices.Contains(d.Sandboxes, a.SandboxID) }
+	before, record := v.record, v.record.DeepCopy()
+	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, disowned)
+	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return slices.Contains(d.Sandboxes, s.ID) })
 	dropMarks(record, func(m v1alpha1.Mark) bool { return slices.Contains(d.Sandboxes, m.SandboxID) })
 	if err := r.writeRecord(ctx, v, record); err != nil {
 		return err
+	}
+	for _, id := range d.Sandboxes {
+		orphan := newOrphanRecord(id, metav1.NewTime(r.clock.Now()))
+		orphan.Spec.PodNamespace, orphan.Spec.PodName = v.ref().Namespace, v.ref().Name
+		for _, a := range before.Spec.Addresses {
+			if a.SandboxID == id {
+				orphan.Spec.Addresses = append(orphan.Spec.Addresses, a)
+			}
+		}
+		if err := r.putRecord(ctx, orphan); err != nil && !errors.Is(err, errStale) {
+			return err
+		}
 	}
 	r.event(v, d, d.Reason, d.Message)
 	return nil

@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"slices"
-	"strings"
 
 	"context"
 	"fmt"
@@ -206,9 +205,7 @@ func recordAddressKeys(r *v1alpha1.IPAllocation) []string {
 func recordSandboxKeys(r *v1alpha1.IPAllocation) []string {
 	keys := make([]string, 0, len(r.Spec.Sandboxes))
 	for i := range r.Spec.Sandboxes {
-		if s := &r.Spec.Sandboxes[i]; s.Attribution != v1alpha1.AttributionNone || strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) { // else disowned
-			keys = append(keys, s.ID)
-		}
+		keys = append(keys, r.Spec.Sandboxes[i].ID)
 	}
 	return keys
 }

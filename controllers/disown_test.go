@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,9 +13,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// TestI3I10ASandboxThatIsDisownedBecomesAnOrphan: its ADD was seen after the pod was bound, and the pod's node never had it. It is that of an
-// earlier pod of the name, which lives on another node.
-func TestI3I10ASandboxThatIsDisownedBecomesAnOrphan(t *testing.T) {
+// disownedByOld is a pod that is deleted, and whose node reports that it never listed the sandbox of its entry.
+func disownedByOld(t *testing.T) *fate {
+	t.Helper()
 	record := recordOfOld(oldMachine())
 	record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
 	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1, Time: metav1.NewTime(lateNow.Add(-30 * time.Minute))}}
@@ -29,32 +28,83 @@ func TestI3I10ASandboxThatIsDisownedBecomesAnOrphan(t *testing.T) {
 	f.clock.SetTime(lateNow.Add(-2 * time.Hour))
 	f.r.tracker.see(pod)
 	f.pool.entries[0].SeenSince, f.pool.entries[0].AddObserved = lateNow.Add(-time.Hour), true
-	before := f.pool.entries[0].Key
+	return f
+}
+
+// addressesOf are the addresses in the records that there are, with the podref from before.
+func (f *fate) addressesOf() map[string][]string {
+	f.Helper()
+	var records v1alpha1.IPAllocationList
+	if err := f.truth.List(f.Context(), &records); err != nil {
+		f.Fatal(err)
+	}
+	all := map[string][]string{}
+	for i := range records.Items {
+		name := records.Items[i].Name
+		all[name] = nil
+		for _, a := range records.Items[i].Spec.Addresses {
+			all[name] = append(all[name], a.IP+" "+a.PodRef)
+		}
+	}
+	return all
+}
+
+const orphanOfOld = v1alpha1.OrphanPrefix + "old-sandbox"
+
+// TestI3I10ASandboxThatIsDisownedBecomesAnOrphan: its ADD was seen after the pod was bound, and the pod's node never had it. It is that of an
+// earlier pod of the name, which lives on another node. No pod of the name may inherit it meanwhile.
+func TestI3I10ASandboxThatIsDisownedBecomesAnOrphan(t *testing.T) {
+	f := disownedByOld(t)
 	for _, d := range []time.Duration{0, time.Second, time.Minute} {
 		if err := f.after(d); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if len(f.pool.entries) != 1 || f.pool.entries[0].Key != before {
-		t.Fatalf("the pool has %v; expected the entry as it was", f.pool.entries)
+	f.keepsAsOrphan()
+}
+
+// TestI3I10AManagerThatDiesWhileItDisowns leaves an entry that is the orphan's already, and that the next one does not take for the pod's.
+func TestI3I10AManagerThatDiesWhileItDisowns(t *testing.T) {
+	for _, fails := range []string{"update v1alpha1.ipallocation", "create v1alpha1.ipallocation"} {
+		t.Run(fails, func(t *testing.T) {
+			f := disownedByOld(t)
+			f.failWrites = fails
+			if err := f.after(0); err == nil {
+				t.Fatal("a write failed, and no other try is due")
+			}
+			if f.pool.entries[0].Releasing != orphanOfOld {
+				t.Fatalf("the pool has %v; expected a tombstone before any other write", f.pool.entries)
+			}
+			f.failWrites = ""
+			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range []time.Duration{time.Second, time.Minute} {
+				if err := f.after(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.clock.SetTime(lateNow.Add(time.Hour))
+			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+				t.Fatal(err)
+			}
+			f.keepsAsOrphan()
+		})
 	}
-	left := f.record()
-	if len(left.Spec.Addresses) > 0 || left.Spec.Sandboxes[0].Attribution != v1alpha1.AttributionNone {
-		t.Errorf("the pod's record has addresses %v and sandboxes %v; expected none, and the sandbox as disowned", left.Spec.Addresses, left.Spec.Sandboxes)
+}
+
+// keepsAsOrphan demands that the entry is in the orphan's record alone, and that no pod inherits it.
+func (f *fate) keepsAsOrphan() {
+	f.Helper()
+	if len(f.pool.entries) != 1 || f.pool.entries[0].Releasing != orphanOfOld || f.pool.entries[0].SandboxID != "old-sandbox" {
+		f.Fatalf("the pool has %v; expected the tombstone of the orphan's record", f.pool.entries)
 	}
-	f.clock.SetTime(lateNow.Add(time.Hour))
-	if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
-		t.Fatal(err)
+	for name, addresses := range f.addressesOf() {
+		if (name == orphanOfOld) != (len(addresses) == 1) {
+			f.Errorf("record %s has %v; expected the address in %s alone", name, addresses, orphanOfOld)
+		}
 	}
-	var records v1alpha1.IPAllocationList
-	if err := f.truth.List(t.Context(), &records); err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for i := range records.Items {
-		names = append(names, records.Items[i].Name)
-	}
-	if diff := cmp.Diff([]string{"old", v1alpha1.OrphanPrefix + "old-sandbox"}, names); diff != "" {
-		t.Errorf("records (-want +got):\n%s", diff)
+	if _, found := f.addressesOf()[orphanOfOld]; !found {
+		f.Errorf("there is no record %s", orphanOfOld)
 	}
 }

@@ -127,7 +127,7 @@ func (r *PodReconciler) setRecordState(ctx context.Context, v *view, state v1alp
 
 func (v *view) supersededAny() bool {
 	for i := range v.held {
-		if v.held[i].superseded && !v.held[i].removed {
+		if held := &v.held[i]; held.superseded && !held.removed && !held.followed {
 			return true
 		}
 	}

@@ -43,7 +43,7 @@ type fate struct {
 	truth client.WithWatch
 	// failReads makes every live read of that kind fail, each time in other words.
 	failReads string
-	// failWrites makes every write of that name fail; writes has the names of those that did not.
+	// failWrites makes every write of that name fail; writes has the names of those that did not, but for creations and updates.
 	failWrites string
 	writes     []string
 	// judgedSince is from when on policies keep others from writing what a kubelet reports; zero where they are not in force.
@@ -63,6 +63,18 @@ func (f *fate) write(name string) error {
 func (f *fate) recordingClient() client.Client {
 	kind := func(o client.Object) string { return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*")) }
 	return interceptor.NewClient(f.truth, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if f.failWrites == "create "+kind(o) {
+				return errors.New("the API server refuses it")
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if f.failWrites == "update "+kind(o) {
+				return errors.New("the API server refuses it")
+			}
+			return c.Update(ctx, o, opts...)
+		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 			if err := f.write("delete " + kind(o)); err != nil {
 				return err

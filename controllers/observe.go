@@ -37,7 +37,7 @@ func (c *core) observe(ctx context.Context, uid types.UID, live bool) (*view, er
 	if err := c.observeEntries(ctx, v); err != nil {
 		return nil, err
 	}
-	if v.atAnEnd() || (c.options.Evidence == release.EvidenceAgent && len(v.held) > 0) {
+	if v.atAnEnd() || v.followedAny() || (c.options.Evidence == release.EvidenceAgent && len(v.held) > 0) {
 		v.node = c.observeNode(ctx, v.nodeName(), live)
 	}
 	if err := c.findTwin(ctx, v); err != nil {

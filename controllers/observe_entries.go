@@ -26,7 +26,7 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 		v.heldRead = release.Unknown[struct{}](why)
 		return nil
 	}
-	v.heldRead = release.Known(struct{}{})
+	v.heldRead, v.poolVersions = release.Known(struct{}{}), snapshot.versions
 	if err := c.noteRecords(ctx, v); err != nil {
 		return fmt.Errorf("reading the record of %s from the cache: %w", v.podName(), err)
 	}
@@ -206,7 +206,7 @@ func (c *core) attribute(v *view, entry *ipam.Entry, candidates []ownership.Cand
 	held := heldEntry{Entry: *entry}
 	if entry.Releasing != "" {
 		held.attribution = v.attributionOf(entry.SandboxID)
-		if address := v.recordedAddress(entry.Key); address != nil && address.SandboxID == entry.SandboxID {
+		if address := recordedAddress(v.record, entry.Key); address != nil {
 			held.PodRef = address.PodRef
 		}
 		return held, entry.Releasing == string(v.uid)

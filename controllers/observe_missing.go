@@ -40,8 +40,8 @@ func (c *core) rememberMissing(ctx context.Context, v *view, snapshot reading) e
 func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, address *v1alpha1.AddressRecord) error {
 	stands := snapshot.at(address)
 	switch {
-	case stands != nil && v.holdsKey(stands.Key):
-		return nil // the same UID's next sandbox took the address over
+	case stands != nil && stands.SandboxID == address.SandboxID && stands.Releasing == v1alpha1.OrphanPrefix+address.SandboxID:
+		return nil // disowned, and the write of this record was lost
 	case stands != nil && stands.SandboxID == address.SandboxID:
 		// Two UIDs claim one sandbox: that must not look like an absence.
 		v.held = append(v.held, heldEntry{Entry: *stands, attribution: v.attributionOf(address.SandboxID), conflict: true})
@@ -49,8 +49,27 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 	case !v.live && !provesAbsence(snapshot.versions[address.Backend][address.Pool], address.PoolResourceVersion):
 		v.stale = true
 		return nil
+	case stands != nil && v.holdsKey(stands.Key), stands == nil && v.hadLater(address):
+		c.rememberFollowed(v, address, stands == nil)
+		return nil
 	}
 	return c.rememberUnproven(ctx, v, address, stands)
+}
+
+// rememberFollowed keeps among the held entries an address that a later sandbox of the UID has by now, or had when its entry was removed: an
+// IPAM gives it to the next sandbox of the pod's name, which proves nothing about the one before (docs/decisions/0135).
+func (c *core) rememberFollowed(v *view, address *v1alpha1.AddressRecord, removed bool) {
+	if key, err := keyOf(address); err == nil && !releasedByHand(v.record, address) {
+		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: c.evidenceOf(v, key), superseded: true, followed: true, removed: removed})
+	}
+}
+
+// hadLater says whether the record has the address for a later sandbox too.
+func (v *view) hadLater(address *v1alpha1.AddressRecord) bool {
+	return slices.ContainsFunc(v.record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return a.Backend == address.Backend && a.Pool == address.Pool && a.IP == address.IP && a.SandboxID != address.SandboxID &&
+			provesAbsence(a.PoolResourceVersion, address.PoolResourceVersion)
+	})
 }
 
 // rememberUnproven keeps among the held entries an address that another pod has by now, or whose entry was removed: its sandbox is not

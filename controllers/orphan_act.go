@@ -41,9 +41,7 @@ func (r *OrphanReconciler) adopt(ctx context.Context, v *orphanView, d orphan.De
 		}
 	}
 	now := metav1.NewTime(r.clock.Now())
-	record := &v1alpha1.IPAllocation{}
-	record.Name = v.recordName()
-	record.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: string(v.id), ObservedTime: now, Attribution: v1alpha1.AttributionNone}}
+	record := newOrphanRecord(string(v.id), now)
 	if v.record != nil {
 		record = v.record.DeepCopy()
 	}
@@ -64,6 +62,13 @@ func (r *OrphanReconciler) adopt(ctx context.Context, v *orphanView, d orphan.De
 	}
 	v.record = record
 	return reconcile.Result{}, r.tellStep(ctx, v, d)
+}
+
+// newOrphanRecord is the record of a sandbox that no pod UID can be shown to own, without its addresses.
+func newOrphanRecord(sandbox string, now metav1.Time) *v1alpha1.IPAllocation {
+	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + sandbox}}
+	record.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: sandbox, ObservedTime: now, Attribution: v1alpha1.AttributionNone}}
+	return record
 }
 
 // drop ends a record that nobody needs any more.
@@ -165,14 +170,8 @@ func (r *OrphanReconciler) attribute(ctx context.Context, v *orphanView, d orpha
 		record.Spec.Sandboxes = append(record.Spec.Sandboxes, sandbox)
 	}
 	for _, address := range v.record.Spec.Addresses {
-		at := slices.IndexFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.Pool == address.Pool && a.IP == address.IP })
-		switch {
-		case at < 0:
+		if key, err := keyOf(&address); err == nil && recordedAddress(record, key) == nil {
 			record.Spec.Addresses = append(record.Spec.Addresses, address)
-		case record.Spec.Addresses[at].SandboxID != address.SandboxID:
-			_, err := r.hold(ctx, v, orphan.Decision{Action: orphan.Wait, Row: d.Row, Reason: v1alpha1.ReasonConflict, Message: fmt.Sprintf(
-				"%s, whose record has %s for its sandbox %s: neither is released", d.Message, address.IP, record.Spec.Addresses[at].SandboxID)})
-			return err
 		}
 	}
 	if err := r.putRecord(ctx, record); err != nil {

@@ -146,7 +146,7 @@ func (r *OrphanReconciler) look(ctx context.Context, id sandboxID) (reconcile.Re
 		var views []*orphanView
 		if views, err = r.observeLive(ctx, []sandboxID{id}, r.keeper.cachedNodes()); err == nil {
 			v = views[0]
-			v.facts.Live = v.facts.Addressed != nil || v.facts.Entries.Get().Tombstone // the others rest on Leases that were not read
+			v.facts.Live = v.facts.Addressed != nil // the others rest on Leases that were not read
 		}
 	}
 	if err != nil {

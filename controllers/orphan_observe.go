@@ -31,13 +31,12 @@ type orphanView struct {
 
 func (v *orphanView) recordName() string { return v1alpha1.OrphanPrefix + string(v.id) }
 
-// wantsLive: what a cache does not show any more may be there, what a node has claimed is answered by it, and a release that was
-// begun is ended at once.
+// wantsLive: what a cache does not show any more may be there, and what a node has claimed is answered by it.
 func (v *orphanView) wantsLive() bool {
 	if v.record == nil || v.facts.Owned {
 		return false
 	}
-	return len(v.entries) == 0 || v.addressed() || v.facts.Entries.Get().Tombstone
+	return len(v.entries) == 0 || v.addressed()
 }
 
 // addressed: it is known which node has, or had, the sandbox, or that a kubelet ended its pod.
@@ -218,29 +217,33 @@ func (p *livePools) takenOver(v *orphanView) []ipam.Entry {
 
 // unownedEntries are the entries of one sandbox as the caches show them.
 type unownedEntries struct {
-	// entries are those that no record and no pod can be shown to own, and those whose release for the orphan's record was begun.
+	// entries are those that no record and no pod can be shown to own, and those with the tombstone of the orphan's record.
 	entries []ipam.Entry
 	// owned: somebody owns the sandbox, or has begun to give its entries back.
 	owned bool
 }
 
 func (r *OrphanReconciler) unowned(ctx context.Context, id string) unownedEntries {
-	if len(r.recordNames(ctx, indexRecordSandbox, id)) > 0 {
-		return unownedEntries{owned: true}
-	}
-	var found unownedEntries
+	found := unownedEntries{owned: len(r.recordNames(ctx, indexRecordSandbox, id)) > 0}
+	var ours []ipam.Entry
 	for _, backend := range r.backends {
 		for _, entry := range backend.Find(ipam.Query{SandboxIDs: []string{id}}).Entries {
-			if entry.SandboxID != id {
-				continue
-			}
-			ours := entry.Releasing == v1alpha1.OrphanPrefix+id
-			if !ours && (entry.Releasing != "" || r.podOwns(ctx, &entry)) {
+			switch {
+			case entry.SandboxID != id:
+			case entry.Releasing == v1alpha1.OrphanPrefix+id:
+				ours = append(ours, entry)
+			case found.owned || entry.Releasing != "" || r.podOwns(ctx, &entry):
 				found.owned = true
-				continue
+			default:
+				found.entries = append(found.entries, entry)
 			}
-			found.entries = append(found.entries, entry)
 		}
+	}
+	if found.owned {
+		found.entries = nil
+	}
+	if len(ours) > 0 { // the orphan's, also where the record of the pod that disowned it was not written yet
+		found = unownedEntries{entries: append(ours, found.entries...)}
 	}
 	return found
 }

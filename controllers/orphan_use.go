@@ -174,12 +174,8 @@ func (r *OrphanReconciler) podOwns(ctx context.Context, entry *ipam.Entry) bool 
 	if entry.Owner == nil || r.client.Get(ctx, types.NamespacedName(*entry.Owner), &pod) != nil {
 		return false
 	}
-	var record *v1alpha1.IPAllocation // of a pod that disowned a sandbox
-	if own := new(v1alpha1.IPAllocation); r.client.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, own) == nil {
-		record = own
-	}
 	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
-		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, []ownership.Candidate{r.candidate(pod.UID, &pod, record)})
+		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, []ownership.Candidate{r.candidate(pod.UID, &pod, nil)})
 	return owner.UID == pod.UID
 }
 

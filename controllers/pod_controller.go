@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,6 +37,7 @@ type PodReconciler struct {
 	held    *heldPods
 	settled *settledPods
 	flights *flights
+	behind  poolsBehind
 }
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;delete
@@ -117,6 +119,9 @@ func (r *PodReconciler) needsNoRecord(ctx context.Context, seen *view) (bool, er
 
 // act carries a decision out.
 func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	if decision.Action != release.Unprotect {
+		r.behind.forget(seen.uid) // another sandbox came: what the pools were before does not count
+	}
 	switch decision.Action {
 	case release.Reread:
 		if turn, waits := r.outOfTurn(seen, decision); waits && decision.Intended == release.Confirm {
@@ -133,23 +138,29 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
 		}
 		return again, result, err
-	case release.Release, release.Rewrite:
+	case release.Release, release.Rewrite, release.Drop, release.Disown:
 		return r.writePools(ctx, seen, decision)
-	case release.Disown:
-		return true, result, r.disown(ctx, seen, decision)
 	case release.Unprotect:
-		err = r.unprotect(ctx, seen, decision)
-		if errors.Is(err, errStale) && !seen.live {
-			return true, result, nil
-		}
-		return false, result, err
+		return r.unprotectEmpty(ctx, seen, decision)
 	default:
 		result, err = r.hold(ctx, seen, decision)
 		return false, result, err
 	}
 }
 
-// writePools carries out what changes entries. Who else has an address is looked up in the cache of records, which therefore must not
+// unprotectEmpty lets a pod go of which the pools were empty after its end was known.
+func (r *PodReconciler) unprotectEmpty(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	if empty, again, result, err := r.emptyNow(ctx, seen, decision); !empty {
+		return again, result, err
+	}
+	err = r.unprotect(ctx, seen, decision)
+	if errors.Is(err, errStale) && !seen.live {
+		return true, result, nil
+	}
+	return false, result, err
+}
+
+// writePools carries out what changes entries, or which of them the record has. Who else has an address is looked up in the cache of records, which therefore must not
 // have been behind.
 func (r *PodReconciler) writePools(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
 	if late, err := seen.recordsLate(); err != nil {
@@ -157,14 +168,22 @@ func (r *PodReconciler) writePools(ctx context.Context, seen *view, decision rel
 	} else if late {
 		return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
 	}
-	if decision.Action == release.Rewrite {
+	settled := false
+	switch decision.Action {
+	case release.Rewrite:
 		tried, err := r.rewrite(ctx, seen, decision)
 		if !tried {
 			return false, reconcile.Result{RequeueAfter: turnAgain}, err
 		}
 		return err == nil, result, err
+	case release.Drop:
+		metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+		err = r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil)
+	case release.Disown:
+		err = r.disown(ctx, seen, decision)
+	default:
+		settled, err = r.release(ctx, seen, decision)
 	}
-	settled, err := r.release(ctx, seen, decision)
 	if err != nil && shadow.Ignore(err) == nil {
 		return r.goOnUnreleased(ctx, seen, decision)
 	}
@@ -253,4 +272,5 @@ func (r *PodReconciler) takeFinalizerOff(ctx context.Context, seen *view, decisi
 func (r *PodReconciler) forget(uid types.UID) {
 	r.held.remove(uid)
 	r.flights.forget(uid)
+	r.behind.forget(uid)
 }

@@ -107,14 +107,9 @@ func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Tim
 			continue
 		}
 		recordSandbox(v, record, held, now)
-		address := findAddress(record, held)
-		if address == nil {
-			record.Spec.Addresses = append(record.Spec.Addresses, v1alpha1.AddressRecord{})
-			address = &record.Spec.Addresses[len(record.Spec.Addresses)-1]
-		}
-		if address.SandboxID != held.SandboxID || address.ObservedTime.IsZero() {
-			*address = v1alpha1.AddressRecord{Backend: held.Backend, Pool: held.Pool, IP: held.IP.String(), Interface: held.Interface,
-				PodRef: held.PodRef, SandboxID: held.SandboxID, ObservedTime: roundUp(now.Time), PoolResourceVersion: held.PoolResourceVersion}
+		if recordedAddress(record, held.Key) == nil {
+			record.Spec.Addresses = append(record.Spec.Addresses, v1alpha1.AddressRecord{Backend: held.Backend, Pool: held.Pool, IP: held.IP.String(), Interface: held.Interface,
+				PodRef: held.PodRef, SandboxID: held.SandboxID, ObservedTime: roundUp(now.Time), PoolResourceVersion: held.PoolResourceVersion})
 		}
 	}
 }
@@ -153,16 +148,6 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *heldEntry, now 
 		v1alpha1.SandboxRecord{ID: held.SandboxID, ObservedTime: now, Attribution: held.attribution})
 }
 
-func findAddress(record *v1alpha1.IPAllocation, held *heldEntry) *v1alpha1.AddressRecord {
-	for i := range record.Spec.Addresses {
-		a := &record.Spec.Addresses[i]
-		if a.Backend == held.Backend && a.Pool == held.Pool && a.IP == held.IP.String() {
-			return a
-		}
-	}
-	return nil
-}
-
 // dropGone takes out of the record what the pools are proven to be empty of, where somebody would stumble over it: a pod
 // that lives on, or one of several sandboxes of a pod that is still held. An address that network-status shows is kept, and
 // so is every one of a pod that could not be read, which may show it.
@@ -181,8 +166,7 @@ func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
 		return !v.holds(&a) && !onStatus[a.IP]
 	})
 	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool {
-		return s.Attribution != v1alpha1.AttributionNone &&
-			!slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })
+		return !slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })
 	})
 }
 

@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -36,6 +37,8 @@ type onePool struct {
 	released []ipam.Request
 	// onLive is called before each live read.
 	onLive func()
+	// cached is the version of the pool in the cache, and version that in the API server; "100" where they are empty.
+	cached, version string
 }
 
 func (p *onePool) Name() string                                 { return "whereabouts" }
@@ -56,8 +59,12 @@ func (p *onePool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
 	return s, nil
 }
 
+func (p *onePool) Versions(context.Context, []string) (map[string]string, error) {
+	return map[string]string{"kube-system/pool": cmp.Or(p.version, "100")}, nil
+}
+
 func (p *onePool) All() ipam.Snapshot {
-	return ipam.Snapshot{Entries: append([]ipam.Entry(nil), p.entries...), PoolVersions: map[string]string{"kube-system/pool": "100"}}
+	return ipam.Snapshot{Entries: append([]ipam.Entry(nil), p.entries...), PoolVersions: map[string]string{"kube-system/pool": cmp.Or(p.cached, "100")}}
 }
 
 func (p *onePool) Rewrite(context.Context, []ipam.Rewrite) []ipam.Rewritten { panic("not expected") }

@@ -17,10 +17,10 @@ import (
 )
 
 // keepFromSuccessors puts tombstones on the entries of a pod whose object is gone while its sandbox may live: an IPAM gives the entry of a
-// name to the next pod of that name. Only a live view will do: a record that the cache still has, and that went with its proven release,
-// would bring an entry back that nothing leads to.
+// name to the next pod of that name. So it does where the entry of a later sandbox was removed while an earlier one may use the address. Only
+// a live view will do: a record that the cache still has, and that went with its proven release, would bring an entry back that nothing leads to.
 func (r *PodReconciler) keepFromSuccessors(ctx context.Context, v *view, d release.Decision) (again bool, err error) {
-	if !v.podFact.IsAbsent() || v.record == nil || givesUp(d) {
+	if v.record == nil || givesUp(d) {
 		return false, nil
 	}
 	var failures []error
@@ -45,7 +45,7 @@ func (r *PodReconciler) keepFromSuccessors(ctx context.Context, v *view, d relea
 		}
 	}
 	if len(kept) > 0 {
-		r.event(v, d, v1alpha1.ReasonAddressKept, "the pod object is gone, and its sandbox is not proven gone: "+strings.Join(kept, ", ")+
+		r.event(v, d, v1alpha1.ReasonAddressKept, "the pod object or the entry is gone, and the sandbox is not proven gone: "+strings.Join(kept, ", ")+
 			" stays out of the pool until it is. Nothing to do. Why: kubectl holdfast explain "+string(v.uid))
 	}
 	return len(kept) > 0, errors.Join(failures...)
@@ -57,7 +57,7 @@ func givesUp(d release.Decision) bool {
 	if action == release.Reread {
 		action = d.Intended
 	}
-	return action == release.Release || action == release.Disown
+	return action == release.Release || action == release.Disown || action == release.Drop
 }
 
 // unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool.
@@ -65,7 +65,7 @@ func (v *view) unproven(backend string) []ipam.Request {
 	var requests []ipam.Request
 	for i := range v.held {
 		held := &v.held[i]
-		inherited := !held.superseded && !held.conflict && held.Releasing == ""
+		inherited := v.podFact.IsAbsent() && !held.superseded && !held.conflict && held.Releasing == ""
 		if held.Backend == backend && (inherited || held.removed) {
 			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
 		}

@@ -35,7 +35,9 @@ type view struct {
 	// held are the entries that belong to the UID; heldFact carries why they could not be read.
 	held     []heldEntry
 	heldRead release.Fact[struct{}]
-	node     release.Fact[release.Node]
+	// poolVersions are those of the pools in which the entries were looked for, by backend.
+	poolVersions map[string]map[string]string
+	node         release.Fact[release.Node]
 	// policiesSince is from when on other accounts cannot write what a kubelet reports; zero where they can. It is only read with agents.
 	policiesSince time.Time
 	// twin names another Node with the IDs of a machine that the live Node resembles; empty if there is none.
@@ -58,7 +60,10 @@ type heldEntry struct {
 	quiet bool
 	// superseded: the pool holds the address for another sandbox by now; only the record remembers it for this UID.
 	superseded bool
-	// removed: superseded, and the pool has no entry at all. The pod is gone, and nothing has proven that its sandbox is.
+	// followed: superseded, and by a later sandbox of the same UID.
+	followed bool
+	// removed: superseded, and the pool has no entry at all. The pod is gone, or a later sandbox of it had the address, and nothing has proven
+	// that the sandbox is gone.
 	removed bool
 }
 
@@ -201,9 +206,10 @@ func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
 			index[entry.SandboxID] = at
 			asked := release.AskedOf(v.record, entry.SandboxID)
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: v.machine(entry.SandboxID),
-				Attribution: v.attributed(entry.SandboxID, entry.attribution), Mark: asked.Mark, Answer: asked.Answer, Standing: true})
+				Attribution: v.attributed(entry.SandboxID, entry.attribution), Mark: asked.Mark, Answer: asked.Answer, Standing: true, Followed: true})
 		}
 		s := &sandboxes[at]
+		s.Followed = s.Followed && entry.followed
 		s.Standing = s.Standing && !entry.superseded && entry.Releasing == ""
 		s.Conflict = s.Conflict || entry.conflict
 		s.Shown = s.Shown || v.shows(entry)
@@ -212,6 +218,11 @@ func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
 		}
 	}
 	return release.Known(sandboxes)
+}
+
+// followedAny: a later sandbox of the UID has the address of an earlier one.
+func (v *view) followedAny() bool {
+	return slices.ContainsFunc(v.held, func(held heldEntry) bool { return held.followed })
 }
 
 // shows: the pod lives and its network-status has the address.
@@ -260,20 +271,21 @@ func (v *view) machine(id string) release.Fact[release.Machine] {
 
 // unchangedSince is the persisted time, so that a restart never shortens a wait.
 func (v *view) unchangedSince(entry *heldEntry) time.Time {
-	if address := v.recordedAddress(entry.Key); address != nil && address.SandboxID == entry.SandboxID {
+	if address := recordedAddress(v.record, entry.Key); address != nil {
 		return address.ObservedTime.Time
 	}
 	return time.Time{}
 }
 
-func (v *view) recordedAddress(key ipam.Key) *v1alpha1.AddressRecord {
-	if v.record == nil {
+// recordedAddress is what a record has of an address for the very sandbox; nil where there is no record, or it has none.
+func recordedAddress(record *v1alpha1.IPAllocation, key ipam.Key) *v1alpha1.AddressRecord {
+	if record == nil {
 		return nil
 	}
-	for i := range v.record.Spec.Addresses {
-		address := &v.record.Spec.Addresses[i]
-		if address.Backend == key.Backend && address.Pool == key.Pool && address.IP == key.IP.String() {
-			return address
+	for i := range record.Spec.Addresses {
+		a := &record.Spec.Addresses[i]
+		if a.Backend == key.Backend && a.Pool == key.Pool && a.IP == key.IP.String() && a.SandboxID == key.SandboxID {
+			return a
 		}
 	}
 	return nil

@@ -85,10 +85,12 @@ type IPAllocationSpec struct {
 	// +kubebuilder:default={}
 	Sandboxes []SandboxRecord `json:"sandboxes"`
 
-	// Addresses are the IPAM entries that this pod UID holds.
+	// Addresses are the IPAM entries that this pod UID holds, one for each sandbox that has, or had, the address: an IPAM gives it to the next
+	// sandbox of the pod's name, which proves nothing about the earlier one.
 	// +listType=map
 	// +listMapKey=pool
 	// +listMapKey=ip
+	// +listMapKey=sandboxID
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:default={}
 	Addresses []AddressRecord `json:"addresses"`
@@ -180,7 +182,7 @@ const (
 	// AttributionUnconfirmed: an earlier sandbox of the UID had the address, or may have had it. What shows the address may have been
 	// written for that one, so nothing shows that this sandbox was ever made.
 	AttributionUnconfirmed Attribution = "Unconfirmed"
-	// AttributionNone: no evidence ties the sandbox to a pod UID: in the record of an orphan, or in that of a pod which disowned the sandbox.
+	// AttributionNone: no evidence ties the sandbox to a pod UID: in the record of an orphan.
 	AttributionNone Attribution = "None"
 )
 

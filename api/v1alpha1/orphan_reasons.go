@@ -29,8 +29,6 @@ const (
 	// ReasonAllNodesSilent: every node ever seen has acknowledged the question about the orphan's sandbox without claiming it, or is
 	// proven gone.
 	ReasonAllNodesSilent Reason = "AllNodesSilent"
-	// ReasonReleaseResumed: the entry carries the tombstone of a release that was decided and then interrupted.
-	ReasonReleaseResumed Reason = "ReleaseResumed"
 	// ReasonOwnerFound: the entry is somebody's after all, or a node has seen the sandbox with the UID of a live pod.
 	ReasonOwnerFound Reason = "OwnerFound"
 )

@@ -242,7 +242,7 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "protection: a pod that vanished leaves tombstones (S3)",
 		file: "controllers/tombstone.go",
-		old:  `inherited := !held.superseded && !held.conflict && held.Releasing == ""`,
+		old:  `inherited := v.podFact.IsAbsent() && !held.superseded && !held.conflict && held.Releasing == ""`,
 		new:  `inherited := held.conflict`, by: inControllers,
 	},
 	{

@@ -69,11 +69,11 @@ var decisionMutants = []mutant{
 	{
 		rule: "rows 6 and 9: the last report of the agent of a gone Node holds the sandbox",
 		file: "internal/release/agent.go",
-		old: `return word, said && !word.gone()
+		old: `return word, said && !s.isGone(word)
 }
 
 // startingReported`,
-		new: `return word, said && word.gone()
+		new: `return word, said && s.isGone(word)
 }
 
 // startingReported`, by: inRelease,
@@ -269,6 +269,48 @@ var decisionMutants = []mutant{
 `, by: inOwnership,
 	},
 	{
+		rule: "I1: a pod is unprotected only once the cache of pools is as new as its end",
+		file: "controllers/empty_pools.go",
+		old:  `if v.live || d.Row == 3 {`,
+		new:  `if v.live || d.Row == 3 || d.Row == 4 {`, by: inControllers,
+	},
+	{
+		rule: "I1: the versions that a wait for the cache of pools began with do not outlive it",
+		file: "controllers/pod_controller.go",
+		old:  `if decision.Action != release.Unprotect {`,
+		new:  `if decision.Action == release.Unprotect && decision.Row == 3 {`, by: inControllers,
+	},
+	{
+		rule: "I1: a sandbox whose address a later one of the pod has is remembered",
+		file: "controllers/observe_missing.go",
+		old: `		c.rememberFollowed(v, address, stands == nil)
+`, new: ``, by: inControllers,
+	},
+	{
+		rule: "I1: an entry that the DEL of a later sandbox removed is made again",
+		file: "controllers/observe_missing.go",
+		old:  `, stands == nil && v.hadLater(address):`,
+		new:  `:`, by: inControllers,
+	},
+	{
+		rule: "I1: the later sandbox is released only once each that it followed is dropped",
+		file: "internal/release/followed.go",
+		old:  `case !held || (d.Action != Release && d.Action != Disown):`,
+		new:  `case !held || d.Action != Disown:`, by: inRelease,
+	},
+	{
+		rule: "I1: without agents, only the same machine's next sandbox shows that the one before was stopped",
+		file: "internal/release/followed.go",
+		old:  `return relation != Replaced && relation != Resembling`,
+		new:  `return relation != Resembling`, by: inRelease,
+	},
+	{
+		rule: "I1: the record lists an address once for each sandbox",
+		file: "controllers/view.go",
+		old:  `a.IP == key.IP.String() && a.SandboxID == key.SandboxID {`,
+		new:  `a.IP == key.IP.String() {`, by: inControllers,
+	},
+	{
 		rule: "I3: a network-status is no evidence for the sandbox that succeeds the one that it was written for (S2)",
 		file: "internal/ownership/ownership.go",
 		old:  `case succeeds(entry, candidate) || candidate.Ending:`,
@@ -287,16 +329,26 @@ var decisionMutants = []mutant{
 		new:  `case s.Attribution != "":`, by: inRelease,
 	},
 	{
-		rule: "I3: what was disowned is not tied to its pod again (S7)",
-		file: "internal/ownership/ownership.go",
-		old:  `recorded && disowned == v1alpha1.AttributionNone {`,
-		new:  `recorded && disowned == "" {`, by: inOwnership,
+		rule: "I3: no pod inherits what was disowned (S7)",
+		file: "controllers/act.go",
+		old:  `for _, result := range backend.Tombstone(ctx, requests) {`,
+		new:  `for _, result := range backend.Tombstone(ctx, nil) {`, by: inControllers,
 	},
 	{
-		rule: "I10: the entry of a disowned sandbox is an orphan's (S7)",
-		file: "controllers/record.go",
-		old:  `return s.Attribution != v1alpha1.AttributionNone &&`,
-		new:  `return s.ID != "" &&`, by: []string{"./controllers"},
+		rule: "I10: what was disowned is the orphan's, also before the pod's record says so (S7)",
+		file: "controllers/orphan_observe.go",
+		old:  `if len(ours) > 0 {`,
+		new:  `if len(ours) > 0 && len(found.entries) > 0 {`, by: inControllers,
+	},
+	{
+		rule: "I1: a tombstone of an orphan's record is no proof (S7)",
+		file: "internal/orphan/decide.go",
+		old: `	case f.Addressed != nil:
+		return decideAddressed`,
+		new: `	case entries.Tombstone:
+		return Decision{Row: 6, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent}
+	case f.Addressed != nil:
+		return decideAddressed`, by: []string{"./internal/orphan"},
 	},
 	{
 		rule: "an entry of a ResourceClaim belongs to no pod (S4)",

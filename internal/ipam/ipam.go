@@ -170,6 +170,8 @@ type Backend interface {
 
 	// Live reads what a query asks for from the API server, past every cache. An error means unknown.
 	Live(ctx context.Context, q Query) (Snapshot, error)
+	// Versions reads the resourceVersions of pools ("namespace/name") past the cache; a pool that does not exist has none.
+	Versions(ctx context.Context, pools []string) (map[string]string, error)
 	// Release gives each entry back to its pool by compare-and-release, in the order tombstone, reservation, removal. It
 	// resumes from a tombstone of the same record. One failing request does not stop the others.
 	Release(ctx context.Context, requests []Request) []Result

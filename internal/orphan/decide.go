@@ -44,9 +44,6 @@ func decide(f *Facts, now time.Time) Decision {
 		return decideUnrecorded(f, entries, now)
 	case entries.Unrecorded:
 		return Decision{Row: 5, Action: Adopt, Reason: v1alpha1.ReasonOwnerUnknown, Message: "a pool holds a further address of this sandbox"}
-	case entries.Tombstone:
-		return Decision{Row: 6, Action: Release, Reason: v1alpha1.ReasonReleaseResumed,
-			Message: "the release was decided before, and then interrupted"}
 	case f.Addressed != nil:
 		return decideAddressed(release.Decide(*f.Addressed, now))
 	}
@@ -176,7 +173,7 @@ func (c *Claim) rank() int {
 func decideClaimed(f *Facts, claim *Claim) Decision {
 	d := Decision{Row: 15, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Claim: *claim,
 		Message: "node " + claim.NodeName + " says that it has, or had, the sandbox: waiting for it to say that it is gone"}
-	if claim.Pod.IsKnown() {
+	if claim.Pod.IsKnown() && !f.Entries.Get().Tombstone {
 		d.Row, d.Action, d.Reason = 14, Attribute, v1alpha1.ReasonOwnerFound
 		d.Message = "node " + claim.NodeName + " has seen the sandbox with the UID of pod " + claim.Pod.Get()
 	}

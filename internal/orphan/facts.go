@@ -56,7 +56,7 @@ type Entries struct {
 	Since time.Time
 	// Unrecorded: the record lacks one of them.
 	Unrecorded bool
-	// Tombstone: one of them carries the tombstone of this very record.
+	// Tombstone: one of them carries the tombstone of this very record: no pod can be given it, nor is it a pod's.
 	Tombstone bool
 	// TakenOver: none is left, but another sandbox has an address of the record by now, so that this one is still to be proven gone.
 	TakenOver bool

@@ -140,7 +140,7 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 // wantAll: the random facts do lead to each way.
 func wantAll(t *testing.T, ways map[string]int) {
 	t.Helper()
-	for _, way := range []string{"tombstone", "claimant", "fate", "silence", "claim"} {
+	for _, way := range []string{"claimant", "fate", "silence", "claim"} {
 		if ways[way] < cases/10000 {
 			t.Errorf("%s: %d of %d releases: the facts hardly ever suffice", way, ways[way], cases)
 		}
@@ -167,8 +167,6 @@ func mayGo(f *Facts) (way string, allowed bool) {
 	switch {
 	case !f.Live || f.Owned || !f.Record.IsKnown() || !f.Entries.IsKnown() || f.Entries.Get().Unrecorded:
 		return "", false
-	case f.Entries.Get().Tombstone:
-		return "tombstone", true
 	case f.Addressed != nil:
 		return claimantsWord(f.Addressed)
 	}

@@ -33,7 +33,7 @@ type Candidate struct {
 	Shown []Shown
 	// ShownAlive are those that it had in the last version of the pod that was seen before its end began.
 	ShownAlive []Shown
-	// Sandboxes are those that the UID's record already holds, with the evidence on record; AttributionNone for one that it disowned.
+	// Sandboxes are those that the UID's record already holds, with the evidence on record.
 	Sandboxes map[string]v1alpha1.Attribution
 	// Addresses are the sandboxes for which the UID's record holds addresses.
 	Addresses map[netip.Addr]string
@@ -84,9 +84,6 @@ func Of(entry Entry, candidates []Candidate) Owner {
 	for _, claim := range []func(Entry, Candidate, []Candidate) v1alpha1.Attribution{onRecord, onStatus, onWatch} {
 		owners := make([]Owner, 0, 1)
 		for _, candidate := range candidates {
-			if disowned, recorded := candidate.Sandboxes[entry.SandboxID]; recorded && disowned == v1alpha1.AttributionNone {
-				continue
-			}
 			if attribution := claim(entry, candidate, candidates); attribution != v1alpha1.AttributionNone {
 				owners = append(owners, Owner{UID: candidate.UID, Attribution: attribution})
 			}

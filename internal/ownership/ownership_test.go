@@ -59,8 +59,6 @@ func TestI3NamesNeverIdentify(t *testing.T) {
 		"nor later, once the record has the successor": {
 			entry(), []Candidate{{UID: "a", Sandboxes: map[string]v1alpha1.Attribution{"s1": v1alpha1.AttributionUnconfirmed}, Addresses: map[netip.Addr]string{ip: "s1"}, Shown: onNet1}},
 			Owner{"a", v1alpha1.AttributionUnconfirmed}},
-		"what a record disowned is not tied to its UID again, by whatever": {
-			entry(), []Candidate{{UID: "a", BoundSeen: bound, Shown: onNet1, Sandboxes: map[string]v1alpha1.Attribution{"s1": v1alpha1.AttributionNone}}}, nobody},
 		"nor of one that is first seen while the pod is being deleted, or after it ended": {
 			entry(), []Candidate{{UID: "a", BoundSeen: bound, Ending: true, Shown: onNet1}}, Owner{"a", v1alpha1.AttributionUnconfirmed}},
 		"an ADD that was watched after the UID was bound": {

@@ -17,7 +17,7 @@ func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 	}
 	word, said := asked.Word(node)
 	switch {
-	case said && word.gone():
+	case said && s.isGone(word):
 		return judgeReported(row, s, word, "the agent of its node reports that it is gone ("+word.Reason+")")
 	case !asked.stands(node, node.OutOfService, now):
 		return confirm(row, s.ID, node.OutOfService)
@@ -33,7 +33,7 @@ func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 
 // judgeReported is a sandbox that the agent of the pod's node reports as gone.
 func judgeReported(row int, s *Sandbox, word Answer, why string) Decision {
-	if word.Reason != string(v1alpha1.ReasonSandboxNeverListed) {
+	if !word.neverListed() {
 		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, why)
 	}
 	return releaseOwn(row, v1alpha1.ReasonSandboxGone, s, why)
@@ -98,7 +98,7 @@ func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 	}
 	word, said := asked.Word(node)
 	switch {
-	case said && word.gone():
+	case said && s.isGone(word):
 		return judgeReported(5, s, word, "its node was declared dead, and its agent reports that it is gone ("+word.Reason+")")
 	case !asked.stands(node, true, now):
 		return confirm(5, s.ID, true)
@@ -128,7 +128,7 @@ func contradicted(o Observation, s *Sandbox) (Answer, bool) {
 	}
 	mark := asked.Mark.Get()
 	word, said := asked.Word(Node{Machine: Machine{NodeUID: mark.NodeUID, BootID: mark.BootID}})
-	return word, said && !word.gone()
+	return word, said && !s.isGone(word)
 }
 
 // startingReported: the agent reports a sandbox of the pod, by its ID, although no pool has an entry for the pod.
@@ -171,7 +171,7 @@ func decideAny(o Observation, now time.Time) Decision {
 // present sandbox, its node is asked, and an entry in whose place another sandbox came is rewritten.
 func decideInUse(o Observation, now time.Time) Decision {
 	keep := keepInUse()
-	if o.Evidence != EvidenceAgent || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
+	if !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
 		return keep
 	}
 	byAction := map[Action][]Decision{}
@@ -179,7 +179,7 @@ func decideInUse(o Observation, now time.Time) Decision {
 		d := judgeInUse(o, &o.Sandboxes.Get()[i], now)
 		byAction[d.Action] = append(byAction[d.Action], d)
 	}
-	for _, action := range []Action{Rewrite, Confirm} {
+	for _, action := range []Action{Rewrite, Drop, Confirm} {
 		if chosen := byAction[action]; len(chosen) > 0 {
 			return merge(chosen)
 		}
@@ -193,6 +193,12 @@ func decideInUse(o Observation, now time.Time) Decision {
 // judgeInUse says of one sandbox of a pod that lives whether it is to be asked about, or its entries to be rewritten.
 func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	keep := keepInUse()
+	if o.Evidence != EvidenceAgent {
+		if replacedByItsKubelet(o, s) {
+			return dropReplaced(2, s)
+		}
+		return keep
+	}
 	left, doubtful := doubted(o, s, now)
 	asked := Asked{Mark: s.Mark, Answer: s.Answer}.during(true)
 	if !doubtful || asked.unread() != "" {
@@ -200,6 +206,8 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	}
 	word, said := asked.Word(o.Node.Get())
 	switch {
+	case said && s.Followed && s.isGone(word):
+		return dropFollowed(judgeReported(2, s, word, "the agent of its node reports that it is gone ("+word.Reason+")"))
 	case said && replaces(word, s):
 		return rewrite(s, word)
 	case asked.stands(o.Node.Get(), false, now):
@@ -270,9 +278,10 @@ func merge(all []Decision) Decision {
 	return one
 }
 
-// seenWithAnother: the agent has seen the sandbox with a pod UID that is not this one.
+// seenWithAnother: the agent has seen the sandbox with a pod UID that is not this one. It makes no difference of a followed sandbox, of which
+// nothing is released.
 func seenWithAnother(o Observation, s *Sandbox) bool {
-	return o.Evidence == EvidenceAgent && s.Answer.IsKnown() && s.Answer.Get().PodUID != "" && s.Answer.Get().PodUID != o.UID
+	return o.Evidence == EvidenceAgent && !s.Followed && s.Answer.IsKnown() && s.Answer.Get().PodUID != "" && s.Answer.Get().PodUID != o.UID
 }
 
 func earlier(one, other time.Duration) time.Duration {

@@ -21,7 +21,7 @@ func Decide(o Observation, now time.Time) Decision {
 // names.
 func needsLive(o Observation, d Decision) bool {
 	switch {
-	case d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Rewrite:
+	case d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Drop || d.Action == Rewrite:
 		return true
 	case d.Action != Unprotect || d.Row == 3:
 		return false
@@ -89,7 +89,7 @@ func decideAlive(o Observation, pod Pod, now time.Time) Decision {
 	for i := range o.Sandboxes.Get() {
 		judged = append(judged, judgeEndedAlive(o, pod, &o.Sandboxes.Get()[i], now))
 	}
-	return combine(judged)
+	return combine(followedFirst(o.Sandboxes.Get(), judged))
 }
 
 // inUse is the part of row 2 that needs nothing but the pod.
@@ -172,7 +172,7 @@ func decideHeld(o Observation, pod Pod, now time.Time) Decision {
 	for i := range o.Sandboxes.Get() {
 		judged = append(judged, judgeSandbox(o, pod, &o.Sandboxes.Get()[i], now))
 	}
-	return combine(judged)
+	return combine(followedFirst(o.Sandboxes.Get(), judged))
 }
 
 func inGracePeriod(o Observation, pod Pod, now time.Time) (Decision, bool) {

@@ -29,6 +29,8 @@ const (
 	// Disown: nothing but the moment of their ADD ties the entries of Sandboxes to the pod, and its node never had them. They stand as they are,
 	// as those of an unknown owner, about which every node is queried.
 	Disown
+	// Drop: Sandboxes are proven gone, and later ones of the pod have their addresses: the record forgets them, and no pool is written.
+	Drop
 	// Rewrite: the entries of Sandboxes that the pod shows are given to their Successors, in the pool.
 	Rewrite
 )
@@ -50,6 +52,8 @@ func (a Action) String() string {
 		return "Unprotect"
 	case Disown:
 		return "Disown"
+	case Drop:
+		return "Drop"
 	case Rewrite:
 		return "Rewrite"
 	default:
@@ -71,7 +75,7 @@ type Decision struct {
 	Message string
 	// After is how long until time alone could change the decision; zero when only an event can.
 	After time.Duration
-	// Sandboxes are the IDs that Release, Confirm, Disown or Rewrite is about; v1alpha1.AnySandbox asks for every one of the pod UID.
+	// Sandboxes are the IDs that Release, Confirm, Disown, Drop or Rewrite is about; v1alpha1.AnySandbox asks for every one of the pod UID.
 	Sandboxes []string
 	// Fence: a Confirm is to be asked because the node was declared dead.
 	Fence bool

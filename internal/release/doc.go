@@ -70,6 +70,9 @@
 // about the pod's node alone (rows 1, 5, 6, 9, 10 and 12) leads to Disown, or to Wait(SandboxDisowned) where the entry cannot become an orphan
 // (docs/decisions/0132).
 //
+// A sandbox whose address a later one of the pod has is judged by the same rows, and dropped from the record once it is proven gone. Until then
+// the later one is not released (docs/decisions/0135).
+//
 // A Release rests on facts read live, past every cache: Decide answers Reread when they were not. An Unprotect may rest on
 // caches when the record knows every address that the pod can be seen to have had, or when the pod was deleted unbound (nothing can be bound
 // that is being deleted). That a UID is deleting and that the kubelet finished it are monotone: any cache will do for them.

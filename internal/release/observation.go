@@ -98,7 +98,7 @@ type Pod struct {
 	AliveNodeUID types.UID
 }
 
-// Sandbox is one pod sandbox that still has entries.
+// Sandbox is one pod sandbox that still has entries, or whose addresses later sandboxes of the pod have.
 type Sandbox struct {
 	// ID is the sandbox ID as the IPAM recorded it.
 	ID string
@@ -116,6 +116,8 @@ type Sandbox struct {
 	Shown bool
 	// Standing: each of its entries stands in a pool as the ADD wrote it: none has a tombstone, and none was taken over.
 	Standing bool
+	// Followed: it has no entry any more, because a later sandbox of the same pod UID has, or had, its addresses.
+	Followed bool
 	// Conflict: one of its addresses stands under another pod UID that is not proven gone.
 	Conflict bool
 }

@@ -14,6 +14,8 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	switch {
 	case decided:
 		return d
+	case replacedByItsKubelet(o, s):
+		return dropReplaced(10, s)
 	case o.Node.IsAbsent():
 		return judgeGone(o, s, 6, v1alpha1.ReasonNodeGone, "the Node object is gone", now)
 	case relation == Replaced:
@@ -210,6 +212,8 @@ func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision
 	switch {
 	case decided:
 		return d
+	case replacedByItsKubelet(o, s):
+		return dropReplaced(1, s)
 	case o.Node.IsAbsent():
 		return wait(1, v1alpha1.ReasonNodeGone, 0, "the pod ended, but its Node object is gone: sandbox %s is held", s.ID)
 	case relation == Replaced:
@@ -295,6 +299,8 @@ func combine(judged []Decision) Decision {
 
 func rank(a Action) int {
 	switch a {
+	case Drop:
+		return 5
 	case Release:
 		return 4
 	case Disown:

@@ -5,6 +5,7 @@ package audit
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +79,9 @@ func open(f *Facts) *books {
 		for j := range r.Spec.Addresses {
 			a := &r.Spec.Addresses[j]
 			key := place{a.Backend, a.Pool, a.IP}
-			b.byAddress[key] = append(b.byAddress[key], r)
+			if !slices.Contains(b.byAddress[key], r) { // it has the address once for each sandbox
+				b.byAddress[key] = append(b.byAddress[key], r)
+			}
 		}
 	}
 	for i := range f.Entries {

@@ -27,6 +27,8 @@ type held struct {
 	conflict bool
 	// superseded: the pool holds the address for another sandbox by now.
 	superseded bool
+	// followed: superseded, by a later sandbox of the same UID.
+	followed bool
 }
 
 // heldEntries are the entries that are the UID's by evidence, and the recorded addresses that somebody else has by now.
@@ -144,10 +146,11 @@ func (f *Facts) missing(address *v1alpha1.AddressRecord, all []held, entries []i
 	}
 	key := ipam.Key{Backend: address.Backend, Pool: address.Pool, IP: ip, SandboxID: address.SandboxID, PodRef: address.PodRef, Interface: address.Interface}
 	at := func(e ipam.Entry) bool { return e.Backend == key.Backend && e.Pool == key.Pool && e.IP == key.IP }
-	if slices.ContainsFunc(all, func(h held) bool { return at(h.Entry) }) {
-		return held{}, false
-	}
 	h := held{Entry: ipam.Entry{Key: key}, attribution: attributionOf(f.Record, key.SandboxID), rivals: f.rivals(key)}
+	if i := slices.IndexFunc(all, func(h held) bool { return at(h.Entry) && !h.superseded }); i >= 0 {
+		h.superseded, h.followed = true, true
+		return h, all[i].SandboxID != key.SandboxID
+	}
 	if i := slices.IndexFunc(entries, at); i >= 0 {
 		if entries[i].SandboxID == key.SandboxID {
 			h.Entry, h.conflict = entries[i], true

@@ -104,17 +104,29 @@ func (f *Facts) sandboxes(entries []held) release.Fact[[]release.Sandbox] {
 		at := slices.IndexFunc(all, func(s release.Sandbox) bool { return s.ID == h.SandboxID })
 		if at < 0 {
 			at = len(all)
-			asked := release.AskedOf(f.Record, h.SandboxID)
-			all = append(all, release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: f.attributed(h), Mark: asked.Mark, Answer: asked.Answer, Standing: true})
+			all = append(all, f.sandboxOf(h))
 		}
-		all[at].Standing = all[at].Standing && !h.superseded && h.Releasing == ""
-		all[at].Shown = all[at].Shown || f.shows(h)
-		all[at].Conflict = all[at].Conflict || h.conflict
-		if since := f.unchangedSince(&h.Key); since.After(all[at].UnchangedSince) {
-			all[at].UnchangedSince = since
-		}
+		f.addEntry(&all[at], h)
 	}
 	return release.Known(all)
+}
+
+// addEntry adds to a sandbox what one of its entries shows.
+func (f *Facts) addEntry(s *release.Sandbox, h *held) {
+	s.Followed = s.Followed && h.followed
+	s.Standing = s.Standing && !h.superseded && h.Releasing == ""
+	s.Shown = s.Shown || f.shows(h)
+	s.Conflict = s.Conflict || h.conflict
+	if since := f.unchangedSince(&h.Key); since.After(s.UnchangedSince) {
+		s.UnchangedSince = since
+	}
+}
+
+// sandboxOf begins the sandbox of an entry.
+func (f *Facts) sandboxOf(h *held) release.Sandbox {
+	asked := release.AskedOf(f.Record, h.SandboxID)
+	return release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: f.attributed(h), Mark: asked.Mark, Answer: asked.Answer,
+		Standing: true, Followed: true}
 }
 
 // unreadablePool says why a pool in which the record has an address cannot be read; empty if all can.

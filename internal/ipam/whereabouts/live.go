@@ -5,6 +5,7 @@ package whereabouts
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,23 @@ func (b *Backend) livePool(ctx context.Context, key client.ObjectKey) (*wb.IPPoo
 		return nil, fmt.Errorf("reading IPPool %s: %w", key, err)
 	}
 	return pool, nil
+}
+
+// Versions reads the resourceVersions of pools, by their metadata alone.
+func (b *Backend) Versions(ctx context.Context, pools []string) (map[string]string, error) {
+	versions := make(map[string]string, len(pools))
+	for _, pool := range pools {
+		namespace, name, _ := strings.Cut(pool, "/")
+		live := &metav1.PartialObjectMetadata{}
+		live.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("IPPool"))
+		if err := b.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live); isGone(err) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("reading the version of IPPool %s: %w", pool, err)
+		}
+		versions[pool] = live.ResourceVersion
+	}
+	return versions, nil
 }
 
 // isGone says that the API server knows the resource and has no such object. A 404 for the resource itself (its CRD was

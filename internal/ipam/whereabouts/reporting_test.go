@@ -15,7 +15,7 @@ import (
 // reads are the methods of a Backend that write nothing. A new method belongs here, or Reporting needs one of its name.
 var reads = []string{"All", "Covers", "Find", "GuardsSlices", "HasSynced", "Live", "Manages", "Name", "NodeOf", "PoolReference", "Ranges", "ReservationAddresses",
 	"ReservationHolders", "ReservationName", "ReservationNames", "ReservationReference", "Reservations", "Reserves", "SameReservation", "Setup",
-	"SlicePool", "SlicePools", "SliceUse", "Slices", "Subscribe", "Usage"}
+	"SlicePool", "SlicePools", "SliceUse", "Slices", "Subscribe", "Usage", "Versions"}
 
 var writes = []string{"ClearSlice", "CreateReservation", "DeleteReservation", "GiveReservation", "Release", "Rewrite", "Tombstone"}
 

@@ -73,7 +73,7 @@ var _ = Describe("An entry of a pod that lives", func() {
 		Eventually(ctx, w.isDone(ctx, pod)).Should(BeTrue())
 	})
 
-	It("whose sandbox is replaced in the ordinary way asks nobody", func(ctx context.Context) {
+	It("whose sandbox is replaced in the ordinary way has its node asked, and forgets the one before", func(ctx context.Context) {
 		w := newWorld(ctx)
 		counted := newWrites()
 		startManager(ctx, options{transport: counted.wrap})
@@ -82,8 +82,9 @@ var _ = Describe("An entry of a pod that lives", func() {
 		w.del(ctx, 1)
 		w.run(pod, sandboxOf(pod, 2))
 		w.add(ctx, pod, 1, sandboxOf(pod, 2))
+		Eventually(ctx, counted.asked).ShouldNot(BeZero())
 		Eventually(ctx, func() []v1alpha1.SandboxRecord { return recordOf(ctx, pod).Spec.Sandboxes }).Should(ConsistOf(HaveField("ID", sandboxOf(pod, 2))))
-		Consistently(ctx, counted.asked).Should(BeZero())
+		Expect(w.entries(ctx)).To(Equal(map[string]string{"1": sandboxOf(pod, 2)}))
 	})
 })
 

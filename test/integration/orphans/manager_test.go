@@ -3,11 +3,9 @@
 package orphans_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -120,7 +118,7 @@ func certificates() string {
 	return dir
 }
 
-// writes sees the writes of a manager, counts the marks in them, and can kill it after any of them.
+// writes sees the writes of a manager, and can kill it after any of them.
 type writes struct {
 	// crashAt is the write that goes through before every call fails; see note. Empty is never.
 	crashAt string
@@ -131,7 +129,6 @@ type writes struct {
 	mu    sync.Mutex
 	kinds map[string]int
 	log   []string
-	marks int
 }
 
 func newWrites() *writes { return &writes{kinds: map[string]int{}} }
@@ -143,9 +140,8 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 		if w.dead.Load() {
 			return nil, errCrashed
 		}
-		asks := asksSomebody(request)
 		response, err := next.RoundTrip(request)
-		if err == nil && countsAsWrite(request) && w.note(request, asks && response.StatusCode < http.StatusMultipleChoices) == w.crashAt {
+		if err == nil && countsAsWrite(request) && w.note(request) == w.crashAt {
 			w.dead.Store(true)
 			w.crashed()
 		}
@@ -153,18 +149,8 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// asksSomebody: the request writes a record that has a mark. One for its status has the marks with it, and changes none.
-func asksSomebody(request *http.Request) bool {
-	if request.Body == nil || !strings.Contains(request.URL.Path, "/ipallocations") || strings.HasSuffix(request.URL.Path, "/status") {
-		return false
-	}
-	content, err := io.ReadAll(request.Body)
-	request.Body = io.NopCloser(bytes.NewReader(content))
-	return err == nil && bytes.Contains(content, []byte(`"marks":[{`))
-}
-
 // note names a write by what is the same in every run: the second patch of an IPPool is "patch ippools, 2".
-func (w *writes) note(request *http.Request, asked bool) string {
+func (w *writes) note(request *http.Request) string {
 	call := faults.CallOf(request)
 	kind := call.Verb + " " + call.Resource.Resource
 	if call.Subresource != "" {
@@ -173,9 +159,6 @@ func (w *writes) note(request *http.Request, asked bool) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.kinds[kind]++
-	if asked {
-		w.marks++
-	}
 	point := fmt.Sprintf("%s, %d", kind, w.kinds[kind])
 	w.log = append(w.log, point)
 	return point
@@ -194,13 +177,6 @@ func countsAsWrite(request *http.Request) bool {
 		}
 	}
 	return true
-}
-
-// asked is the number of writes so far in which a mark stood.
-func (w *writes) asked() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.marks
 }
 
 // made are the writes so far.

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// followedOnce is a pod that its kubelet ended, of whose first sandbox the record has the address, and whose entry is the next one's by now.
+func followedOnce(t *testing.T) *fate {
+	t.Helper()
+	pod := finishedNamesake()
+	pod.CreationTimestamp = metav1.NewTime(lateNow.Add(-20 * time.Minute))
+	f := newFate(t, pod, recordOfOld(oldMachine()), nodeObject("node", "node-1", "m1"))
+	f.r.options.Evidence = release.EvidenceAgent
+	f.pool.entries[0].SandboxID, f.pool.entries[0].PoolResourceVersion = "next-sandbox", "101"
+	f.pool.cached = "101"
+	return f
+}
+
+// respond has the agent of the node answer the query about a sandbox.
+func (f *fate) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1.Reason) {
+	f.Helper()
+	record := f.record()
+	for _, mark := range record.Spec.Marks {
+		if mark.SandboxID == sandbox {
+			record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: sandbox, NodeUID: mark.NodeUID, BootID: mark.BootID, Epoch: mark.Epoch,
+				Verdict: verdict, Reason: string(reason), PodUID: "old", Time: metav1.NewTime(f.clock.Now())})
+			if err := f.truth.Status().Update(f.Context(), record); err != nil {
+				f.Fatal(err)
+			}
+			return
+		}
+	}
+	f.Fatalf("sandbox %s is not asked about: %v", sandbox, record.Spec.Marks)
+}
+
+// TestI1ASandboxWhoseAddressALaterOneTookOver: the runtime failed to load the first sandbox, whose processes live on; the IPAM gave its address to
+// the next one, which is gone by now.
+func TestI1ASandboxWhoseAddressALaterOneTookOver(t *testing.T) {
+	f := followedOnce(t)
+	f.holdsUntil(0, time.Second)
+	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded)
+	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
+	f.holdsUntil(2*time.Second, time.Hour)
+	record := f.record()
+	var held []string
+	for _, a := range record.Spec.Addresses {
+		held = append(held, a.IP+" "+a.SandboxID)
+	}
+	if diff := cmp.Diff([]string{"10.0.0.5 old-sandbox", "10.0.0.5 next-sandbox"}, held); diff != "" {
+		t.Errorf("the record (-want +got):\n%s", diff)
+	}
+	if record.Status.State != v1alpha1.StateHeld {
+		t.Errorf("state %q, expected Held: both sandboxes are the pod's", record.Status.State)
+	}
+}
+
+// TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone.
+func TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone(t *testing.T) {
+	f := followedOnce(t)
+	f.holdsUntil(0, time.Second)
+	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
+	f.holdsUntil(2 * time.Second)
+	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
+	f.releasesAfter(3 * time.Second)
+}
+
+// TestI1AnEntryThatALaterSandboxsDELRemoved stands again as a tombstone: no replica of the webhook was there to refuse the DEL.
+func TestI1AnEntryThatALaterSandboxsDELRemoved(t *testing.T) {
+	f := followedOnce(t)
+	f.holdsUntil(0)
+	f.pool.entries, f.pool.cached, f.pool.version = nil, "102", "102"
+	f.holdsUntil(time.Second)
+	if len(f.pool.entries) != 1 || f.pool.entries[0].SandboxID != "old-sandbox" || f.pool.entries[0].Releasing != "old" {
+		t.Fatalf("the pool has %v, expected a tombstone for the sandbox that may live", f.pool.entries)
+	}
+	var record v1alpha1.IPAllocation
+	if err := f.truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+func isFollowed(s *Sandbox) { s.Followed = true }
+
+// ofPod changes of which pod UID an answer says that the sandbox was.
+func ofPod(uid types.UID) func(*Answer) { return func(a *Answer) { a.PodUID = uid } }
+
+// TestI1ASandboxThatALaterOneFollowedIsNotForgotten: the pool has one entry, that of the later sandbox.
+func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
+	byAgent := func(answer ...func(*Answer)) func(*Sandbox) { return asked(ask(), Known(said(answer...))) }
+	notLoaded := func(a *Answer) { alive(a); a.Reason = string(v1alpha1.ReasonSandboxNotLoaded) }
+	succeeded := func(a *Answer) { alive(a); followed(a) }
+	watched := func(s *Sandbox) { s.Attribution = v1alpha1.AttributionObservedAdd }
+	living := func(o *Observation) {
+		all := o.Sandboxes.Get()
+		for i := range all {
+			if all[i].Mark.IsKnown() {
+				mark := all[i].Mark.Get()
+				mark.Living = true
+				all[i].Mark = Known(mark)
+			}
+		}
+	}
+	later := sandbox("s2", asked(ask(func(m *Mark) { m.SandboxID = "s2" }), Known(said(gone, func(a *Answer) { a.SandboxID = "s2" }))))
+	finished := ended(EndingFinished, longAgo)
+	both := func(change ...func(*Sandbox)) func(*Observation) {
+		return sandboxes(sandbox("s1", append([]func(*Sandbox){isFollowed}, change...)...), later)
+	}
+	for name, tc := range map[string]struct {
+		o    Observation
+		want Decision
+	}{
+		"the runtime failed to load it: the later one's address is held": {
+			terminating(agent, finished, both(byAgent(notLoaded))), Decision{Row: 10, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
+		"it is asked about before the later one's address goes": {
+			terminating(agent, finished, both()), Decision{Row: 10, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{"s1"}}},
+		"it is gone: the record forgets it": {
+			terminating(agent, finished, both(byAgent(gone))), Decision{Row: 10, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
+		"it is gone, and the later one is not": {
+			terminating(agent, both(byAgent(succeeded))), Decision{Row: 12, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
+		"its agent saw it with an earlier pod of the name, and it is gone": {
+			terminating(agent, finished, both(byAgent(gone, ofPod("pod-0")))), Decision{Row: 10, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
+		"its agent saw it with an earlier pod of the name, and it is not loaded": {
+			terminating(agent, finished, both(byAgent(notLoaded, ofPod("pod-0")))), Decision{Row: 10, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
+		"only its ADD was watched, and the node of the pod never listed it: it may run on another node": {
+			terminating(agent, finished, both(watched, byAgent(succeeded, ofPod("")))), Decision{Row: 10, Action: Wait, Reason: v1alpha1.ReasonSandboxDisowned}},
+		"the pod lives and it is gone": {
+			terminating(agent, notDeleting, both(byAgent(succeeded)), living), Decision{Row: 2, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
+		"the pod lives and it is not loaded": {
+			terminating(agent, notDeleting, both(byAgent(notLoaded)), living), Decision{Row: 2, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Asking: true}},
+		"without agents a kubelet's next sandbox shows that it stopped this one": {
+			terminating(notDeleting, both()), Decision{Row: 2, Action: Drop, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{"s1"}}},
+		"without agents, after the deletion": {
+			terminating(finished, both()), Decision{Row: 10, Action: Drop, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{"s1"}}},
+		"without agents, the next sandbox is another machine's": {
+			terminating(finished, both(), node(Node{Machine: replaced, Ready: true})), Decision{Row: 9, Action: Wait, Reason: v1alpha1.ReasonNodeReplaced}},
+		"without agents, the pod lives, and the next sandbox is another machine's": {
+			terminating(notDeleting, both(), node(Node{Machine: replaced, Ready: true})), Decision{Row: 2, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
+		"on cached reads nothing is forgotten": {
+			terminating(agent, cached, finished, both(byAgent(gone))), Decision{Row: 10, Action: Reread, Intended: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Decide(tc.o, now), cmpopts.IgnoreFields(Decision{}, "Message", "After")); diff != "" {
+				t.Errorf("Decide (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestALaterSandboxIsReleasedOnceItFollowsNone: the entry is given back for the last of them.
+func TestALaterSandboxIsReleasedOnceItFollowsNone(t *testing.T) {
+	o := terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s2")))
+	if d := Decide(o, now.Add(time.Hour)); d.Action != Release {
+		t.Errorf("%s (%s), expected a release", d.Action, d.Message)
+	}
+}
