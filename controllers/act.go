@@ -62,11 +62,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision) error {
 	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
 	for _, backend := range r.backends {
-		requests := v.requests(backend.Name(), sets.New(d.Sandboxes...))
-		for i := range requests {
-			requests[i].Record = v1alpha1.OrphanPrefix + requests[i].SandboxID
-		}
-		for _, result := range backend.Tombstone(ctx, requests) {
+		for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {
 			if result.Err != nil && !errors.Is(result.Err, ipam.ErrChanged) {
 				return result.Err
 			}
@@ -116,6 +112,24 @@ func (v *view) requests(backend string, sandboxes sets.Set[string]) []ipam.Reque
 		if held.Backend == backend && !held.superseded && sandboxes.Has(held.SandboxID) {
 			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
 		}
+	}
+	return requests
+}
+
+// disowned are the entries of the decided sandboxes, for the tombstone of the orphan's record. A tombstone of the pod's record is replaced, and an
+// entry that was removed is made again. There is none where another sandbox has the address.
+func (v *view) disowned(backend string, d release.Decision) []ipam.Request {
+	var requests []ipam.Request
+	for i := range v.held {
+		held := &v.held[i]
+		if held.Backend != backend || (held.superseded && !held.removed) || !slices.Contains(d.Sandboxes, held.SandboxID) {
+			continue
+		}
+		request := ipam.Request{Key: held.Key, Record: v1alpha1.OrphanPrefix + held.SandboxID}
+		if held.Releasing != "" {
+			request.PodRef = v1alpha1.TombstonePrefix + "/" + held.Releasing
+		}
+		requests = append(requests, request)
 	}
 	return requests
 }

@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -106,5 +108,43 @@ func (f *fate) keepsAsOrphan() {
 	}
 	if _, found := f.addressesOf()[orphanOfOld]; !found {
 		f.Errorf("there is no record %s", orphanOfOld)
+	}
+}
+
+// TestI2WhatCannotStandInAPoolIsDisownedToo: the manager was restarted while the pod was deleted, so that nothing but its ADD ties the sandbox to it.
+func TestI2WhatCannotStandInAPoolIsDisownedToo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pool func(*onePool)
+		want string
+	}{
+		"another pod has the address": {func(p *onePool) {
+			e := &p.entries[0]
+			e.SandboxID, e.PodRef, e.PoolResourceVersion = "next-sandbox", "default/web-2", "101"
+			e.Owner = &ipam.PodRef{Namespace: "default", Name: "web-2"}
+			p.cached = "101"
+		}, "default/web-2 next-sandbox"},
+		"its release was begun": {func(p *onePool) {
+			p.entries[0].PodRef, p.entries[0].Releasing = v1alpha1.TombstonePrefix+"/old", "old"
+		}, v1alpha1.TombstonePrefix + "/" + orphanOfOld + " old-sandbox"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := disownedByOld(t)
+			tc.pool(f.pool)
+			for _, d := range []time.Duration{0, time.Second, time.Minute} {
+				if err := f.after(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := f.pool.entries[0].PodRef + " " + f.pool.entries[0].SandboxID; got != tc.want {
+				t.Errorf("the pool has %s; expected %s", got, tc.want)
+			}
+			addresses := f.addressesOf()
+			if diff := cmp.Diff([]string{"10.0.0.5 default/web-1"}, addresses[orphanOfOld]); diff != "" {
+				t.Errorf("the orphan's record (-want +got):\n%s", diff)
+			}
+			if len(addresses["old"]) > 0 {
+				t.Errorf("the pod's record still has %v", addresses["old"])
+			}
+		})
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -27,13 +29,13 @@ func followedOnce(t *testing.T) *fate {
 }
 
 // respond has the agent of the node answer the query about a sandbox.
-func (f *fate) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1.Reason) {
+func (f *fate) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID) {
 	f.Helper()
 	record := f.record()
 	for _, mark := range record.Spec.Marks {
 		if mark.SandboxID == sandbox {
 			record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: sandbox, NodeUID: mark.NodeUID, BootID: mark.BootID, Epoch: mark.Epoch,
-				Verdict: verdict, Reason: string(reason), PodUID: "old", Time: metav1.NewTime(f.clock.Now())})
+				Verdict: verdict, Reason: string(reason), PodUID: pod, Time: metav1.NewTime(f.clock.Now())})
 			if err := f.truth.Status().Update(f.Context(), record); err != nil {
 				f.Fatal(err)
 			}
@@ -48,8 +50,8 @@ func (f *fate) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1
 func TestI1ASandboxWhoseAddressALaterOneTookOver(t *testing.T) {
 	f := followedOnce(t)
 	f.holdsUntil(0, time.Second)
-	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded)
-	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
+	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, "old")
+	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
 	f.holdsUntil(2*time.Second, time.Hour)
 	record := f.record()
 	var held []string
@@ -68,9 +70,9 @@ func TestI1ASandboxWhoseAddressALaterOneTookOver(t *testing.T) {
 func TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone(t *testing.T) {
 	f := followedOnce(t)
 	f.holdsUntil(0, time.Second)
-	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
+	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
 	f.holdsUntil(2 * time.Second)
-	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
+	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
 	f.releasesAfter(3 * time.Second)
 }
 
@@ -86,5 +88,35 @@ func TestI1AnEntryThatALaterSandboxsDELRemoved(t *testing.T) {
 	var record v1alpha1.IPAllocation
 	if err := f.truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore: an agent that nobody asked meanwhile has not listed it. What the pod shows later may
+// be the next sandbox's address.
+func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
+	for name, showed := range map[string]bool{"it showed it": true, "no manager saw that": false} {
+		t.Run(name, func(t *testing.T) {
+			record := recordOfOld(oldMachine())
+			record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
+			f := newFate(t, namesake("old", "10.0.0.5"), record, nodeObject("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			f.r.options.Evidence = release.EvidenceAgent
+			if showed {
+				f.holdsUntil(0)
+			}
+			f.pool.entries[0].SandboxID, f.pool.entries[0].PoolResourceVersion = "next-sandbox", "101"
+			f.pool.cached = "101"
+			f.holdsUntil(time.Second, time.Hour)
+			f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, "")
+			if err := f.after(time.Hour + time.Second); err != nil {
+				t.Fatal(err)
+			}
+			addresses := f.addressesOf()
+			if len(addresses["old"]) != 1 {
+				t.Errorf("the pod's record has %v; expected the next sandbox's address alone", addresses["old"])
+			}
+			if _, orphaned := addresses[orphanOfOld]; orphaned == showed {
+				t.Errorf("records %v; an orphan: %t, expected %t", addresses, orphaned, !showed)
+			}
+		})
 	}
 }

@@ -59,9 +59,16 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 // rememberFollowed keeps among the held entries an address that a later sandbox of the UID has by now, or had when its entry was removed: an
 // IPAM gives it to the next sandbox of the pod's name, which proves nothing about the one before (docs/decisions/0135).
 func (c *core) rememberFollowed(v *view, address *v1alpha1.AddressRecord, removed bool) {
-	if key, err := keyOf(address); err == nil && !releasedByHand(v.record, address) {
-		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: c.evidenceOf(v, key), superseded: true, followed: true, removed: removed})
+	key, err := keyOf(address)
+	if err != nil || releasedByHand(v.record, address) {
+		return
 	}
+	// What the network-status shows now may be the later sandbox's.
+	attribution := v.attributionOf(key.SandboxID)
+	if attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {
+		attribution = v1alpha1.AttributionNetworkStatus
+	}
+	v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: attribution, superseded: true, followed: true, removed: removed})
 }
 
 // hadLater says whether the record has the address for a later sandbox too.

@@ -103,10 +103,15 @@ func (c *core) newRecord(v *view) *v1alpha1.IPAllocation {
 func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
 	for i := range v.held {
 		held := &v.held[i]
+		if !held.superseded || held.followed {
+			recordSandbox(v, record, held, now)
+		}
 		if held.superseded {
 			continue
 		}
-		recordSandbox(v, record, held, now)
+		if len(record.Spec.Sandboxes) == 1 && v.shows(held) && !isTerminal(v.pod) {
+			c.tracker.show(v.uid, held.SandboxID)
+		}
 		if recordedAddress(record, held.Key) == nil {
 			record.Spec.Addresses = append(record.Spec.Addresses, v1alpha1.AddressRecord{Backend: held.Backend, Pool: held.Pool, IP: held.IP.String(), Interface: held.Interface,
 				PodRef: held.PodRef, SandboxID: held.SandboxID, ObservedTime: roundUp(now.Time), PoolResourceVersion: held.PoolResourceVersion})
@@ -137,8 +142,8 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *heldEntry, now 
 		if s.ID != held.SandboxID {
 			continue
 		}
-		// Better evidence is worth a write only once the pod has ended with entries left: it does not outlive the process.
-		if s.Attribution == v1alpha1.AttributionObservedAdd && held.attribution != v1alpha1.AttributionNone && v.ending().ByKubelet() {
+		// Better evidence is worth a write only once the pod has ended with entries left, or got another sandbox: it does not outlive the process.
+		if s.Attribution == v1alpha1.AttributionObservedAdd && held.attribution != v1alpha1.AttributionNone && (v.ending().ByKubelet() || held.followed) {
 			s.Attribution = held.attribution
 		}
 		s.Attribution = v.attributed(s.ID, s.Attribution) // an answer may go with its mark

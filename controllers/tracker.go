@@ -26,11 +26,13 @@ type tracker struct {
 	lost map[types.UID]string
 	// shown is what the network-status of a pod whose end has begun showed before.
 	shown map[types.UID][]ownership.Shown
+	// showed is the first sandbox of a pod that lives, once its entry and the network-status agreed.
+	showed map[types.UID]string
 }
 
 func newTracker(c clock.PassiveClock) *tracker {
 	return &tracker{clock: c, bound: map[types.UID]time.Time{}, alive: map[types.UID]struct{}{}, holds: map[types.UID]hold{}, lost: map[types.UID]string{},
-		shown: map[types.UID][]ownership.Shown{}}
+		shown: map[types.UID][]ownership.Shown{}, showed: map[types.UID]string{}}
 }
 
 // handler feeds the tracker from the pod informer, on every replica: whoever becomes leader has watched before.
@@ -93,6 +95,21 @@ func (t *tracker) forget(uid types.UID) {
 	delete(t.holds, uid)
 	delete(t.lost, uid)
 	delete(t.shown, uid)
+	delete(t.showed, uid)
+}
+
+// show notes that a pod that lives shows the address of its first sandbox.
+func (t *tracker) show(uid types.UID, sandbox string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.showed[uid] = sandbox
+}
+
+// hasShown says whether the pod showed the address of its first sandbox before another followed it.
+func (t *tracker) hasShown(uid types.UID, sandbox string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.showed[uid] == sandbox
 }
 
 // lostFinalizer notes that somebody removed the finalizer of a pod that lives on.

@@ -206,11 +206,10 @@ func (v *view) sandboxes() release.Fact[[]release.Sandbox] {
 			index[entry.SandboxID] = at
 			asked := release.AskedOf(v.record, entry.SandboxID)
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: v.machine(entry.SandboxID),
-				Attribution: v.attributed(entry.SandboxID, entry.attribution), Mark: asked.Mark, Answer: asked.Answer, Standing: true, Followed: true})
+				Attribution: v.attributed(entry.SandboxID, entry.attribution), Mark: asked.Mark, Answer: asked.Answer, Followed: true})
 		}
 		s := &sandboxes[at]
 		s.Followed = s.Followed && entry.followed
-		s.Standing = s.Standing && !entry.superseded && entry.Releasing == ""
 		s.Conflict = s.Conflict || entry.conflict
 		s.Shown = s.Shown || v.shows(entry)
 		if since := v.unchangedSince(entry); since.After(s.UnchangedSince) {

@@ -325,14 +325,34 @@ var decisionMutants = []mutant{
 	{
 		rule: "I3: what only a watched ADD ties to a pod is not released on the word of its node (S7)",
 		file: "internal/release/agent.go",
-		old:  `case s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed:`,
-		new:  `case s.Attribution != "":`, by: inRelease,
+		old:  `if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {`,
+		new:  `if s.Attribution != "" {`, by: inRelease,
 	},
 	{
 		rule: "I3: no pod inherits what was disowned (S7)",
 		file: "controllers/act.go",
-		old:  `for _, result := range backend.Tombstone(ctx, requests) {`,
+		old:  `for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {`,
 		new:  `for _, result := range backend.Tombstone(ctx, nil) {`, by: inControllers,
+	},
+	{
+		rule: "I2: a tombstone of the pod's record is no obstacle to disowning (S7)",
+		file: "controllers/act.go",
+		old: `		if held.Releasing != "" {
+			request.PodRef`,
+		new: `		if held.Releasing == "" {
+			request.PodRef`, by: inControllers,
+	},
+	{
+		rule: "I3: what a pod shows once another sandbox followed is no evidence for the one before",
+		file: "controllers/observe_missing.go",
+		old:  `attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {`,
+		new:  `attribution == v1alpha1.AttributionObservedAdd && ownership.ShownBy(shown(v.pod), ownership.Entry{IP: key.IP, Interface: key.Interface}) {`, by: inControllers,
+	},
+	{
+		rule: "I2: what a pod showed before another sandbox followed is evidence for the one before",
+		file: "controllers/observe_missing.go",
+		old:  `attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {`,
+		new:  `false {`, by: inControllers,
 	},
 	{
 		rule: "I10: what was disowned is the orphan's, also before the pod's record says so (S7)",

@@ -43,11 +43,8 @@ func judgeReported(row int, s *Sandbox, word Answer, why string) Decision {
 // another node, because watches are late: it is disowned (docs/decisions/0132).
 func releaseOwn(row int, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
 	const what = "sandbox %s may run on another node: only the time of its ADD ties it to this pod, and no agent saw it on the pod's node; "
-	switch {
-	case s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed:
+	if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {
 		return releaseSandbox(row, reason, s, why)
-	case !s.Standing:
-		return wait(row, v1alpha1.ReasonSandboxDisowned, 0, what+"once no node has it, release its address by hand: kubectl holdfast release ADDRESS --force", s.ID)
 	}
 	return Decision{Row: row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{s.ID},
 		Message: fmt.Sprintf(what+"its addresses are held for an unknown owner, and every node is queried", s.ID)}
@@ -179,7 +176,7 @@ func decideInUse(o Observation, now time.Time) Decision {
 		d := judgeInUse(o, &o.Sandboxes.Get()[i], now)
 		byAction[d.Action] = append(byAction[d.Action], d)
 	}
-	for _, action := range []Action{Rewrite, Drop, Confirm} {
+	for _, action := range []Action{Rewrite, Drop, Disown, Confirm} {
 		if chosen := byAction[action]; len(chosen) > 0 {
 			return merge(chosen)
 		}

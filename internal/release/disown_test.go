@@ -11,7 +11,6 @@ import (
 // TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord: the sandbox may be that of an earlier pod of the name on another node.
 func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T) {
 	tied := func(by v1alpha1.Attribution) func(*Sandbox) { return func(s *Sandbox) { s.Attribution = by } }
-	standing := func(s *Sandbox) { s.Standing = true }
 	neverListed := func(a *Answer) { a.Reason, a.PodUID = string(v1alpha1.ReasonSandboxNeverListed), "" }
 	fence := func(m *Mark) { m.Fence = true }
 	for name, tc := range map[string]struct {
@@ -23,35 +22,33 @@ func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T
 		action   Action
 	}{
 		"a node that never had it": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 12, Disown},
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 12, Disown},
 		"a node that never had the successor of another": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionUnconfirmed), standing}, 12, Disown},
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionUnconfirmed)}, 12, Disown},
 		"a completed pod": {
 			[]func(*Observation){notDeleting, ended(EndingCompleted, longAgo)}, ask(), []func(*Answer){gone, neverListed},
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 1, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 1, Disown},
 		"a pod that its kubelet finished": {
 			[]func(*Observation){ended(EndingFinished, longAgo)}, ask(), []func(*Answer){gone, neverListed},
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 10, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 10, Disown},
 		"a node that was declared dead, with an agent that responds": {
 			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence), []func(*Answer){gone, neverListed},
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 5, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 5, Disown},
 		"a node that was declared dead, with an agent that does not respond": {
 			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence, longAsked), nil,
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 5, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 5, Disown},
 		"a Node that is gone for good": {
 			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Mark](), nil,
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 6, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 6, Disown},
 		"the same of a sandbox that the pod showed while it lived": {
 			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Mark](), nil,
-			[]func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus), standing}, 6, Release},
-		"an entry with a tombstone is held": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 12, Wait},
+			[]func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, 6, Release},
 		"a node that had it": {
-			nil, ask(), []func(*Answer){gone}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd), standing}, 12, Release},
+			nil, ask(), []func(*Answer){gone}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 12, Release},
 		"a sandbox that the pod showed while it lived": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus), standing}, 12, Release},
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, 12, Release},
 		"a sandbox that an agent saw": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionAgentSeen), standing}, 12, Release},
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionAgentSeen)}, 12, Release},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := Absent[Answer]()

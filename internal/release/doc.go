@@ -67,8 +67,7 @@
 // (docs/decisions/0117). In rows 4 and 16 the same holds for a report on any sandbox of the pod that names one.
 //
 // A sandbox that no agent saw on the pod's node, and that only the time of its ADD ties to the pod, may run on another node. With agents, evidence
-// about the pod's node alone (rows 1, 5, 6, 9, 10 and 12) leads to Disown, or to Wait(SandboxDisowned) where the entry cannot become an orphan
-// (docs/decisions/0132).
+// about the pod's node alone (rows 1, 2, 5, 6, 9, 10 and 12) leads to Disown (docs/decisions/0132).
 //
 // A sandbox whose address a later one of the pod has is judged by the same rows, and dropped from the record once it is proven gone. Until then
 // the later one is not released (docs/decisions/0135).

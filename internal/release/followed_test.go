@@ -56,7 +56,9 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 		"its agent saw it with an earlier pod of the name, and it is not loaded": {
 			terminating(agent, finished, both(byAgent(notLoaded, ofPod("pod-0")))), Decision{Row: 10, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
 		"only its ADD was watched, and the node of the pod never listed it: it may run on another node": {
-			terminating(agent, finished, both(watched, byAgent(succeeded, ofPod("")))), Decision{Row: 10, Action: Wait, Reason: v1alpha1.ReasonSandboxDisowned}},
+			terminating(agent, finished, both(watched, byAgent(succeeded, ofPod("")))), Decision{Row: 10, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{"s1"}}},
+		"the pod lives, only its ADD was watched, and its node never listed it": {
+			terminating(agent, notDeleting, both(watched, byAgent(succeeded, ofPod(""))), living), Decision{Row: 2, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{"s1"}}},
 		"the pod lives and it is gone": {
 			terminating(agent, notDeleting, both(byAgent(succeeded)), living), Decision{Row: 2, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 		"the pod lives and it is not loaded": {

@@ -114,8 +114,6 @@ type Sandbox struct {
 	Answer Fact[Answer]
 	// Shown: the network-status of a pod that lives has an address of this sandbox.
 	Shown bool
-	// Standing: each of its entries stands in a pool as the ADD wrote it: none has a tombstone, and none was taken over.
-	Standing bool
 	// Followed: it has no entry any more, because a later sandbox of the same pod UID has, or had, its addresses.
 	Followed bool
 	// Conflict: one of its addresses stands under another pod UID that is not proven gone.

@@ -114,7 +114,6 @@ func (f *Facts) sandboxes(entries []held) release.Fact[[]release.Sandbox] {
 // addEntry adds to a sandbox what one of its entries shows.
 func (f *Facts) addEntry(s *release.Sandbox, h *held) {
 	s.Followed = s.Followed && h.followed
-	s.Standing = s.Standing && !h.superseded && h.Releasing == ""
 	s.Shown = s.Shown || f.shows(h)
 	s.Conflict = s.Conflict || h.conflict
 	if since := f.unchangedSince(&h.Key); since.After(s.UnchangedSince) {
@@ -126,7 +125,7 @@ func (f *Facts) addEntry(s *release.Sandbox, h *held) {
 func (f *Facts) sandboxOf(h *held) release.Sandbox {
 	asked := release.AskedOf(f.Record, h.SandboxID)
 	return release.Sandbox{ID: h.SandboxID, Machine: f.machine(h.SandboxID), Attribution: f.attributed(h), Mark: asked.Mark, Answer: asked.Answer,
-		Standing: true, Followed: true}
+		Followed: true}
 }
 
 // unreadablePool says why a pool in which the record has an address cannot be read; empty if all can.

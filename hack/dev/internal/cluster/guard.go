@@ -52,18 +52,21 @@ type GuardOptions struct {
 	Program string
 }
 
-// The delays of ShortDelays. As installed they are 3 and 10 minutes.
+// The delays of ShortDelays. As installed they are 3, 10 and 5 minutes.
 const (
 	shortReleaseDelay = time.Second
 	// A stand-in runtime lists a sandbox before an IPAM hears of it, so that this is as safe as any longer time.
 	shortCreationMax = 5 * time.Second
+	// Node objects of whose machine a sandbox may live are not deleted where this is used.
+	shortNodeGoneDelay = 10 * time.Second
 )
 
-// ShortDelays are for tests, so that nobody has to wait: for the release of an entry whose pod ended by itself, and for that of
-// one whose sandbox was gone before an agent's list could show it.
+// ShortDelays are for tests, so that nobody has to wait: for the release of an entry whose pod ended by itself, for that of one whose sandbox
+// was gone before an agent's list could show it, and for a query of all nodes.
 func ShortDelays(c *configv1alpha1.ManagerConfiguration) {
 	c.Delays.ReleaseDelay = &metav1.Duration{Duration: shortReleaseDelay}
 	c.Delays.SandboxCreationMax = &metav1.Duration{Duration: shortCreationMax}
+	c.Delays.NodeGoneDelay = &metav1.Duration{Duration: shortNodeGoneDelay}
 }
 
 // guard is an installed Holdfast.
