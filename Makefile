@@ -109,7 +109,7 @@ test: kube build helm-tool ## Run the unit tests (with the race detector) and th
 	@$(GOTEST) all
 
 .PHONY: test-long
-test-long: kube build ## Run what explores, with the race detector: adversaries, shapes, crashes behind each write, failing calls
+test-long: kube build ## Run what explores, with the race detector: shapes, crashes behind each write, failing calls
 	@$(GOTEST) long
 
 .PHONY: unit

@@ -15,7 +15,7 @@ var suiteRoots = []string{"internal/testing/controlplane", "test"}
 
 // longRoots are the folders, from the top of their module, whose packages start a control plane and explore: they play one story in many
 // variants, for minutes, and belong to a run of their own.
-var longRoots = []string{"test/adversaries", "test/shapes"}
+var longRoots = []string{"test/shapes"}
 
 // machineRoots are the folders whose packages need root and a whole machine:
 // they start container runtimes, or break the nodes of a cluster.

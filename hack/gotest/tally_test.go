@@ -226,7 +226,6 @@ func TestKindOf(t *testing.T) {
 		"test/e2e/observer":                     suite,
 		"test/e2e/cluster":                      machine,
 		"test/node":                             machine,
-		"test/adversaries":                      long,
 		"test/shapes":                           long,
 		"internal/testing/controlplane":         suite,
 		"internal/testing/controlplane/fixture": suite,
