@@ -146,7 +146,7 @@ func (v *view) conflictAny() bool {
 // warnings are the reasons that somebody should look into.
 var warnings = sets.New(v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonConflict, v1alpha1.ReasonNodeUnreachable,
 	v1alpha1.ReasonObservationFailed, v1alpha1.ReasonUnclassified, v1alpha1.ReasonNodeOutOfService, v1alpha1.ReasonNodeGone,
-	v1alpha1.ReasonNodeReplaced, v1alpha1.ReasonAgentSilent, v1alpha1.ReasonAddressKept)
+	v1alpha1.ReasonNodeReplaced, v1alpha1.ReasonAgentNotResponding, v1alpha1.ReasonAddressKept)
 
 // event tells the pod's owner, or whoever looks at the record of a pod that is gone.
 func (c *core) event(v *view, d release.Decision, reason v1alpha1.Reason, note string) {

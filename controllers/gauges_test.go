@@ -41,18 +41,18 @@ func TestTheOldestHoldOfEachReason(t *testing.T) {
 		first,
 		waiting("b", now.Add(-time.Minute), v1alpha1.ReasonNodeUnreachable),
 		waiting("c", now.Add(-time.Second), v1alpha1.ReasonConflict),
-		waiting("in its grace period, told early", now.Add(time.Minute), v1alpha1.ReasonAgentSilent),
+		waiting("in its grace period, told early", now.Add(time.Minute), v1alpha1.ReasonAgentNotResponding),
 		waiting("deleted, told nothing", now.Add(-24*time.Hour), ""),
 		waiting("not deleted", time.Time{}, v1alpha1.ReasonConflict),
 	} {
 		events.OnAdd(pod, true)
 	}
-	want := map[string]time.Duration{"NodeUnreachable": time.Hour, "Conflict": time.Second, "AgentSilent": 0}
+	want := map[string]time.Duration{"NodeUnreachable": time.Hour, "Conflict": time.Second, "AgentNotResponding": 0}
 	if diff := cmp.Diff(want, seen.oldestHolds()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	events.OnUpdate(first, waiting("a", now.Add(-time.Hour), v1alpha1.ReasonKubeletNotFinished))
-	want = map[string]time.Duration{"NodeUnreachable": time.Minute, "KubeletNotFinished": time.Hour, "Conflict": time.Second, "AgentSilent": 0}
+	want = map[string]time.Duration{"NodeUnreachable": time.Minute, "KubeletNotFinished": time.Hour, "Conflict": time.Second, "AgentNotResponding": 0}
 	if diff := cmp.Diff(want, seen.oldestHolds()); diff != "" {
 		t.Errorf("after another reason was told (-want +got):\n%s", diff)
 	}

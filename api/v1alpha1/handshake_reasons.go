@@ -4,8 +4,8 @@ package v1alpha1
 
 // The reasons of a wait for a node's word, beside ReasonAwaitingNodeAnswer and ReasonSandboxRunning.
 const (
-	// ReasonAgentSilent: the Node is Ready, but its agent gives no answer, or says why it can give none.
-	ReasonAgentSilent Reason = "AgentSilent"
+	// ReasonAgentNotResponding: the Node is Ready, but its agent gives no answer, or says why it can give none.
+	ReasonAgentNotResponding Reason = "AgentNotResponding"
 	// ReasonHandshakesInFlight: as many questions are open as are allowed at once; this one waits for its turn.
 	ReasonHandshakesInFlight Reason = "HandshakesInFlight"
 )

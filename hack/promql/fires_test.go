@@ -45,7 +45,7 @@ var cases = map[string]struct{ fires, quiet string }{
 		`apiserver_admission_webhook_rejection_count{name="ippool.release.holdfast.dev",error_type="no_error"} 0+1x130`},
 	"HoldfastUnsafeReleasesRefused": {`holdfast_unsafe_releases_total{decision="warned"} 0+1x130`, `holdfast_unsafe_releases_total{decision="allowed"} 0+9x130`},
 	"HoldfastLateStamps":            {`holdfast_late_stamps_total 0+1x130`, `holdfast_late_stamps_total 7+0x130`},
-	"HoldfastAgentSilent":           {`holdfast_held_pods{reason="AgentSilent"} 1+0x130`, `holdfast_held_pods{reason="AgentSilent"} 0+0x130`},
+	"HoldfastAgentNotResponding":    {`holdfast_held_pods{reason="AgentNotResponding"} 1+0x130`, `holdfast_held_pods{reason="AgentNotResponding"} 0+0x130`},
 	"HoldfastAgentCannotAnswer":     {`holdfast_agent_silences{instance="a",reason="ListFailed"} 1+0x130`, `holdfast_agent_silences{reason="ListFailed"} 0+0x130`},
 	"HoldfastAgentDown": {`kube_daemonset_status_number_unavailable{daemonset="holdfast-agent"} 1+0x130`,
 		`kube_daemonset_status_number_unavailable{daemonset="whereabouts"} 1+0x130`},

@@ -66,11 +66,11 @@ func waitForWord(row int, o Observation, mark Mark, question string, now time.Ti
 			"%s is not Ready and nobody declared it dead, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
 			o.Node.Get().called(), question)
 	case o.Silence.Reason != "":
-		return wait(row, v1alpha1.ReasonAgentSilent, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.Silence.Reason, o.Silence.Message)
+		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.Silence.Reason, o.Silence.Message)
 	case left > 0:
 		return wait(row, v1alpha1.ReasonAwaitingNodeAnswer, left, "waiting for its node to say whether %s", question)
 	}
-	return wait(row, v1alpha1.ReasonAgentSilent, 0,
+	return wait(row, v1alpha1.ReasonAgentNotResponding, 0,
 		"the node is Ready, but its agent, asked at %s, has not said whether %s; look whether the agent's pod runs on that node",
 		mark.Time.UTC().Format(time.RFC3339), question)
 }

@@ -161,7 +161,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"row 10: ReadyForRelease releases": {
 			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(), Known(said(gone))))), want{10, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"row 10: an agent that does not respond is waited for": {
-			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Absent[Answer]()))), want{10, Wait, v1alpha1.ReasonAgentSilent, 0}},
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Absent[Answer]()))), want{10, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"row 11: nobody is asked within the grace period": {
 			terminating(agent, pod(func(p *Pod) { p.Deadline = now })), want{11, Wait, v1alpha1.ReasonGracePeriod, 30 * time.Second}},
 		"row 12: a force-deleted pod's node is asked": {
@@ -173,11 +173,11 @@ func TestDecideWithAgents(t *testing.T) {
 		"row 12: its answer is awaited": {
 			terminating(agent, one(asked(ask(), Absent[Answer]()))), want{12, Wait, v1alpha1.ReasonAwaitingNodeAnswer, time.Minute}},
 		"row 12: a Ready node that says nothing has a silent agent": {
-			terminating(agent, one(asked(ask(longAsked), Absent[Answer]()))), want{12, Wait, v1alpha1.ReasonAgentSilent, 0}},
+			terminating(agent, one(asked(ask(longAsked), Absent[Answer]()))), want{12, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"row 12: an agent that says why it is silent is believed at once": {
 			terminating(agent, one(asked(ask(), Absent[Answer]())), func(o *Observation) {
 				o.Silence = Silence{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no socket"}
-			}), want{12, Wait, v1alpha1.ReasonAgentSilent, 0}},
+			}), want{12, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"row 12: a node that is not Ready is itself silent": {
 			terminating(agent, notReady, one(asked(ask(longAsked), Absent[Answer]()))), want{12, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"row 12: DoNotRelease holds": {
@@ -203,7 +203,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"row 16: which may have one": {
 			terminating(agent, noEntries, anyAsked(ask(), Known(said(alive)))), want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"row 16: which says nothing": {
-			terminating(agent, noEntries, anyAsked(ask(longAsked), Absent[Answer]())), want{16, Wait, v1alpha1.ReasonAgentSilent, 0}},
+			terminating(agent, noEntries, anyAsked(ask(longAsked), Absent[Answer]())), want{16, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"row 16: which is not Ready": {
 			terminating(agent, noEntries, notReady, anyAsked(ask(), Absent[Answer]())), want{16, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"row 16: which said so before it booted": {

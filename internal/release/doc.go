@@ -33,7 +33,7 @@
 //	                                                                 unchanged for SandboxCreationMax
 //	11  grace period and slack not over                              Wait(GracePeriod)
 //	12  agent mode, the Node is the recorded machine, Ready or not   Confirm; ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning);
-//	                                                                 nothing: Wait(NodeUnreachable), or Wait(AgentSilent) of a Ready node
+//	                                                                 nothing: Wait(NodeUnreachable), or Wait(AgentNotResponding) of a Ready node
 //	13  terminal before the deletion, or rejected, by its own
 //	    kubelet; kubelet mode                                        Node Ready and ReleaseDelay over: Release, by row 10's rule for
 //	                                                                 each sandbox. Rejected: only as in the next line

@@ -219,7 +219,7 @@ func TestDiagnose(t *testing.T) {
 		"a node without an agent":                      {func(_ *testing.T, f *Facts) { f.AgentPods = nil }, "agents", Warn, "no agent is Ready on a"},
 		"a node without an agent whose word is wanted": {func(_ *testing.T, f *Facts) { f.AgentPods = nil; withAgents(f) }, "agents", Fail, "no agent is Ready on a"},
 		"an agent that does not answer": {func(_ *testing.T, f *Facts) {
-			r := heldRecord("AgentSilent", time.Minute)
+			r := heldRecord("AgentNotResponding", time.Minute)
 			r.Spec.Marks = []v1alpha1.Mark{{SandboxID: "s", NodeUID: "n", BootID: "b", Epoch: 2, Time: metav1.NewTime(now.Add(-2 * time.Minute))}}
 			r.Status.Answers = []v1alpha1.Answer{{SandboxID: "s", NodeUID: "n", BootID: "b", Epoch: 1}}
 			f.Records = release.Known([]v1alpha1.IPAllocation{r})
