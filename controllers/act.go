@@ -57,8 +57,8 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	return false, r.dropProven(ctx, v, sandboxes, gone)
 }
 
-// disown makes the entries of the decided sandboxes an orphan's. A tombstone keeps them from the next pod of the name; then the pod's record loses
-// them, and the orphan's gets them with the podref from before. Where the orphan's is not written, the orphan controller finds the tombstones.
+// disown makes the entries of the decided sandboxes an orphan's. A tombstone keeps them from the next pod with the same name. The pod's record
+// loses them only once the orphan's has them: a failed write leaves the sandbox in the record of the pod.
 func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision) error {
 	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
 	for _, backend := range r.backends {
@@ -68,27 +68,49 @@ func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision)
 			}
 		}
 	}
+	orphans := v.orphansOf(d, metav1.NewTime(r.clock.Now()))
+	if err := r.createRecords(ctx, orphans); err != nil {
+		return err
+	}
 	disowned := func(a v1alpha1.AddressRecord) bool { return slices.Contains(d.Sandboxes, a.SandboxID) }
-	before, record := v.record, v.record.DeepCopy()
+	record := v.record.DeepCopy()
 	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, disowned)
 	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return slices.Contains(d.Sandboxes, s.ID) })
 	dropMarks(record, func(m v1alpha1.Mark) bool { return slices.Contains(d.Sandboxes, m.SandboxID) })
 	if err := r.writeRecord(ctx, v, record); err != nil {
 		return err
 	}
+	// Until this write the sandbox was the pod's, so that the orphan controller may have deleted the record.
+	if err := r.createRecords(ctx, orphans); err != nil {
+		return err
+	}
+	r.event(v, d, d.Reason, d.Message)
+	return nil
+}
+
+// orphansOf are the orphans' records of the decided sandboxes, with the podref from before.
+func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllocation {
+	var orphans []*v1alpha1.IPAllocation
 	for _, id := range d.Sandboxes {
-		orphan := newOrphanRecord(id, metav1.NewTime(r.clock.Now()))
+		orphan := newOrphanRecord(id, now)
 		orphan.Spec.PodNamespace, orphan.Spec.PodName = v.ref().Namespace, v.ref().Name
-		for _, a := range before.Spec.Addresses {
+		for _, a := range v.record.Spec.Addresses {
 			if a.SandboxID == id {
 				orphan.Spec.Addresses = append(orphan.Spec.Addresses, a)
 			}
 		}
-		if err := r.putRecord(ctx, orphan); err != nil && !errors.Is(err, errStale) {
+		orphans = append(orphans, orphan)
+	}
+	return orphans
+}
+
+// createRecords creates those that do not exist.
+func (r *PodReconciler) createRecords(ctx context.Context, records []*v1alpha1.IPAllocation) error {
+	for _, record := range records {
+		if err := r.putRecord(ctx, record.DeepCopy()); err != nil && !errors.Is(err, errStale) {
 			return err
 		}
 	}
-	r.event(v, d, d.Reason, d.Message)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// disownedByOld is a pod that is deleted, and whose node reports that it never listed the sandbox of its entry.
+// disownedByOld is a pod that is being deleted. The agent of its node reports that it never listed the sandbox of the pod's entry.
 func disownedByOld(t *testing.T) *fate {
 	t.Helper()
 	record := recordOfOld(oldMachine())
@@ -144,6 +144,38 @@ func TestI2WhatCannotStandInAPoolIsDisownedToo(t *testing.T) {
 			}
 			if len(addresses["old"]) > 0 {
 				t.Errorf("the pod's record still has %v", addresses["old"])
+			}
+		})
+	}
+}
+
+// TestI10AFailedWriteForgetsNoDisownedSandbox: another pod has the address, so that no tombstone leads to the sandbox.
+func TestI10AFailedWriteForgetsNoDisownedSandbox(t *testing.T) {
+	for _, fails := range []string{"create v1alpha1.ipallocation", "update v1alpha1.ipallocation"} {
+		t.Run(fails, func(t *testing.T) {
+			f := disownedByOld(t)
+			e := &f.pool.entries[0]
+			e.SandboxID, e.PodRef, e.PoolResourceVersion = "next-sandbox", "default/web-2", "101"
+			e.Owner, f.pool.cached = &ipam.PodRef{Namespace: "default", Name: "web-2"}, "101"
+			f.failWrites = fails
+			if err := f.after(0); err == nil {
+				t.Fatal("a write failed, and no other try is due")
+			}
+			if got := f.addressesOf()["old"]; len(got) != 1 {
+				t.Fatalf("the pod's record has %v; expected the address until the orphan's record and this one are written", got)
+			}
+			f.failWrites = ""
+			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range []time.Duration{time.Second, time.Minute} {
+				if err := f.after(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			addresses := f.addressesOf()
+			if len(addresses["old"]) > 0 || len(addresses[orphanOfOld]) != 1 {
+				t.Errorf("records %v; expected the address in %s alone", addresses, orphanOfOld)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// endedAfterDEL is a pod whose kubelet reported termination, and of which the cache of pools shows nothing any more.
+// endedAfterDEL is a pod with a reported termination. The cache of pools shows no entry of it.
 func endedAfterDEL(t *testing.T) *fate {
 	t.Helper()
 	pod := finishedNamesake()

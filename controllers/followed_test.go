@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// followedOnce is a pod that its kubelet ended, of whose first sandbox the record has the address, and whose entry is the next one's by now.
+// followedOnce is a pod with a termination reported by the kubelet. The record has the address of its first sandbox, and the pool's entry names the next one.
 func followedOnce(t *testing.T) *fate {
 	t.Helper()
 	pod := finishedNamesake()

@@ -281,7 +281,7 @@ var decisionMutants = []mutant{
 		new:  `if decision.Action == release.Unprotect && decision.Row == 3 {`, by: inControllers,
 	},
 	{
-		rule: "I1: a sandbox whose address a later one of the pod has is remembered",
+		rule: "I1: the record keeps a sandbox after a later one of the pod got its address",
 		file: "controllers/observe_missing.go",
 		old: `		c.rememberFollowed(v, address, stands == nil)
 `, new: ``, by: inControllers,
@@ -333,6 +333,15 @@ var decisionMutants = []mutant{
 		file: "controllers/act.go",
 		old:  `for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {`,
 		new:  `for _, result := range backend.Tombstone(ctx, nil) {`, by: inControllers,
+	},
+	{
+		rule: "I10: a disowned sandbox stays in the pod's record until the orphan's is created (S7)",
+		file: "controllers/act.go",
+		old: `	if err := r.createRecords(ctx, orphans); err != nil {
+		return err
+	}
+	disowned :=`,
+		new: `	disowned :=`, by: inControllers,
 	},
 	{
 		rule: "I2: a tombstone of the pod's record is no obstacle to disowning (S7)",
