@@ -112,7 +112,7 @@ func TestDecide(t *testing.T) {
 		after  time.Duration
 	}{
 		"what the pools hold could not be read":                 {facts: reclaimable(func(f *Facts) { f.Entries = release.Unknown[Entries]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
-		"nobody looked into the pools":                          {facts: reclaimable(func(f *Facts) { f.Entries = release.Fact[Entries]{} }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"the pools were not read":                               {facts: reclaimable(func(f *Facts) { f.Entries = release.Fact[Entries]{} }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
 		"the record could not be read":                          {facts: reclaimable(func(f *Facts) { f.Record = release.Unknown[Record]("x") }), row: 0, action: Wait, reason: v1alpha1.ReasonObservationFailed},
 		"somebody owns it after all":                            {facts: reclaimable(func(f *Facts) { f.Owned = true }), row: 1, action: Drop, reason: v1alpha1.ReasonOwnerFound},
 		"no pool has it":                                        {facts: reclaimable(func(f *Facts) { f.Entries = release.Absent[Entries]() }), row: 2, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},

@@ -57,12 +57,12 @@ const (
 	shortReleaseDelay = time.Second
 	// A stand-in runtime lists a sandbox before an IPAM hears of it, so that this is as safe as any longer time.
 	shortCreationMax = 5 * time.Second
-	// Node objects of whose machine a sandbox may live are not deleted where this is used.
+	// No test that uses this deletes the Node object of a machine that runs a sandbox.
 	shortNodeGoneDelay = 10 * time.Second
 )
 
-// ShortDelays are for tests, so that nobody has to wait: for the release of an entry whose pod ended by itself, for that of one whose sandbox
-// was gone before an agent's list could show it, and for a query of all nodes.
+// ShortDelays shortens, for tests, the delay before the release of a terminated pod's entry, the time in which a sandbox may be created, and the
+// time that a query of all nodes takes.
 func ShortDelays(c *configv1alpha1.ManagerConfiguration) {
 	c.Delays.ReleaseDelay = &metav1.Duration{Duration: shortReleaseDelay}
 	c.Delays.SandboxCreationMax = &metav1.Duration{Duration: shortCreationMax}
