@@ -51,7 +51,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 		return false, err
 	}
 	rest := func(held heldEntry) bool { return !held.superseded || !sandboxes.Has(held.SandboxID) }
-	if v.atItsEnd() && !slices.ContainsFunc(v.held, rest) {
+	if v.atItsEnd() && len(v.unowned) == 0 && !slices.ContainsFunc(v.held, rest) {
 		return true, r.unprotect(ctx, v, d)
 	}
 	return false, r.dropProven(ctx, v, sandboxes, gone)
@@ -73,12 +73,14 @@ func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision)
 		return err
 	}
 	disowned := func(a v1alpha1.AddressRecord) bool { return slices.Contains(d.Sandboxes, a.SandboxID) }
-	record := v.record.DeepCopy()
-	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, disowned)
-	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return slices.Contains(d.Sandboxes, s.ID) })
-	dropMarks(record, func(m v1alpha1.Mark) bool { return slices.Contains(d.Sandboxes, m.SandboxID) })
-	if err := r.writeRecord(ctx, v, record); err != nil {
-		return err
+	if v.record != nil && slices.ContainsFunc(v.record.Spec.Addresses, disowned) {
+		record := v.record.DeepCopy()
+		record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, disowned)
+		record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return slices.Contains(d.Sandboxes, s.ID) })
+		dropMarks(record, func(m v1alpha1.Mark) bool { return slices.Contains(d.Sandboxes, m.SandboxID) })
+		if err := r.writeRecord(ctx, v, record); err != nil {
+			return err
+		}
 	}
 	// Until this write the sandbox was the pod's, so that the orphan controller may have deleted the record.
 	if err := r.createRecords(ctx, orphans); err != nil {
@@ -94,9 +96,16 @@ func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllo
 	for _, id := range d.Sandboxes {
 		orphan := newOrphanRecord(id, now)
 		orphan.Spec.PodNamespace, orphan.Spec.PodName = v.ref().Namespace, v.ref().Name
-		for _, a := range v.record.Spec.Addresses {
-			if a.SandboxID == id {
-				orphan.Spec.Addresses = append(orphan.Spec.Addresses, a)
+		if v.record != nil {
+			for _, a := range v.record.Spec.Addresses {
+				if a.SandboxID == id {
+					orphan.Spec.Addresses = append(orphan.Spec.Addresses, a)
+				}
+			}
+		}
+		for i := range v.unowned {
+			if v.unowned[i].SandboxID == id {
+				orphan.Spec.Addresses = append(orphan.Spec.Addresses, addressOf(&v.unowned[i].Entry, now))
 			}
 		}
 		orphans = append(orphans, orphan)
@@ -142,8 +151,7 @@ func (v *view) requests(backend string, sandboxes sets.Set[string]) []ipam.Reque
 // entry that was removed is made again. There is none where another sandbox has the address.
 func (v *view) disowned(backend string, d release.Decision) []ipam.Request {
 	var requests []ipam.Request
-	for i := range v.held {
-		held := &v.held[i]
+	for _, held := range slices.Concat(v.held, v.unowned) {
 		if held.Backend != backend || (held.superseded && !held.removed) || !slices.Contains(d.Sandboxes, held.SandboxID) {
 			continue
 		}

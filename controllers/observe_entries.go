@@ -39,8 +39,11 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 		if err != nil {
 			return err
 		}
-		if held, ours := c.attribute(v, &snapshot.entries[i], append(others, candidates...)); ours {
+		switch held, ours := c.attribute(v, &snapshot.entries[i], append(others, candidates...)); {
+		case ours:
 			v.held = append(v.held, held)
+		case v.isUnowned(&held):
+			v.unowned = append(v.unowned, held)
 		}
 	}
 	if err := c.rememberMissing(ctx, v, snapshot); err != nil {
@@ -223,6 +226,12 @@ func (c *core) attribute(v *view, entry *ipam.Entry, candidates []ownership.Cand
 		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, candidates)
 	held.attribution = owner.Attribution
 	return held, owner.UID == v.uid
+}
+
+// isUnowned: the entry has the name of a pod that is being deleted, and no pod UID can be shown to own it.
+func (v *view) isUnowned(held *heldEntry) bool {
+	return v.pod != nil && v.pod.DeletionTimestamp != nil && held.Owner != nil && *held.Owner == v.ref() && held.Releasing == "" &&
+		held.attribution == v1alpha1.AttributionNone && ownership.KindOf(held.SandboxID) == ownership.KindSandbox
 }
 
 func (v *view) attributionOf(sandbox string) v1alpha1.Attribution {

@@ -51,9 +51,7 @@ func (r *OrphanReconciler) adopt(ctx context.Context, v *orphanView, d orphan.De
 			record.Spec.PodNamespace, record.Spec.PodName = entry.Owner.Namespace, entry.Owner.Name
 		}
 		if !v.records(entry) {
-			record.Spec.Addresses = append(record.Spec.Addresses, v1alpha1.AddressRecord{Backend: entry.Backend, Pool: entry.Pool,
-				IP: entry.IP.String(), Interface: entry.Interface, PodRef: entry.PodRef, SandboxID: string(v.id), ObservedTime: now,
-				PoolResourceVersion: entry.PoolResourceVersion})
+			record.Spec.Addresses = append(record.Spec.Addresses, addressOf(entry, now))
 		}
 	}
 	r.keeper.forget(v.id) // what was said before did not know of these

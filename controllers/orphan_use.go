@@ -169,14 +169,19 @@ func (r *OrphanReconciler) rivalOf(ctx context.Context, v *orphanView) release.F
 	return release.Absent[string]()
 }
 
+// podOwns says whether the pod of the entry's name can be shown to own it, by the rule of the pod controller.
 func (r *OrphanReconciler) podOwns(ctx context.Context, entry *ipam.Entry) bool {
 	var pod corev1.Pod
 	if entry.Owner == nil || r.client.Get(ctx, types.NamespacedName(*entry.Owner), &pod) != nil {
 		return false
 	}
-	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
-		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, []ownership.Candidate{r.candidate(pod.UID, &pod, nil)})
-	return owner.UID == pod.UID
+	v := &view{uid: pod.UID, pod: &pod}
+	candidates, err := r.candidates(ctx, v)
+	if err != nil {
+		return false
+	}
+	_, owns := r.core.attribute(v, entry, candidates)
+	return owns
 }
 
 // ownedLive: that the cache has no pod of the name says nothing. A live pod that is exempt from the guard, or that shows the

@@ -111,7 +111,7 @@ func (r *PodReconciler) look(ctx context.Context, uid types.UID, live bool) (see
 
 // needsNoRecord: a pod with the label alone that holds no address, because it was released before, or that opted out.
 func (r *PodReconciler) needsNoRecord(ctx context.Context, seen *view) (bool, error) {
-	if seen.heldRead.IsKnown() && len(seen.held) == 0 {
+	if seen.heldRead.IsKnown() && len(seen.held)+len(seen.unowned) == 0 {
 		return true, nil
 	}
 	return r.exempt(ctx, seen.pod)

@@ -67,6 +67,7 @@ func (c *core) onlyWithheld(v *view) bool {
 // without is the observation as it would be if the entries of these sandboxes were gone.
 func (v *view) without(sandboxes []string, o Options) release.Observation {
 	observation := v.observation(o)
+	observation.Unowned = slices.DeleteFunc(observation.Unowned, func(id string) bool { return slices.Contains(sandboxes, id) })
 	if !observation.Sandboxes.IsKnown() {
 		return observation
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
 
@@ -113,10 +114,15 @@ func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Tim
 			c.tracker.show(v.uid, held.SandboxID)
 		}
 		if recordedAddress(record, held.Key) == nil {
-			record.Spec.Addresses = append(record.Spec.Addresses, v1alpha1.AddressRecord{Backend: held.Backend, Pool: held.Pool, IP: held.IP.String(), Interface: held.Interface,
-				PodRef: held.PodRef, SandboxID: held.SandboxID, ObservedTime: roundUp(now.Time), PoolResourceVersion: held.PoolResourceVersion})
+			record.Spec.Addresses = append(record.Spec.Addresses, addressOf(&held.Entry, roundUp(now.Time)))
 		}
 	}
+}
+
+// addressOf is what a record has of an entry, first seen at that time.
+func addressOf(entry *ipam.Entry, observed metav1.Time) v1alpha1.AddressRecord {
+	return v1alpha1.AddressRecord{Backend: entry.Backend, Pool: entry.Pool, IP: entry.IP.String(), Interface: entry.Interface, PodRef: entry.PodRef,
+		SandboxID: entry.SandboxID, ObservedTime: observed, PoolResourceVersion: entry.PoolResourceVersion}
 }
 
 // nameNetworks fills in the network of each address that the pod's network-status shows by now. It comes with a write that there

@@ -35,6 +35,8 @@ type view struct {
 	// held are the entries that belong to the UID; heldFact carries why they could not be read.
 	held     []heldEntry
 	heldRead release.Fact[struct{}]
+	// unowned are the entries under the name of a pod that is being deleted which no pod UID can be shown to own.
+	unowned []heldEntry
 	// poolVersions are those of the pools in which the entries were looked for, by backend.
 	poolVersions map[string]map[string]string
 	node         release.Fact[release.Node]
@@ -171,6 +173,11 @@ func (v *view) observation(o Options) release.Observation {
 		Evidence: o.Evidence, UID: v.uid, Live: v.live, Recorded: v.recordsAll(o.Rules.GuardClusterNetwork), Pod: pod, Last: v.recorded(),
 		Sandboxes: v.sandboxes(), Node: v.node, NodeGoneSince: v.nodeGoneSince(), Settings: o.Settings, PoliciesSince: v.policiesSince, Twin: v.twin,
 		Any: release.AskedOf(v.record, v1alpha1.AnySandbox), Silence: release.SilenceOf(v.record),
+	}
+	for i := range v.unowned {
+		if id := v.unowned[i].SandboxID; !slices.Contains(observation.Unowned, id) {
+			observation.Unowned = append(observation.Unowned, id)
+		}
 	}
 	if v.record != nil && v.record.Spec.NodeGone != nil {
 		observation.SignOfLife = v.record.Spec.NodeGone.SignOfLife

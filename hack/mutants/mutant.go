@@ -19,7 +19,9 @@ type mutant struct {
 }
 
 // all are the mutants, in the order of the documentation.
-func all() []mutant { return slices.Concat(decisionMutants, edgeMutants, livenessMutants) }
+func all() []mutant {
+	return slices.Concat(decisionMutants, ownershipMutants, edgeMutants, livenessMutants)
+}
 
 // selected are those whose rule has the text; all for an empty one.
 func selected(text string) []mutant {

@@ -3,6 +3,7 @@
 package release
 
 import (
+	"strings"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -11,6 +12,9 @@ import (
 // Decide says what to do about the addresses of one pod UID. It is total: every observation has a decision.
 func Decide(o Observation, now time.Time) Decision {
 	decision := decide(o, now)
+	if decision.Action == Unprotect && len(o.Unowned) > 0 {
+		decision = disownUnowned(o, decision.Row)
+	}
 	if !o.Live && needsLive(o, decision) {
 		decision.Action, decision.Intended = Reread, decision.Action
 	}
@@ -27,6 +31,13 @@ func needsLive(o Observation, d Decision) bool {
 		return false
 	}
 	return !o.Recorded || d.Row == 5 || d.Row == 6 || d.Row == 16
+}
+
+// disownUnowned comes before every Unprotect: the next pod with the name would inherit the entries (docs/decisions/0147).
+func disownUnowned(o Observation, row int) Decision {
+	return Decision{Row: row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: o.Unowned,
+		Message: "a pool has entries under the name of the pod that no pod UID can be shown to own (" + strings.Join(o.Unowned, ", ") +
+			"): they are held for an unknown owner, so that the next pod with the name does not inherit them"}
 }
 
 func decide(o Observation, now time.Time) Decision {

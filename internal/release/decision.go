@@ -26,8 +26,8 @@ const (
 	Release
 	// Unprotect: our finalizer comes off, by UID, and the record goes.
 	Unprotect
-	// Disown: nothing but the moment of their ADD ties Sandboxes to the pod, and its node never had them. Their addresses are an orphan's from then
-	// on, about which every node is queried.
+	// Disown: nothing but the moment of their ADD, or their name, ties Sandboxes to the pod, and its node never had them. Their addresses are an
+	// orphan's from then on, about which every node is queried.
 	Disown
 	// Drop: Sandboxes are proven gone, and later ones of the pod have their addresses: the record forgets them, and no pool is written.
 	Drop

@@ -64,3 +64,31 @@ func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T
 		})
 	}
 }
+
+// TestI3UnownedEntriesAreDisownedBeforeUnprotect, whatever evidence leads to it.
+func TestI3UnownedEntriesAreDisownedBeforeUnprotect(t *testing.T) {
+	unowned := func(o *Observation) { o.Unowned = []string{"s9"} }
+	for name, changes := range map[string][]func(*Observation){
+		"its kubelet ended it":       {agent, ended(EndingFinished, longAgo)},
+		"the same without agents":    {ended(EndingFinished, longAgo)},
+		"it was never bound":         {func(o *Observation) { p := o.Pod.Get(); p.Bound = false; o.Pod = Known(p) }},
+		"its node was declared dead": {node(Node{Machine: machine, OutOfService: true})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			empty := terminating(append(changes, func(o *Observation) { o.Sandboxes = Absent[[]Sandbox]() })...)
+			before := Decide(empty, now)
+			if before.Action != Unprotect {
+				t.Fatalf("without such an entry: row %d, %s (%s)", before.Row, before.Action, before.Message)
+			}
+			unowned(&empty)
+			d := Decide(empty, now)
+			if d.Row != before.Row || d.Action != Disown || len(d.Sandboxes) != 1 {
+				t.Errorf("row %d, %s of %v (%s); expected to disown s9 by row %d", d.Row, d.Action, d.Sandboxes, d.Message, before.Row)
+			}
+			empty.Live = false
+			if d := Decide(empty, now); d.Action != Reread || d.Intended != Disown {
+				t.Errorf("by caches: %s, intended %s; expected live reads", d.Action, d.Intended)
+			}
+		})
+	}
+}

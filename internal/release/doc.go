@@ -69,6 +69,9 @@
 // A sandbox that no agent saw on the pod's node, and that only the time of its ADD ties to the pod, may run on another node. With agents, evidence
 // about the pod's node alone (rows 1, 2, 5, 6, 9, 10 and 12) leads to Disown (docs/decisions/0132).
 //
+// Entries under the name of a pod that no pod UID can be shown to own are disowned before its Unprotect: the next pod with the name would inherit
+// them (docs/decisions/0147).
+//
 // A sandbox whose address a later one of the pod has is judged by the same rows, and dropped from the record once it is proven gone. Until then
 // the later one is not released (docs/decisions/0135).
 //

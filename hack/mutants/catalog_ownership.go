@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// Whose an entry is: internal/ownership, and what becomes of a sandbox that nothing but a name or the time of its ADD ties to a pod.
+var ownershipMutants = []mutant{
+	{
+		rule: "I3: two pods with equal claims own nothing",
+		file: "internal/ownership/ownership.go",
+		old: `		case 1:
+			return owners[0]
+`,
+		new: `		case 1, 2:
+			return owners[0]
+`, by: inOwnership,
+	},
+	{
+		rule: "I1: a pod is unprotected only once the cache of pools is as new as its end",
+		file: "controllers/empty_pools.go",
+		old:  `if v.live || d.Row == 3 {`,
+		new:  `if v.live || d.Row == 3 || d.Row == 4 {`, by: inControllers,
+	},
+	{
+		rule: "I1: the versions that a wait for the cache of pools began with do not outlive it",
+		file: "controllers/pod_controller.go",
+		old:  `if decision.Action != release.Unprotect {`,
+		new:  `if decision.Action == release.Unprotect && decision.Row == 3 {`, by: inControllers,
+	},
+	{
+		rule: "I1: the record keeps a sandbox after a later one of the pod got its address",
+		file: "controllers/observe_missing.go",
+		old: `		c.rememberFollowed(v, address, stands == nil)
+`, new: ``, by: inControllers,
+	},
+	{
+		rule: "I1: an entry that the DEL of a later sandbox removed is made again",
+		file: "controllers/observe_missing.go",
+		old:  `, stands == nil && v.hadLater(address):`,
+		new:  `:`, by: inControllers,
+	},
+	{
+		rule: "I1: the later sandbox is released only once each that it followed is dropped",
+		file: "internal/release/followed.go",
+		old:  `case !held || (d.Action != Release && d.Action != Disown):`,
+		new:  `case !held || d.Action != Disown:`, by: inRelease,
+	},
+	{
+		rule: "I1: without agents, only the same machine's next sandbox shows that the one before was stopped",
+		file: "internal/release/followed.go",
+		old:  `return relation != Replaced && relation != Resembling`,
+		new:  `return relation != Resembling`, by: inRelease,
+	},
+	{
+		rule: "I1: the record lists an address once for each sandbox",
+		file: "controllers/view.go",
+		old:  `a.IP == key.IP.String() && a.SandboxID == key.SandboxID {`,
+		new:  `a.IP == key.IP.String() {`, by: inControllers,
+	},
+	{
+		rule: "I3: a network-status is no evidence for the sandbox that succeeds the one that it was written for (S2)",
+		file: "internal/ownership/ownership.go",
+		old:  `case succeeds(entry, candidate) || candidate.Ending:`,
+		new:  `case candidate.Ending:`, by: inOwnership,
+	},
+	{
+		rule: "I3: an ADD counts only for a pod that was bound before it",
+		file: "internal/ownership/ownership.go",
+		old:  `if !entry.AddObserved || candidate.BoundSeen.IsZero() || entry.SeenSince.Before(candidate.BoundSeen) {`,
+		new:  `if !entry.AddObserved || candidate.BoundSeen.IsZero() {`, by: inOwnership,
+	},
+	{
+		rule: "I3: what only a watched ADD ties to a pod is not released on the word of its node (S7)",
+		file: "internal/release/agent.go",
+		old:  `if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {`,
+		new:  `if s.Attribution != "" {`, by: inRelease,
+	},
+	{
+		rule: "I3: unowned entries under the name of a pod are disowned before its Unprotect",
+		file: "internal/release/decide.go",
+		old:  `if decision.Action == Unprotect && len(o.Unowned) > 0 {`,
+		new:  `if decision.Action == Unprotect && len(o.Unowned) > 1 {`, by: inRelease,
+	},
+	{
+		rule: "I3: unowned entries under the name of a pod are observed",
+		file: "controllers/observe_entries.go",
+		old:  `held.attribution == v1alpha1.AttributionNone && ownership.KindOf`,
+		new:  `held.attribution == v1alpha1.AttributionUnconfirmed && ownership.KindOf`, by: inControllers,
+	},
+	{
+		rule: "I10: one rule says whose an entry is, for pods and for orphans",
+		file: "controllers/orphan_use.go",
+		old:  `r.core.attribute(v, entry, candidates)`,
+		new:  `r.core.attribute(v, entry, candidates[:1])`, by: inControllers,
+	},
+	{
+		rule: "I3: no pod inherits what was disowned (S7)",
+		file: "controllers/act.go",
+		old:  `for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {`,
+		new:  `for _, result := range backend.Tombstone(ctx, nil) {`, by: inControllers,
+	},
+	{
+		rule: "I10: a disowned sandbox stays in the pod's record until the orphan's is created (S7)",
+		file: "controllers/act.go",
+		old: `	if err := r.createRecords(ctx, orphans); err != nil {
+		return err
+	}
+	disowned :=`,
+		new: `	disowned :=`, by: inControllers,
+	},
+	{
+		rule: "I2: a tombstone of the pod's record is no obstacle to disowning (S7)",
+		file: "controllers/act.go",
+		old: `		if held.Releasing != "" {
+			request.PodRef`,
+		new: `		if held.Releasing == "" {
+			request.PodRef`, by: inControllers,
+	},
+	{
+		rule: "I3: what a pod shows once another sandbox followed is no evidence for the one before",
+		file: "controllers/observe_missing.go",
+		old:  `attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {`,
+		new:  `attribution == v1alpha1.AttributionObservedAdd && ownership.ShownBy(shown(v.pod), ownership.Entry{IP: key.IP, Interface: key.Interface}) {`, by: inControllers,
+	},
+	{
+		rule: "I2: what a pod showed before another sandbox followed is evidence for the one before",
+		file: "controllers/observe_missing.go",
+		old:  `attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {`,
+		new:  `false {`, by: inControllers,
+	},
+	{
+		rule: "I10: what was disowned is the orphan's, also before the pod's record says so (S7)",
+		file: "controllers/orphan_observe.go",
+		old:  `if len(ours) > 0 {`,
+		new:  `if len(ours) > 0 && len(found.entries) > 0 {`, by: inControllers,
+	},
+	{
+		rule: "I1: a tombstone of an orphan's record is no proof (S7)",
+		file: "internal/orphan/decide.go",
+		old: `	case f.Addressed != nil:
+		return decideAddressed`,
+		new: `	case entries.Tombstone:
+		return Decision{Row: 6, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent}
+	case f.Addressed != nil:
+		return decideAddressed`, by: []string{"./internal/orphan"},
+	},
+	{
+		rule: "an entry of a ResourceClaim belongs to no pod (S4)",
+		file: "internal/ownership/kind.go",
+		old: `	case objectUID.MatchString(sandboxID):
+		return KindResourceClaim
+`,
+		new: "", by: inOwnership,
+	},
+}
