@@ -5,11 +5,14 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -68,9 +71,10 @@ func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision)
 			}
 		}
 	}
-	orphans := v.orphansOf(d, metav1.NewTime(r.clock.Now()))
-	if err := r.createRecords(ctx, orphans); err != nil {
-		return err
+	for _, orphan := range v.orphansOf(d, metav1.NewTime(r.clock.Now())) {
+		if err := r.recordOrphan(ctx, orphan); err != nil {
+			return err
+		}
 	}
 	disowned := func(a v1alpha1.AddressRecord) bool { return slices.Contains(d.Sandboxes, a.SandboxID) }
 	if v.record != nil && slices.ContainsFunc(v.record.Spec.Addresses, disowned) {
@@ -82,10 +86,6 @@ func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision)
 			return err
 		}
 	}
-	// Until this write the sandbox was the pod's, so that the orphan controller may have deleted the record.
-	if err := r.createRecords(ctx, orphans); err != nil {
-		return err
-	}
 	r.event(v, d, d.Reason, d.Message)
 	return nil
 }
@@ -95,7 +95,7 @@ func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllo
 	var orphans []*v1alpha1.IPAllocation
 	for _, id := range d.Sandboxes {
 		orphan := newOrphanRecord(id, now)
-		orphan.Spec.PodNamespace, orphan.Spec.PodName = v.ref().Namespace, v.ref().Name
+		orphan.Spec.PodNamespace, orphan.Spec.PodName, orphan.Spec.DisownedBy = v.ref().Namespace, v.ref().Name, v.uid
 		if v.record != nil {
 			for _, a := range v.record.Spec.Addresses {
 				if a.SandboxID == id {
@@ -113,14 +113,25 @@ func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllo
 	return orphans
 }
 
-// createRecords creates those that do not exist.
-func (r *PodReconciler) createRecords(ctx context.Context, records []*v1alpha1.IPAllocation) error {
-	for _, record := range records {
-		if err := r.putRecord(ctx, record.DeepCopy()); err != nil && !errors.Is(err, errStale) {
-			return err
+// recordOrphan writes the record of a disowned sandbox. One that exists keeps what it has, and is written too: a decision to delete it, because the
+// pod's record has the sandbox, must not outlast that.
+func (r *PodReconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAllocation) error {
+	var exists v1alpha1.IPAllocation
+	switch err := r.live.Get(ctx, client.ObjectKeyFromObject(orphan), &exists); {
+	case apierrors.IsNotFound(err):
+		return r.putRecord(ctx, orphan)
+	case err != nil:
+		return fmt.Errorf("reading the record %s of a disowned sandbox: %w", orphan.Name, err)
+	case exists.Spec.DisownedBy == orphan.Spec.DisownedBy:
+		return nil
+	}
+	exists.Spec.DisownedBy = orphan.Spec.DisownedBy
+	for _, a := range orphan.Spec.Addresses {
+		if key, err := keyOf(&a); err == nil && recordedAddress(&exists, key) == nil {
+			exists.Spec.Addresses = append(exists.Spec.Addresses, a)
 		}
 	}
-	return nil
+	return r.putRecord(ctx, &exists)
 }
 
 // tellFailed hands an error on. What was only withheld is no failure to tell of.

@@ -165,8 +165,12 @@ func TestI10AFailedWriteForgetsNoDisownedSandbox(t *testing.T) {
 				t.Fatalf("the pod's record has %v; expected the address until the orphan's record and this one are written", got)
 			}
 			f.failWrites = ""
+			before := f.addressesOf()[orphanOfOld]
 			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
 				t.Fatal(err)
+			}
+			if diff := cmp.Diff(before, f.addressesOf()[orphanOfOld]); diff != "" {
+				t.Fatalf("the pod's record still has the sandbox, and the orphan's record changed (-before +after):\n%s", diff)
 			}
 			for _, d := range []time.Duration{time.Second, time.Minute} {
 				if err := f.after(d); err != nil {

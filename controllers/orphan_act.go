@@ -203,7 +203,7 @@ func (r *OrphanReconciler) release(ctx context.Context, views []*orphanView, dec
 			requests[e.Backend] = append(requests[e.Backend], ipam.Request{Key: v.keyBefore(&e), Record: v.recordName()})
 		}
 	}
-	released, withheld := map[string][]string{}, sets.New[string]()
+	released, left := map[string][]string{}, sets.New[string]()
 	var failures []error
 	for _, backend := range r.backends {
 		for _, result := range backend.Release(ctx, requests[backend.Name()]) {
@@ -212,9 +212,10 @@ func (r *OrphanReconciler) release(ctx context.Context, views []*orphanView, dec
 			case errors.Is(result.Err, ipam.ErrChanged): // the next look sees it
 				log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
 			case errors.Is(result.Err, shadow.ErrWithheld):
-				withheld.Insert(record)
+				left.Insert(record)
 				failures = append(failures, result.Err)
 			case result.Err != nil:
+				left.Insert(record)
 				metrics.ReleaseFailures.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
 				failures = append(failures, result.Err)
 			default:
@@ -229,7 +230,7 @@ func (r *OrphanReconciler) release(ctx context.Context, views []*orphanView, dec
 		if ips := released[v.recordName()]; len(ips) > 0 && v.record != nil {
 			r.tell(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
 		}
-		if !withheld.Has(v.recordName()) { // it would be decided on again at once
+		if !left.Has(v.recordName()) { // it would be decided on again at once
 			r.keeper.enqueue(v.id)
 		}
 	}

@@ -108,10 +108,15 @@ func (k *orphanKeeper) allAsked() []sandboxID {
 
 // ready notes orphans that are worth a look past the caches, and has it made.
 func (k *orphanKeeper) ready(ids ...sandboxID) {
-	k.mu.Lock()
-	k.complete.Insert(ids...)
-	k.mu.Unlock()
+	k.retry(ids...)
 	k.wake()
+}
+
+// retry notes orphans for the next look past the caches, which comes after the back-off.
+func (k *orphanKeeper) retry(ids ...sandboxID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.complete.Insert(ids...)
 }
 
 func (k *orphanKeeper) takeComplete() []sandboxID {

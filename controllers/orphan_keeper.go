@@ -148,7 +148,7 @@ func (k *orphanKeeper) round(ctx context.Context) (again time.Duration, err erro
 		return 0, nil
 	}
 	if again, err = k.lookLive(ctx, complete); err != nil {
-		k.ready(complete...)
+		k.retry(complete...)
 		return 0, err
 	}
 	return again, nil

@@ -55,7 +55,7 @@ func (r *OrphanReconciler) observe(ctx context.Context, id sandboxID) (*orphanVi
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading the orphan record of sandbox %s: %w", id, err)
 	}
-	found := r.unowned(ctx, string(id))
+	found := r.unowned(ctx, v)
 	v.entries = found.entries
 	v.facts = r.baseFacts(v, found.owned)
 	v.facts.Entries = v.entriesFact(nil)
@@ -94,7 +94,7 @@ func (r *OrphanReconciler) observeLive(ctx context.Context, ids []sandboxID, nod
 
 func (r *OrphanReconciler) completeLive(ctx context.Context, v *orphanView, pools *livePools, nodes release.Fact[[]orphan.Node]) error {
 	v.entries = pools.entries[v.id]
-	v.facts = r.baseFacts(v, r.unowned(ctx, string(v.id)).owned)
+	v.facts = r.baseFacts(v, r.unowned(ctx, v).owned)
 	v.facts.Live, v.facts.Nodes = true, nodes
 	v.facts.Entries = v.entriesFact(pools)
 	if err := r.addClaims(ctx, v); err != nil || !v.addressed() {
@@ -223,16 +223,19 @@ type unownedEntries struct {
 	owned bool
 }
 
-func (r *OrphanReconciler) unowned(ctx context.Context, id string) unownedEntries {
-	found := unownedEntries{owned: len(r.recordNames(ctx, indexRecordSandbox, id)) > 0}
+func (r *OrphanReconciler) unowned(ctx context.Context, v *orphanView) unownedEntries {
+	id := string(v.id)
+	owns := func(pod types.UID) bool { return v.record == nil || pod != v.record.Spec.DisownedBy }
+	found := unownedEntries{owned: slices.ContainsFunc(r.recordNames(ctx, indexRecordSandbox, id), owns)}
 	var ours []ipam.Entry
 	for _, backend := range r.backends {
 		for _, entry := range backend.Find(ipam.Query{SandboxIDs: []string{id}}).Entries {
+			pod, owned := r.ownerOf(ctx, &entry)
 			switch {
 			case entry.SandboxID != id:
 			case entry.Releasing == v1alpha1.OrphanPrefix+id:
 				ours = append(ours, entry)
-			case found.owned || entry.Releasing != "" || r.podOwns(ctx, &entry):
+			case found.owned || entry.Releasing != "" || (owned && owns(pod)):
 				found.owned = true
 			default:
 				found.entries = append(found.entries, entry)

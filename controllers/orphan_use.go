@@ -169,19 +169,19 @@ func (r *OrphanReconciler) rivalOf(ctx context.Context, v *orphanView) release.F
 	return release.Absent[string]()
 }
 
-// podOwns says whether the pod of the entry's name can be shown to own it, by the rule of the pod controller.
-func (r *OrphanReconciler) podOwns(ctx context.Context, entry *ipam.Entry) bool {
+// ownerOf is the UID of the pod with the entry's name, if it can be shown to own the entry by the rule of the pod controller.
+func (r *OrphanReconciler) ownerOf(ctx context.Context, entry *ipam.Entry) (types.UID, bool) {
 	var pod corev1.Pod
 	if entry.Owner == nil || r.client.Get(ctx, types.NamespacedName(*entry.Owner), &pod) != nil {
-		return false
+		return "", false
 	}
 	v := &view{uid: pod.UID, pod: &pod}
 	candidates, err := r.candidates(ctx, v)
 	if err != nil {
-		return false
+		return "", false
 	}
 	_, owns := r.core.attribute(v, entry, candidates)
-	return owns
+	return pod.UID, owns
 }
 
 // ownedLive: that the cache has no pod of the name says nothing. A live pod that is exempt from the guard, or that shows the

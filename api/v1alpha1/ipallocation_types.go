@@ -74,6 +74,11 @@ type IPAllocationSpec struct {
 	// +optional
 	AliveNodeUID types.UID `json:"aliveNodeUID,omitempty"`
 
+	// DisownedBy is the UID of the pod whose record had the sandbox before this one; only an orphan's record has it. As long as that record has the
+	// sandbox too, it does not make that pod the owner.
+	// +optional
+	DisownedBy types.UID `json:"disownedBy,omitempty"`
+
 	// NodeGone is since when the node of a sandbox is proven gone; absent while it is not.
 	// +optional
 	NodeGone *NodeGone `json:"nodeGone,omitempty"`

@@ -101,11 +101,16 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I10: a disowned sandbox stays in the pod's record until the orphan's is created (S7)",
 		file: "controllers/act.go",
-		old: `	if err := r.createRecords(ctx, orphans); err != nil {
-		return err
-	}
-	disowned :=`,
-		new: `	disowned :=`, by: inControllers,
+		old: `		if err := r.recordOrphan(ctx, orphan); err != nil {
+			return err
+		}`,
+		new: `		defer func() { _ = r.recordOrphan(ctx, orphan) }()`, by: inControllers,
+	},
+	{
+		rule: "I10: the pod's record that a sandbox was disowned from does not end the orphan's",
+		file: "controllers/orphan_observe.go",
+		old:  `return v.record == nil || pod != v.record.Spec.DisownedBy`,
+		new:  `return true`, by: inControllers,
 	},
 	{
 		rule: "I2: a tombstone of the pod's record is no obstacle to disowning (S7)",

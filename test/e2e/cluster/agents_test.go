@@ -4,7 +4,6 @@ package cluster_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	cri "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criclient "k8s.io/cri-client/pkg"
@@ -42,8 +40,6 @@ const (
 	agents = "holdfast-agent"
 	// criTime bounds a call to a runtime, which ends what runs in a sandbox.
 	criTime = time.Minute
-	// killInterval is how often an agent is killed.
-	killInterval = 3 * time.Second
 )
 
 // removedWhileFrozen: CNI DEL leaves the entry, because its removal is refused, so that nothing but the agent can tell.
@@ -134,27 +130,10 @@ func orphanOnFrozenNode(ctx context.Context, w *world) {
 	mendNode(ctx, "thaw", first)
 }
 
-// killAgentsAtRandom kills one agent after the other, until it is stopped.
-func killAgentsAtRandom(ctx context.Context) (stop func()) {
+// killAgents kills every agent. What an agent saw goes with it: it reports a sandbox that it never saw as absent after sandboxCreationMax.
+func killAgents(ctx context.Context) {
 	GinkgoHelper()
-	choose := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 0)) //nolint:gosec // no secret
-	killing, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = wait.PollUntilContextCancel(killing, killInterval, true, func(ctx context.Context) (bool, error) {
-			var pods corev1.PodList
-			if admin.List(ctx, &pods, client.InNamespace(agents)) == nil && len(pods.Items) > 0 {
-				_ = admin.Delete(ctx, &pods.Items[choose.IntN(len(pods.Items))], client.GracePeriodSeconds(0))
-			}
-			return false, nil
-		})
-	}()
-	return func() {
-		cancel()
-		<-ended
-		awaitAgents(context.WithoutCancel(ctx))
-	}
+	Expect(admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(agents), client.GracePeriodSeconds(0))).To(Succeed())
 }
 
 // changeAgents changes the agents' DaemonSet and waits until it is as asked.

@@ -39,12 +39,10 @@ type guardedSpec struct {
 	play        func(ctx context.Context, w *world)
 }
 
-// churn deletes every pod again and again, while agents are killed. Before the pods are back, something happens to the manager each time.
+// churn deletes every pod again and again. Before the pods are back, every agent is killed, and something happens to the manager.
 func churn(ctx context.Context, w *world) {
 	w.statefulSet(ctx, "web", 6, nil)
 	w.awaitAll(ctx, "web", 6)
-	stop := killAgentsAtRandom(ctx)
-	defer stop()
 	for _, disturbance := range []struct {
 		what string
 		do   func(ctx context.Context)
@@ -61,6 +59,7 @@ func churn(ctx context.Context, w *world) {
 			old = append(old, pod.UID)
 			Expect(admin.Delete(ctx, &pod)).To(Succeed())
 		}
+		killAgents(ctx)
 		disturbance.do(ctx)
 		for i := range 6 {
 			w.awaitPod(ctx, fmt.Sprintf("web-%d", i), old...)
