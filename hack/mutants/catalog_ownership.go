@@ -121,6 +121,12 @@ var ownershipMutants = []mutant{
 			request.PodRef`, by: inControllers,
 	},
 	{
+		rule: "I2: a tombstone of another record can be replaced, and not released",
+		file: "internal/ipam/whereabouts/release.go",
+		old:  `i.err == nil && record != "" && record != request.Record {`,
+		new:  `false && record != "" {`, by: []string{"./internal/ipam/whereabouts"},
+	},
+	{
 		rule: "I3: what a pod shows once another sandbox followed is no evidence for the one before",
 		file: "controllers/observe_missing.go",
 		old:  `attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {`,

@@ -4,10 +4,12 @@ package whereabouts
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,5 +84,50 @@ func TestI2AnEntryOfAPoolIsReleasedAsItWasRecorded(t *testing.T) {
 	}
 	if len(left.Spec.Allocations) > 0 {
 		t.Errorf("left: %v; expected nothing", left.Spec.Allocations)
+	}
+}
+
+// TestI3ATombstoneOfAnotherRecordIsReplaced: the sandbox was disowned after the tombstone of the pod's record was written.
+func TestI3ATombstoneOfAnotherRecordIsReplaced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stands map[string]wb.IPAllocation
+		want   error
+	}{
+		"as it was read":               {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/pod-uid", IfName: "net1"}}, nil},
+		"the entry was removed":        {map[string]wb.IPAllocation{}, nil},
+		"another pod has it by now":    {map[string]wb.IPAllocation{"7": {ContainerID: "other", PodRef: "ns/web-1", IfName: "net1"}}, ipam.ErrChanged},
+		"another record releases it":   {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/other-uid", IfName: "net1"}}, ipam.ErrChanged},
+		"the orphan's record has it":   {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/orphan-sb", IfName: "net1"}}, nil},
+		"it has the name of a pod yet": {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "ns/web-0", IfName: "net1"}}, ipam.ErrChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := poolOfOne("10.0.0.0/24")
+			pool.Spec.Allocations = tc.stands
+			b := sliceBackend(t, interceptor.Funcs{
+				Patch: func(ctx context.Context, below client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+					if err := below.Patch(ctx, object, patch, options...); err != nil {
+						return apierrors.NewInvalid(wb.SchemeGroupVersion.WithKind("IPPool").GroupKind(), "p", nil) // as an API server does
+					}
+					return nil
+				},
+			}, []*wb.IPPool{pool}, pool.DeepCopy())
+			b.index.apply(pool, time.Time{})
+			request := requestOf("holdfast-releasing/pod-uid", "net1")
+			request.Record = "orphan-sb"
+			if err := b.Tombstone(context.Background(), []ipam.Request{request})[0].Err; !errors.Is(err, tc.want) {
+				t.Fatalf("error %v; expected %v", err, tc.want)
+			}
+			left := &wb.IPPool{}
+			if err := b.reader.Get(context.Background(), client.ObjectKeyFromObject(pool), left); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/orphan-sb", IfName: "net1"}}
+			if tc.want != nil {
+				want = tc.stands
+			}
+			if diff := cmp.Diff(want, left.Spec.Allocations); diff != "" {
+				t.Errorf("the pool (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -59,13 +59,13 @@ func (i *item) changed(found *wb.IPAllocation, expected string) error {
 // Release gives entries back: tombstone, reservation, removal. A pool is written with one patch for each step, however many
 // entries go, also those of other calls that come meanwhile; equal requests are one.
 func (b *Backend) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
-	return inPools(requests, func(pool string, items []*item) {
+	return inPools(requests, newRelease, func(pool string, items []*item) {
 		b.convoys.run(ctx, pool, items, func(all []*item) { b.releaseFrom(ctx, pool, all) })
 	})
 }
 
 // inPools writes one pool after the other; equal requests are one.
-func inPools(requests []ipam.Request, write func(pool string, items []*item)) []ipam.Result {
+func inPools(requests []ipam.Request, newItem func(ipam.Request) *item, write func(pool string, items []*item)) []ipam.Result {
 	items := make(map[ipam.Request]*item, len(requests))
 	byPool := map[string][]*item{}
 	var order []string
@@ -106,7 +106,14 @@ func newItem(request ipam.Request) *item {
 		i.err = fmt.Errorf("releasing %s: it names no address", request.Key)
 	case record == request.Record:
 		i.state, i.adopted = marked, true
-	case record != "":
+	}
+	return i
+}
+
+// newRelease refuses what another record releases, too. A tombstone of another record can only be replaced.
+func newRelease(request ipam.Request) *item {
+	i := newItem(request)
+	if _, record, _ := parsePodRef(request.PodRef); i.err == nil && record != "" && record != request.Record {
 		i.err = fmt.Errorf("releasing %s for record %s: it is being released for record %s", request.Key, request.Record, record)
 	}
 	return i

@@ -12,7 +12,7 @@ import (
 // Tombstone keeps addresses from other pods whose own pod is gone while its sandbox may live. It makes the first step of a release and no
 // other: CNI DEL still finds the entry, by sandbox ID and interface.
 func (b *Backend) Tombstone(ctx context.Context, requests []ipam.Request) []ipam.Result {
-	return inPools(requests, func(pool string, items []*item) { b.tombstoneIn(ctx, pool, items) })
+	return inPools(requests, newItem, func(pool string, items []*item) { b.tombstoneIn(ctx, pool, items) })
 }
 
 // tombstoneIn writes one pool, outside of the convoys: those make every step of a release.
