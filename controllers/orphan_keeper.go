@@ -55,7 +55,7 @@ func newOrphanKeeper(shared *core) *orphanKeeper {
 	return &orphanKeeper{core: shared, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{},
 		complete: sets.New[sandboxID](), turn: sets.New[sandboxID](),
 		roster: &rosterStore{live: shared.live, writer: shared.client, namespace: o.ManagerNamespace},
-		leases: &agentLeases{live: shared.live, namespace: o.AgentNamespace}}
+		leases: &agentLeases{live: shared.live, namespace: o.AgentNamespace, newInformer: shared.options.NewInformer}}
 }
 
 func (k *orphanKeeper) setup(mgr manager.Manager) error {

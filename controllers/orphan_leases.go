@@ -26,12 +26,15 @@ type agentLeases struct {
 	live      client.Reader
 	cache     cache.Cache
 	namespace string
+
+	newInformer NewInformer
 }
 
 // setup watches the Leases in a cache of their own: the manager's has all namespaces or none. It never keeps the manager from starting.
 func (l *agentLeases) setup(mgr manager.Manager, changed func()) error {
 	watched, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultNamespaces: map[string]cache.Config{l.namespace: {}}, DefaultTransform: cache.TransformStripManagedFields()})
+		DefaultNamespaces: map[string]cache.Config{l.namespace: {}}, DefaultTransform: cache.TransformStripManagedFields(),
+		NewInformer: l.newInformer})
 	if err != nil {
 		return fmt.Errorf("making the cache of the agents' Leases: %w", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +51,12 @@ type Options struct {
 	LastRetry time.Duration
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
+	// NewInformer makes the informers of the controllers' own caches. Default: client-go's.
+	NewInformer NewInformer
 }
+
+// NewInformer makes an informer, as cache.Options has it.
+type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
 // core is what the reconcilers share.
 type core struct {

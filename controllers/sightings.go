@@ -159,14 +159,15 @@ func (s *sightings) machines(ctx context.Context, since time.Time) (machines, er
 // show it. A kubelet whose Node object is gone goes on terminating pods, and reports it. Other clients can write as the kubelet, so
 // only pods count on which the policies refuse them that.
 func (s *sightings) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
+	// The first call waits for a cache to fill, so the lock is not held.
+	judged, err := s.policiesSince(ctx)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if seen := s.kubelets[node]; s.fresh(seen.read, since) {
 		return seen.wrote, nil
-	}
-	judged, err := s.policiesSince(ctx)
-	if err != nil {
-		return nil, err
 	}
 	seen := kubeletSighting{read: s.clock.Now()}
 	for page, more := "", true; more; more = page != "" {

@@ -4,6 +4,8 @@ package agent
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
@@ -25,7 +27,8 @@ func (a *Agent) say(records map[string]*v1alpha1.IPAllocation, words []word, me 
 			changed[s.name] = true
 		}
 	}
-	for name, record := range records {
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		record := records[name]
 		s, ok := statements[name]
 		if !ok {
 			s = newStatement(record, me)

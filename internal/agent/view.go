@@ -5,6 +5,7 @@ package agent
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -205,7 +206,8 @@ func (v *view) snapshot() sights {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := sights{records: maps.Clone(v.records), version: v.version, synced: v.synced}
-	for _, record := range v.records {
+	for _, name := range slices.Sorted(maps.Keys(v.records)) {
+		record := v.records[name]
 		for _, mark := range record.Spec.Marks {
 			now.marks = append(now.marks, asked{record: record, mark: mark, sighted: v.marks[keyOf(record, mark)]})
 		}

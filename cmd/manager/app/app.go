@@ -67,8 +67,13 @@ type Options struct {
 	// server has; a suite without the policies says so.
 	PoliciesSince func(context.Context) (time.Time, error)
 
+	// Adjust changes the options of the manager before it is made; for simulations, which have no sockets.
+	Adjust func(*manager.Options)
+
 	// shadow is nil in mode Guard; the configuration has the mode.
 	shadow *shadow.Reporter
+	// newInformer makes the informers of every cache; nil is client-go's own.
+	newInformer controllers.NewInformer
 }
 
 func (o Options) withDefaults() Options {
@@ -118,6 +123,10 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 	if err != nil {
 		return nil, err
 	}
+	if o.Adjust != nil {
+		o.Adjust(&options)
+	}
+	o.newInformer = options.Cache.NewInformer
 	mgr, err := manager.New(limited, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)

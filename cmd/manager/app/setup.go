@@ -59,6 +59,8 @@ func newBackend(c *configv1alpha1.ManagerConfiguration, o Options) *whereabouts.
 		Namespaces: c.Whereabouts.Namespaces,
 		Log:        o.Log.WithName(whereabouts.Name),
 		Clock:      o.Clock,
+
+		NewInformer: o.newInformer,
 	})
 }
 
@@ -108,6 +110,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 		LastRetry:     o.LastRetry,
 		PoliciesSince: o.PoliciesSince,
 		Clock:         o.Clock,
+		NewInformer:   o.newInformer,
 	}
 }
 

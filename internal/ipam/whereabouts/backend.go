@@ -43,6 +43,8 @@ type Options struct {
 	Clock clock.PassiveClock
 	// CRDInterval is how often the API server is asked for the IPPool CRD while it is missing. Default: 30s.
 	CRDInterval time.Duration
+	// NewInformer makes the informers of the backend's cache. Default: client-go's.
+	NewInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 }
 
 // Backend is whereabouts behind the port ipam.Backend.

@@ -3,6 +3,9 @@
 package whereabouts
 
 import (
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -36,12 +39,13 @@ func (c *changes) event() ipam.Event {
 	e := ipam.Event{Problems: c.problems}
 	if len(c.podRefs) > 0 {
 		e.PodRefs = c.podRefs.UnsortedList()
+		slices.SortFunc(e.PodRefs, func(a, b ipam.PodRef) int { return strings.Compare(a.String(), b.String()) })
 	}
 	if len(c.sandboxes) > 0 {
-		e.SandboxIDs = c.sandboxes.UnsortedList()
+		e.SandboxIDs = sets.List(c.sandboxes)
 	}
 	if len(c.records) > 0 {
-		e.Records = c.records.UnsortedList()
+		e.Records = sets.List(c.records)
 	}
 	return e
 }

@@ -54,7 +54,7 @@ func (b *Backend) newCache(mgr manager.Manager) (cache.Cache, error) {
 	}
 	return cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultNamespaces: watched, DefaultTransform: stripPool,
+		DefaultNamespaces: watched, DefaultTransform: stripPool, NewInformer: b.options.NewInformer,
 	})
 }
 

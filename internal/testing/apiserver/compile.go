@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -21,6 +22,21 @@ type compiledAdmission struct {
 	lock     sync.Mutex
 	hooks    map[*stored][]*webhook
 	policies map[*stored]*policy
+	bindings map[*stored]*admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// compiledPolicies are those of all servers, by name and spec: to compile one costs more than all that it judges in a simulation.
+var compiledPolicies, compiledHooks sync.Map
+
+// text is what of a configuration decides: its name and all that is not metadata.
+func (o *stored) text() string {
+	rest := maps.Clone(o.object)
+	rest["metadata"] = o.object["metadata"].(object)["name"]
+	raw, err := json.Marshal(rest)
+	if err != nil {
+		return string(o.raw)
+	}
+	return string(raw)
 }
 
 var environments = sync.OnceValue(func() *environment.EnvSet {
@@ -82,10 +98,13 @@ func (s *Server) webhooks(plural string, compile func(object) ([]*webhook, error
 		hooks, known := s.compiled.hooks[configuration]
 		if !known {
 			var err error
-			if hooks, err = compile(configuration.object); err != nil {
+			if shared, is := compiledHooks.Load(configuration.text()); is {
+				hooks, _ = shared.([]*webhook)
+			} else if hooks, err = compile(configuration.object); err != nil {
 				s.compiled.lock.Unlock()
 				return nil, err
 			}
+			compiledHooks.Store(configuration.text(), hooks)
 			if s.compiled.hooks == nil {
 				s.compiled.hooks = map[*stored][]*webhook{}
 			}
@@ -129,8 +148,8 @@ func (s *Server) policies() ([]*policy, error) {
 	}
 	var all []*policy
 	for _, o := range s.configurations("validatingadmissionpolicybindings") {
-		var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &binding); err != nil {
+		binding, err := s.binding(o)
+		if err != nil {
 			return nil, err
 		}
 		if byName[binding.Spec.PolicyName] == nil || !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) {
@@ -148,11 +167,33 @@ func (s *Server) policies() ([]*policy, error) {
 	return all, nil
 }
 
+func (s *Server) binding(o *stored) (*admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
+	s.compiled.lock.Lock()
+	defer s.compiled.lock.Unlock()
+	if known := s.compiled.bindings[o]; known != nil {
+		return known, nil
+	}
+	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &binding); err != nil {
+		return nil, err
+	}
+	if s.compiled.bindings == nil {
+		s.compiled.bindings = map[*stored]*admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	}
+	s.compiled.bindings[o] = &binding
+	return &binding, nil
+}
+
 func (s *Server) compilePolicy(o *stored) (*policy, error) {
 	s.compiled.lock.Lock()
 	defer s.compiled.lock.Unlock()
 	if known := s.compiled.policies[o]; known != nil {
 		return known, nil
+	}
+	if shared, is := compiledPolicies.Load(o.text()); is {
+		compiled, _ := shared.(*policy)
+		s.keepPolicy(o, compiled)
+		return compiled, nil
 	}
 	var p admissionregistrationv1.ValidatingAdmissionPolicy
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &p); err != nil {
@@ -163,11 +204,17 @@ func (s *Server) compilePolicy(o *stored) (*policy, error) {
 		return nil, err
 	}
 	compiled := compilePolicy(compiler, &p)
+	compiledPolicies.Store(o.text(), compiled)
+	s.keepPolicy(o, compiled)
+	return compiled, nil
+}
+
+// keepPolicy is called with the lock held.
+func (s *Server) keepPolicy(o *stored, compiled *policy) {
 	if s.compiled.policies == nil {
 		s.compiled.policies = map[*stored]*policy{}
 	}
 	s.compiled.policies[o] = compiled
-	return compiled, nil
 }
 
 func compilePolicy(compiler *plugincel.CompositedCompiler, p *admissionregistrationv1.ValidatingAdmissionPolicy) *policy {

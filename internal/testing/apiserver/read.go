@@ -5,6 +5,7 @@ package apiserver
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -125,6 +127,16 @@ func (s *Server) list(q *request) (*answer, error) {
 // startPage is where the list starts: at the present, or where its continue token says.
 func (s *Server) startPage(q *request) (page, error) {
 	token := q.query.Get("continue")
+	if token == "" && q.query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact) {
+		exact, err := strconv.ParseUint(q.query.Get("resourceVersion"), 10, 64)
+		if err == nil && exact < s.compacted {
+			err = errors.New("compacted")
+		}
+		if err != nil {
+			return page{}, apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
+		}
+		return page{Revision: exact}, nil
+	}
 	if token == "" {
 		return page{Revision: s.revision}, nil
 	}

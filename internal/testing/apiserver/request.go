@@ -103,7 +103,20 @@ func (q *request) call() Call {
 	if q.kind != nil {
 		resource = q.kind.Plural
 	}
-	return Call{Client: q.client, Verb: q.verb, Resource: resource, Namespace: q.namespace, Name: q.name, Subresource: q.sub, Body: q.body}
+	return Call{Client: q.client, Verb: q.verb, Resource: resource, Namespace: q.namespace, Name: q.name, Subresource: q.sub, Body: q.body,
+		Selector: sortedTerms(q.query.Get("labelSelector"), q.query.Get("fieldSelector"))}
+}
+
+// sortedTerms are the terms of selectors in order: clients write them in the order of a map.
+func sortedTerms(selectors ...string) string {
+	var terms []string
+	for _, s := range selectors {
+		if s != "" {
+			terms = append(terms, strings.Split(s, ",")...)
+		}
+	}
+	slices.Sort(terms)
+	return strings.Join(terms, ",")
 }
 
 func (q *request) isDryRun() bool { return q.query.Get("dryRun") == metav1.DryRunAll }

@@ -34,12 +34,14 @@ type Gate interface {
 // Call is a call to the server, as a client made it.
 type Call struct {
 	Client, Verb, Resource, Namespace, Name, Subresource string
-	Body                                                 []byte
+	// Selector is that of a list or watch.
+	Selector string
+	Body     []byte
 }
 
 // String is the call in one line, without the body.
 func (c Call) String() string {
-	return strings.Join(strings.Fields(strings.Join([]string{c.Client, c.Verb, c.Resource, c.Namespace, c.Name, c.Subresource}, " ")), " ")
+	return strings.Join(strings.Fields(strings.Join([]string{c.Client, c.Verb, c.Resource, c.Namespace, c.Name, c.Subresource, c.Selector}, " ")), " ")
 }
 
 // Outcome is what becomes of a call. The zero value serves it.
@@ -63,6 +65,7 @@ type Change struct {
 type Server struct {
 	options Options
 	kinds   map[string]*Kind // by group/version/plural
+	mapper  meta.RESTMapper
 
 	mu       sync.Mutex
 	revision uint64
@@ -86,11 +89,14 @@ func New(o Options, kinds ...*Kind) *Server {
 		s.kinds[k.Group+"/"+k.Version+"/"+k.Plural] = k
 		s.objects[k] = map[string]*stored{}
 	}
+	s.mapper = s.newMapper()
 	return s
 }
 
-// Mapper is a RESTMapper of the kinds that are served.
-func (s *Server) Mapper() meta.RESTMapper {
+// Mapper is a RESTMapper of the kinds that are served and of their lists, as client-go makes one by discovery.
+func (s *Server) Mapper() meta.RESTMapper { return s.mapper }
+
+func (s *Server) newMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, k := range s.kinds {
 		scope := meta.RESTScopeRoot
@@ -98,6 +104,7 @@ func (s *Server) Mapper() meta.RESTMapper {
 			scope = meta.RESTScopeNamespace
 		}
 		m.AddSpecific(k.GroupVersionKind, k.groupVersionResource(), k.GroupVersion().WithResource(strings.ToLower(k.Kind)), scope)
+		m.Add(k.GroupVersion().WithKind(k.Kind+"List"), scope)
 	}
 	m.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	return m

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // stored is one version of an object. It is never changed.
@@ -164,7 +163,7 @@ func (s *Server) at(k *Kind, revision uint64) map[string]*stored {
 	return state
 }
 
-// All are the objects of a resource, by namespace/name; a copy.
+// All are the objects of a resource, by namespace/name. They may not be written to.
 func (s *Server) All(plural string) map[string]*unstructured.Unstructured {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,10 +173,29 @@ func (s *Server) All(plural string) map[string]*unstructured.Unstructured {
 			continue
 		}
 		for name, o := range objects {
-			all[name] = &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.object)}
+			all[name] = &unstructured.Unstructured{Object: o.object}
 		}
 	}
 	return all
+}
+
+// Revision is that of the newest change.
+func (s *Server) Revision() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.revision
+}
+
+// Find is an object of a resource; nil if there is none. It may not be written to.
+func (s *Server) Find(plural, namespace, name string) *unstructured.Unstructured {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, objects := range s.objects {
+		if o := objects[key(namespace, name)]; k.Plural == plural && o != nil {
+			return &unstructured.Unstructured{Object: o.object}
+		}
+	}
+	return nil
 }
 
 func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

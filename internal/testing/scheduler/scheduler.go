@@ -48,6 +48,8 @@ type Options struct {
 	Faults float64
 	// Exempt calls never go wrong, and pass without a step of their own.
 	Exempt func(apiserver.Call) bool
+	// Held names what cannot happen now, a call or "STREAM event"; Wake says that this changed. Default: nothing.
+	Held func(name string) bool
 	// Replay is a recorded schedule; a step that is not possible when its turn comes is chosen by the seed instead.
 	Replay []string
 }
@@ -114,10 +116,7 @@ func (s *Scheduler) wait(ctx context.Context, name string, faults []Fault) (Faul
 	}
 	s.waiting = append(s.waiting, w)
 	s.mu.Unlock()
-	select {
-	case s.arrived <- struct{}{}:
-	default:
-	}
+	s.Wake()
 	select {
 	case fault := <-w.turn:
 		return fault, ctx.Err()
@@ -126,6 +125,14 @@ func (s *Scheduler) wait(ctx context.Context, name string, faults []Fault) (Faul
 		defer s.mu.Unlock()
 		s.waiting = slices.DeleteFunc(s.waiting, func(o *waiting) bool { return o == w })
 		return none, ctx.Err()
+	}
+}
+
+// Wake has Run look again at what is possible.
+func (s *Scheduler) Wake() {
+	select {
+	case s.arrived <- struct{}{}:
+	default:
 	}
 }
 
@@ -172,6 +179,13 @@ func (s *Scheduler) Recorded() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.recorded)
+}
+
+// number is how many steps there were.
+func (s *Scheduler) number() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.recorded)
 }
 
 // Faults counts what went wrong.

@@ -65,6 +65,9 @@ func (s *Scheduler) possible() []option {
 			}
 		}
 	}
+	if s.options.Held != nil {
+		all = slices.DeleteFunc(all, func(o option) bool { return s.options.Held(o.name) })
+	}
 	slices.SortStableFunc(all, func(a, b option) int { return cmp.Compare(a.name, b.name) })
 	for i, same := 1, 1; i < len(all); i++ {
 		if all[i].name != all[i-same].name {
@@ -97,7 +100,7 @@ func deliver(stream *apiserver.Stream, f Fault) {
 
 // choose takes the recorded step, else the option and the fault that the seed says.
 func (s *Scheduler) choose(options []option) (option, Fault) {
-	number := len(s.Recorded())
+	number := s.number()
 	if number < len(s.options.Replay) {
 		for _, o := range options {
 			for _, fault := range append([]Fault{none}, o.faults...) {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What Kubernetes' objects show of the guard; spelled out here, so that a checker does not learn it from the product.
+const (
+	guardFinalizer = "holdfast.dev/ip-allocation"
+	guardLabel     = "holdfast.dev/guarded"
+	orphanPrefix   = "orphan-"
+)
+
+// checkEnd judges what is left once everything is healed and quiet.
+func (w *World) checkEnd() {
+	pods, pools, records := w.pods(), w.server.All("ippools"), w.server.All("ipallocations") // the server's lock comes first
+	restart := w.forAKubelet(records)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	live := w.liveBoxesLocked()
+	held := map[string]bool{}
+	for key, pod := range pods {
+		if pod.Namespace != namespace {
+			continue
+		}
+		if pod.DeletionTimestamp != nil {
+			held[key] = true
+			if restart[string(pod.UID)] {
+				continue
+			}
+			w.violateLocked("liveness", "pod %s (%s) is still being deleted: finalizers %v, %s", key, pod.UID, pod.Finalizers, why(records, string(pod.UID)))
+		}
+		w.checkPodLocked(pod, live)
+	}
+	w.checkEntriesLocked(pools, records, pods, live, held)
+	w.checkRecordsLocked(records, pods)
+}
+
+// forAKubelet are the records whose pod waits for another restart of the kubelet.
+func (w *World) forAKubelet(records objects) map[string]bool {
+	found := map[string]bool{}
+	for name, record := range records {
+		waits := func(reason string) bool { return strings.Contains(conditionsOf(record), reason) }
+		if !w.plan.Agents && slices.ContainsFunc(forAKubelet, waits) && w.movedUnder(record) {
+			found[strings.TrimPrefix(name, "/")] = true
+		}
+	}
+	return found
+}
+
+func (w *World) liveBoxesLocked() map[string]*box {
+	live := map[string]*box{}
+	for _, m := range w.machines {
+		for id, b := range m.boxes {
+			if b.live {
+				live[id] = b
+			}
+		}
+	}
+	return live
+}
+
+// checkPodLocked: a pod that uses an address is protected, and one that names no network is left alone.
+func (w *World) checkPodLocked(pod *corev1.Pod, live map[string]*box) {
+	isGuarded := slices.Contains(pod.Finalizers, guardFinalizer)
+	if len(pod.Annotations["k8s.v1.cni.cncf.io/networks"]) == 0 {
+		if isGuarded || pod.Labels[guardLabel] != "" {
+			w.violateLocked("transparency", "pod %s names no network, and has %v %v", pod.Name, pod.Finalizers, pod.Labels)
+		}
+		return
+	}
+	for _, b := range live {
+		if b.uid == pod.UID && b.excuse == "" && pod.DeletionTimestamp == nil && !isGuarded {
+			w.violateLocked("accounting", "pod %s (%s) uses %s and is not protected", pod.Name, pod.UID, b.address)
+		}
+	}
+}
+
+// checkEntriesLocked: every entry is a live sandbox's, and every live sandbox has one.
+func (w *World) checkEntriesLocked(pools, records objects, pods map[string]*corev1.Pod, live map[string]*box, held map[string]bool) {
+	used := map[string]bool{}
+	for _, pool := range pools {
+		for _, e := range entriesOf(pool.Object) {
+			used[e.address+" "+e.sandbox] = true
+			if w.isHeldForeverLocked(e.sandbox, records) {
+				continue
+			}
+			if live[e.sandbox] == nil && !held[e.podRef] && !w.completedLocked(pods[e.podRef]) {
+				w.violateLocked("liveness", "%s is still taken by %s (sandbox %.8s), and nobody uses it: %s", e.address, e.podRef, e.sandbox, why(records, e.sandbox))
+			}
+		}
+	}
+	for _, b := range live {
+		if b.excuse == "" && b.machine.dead == "" && !used[b.address+" "+b.id] {
+			w.violateLocked("accounting", "%s has no entry", b)
+		}
+	}
+}
+
+// isAloneLocked: without agents nobody can be queried about an orphan, nor about a pod that vanished, and its record stands until a person releases
+// its address (docs/limits.md, docs/decisions/0115).
+func (w *World) isAloneLocked(record string) bool {
+	return !w.plan.Agents && (strings.HasPrefix(record, orphanPrefix) || w.stripped[types.UID(record)])
+}
+
+// isHeldForeverLocked says that of a sandbox: the record that names it is such a one.
+func (w *World) isHeldForeverLocked(sandbox string, records objects) bool {
+	for name, record := range records {
+		raw, _ := record.MarshalJSON()
+		if strings.Contains(string(raw), sandbox) && w.isAloneLocked(strings.TrimPrefix(name, "/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// completedLocked: the entry is of a pod that still exists, and whose sandbox may have gone a moment ago.
+func (w *World) completedLocked(pod *corev1.Pod) bool { return pod != nil && w.completed[pod.UID] }
+
+// checkRecordsLocked: a record is a pod's that exists.
+func (w *World) checkRecordsLocked(records objects, pods map[string]*corev1.Pod) {
+	uids := map[string]bool{}
+	for _, pod := range pods {
+		uids[string(pod.UID)] = true
+	}
+	for name, record := range records {
+		if name = strings.TrimPrefix(name, "/"); !uids[name] && !w.isAloneLocked(name) {
+			w.violateLocked("liveness", "record %s stands for nothing: %s", name, conditionsOf(record))
+		}
+	}
+}
+
+// objects are a resource's, by namespace/name.
+type objects = map[string]*unstructured.Unstructured
+
+// why is what the product says about a pod or a sandbox.
+func why(records objects, about string) string {
+	var said []string
+	for name, record := range records {
+		raw, _ := record.MarshalJSON()
+		if strings.Contains(name, about) || strings.Contains(string(raw), about) {
+			said = append(said, fmt.Sprintf("record %s: %s", strings.TrimPrefix(name, "/"), conditionsOf(record)))
+		}
+	}
+	slices.Sort(said)
+	return strings.Join(said, "; ")
+}
+
+func conditionsOf(record *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(record.Object, "status", "conditions")
+	var said []string
+	for _, c := range conditions {
+		one, _ := c.(map[string]any)
+		said = append(said, fmt.Sprintf("%v=%v %v: %v", one["type"], one["status"], one["reason"], one["message"]))
+	}
+	return strings.Join(said, ", ")
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// creationMax is how long a runtime works on a sandbox: less than the product's sandboxCreationMax, which is what that has to be.
+	creationMax = 4 * time.Minute
+	// One creation of slowOnes is slow without any fault.
+	slowOnes = 8
+	// slowest is how long a slow creation takes at most, before the ADD and behind it.
+	slowest = 90 * time.Second
+)
+
+// errLeft: the kubelet gave up on a sandbox, and its runtime did not.
+var errLeft = errors.New("the runtime goes on with it")
+
+// errOff: the machine went off.
+var errOff = errors.New("the machine went off")
+
+// made is what became of a sandbox.
+type made struct {
+	address string
+	err     error
+}
+
+// create has the runtime make a sandbox. A kubelet that learns of the pod's end gives the call up. The runtime then undoes what it did, or goes
+// on if the ADD is behind it: the kubelet does not know of that sandbox until it is listed.
+func (p *worker) create(b *box) (string, error) {
+	ctx, cancel := context.WithTimeout(p.w.ctx, creationMax)
+	out := make(chan made, 1)
+	before, behind := p.slowness(), p.slowness()
+	p.w.act(func() { out <- p.make(ctx, b, before, behind) })
+	stopped := p.ctx.Done()
+	for {
+		select {
+		case r := <-out:
+			if r.err == nil && ctx.Err() != nil {
+				r.err = ctx.Err()
+			}
+			cancel()
+			return r.address, r.err
+		case <-stopped:
+			cancel()
+			stopped = nil
+		case <-p.poked:
+			if pod, known := p.view(); !known || !p.ended(pod) {
+				continue
+			}
+			if !p.m.hasAddress(b) {
+				cancel()
+				continue
+			}
+			p.w.note("%s: the pod of %s ended, and the runtime goes on with it", p.m.name, b)
+			p.w.act(func() {
+				p.leave(b, <-out)
+				cancel()
+			})
+			return "", errLeft
+		}
+	}
+}
+
+// slowness is how long a part of a creation takes.
+func (p *worker) slowness() time.Duration {
+	slow := p.rand.IntN(slowOnes) == 0
+	p.w.locked(func() { slow = slow || p.m.broken[SandboxSlow] > 0 })
+	if !slow {
+		return 0
+	}
+	return between(p.rand, time.Second, slowest)
+}
+
+// make calls CNI ADD, and then does what else a sandbox needs. From the ADD on the address is in use. What a machine leaves when it goes off
+// nothing undoes.
+func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration) made {
+	if !rested(ctx, before) {
+		return made{err: ctx.Err()}
+	}
+	address, err := p.cni.add(ctx, b)
+	switch {
+	case err != nil:
+		return made{err: err}
+	case !p.m.has(b):
+		return made{err: errOff}
+	}
+	p.w.ledger.begin(p.w, b, address)
+	if !rested(ctx, behind) {
+		return made{err: ctx.Err()}
+	}
+	p.w.locked(func() { b.creating = false })
+	return made{address: address}
+}
+
+// leave is a sandbox that comes up after its pod's end: the kubelet's housekeeping finds it in the runtime's list, and stops it.
+func (p *worker) leave(b *box, r made) {
+	if r.err == nil && !rested(p.w.ctx, between(p.w.rand("housekeeping "+b.id), 30*time.Second, 3*time.Minute)) {
+		return
+	}
+	if p.w.turn(p.w.ctx, "housekeeping stops %s", b.id[:8]) {
+		p.undo(b)
+	}
+}
+
+// undo takes back what was made of a sandbox.
+func (p *worker) undo(b *box) {
+	if !p.m.has(b) {
+		p.removeBox(b)
+		return
+	}
+	p.w.ledger.end(p.w, b)
+	ctx, cancel := context.WithTimeout(p.w.ctx, time.Minute)
+	defer cancel()
+	p.cni.del(ctx, b)
+	p.removeBox(b)
+}
+
+// has says that a sandbox was not lost with the machine's boot.
+func (m *machine) has(b *box) bool {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return m.on && m.boxes[b.id] == b && b.open
+}
+
+func (m *machine) hasAddress(b *box) bool {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return b.address != ""
+}

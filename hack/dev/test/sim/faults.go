@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
+)
+
+// The kinds of faults.
+const (
+	CrashAfterWrite   Kind = "crash-after-write"
+	StaleRestart      Kind = "stale-first-lists"
+	TwoLeaders        Kind = "two-leaders"
+	ClockJump         Kind = "clock-jump"
+	AgentClockSkew    Kind = "agent-clock-skew"
+	WatchDelayed      Kind = "watch-delayed"
+	WatchCut          Kind = "watch-cut"
+	WatchExpired      Kind = "watch-expired"
+	Conflict          Kind = "conflict"
+	Invalid           Kind = "invalid"
+	Throttled         Kind = "throttled"
+	InternalError     Kind = "internal-error"
+	AnswerLost        Kind = "answer-lost"
+	Refused           Kind = "refused"
+	AgentRestart      Kind = "agent-restart"
+	ReportLate        Kind = "report-late"
+	ReportLost        Kind = "report-lost"
+	RuntimeEmpty      Kind = "runtime-lists-nothing"
+	RuntimeFails      Kind = "runtime-fails"
+	SandboxNotLoaded  Kind = "sandbox-not-loaded"
+	SandboxRestart    Kind = "sandbox-restart"
+	SandboxSlow       Kind = "sandbox-slow"
+	StopFails         Kind = "stop-sandbox-fails"
+	DELLost           Kind = "del-lost"
+	Reboot            Kind = "node-reboot"
+	Replacement       Kind = "node-replacement"
+	Partition         Kind = "node-partition"
+	Reregistration    Kind = "node-re-registration"
+	Clone             Kind = "node-clone"
+	OutOfService      Kind = "out-of-service"
+	DeclaredDead      Kind = "declared-dead-alive"
+	Reconciler        Kind = "reconciler"
+	StripFinalizer    Kind = "strip-finalizer"
+	ForceDelete       Kind = "force-delete"
+	Forger            Kind = "forged-status"
+	TenantAnnotations Kind = "tenant-annotations"
+)
+
+// kinds are all that a plan draws from.
+var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, Conflict, Invalid, Throttled,
+	InternalError, AnswerLost, Refused, AgentRestart, ReportLate, ReportLost, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, StopFails, DELLost, Reboot,
+	Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, Reconciler, StripFinalizer, ForceDelete, Forger, TenantAnnotations}
+
+// performers are what each kind does. What counts itself when it comes true is in counted.
+var performers = map[Kind]func(*World, Fault){
+	CrashAfterWrite: func(w *World, f Fault) { w.locked(func() { w.crash = &crash{after: f.N} }) },
+	StaleRestart:    (*World).staleRestart, TwoLeaders: (*World).twoLeaders, ClockJump: (*World).clockJump, AgentClockSkew: (*World).skewAgent,
+	WatchDelayed: (*World).delayWatches, WatchCut: (*World).cutWatches, WatchExpired: (*World).cutWatches,
+	Conflict: (*World).inject, Invalid: (*World).inject, Throttled: (*World).inject, InternalError: (*World).inject, AnswerLost: (*World).inject,
+	Refused: (*World).inject, ReportLost: (*World).inject,
+	AgentRestart: (*World).restartAgent, ReportLate: func(w *World, f Fault) { w.hold("agent@"+w.at(f).name, f.For) },
+	RuntimeEmpty: (*World).breakRuntime, RuntimeFails: (*World).breakRuntime, SandboxSlow: (*World).breakRuntime, StopFails: (*World).breakRuntime, SandboxNotLoaded: (*World).unload, SandboxRestart: (*World).endSandbox,
+	DELLost: func(w *World, f Fault) { w.locked(func() { w.ledger.lostDELs[w.machines[f.Pod%2].name] += 1 + f.N%2 }) },
+	Reboot:  (*World).reboot, Replacement: (*World).replace, Partition: (*World).cutOff, Reregistration: (*World).reregister, Clone: (*World).clone,
+	OutOfService: (*World).declareDead, DeclaredDead: (*World).declareDeadAlive, Reconciler: (*World).reconcile, StripFinalizer: (*World).strip, ForceDelete: (*World).forceDelete,
+	Forger: (*World).forge, TenantAnnotations: (*World).annotate,
+}
+
+// counted are the kinds that are counted when they befall a call.
+var counted = []Kind{CrashAfterWrite, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, ReportLost}
+
+func (w *World) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// playFaults begins each fault of the plan at its time.
+func (w *World) playFaults() {
+	for _, f := range w.plan.Faults {
+		w.act(func() {
+			if !rested(w.ctx, f.At-w.since()) || !w.turn(w.ctx, "fault %s", f) {
+				return
+			}
+			w.note("FAULT %s", f)
+			if !slices.Contains(counted, f.Kind) {
+				w.locked(func() { w.faults[f.Kind]++ })
+			}
+			performers[f.Kind](w, f)
+		})
+	}
+}
+
+// nodeOf is the name of the node that a fault befalls, if it befalls one.
+func nodeOf(f Fault) string {
+	if f.Who != "manager" {
+		return f.Who
+	}
+	return []string{"node-1", "node-2"}[f.N%2]
+}
+
+// at is the machine that a fault befalls.
+func (w *World) at(f Fault) *machine {
+	name := nodeOf(f)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := len(w.machines) - 1; i >= 0; i-- {
+		if w.machines[i].node == name {
+			return w.machines[i]
+		}
+	}
+	panic("no machine " + name)
+}
+
+// inject has the next calls of a process fail.
+func (w *World) inject(f Fault) {
+	i := &injection{kind: f.Kind, client: "manager", left: f.N, writes: f.Kind == Conflict || f.Kind == Invalid || f.Kind == AnswerLost}
+	if f.Kind == ReportLost || f.Who != "manager" {
+		i.client = "agent@" + w.at(f).name
+	}
+	i.writes = i.writes || f.Kind == ReportLost
+	w.locked(func() { w.injected = append(w.injected, i) })
+	w.after(f.For, func() { w.locked(func() { i.left = 0 }) })
+}
+
+// processOf is the prefix of the client that a fault befalls.
+func (w *World) processOf(f Fault) string {
+	if f.Who == "manager" {
+		return "manager"
+	}
+	return "agent@" + w.at(f).name
+}
+
+func (w *World) delayWatches(f Fault) {
+	for _, s := range w.server.Streams() {
+		if name := s.Name(); len(name) > len(w.processOf(f)) && name[:len(w.processOf(f))] == w.processOf(f) {
+			w.hold(name+" event", f.For)
+		}
+	}
+}
+
+func (w *World) cutWatches(f Fault) {
+	prefix := w.processOf(f)
+	for _, s := range w.server.Streams() {
+		switch name := s.Name(); {
+		case len(name) <= len(prefix) || name[:len(prefix)] != prefix:
+		case f.Kind == WatchCut:
+			s.Cut()
+		default:
+			s.Expire()
+		}
+	}
+}
+
+// breakRuntime has a machine's runtime do something wrong for a while; what, the machine knows by the kind.
+func (w *World) breakRuntime(f Fault) {
+	m := w.at(f)
+	w.locked(func() { m.broken[f.Kind]++ })
+	w.after(f.For, func() { w.locked(func() { m.broken[f.Kind]-- }) })
+}
+
+// reconcile is one run of whereabouts' own reconciler.
+func (w *World) reconcile(Fault) {
+	config, _ := w.restConfig("reconciler", account(metav1.NamespaceSystem, "whereabouts-reconciler", "reconciler", "reconciler", "", ""))
+	freed, err := reconciler.Run(w.ctx, config)
+	w.note("the reconciler freed %v: %v", freed, err)
+}
+
+// target is the pod that a fault befalls; nil if there is none.
+func (w *World) target(f Fault) *corev1.Pod { return w.pod(namespace, podName(f.Pod), "") }
+
+// strip is a person who takes the finalizers off a pod: of one that is being deleted, with the annotation that this needs or without, or of one
+// that lives and is force-deleted at once.
+func (w *World) strip(f Fault) {
+	pod := w.target(f)
+	if pod == nil {
+		return
+	}
+	c := w.client("person", &user.DefaultInfo{Name: "person", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}})
+	uid := client.Preconditions{UID: &pod.UID}
+	patch := map[string]any{"finalizers": nil, "uid": pod.UID}
+	lives := f.N%3 != 1
+	if !lives {
+		_ = c.Delete(w.ctx, pod, uid)
+	}
+	if f.N%3 == 1 {
+		patch["annotations"] = map[string]string{"holdfast.dev/unhold": "the simulation says so"}
+	}
+	err := c.Patch(w.ctx, pod, client.RawPatch(types.MergePatchType, must(json.Marshal(map[string]any{"metadata": patch}))))
+	w.note("a person strips %s (%s): %v", pod.Name, pod.UID, err)
+	if lives {
+		w.note("and force-deletes it: %v", c.Delete(w.ctx, pod, uid, client.GracePeriodSeconds(0)))
+	}
+	if err == nil {
+		w.locked(func() { w.stripped[pod.UID] = true })
+	}
+	if err == nil && w.isDisturbed(f, managerKinds, "", time.Minute) {
+		w.excuse(pod, "a person stripped its finalizer while the manager could not keep its address from a successor")
+	}
+}
+
+// excuse takes the sandboxes of a pod out of the guard's care.
+func (w *World) excuse(pod *corev1.Pod, why string) {
+	w.locked(func() {
+		w.excused[pod.UID] = why
+		for _, m := range w.machines {
+			for _, b := range m.boxes {
+				if b.uid == pod.UID {
+					b.excuse = why
+				}
+			}
+		}
+	})
+}
+
+// What keeps a manager, or an agent, from doing its work in time.
+var (
+	managerKinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, WatchDelayed, WatchCut, WatchExpired, Conflict, Invalid, Throttled, InternalError,
+		AnswerLost, Refused}
+	agentKinds = []Kind{AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, AgentRestart, ReportLate,
+		ReportLost, RuntimeEmpty, RuntimeFails, Partition, Reboot, Replacement, Reregistration, Clone, OutOfService}
+)
+
+// felt is how long a fault is felt behind its end.
+const felt = 3 * time.Minute
+
+// isDisturbed says whether another fault of these kinds, on a node unless it is empty, is felt while this one matters.
+func (w *World) isDisturbed(f Fault, kinds []Kind, node string, matters time.Duration) bool {
+	return slices.ContainsFunc(w.plan.Faults, func(o Fault) bool {
+		return o != f && slices.Contains(kinds, o.Kind) && (node == "" || isOnNode(o, node)) && o.At-felt < f.At+matters && f.At < o.At+o.For+felt
+	})
+}
+
+// isOnNode: what befalls calls and watches befalls the manager's, unless a node is named.
+func isOnNode(f Fault, node string) bool {
+	return nodeOf(f) == node && (f.Who != "manager" || !slices.Contains(managerKinds, f.Kind))
+}
+
+func (w *World) forceDelete(f Fault) {
+	if pod := w.target(f); pod != nil {
+		err := w.client("person", nil).Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+		w.note("a person force-deletes %s (%s): %v", pod.Name, pod.UID, err)
+	}
+}
+
+// forge is a tenant who writes a pod's end as if he were its kubelet.
+func (w *World) forge(f Fault) {
+	pod := w.target(f)
+	if pod == nil {
+		return
+	}
+	c := w.client("forger", account(namespace, "multus-like", "", "", "", ""))
+	_ = w.client("person", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+	patch := client.RawPatch("application/strategic-merge-patch+json", []byte(`{"status":{"phase":"Succeeded","conditions":[{"type":"PodReadyToStartContainers",`+
+		`"status":"False","message":"no pod sandbox exists","lastTransitionTime":"`+time.Now().UTC().Format(time.RFC3339)+`"}]}}`))
+	err := c.Status().Patch(w.ctx, pod, patch, client.FieldOwner("kubelet"))
+	w.note("a forger ends %s (%s): %v", pod.Name, pod.UID, err)
+}
+
+// annotate is a tenant who writes what he likes into his pod's annotations.
+func (w *World) annotate(f Fault) {
+	pod := w.target(f)
+	if pod == nil {
+		return
+	}
+	status := `[{"name":"apps/blue","interface":"net1","ips":["10.0.0.2"],"dns":{}}]`
+	if f.N%2 == 0 {
+		status = ""
+	}
+	patch := client.MergeFrom(pod.DeepCopy())
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "k8s.v1.cni.cncf.io/network-status", status)
+	err := w.client("tenant", account(namespace, "default", "", "", "", "")).Patch(context.Background(), pod, patch)
+	w.note("a tenant annotates %s: %v", pod.Name, err)
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"maps"
+	"math/rand" //nolint:depguard // client-go's backoff draws from it
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+)
+
+// quiescence is how long the world is left alone before it is judged: longer than all of the product's delays together.
+const quiescence = 50 * time.Minute
+
+// Result is what a history came to.
+type Result struct {
+	Violations []Violation
+	// Story has what happened, Schedule every step.
+	Story, Schedule []string
+	Faults          map[Kind]int
+	Rows            map[string]int
+	Steps           int
+	// ByHand is how many addresses a person had to release in the end.
+	ByHand int
+}
+
+// Play plays a history. It must run in a synctest bubble of its own; prepare has to be called outside of it.
+func Play(plan Plan, log logr.LogSink) Result {
+	rand.Seed(int64(plan.Seed)) //nolint:staticcheck // with GODEBUG=randseednop=0
+	w := newWorld(plan, log, nil)
+	w.install()
+	w.locked(func() { w.free = false })
+	for _, name := range []string{"node-1", "node-2"} {
+		w.newMachine(name, name).register()
+	}
+	w.createPod(w.admin, "plain", false)
+	w.startManager(0)
+	w.sched.Run(10 * time.Second)
+	w.settledAt = w.server.Revision()
+	for i := range plan.Pods {
+		w.act(func() { w.keepPod(i) })
+	}
+	w.act(w.playEvents)
+	w.act(w.bookmark)
+	w.playFaults()
+	w.sched.Run(duration - w.since())
+	w.act(w.heal)
+	w.act(w.operate)
+	w.sched.Run(quiescence)
+	w.checkEnd()
+	w.end()
+	result := Result{Violations: w.found, Story: w.trace, Schedule: w.sched.Recorded(), Faults: maps.Clone(w.faults), Rows: w.rows.rows, ByHand: w.byHand}
+	result.Steps = len(result.Schedule)
+	return result
+}
+
+// settled is the oldest version that a stale list may show.
+func (w *World) settled() uint64 { return w.settledAt }
+
+// end stops every process and waits for it.
+func (w *World) end() {
+	w.locked(func() { w.free = true })
+	w.cancel()
+	w.mu.Lock()
+	managers, machines, agents := w.managers, w.machines, w.agents
+	w.mu.Unlock()
+	for _, m := range managers {
+		if !m.dead {
+			w.locked(m.kill)
+		}
+	}
+	w.sched.Open()
+	for _, agent := range agents {
+		agent.kill()
+	}
+	for _, m := range machines {
+		_ = os.RemoveAll(m.dir)
+	}
+	w.actors.Wait()
+}
+
+var _ apiserver.Gate = (*World)(nil)

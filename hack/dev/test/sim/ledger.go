@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+)
+
+// ledger has which sandbox uses which address since when, by what the machines know and not by what anybody wrote.
+type ledger struct {
+	// users are the live sandboxes of each address.
+	users map[string][]*box
+	// lostDELs is how many calls of CNI DEL on a machine are lost next.
+	lostDELs map[string]int
+	// webhookMissed is when a write last passed without a webhook.
+	webhookMissed time.Duration
+}
+
+func newLedger() ledger {
+	return ledger{users: map[string][]*box{}, lostDELs: map[string]int{}, webhookMissed: -time.Hour}
+}
+
+// begin notes that ADD gave a sandbox its address: no live sandbox of another pod may have it.
+func (l *ledger) begin(w *World, b *box, address string) {
+	recorded := w.hasEntry(b, address) // outside of the world's lock, which the server takes inside of its own
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b.excuse = w.excused[b.uid]; !recorded {
+		b.excuse = "its ADD was never recorded"
+	}
+	b.address, b.live = address, true
+	w.noteLocked("%s: ADD of %s", b.machine.name, b)
+	for _, other := range l.users[address] {
+		if !other.live || other.uid == b.uid {
+			continue
+		}
+		if excuse := firstOf(b.excuse, other.excuse, other.machine.dead, b.machine.dead); excuse != "" {
+			w.noteLocked("excused duplicate of %s and %s: %s", b, other, excuse)
+			continue
+		}
+		w.violateLocked("safety", "%s and %s are alive at once", other, b)
+	}
+	l.users[address] = append(slices.DeleteFunc(l.users[address], func(o *box) bool { return !o.live }), b)
+}
+
+func firstOf(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// end notes that a sandbox uses its address no more.
+func (l *ledger) end(w *World, b *box) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b.live = false
+}
+
+// takeLostDEL says whether this DEL is one that is lost. The world is locked.
+func (l *ledger) takeLostDEL(b *box) bool {
+	if l.lostDELs[b.machine.name] == 0 || b.address == "" {
+		return false
+	}
+	l.lostDELs[b.machine.name]--
+	return true
+}
+
+// entry is an allocation in a pool.
+type entry struct {
+	address, offset, sandbox, podRef string
+}
+
+// entriesOf reads a pool as whereabouts writes it.
+func entriesOf(pool map[string]any) []entry {
+	spec, _ := pool["spec"].(map[string]any)
+	allocations, _ := spec["allocations"].(map[string]any)
+	prefix, err := netip.ParsePrefix(fmt.Sprint(spec["range"]))
+	if err != nil {
+		return nil
+	}
+	var all []entry
+	for offset, value := range allocations {
+		one, _ := value.(map[string]any)
+		n, _ := strconv.Atoi(offset)
+		at := prefix.Masked().Addr()
+		for range n {
+			at = at.Next()
+		}
+		id, _ := one["id"].(string)
+		ref, _ := one["podref"].(string)
+		all = append(all, entry{at.String(), offset, id, ref})
+	}
+	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.address, b.address) })
+	return all
+}
+
+// poolChanged judges what a write took from a pool. The world is locked.
+func (l *ledger) poolChanged(w *World, c apiserver.Change) {
+	left := entriesOf(c.New)
+	for _, old := range entriesOf(c.Old) {
+		if slices.ContainsFunc(left, func(e entry) bool { return e.address == old.address }) {
+			continue
+		}
+		w.noteLocked("%s takes %s of %s from the pool", c.Client, old.address, old.podRef)
+		l.removed(w, c.Client, old)
+	}
+}
+
+// removed judges one entry that was taken: nobody's sandbox may be alive on it.
+func (l *ledger) removed(w *World, by string, e entry) {
+	for _, b := range l.users[e.address] {
+		if !b.live || strings.HasPrefix(by, "whereabouts@") && e.sandbox == b.id {
+			continue
+		}
+		excuse := firstOf(b.excuse, b.machine.dead)
+		if !strings.HasPrefix(by, "manager") && w.since()-l.webhookMissed < time.Second {
+			excuse = firstOf(excuse, "no replica judged the removal")
+		}
+		if excuse != "" {
+			w.noteLocked("excused removal of %s under %s: %s", e.address, b, excuse)
+			b.excuse = excuse
+			continue
+		}
+		w.violateLocked("release", "%s took %s from the pool, which %s uses", by, e.address, b)
+	}
+}
+
+// hasEntry says whether the pool has the address for this sandbox.
+func (w *World) hasEntry(b *box, address string) bool {
+	for _, pool := range w.server.All("ippools") {
+		if slices.ContainsFunc(entriesOf(pool.Object), func(e entry) bool { return e.address == address && e.sandbox == b.id }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *World) noteLocked(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf("%9s  ", w.since().Round(time.Millisecond))+fmt.Sprintf(format, args...))
+}
+
+func (w *World) violate(check, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.violateLocked(check, format, args...)
+}
+
+func (w *World) violateLocked(check, format string, args ...any) {
+	v := Violation{At: w.since(), Check: check, Why: fmt.Sprintf(format, args...)}
+	w.noteLocked("VIOLATION %s", v)
+	w.found = append(w.found, v)
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/cmd/manager/app"
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+)
+
+// skewed is a clock that is off by some time.
+type skewed struct {
+	clock.RealClock
+	by atomic.Int64
+}
+
+// Now is off.
+func (c *skewed) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
+
+// Since is measured by this clock.
+func (c *skewed) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// manager is one process of the manager.
+type manager struct {
+	w      *World
+	name   string
+	client *apiserver.Client
+	clock  skewed
+	hooks  *hooks
+	cancel context.CancelFunc
+	ended  chan struct{}
+	// stale is the version of its first lists; empty for the present one.
+	stale  string
+	paused bool
+	dead   bool
+}
+
+// startManager starts a process. A stale one fills its caches with what was some changes ago.
+func (w *World) startManager(stale uint64) *manager {
+	w.mu.Lock()
+	w.serial++
+	m := &manager{w: w, name: fmt.Sprintf("manager-%d", len(w.managers)+1), hooks: &hooks{paths: map[string]http.Handler{}}, ended: make(chan struct{})}
+	w.managers = append(w.managers, m)
+	w.mu.Unlock()
+	if now := w.server.Revision(); stale > 0 {
+		m.stale = strconv.FormatUint(max(now-min(stale, now), w.settled()), 10)
+	}
+	var config *rest.Config
+	config, m.client = w.restConfig(m.name, account("holdfast-system", app.Name, "", "", "", ""))
+	ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), w.log))
+	m.cancel = cancel
+	w.act(func() {
+		defer close(m.ended)
+		mgr, err := app.New(ctx, config, m.configuration(), app.Options{Log: w.log, Clock: &m.clock, Adjust: m.adjust})
+		if err == nil {
+			err = mgr.Start(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			w.violate("running", "%s ended by itself: %v", m.name, err)
+		}
+	})
+	return m
+}
+
+func (m *manager) configuration() *configv1alpha1.ManagerConfiguration {
+	evidence := configv1alpha1.EvidenceKubelet
+	if m.w.plan.Agents {
+		evidence = configv1alpha1.EvidenceAgent
+	}
+	return &configv1alpha1.ManagerConfiguration{
+		Evidence: evidence,
+		// The default without agents is Warn, which lets whereabouts' reconciler have what it takes for free.
+		UnsafeReleases: configv1alpha1.UnsafeReleases{Mode: configv1alpha1.ReleaseModeDeny},
+		Server:         configv1alpha1.Server{MetricsBindAddress: "0", HealthProbeBindAddress: "0"},
+		Controller:     configv1alpha1.Controller{LeaderElection: new(false), Concurrency: new(m.w.plan.Workers), QPS: new(float32(0))},
+	}
+}
+
+// adjust takes away what a bubble cannot have: sockets, and discovery.
+func (m *manager) adjust(o *ctrlmanager.Options) {
+	o.WebhookServer = m.hooks
+	o.Metrics = metricsserver.Options{BindAddress: "0"}
+	o.HealthProbeBindAddress = "0"
+	o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return m.w.server.Mapper(), nil }
+	o.Cache.NewInformer = func(source cache.ListerWatcher, _ runtime.Object, _ time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+		return newInformer(source, indexers, func() string { return m.stale })
+	}
+}
+
+// kill ends the process at once: nothing that it does is seen any more.
+func (m *manager) kill() {
+	m.dead = true
+	m.client.Kill()
+	m.cancel()
+}
+
+// hooks is a webhook server without a socket.
+type hooks struct {
+	paths map[string]http.Handler
+}
+
+var _ webhook.Server = (*hooks)(nil)
+
+// NeedLeaderElection is false.
+func (*hooks) NeedLeaderElection() bool { return false }
+
+// Register keeps a handler.
+func (h *hooks) Register(path string, handler http.Handler) { h.paths[path] = handler }
+
+// Start waits.
+func (*hooks) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// StartedChecker is always content.
+func (*hooks) StartedChecker() healthz.Checker { return healthz.Ping }
+
+// WebhookMux is nothing that anybody uses.
+func (*hooks) WebhookMux() *http.ServeMux { return http.NewServeMux() }
+
+// webhook is the handler in the newest manager that runs; nil while there is none.
+func (w *World) webhook(c admissionregistrationv1.WebhookClientConfig) http.Handler {
+	if c.Service == nil || c.Service.Path == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := len(w.managers) - 1; i >= 0; i-- {
+		if m := w.managers[i]; !m.dead && !m.paused {
+			return m.hooks.paths[*c.Service.Path]
+		}
+	}
+	w.ledger.webhookMissed = w.since()
+	return nil
+}
+
+// crash kills the manager behind one of its writes.
+type crash struct {
+	after int
+}
+
+// wrote is called for each write of a manager, with the world locked.
+func (c *crash) wrote(w *World, client string) {
+	if c.after--; c.after > 0 {
+		return
+	}
+	w.crash = nil
+	w.faults[CrashAfterWrite]++
+	for _, m := range w.managers {
+		if m.name == client && !m.dead {
+			m.kill()
+		}
+	}
+	w.act(func() {
+		rested(w.ctx, 3*time.Second)
+		if w.ctx.Err() == nil && w.turn(w.ctx, "the manager starts again") {
+			w.startManager(0)
+		}
+	})
+}
+
+var errNoManager = errors.New("no manager runs")
+
+// leader is the newest manager that runs.
+func (w *World) leader() (*manager, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := len(w.managers) - 1; i >= 0; i-- {
+		if !w.managers[i].dead {
+			return w.managers[i], nil
+		}
+	}
+	return nil, errNoManager
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const leaseNamespace = "kube-node-lease"
+
+// register makes the Node object of a machine, or brings an existing one up to date, and starts the kubelet, and the agent where nodes have one.
+func (m *machine) register() {
+	node := m.w.node(m.node)
+	if node == nil {
+		node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.node}}
+		if err := m.w.admin.Create(context.Background(), node); err != nil {
+			panic(fmt.Sprintf("registering %s: %v", m.node, err))
+		}
+	}
+	m.w.locked(func() { m.hangs = false })
+	m.report(corev1.ConditionTrue)
+	m.startKubelet(node.UID)
+	if m.w.plan.Agents {
+		m.startAgent(node.UID)
+	}
+}
+
+// report writes the Node's status as its kubelet, or, with another condition than True, as the node controller.
+func (m *machine) report(ready corev1.ConditionStatus) {
+	node := m.w.node(m.node)
+	if node == nil {
+		return
+	}
+	who, name := nodeUser(m.node), "kubelet"
+	if ready == corev1.ConditionTrue {
+		node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: m.id, SystemUUID: m.system, BootID: m.boot, KubeletVersion: "v1.37.1"}
+	} else {
+		who, name = &user.DefaultInfo{Name: "system:serviceaccount:kube-system:node-controller", Groups: []string{user.AllAuthenticated}}, "kube-controller-manager"
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.Now(), LastHeartbeatTime: metav1.Now()}}
+	// A registration is the world's own step: it is not held.
+	if err := m.w.client("admin", who).Status().Update(context.Background(), node, client.FieldOwner(name)); err != nil {
+		m.w.note("status of %s: %v", m.node, err)
+	}
+}
+
+func (w *World) node(name string) *corev1.Node {
+	var node corev1.Node
+	if err := w.admin.Get(context.Background(), client.ObjectKey{Name: name}, &node); err != nil {
+		return nil
+	}
+	return &node
+}
+
+// renew renews a node's Lease; standing is what the kubelet wrote last.
+func renew(ctx context.Context, node string, c client.Client, standing *coordinationv1.Lease) {
+	now := metav1.NowMicro()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: node},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &node, LeaseDurationSeconds: new(int32(40)), RenewTime: &now}}
+	if standing.ResourceVersion == "" {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), standing); apierrors.IsNotFound(err) {
+			if c.Create(ctx, lease) == nil {
+				*standing = *lease
+			}
+			return
+		}
+	}
+	standing.Spec = lease.Spec
+	if c.Update(ctx, standing) != nil {
+		*standing = coordinationv1.Lease{}
+	}
+}
+
+// lose says after a while that a node does not answer; meanwhile nothing of its machine is heard.
+func (w *World) lose(m *machine) {
+	w.act(func() {
+		if rested(w.ctx, 50*time.Second) && w.turn(w.ctx, "the node controller looks at %s", m.name) && w.isSilent(m) && w.stands(m) {
+			w.note("%s is not Ready", m.node)
+			m.report(corev1.ConditionUnknown)
+		}
+	})
+}
+
+// stands says that the Node object of its name is this machine's.
+func (w *World) stands(m *machine) bool {
+	node := w.node(m.node)
+	return node != nil && node.Status.NodeInfo.BootID == m.boot
+}
+
+func (w *World) isSilent(m *machine) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !m.on || m.partitioned || m.hangs
+}
+
+// deleteNode deletes a Node object. After a minute without one, PodGC ends its pods.
+func (w *World) deleteNode(name string) types.UID {
+	node := w.node(name)
+	if node == nil {
+		return ""
+	}
+	if err := w.admin.Delete(context.Background(), node); err != nil {
+		w.note("deleting node %s: %v", name, err)
+	}
+	w.act(func() {
+		if rested(w.ctx, time.Minute) && w.turn(w.ctx, "PodGC looks at %s", name) && w.node(name) == nil {
+			w.collect(name)
+		}
+	})
+	return node.UID
+}
+
+// collect is PodGC: pods of a node that is gone fail, and are deleted at once.
+func (w *World) collect(node string) {
+	gc := w.client("podgc", &user.DefaultInfo{Name: "system:serviceaccount:kube-system:pod-garbage-collector", Groups: []string{user.AllAuthenticated}})
+	for _, pod := range w.sortedPods() {
+		if pod.Spec.NodeName != node || pod.Spec.HostNetwork {
+			continue
+		}
+		if !isTerminal(pod) {
+			patch := client.MergeFrom(pod.DeepCopy())
+			pod.Status.Phase = corev1.PodFailed
+			if err := gc.Status().Patch(w.ctx, pod, patch, client.FieldOwner("kube-controller-manager")); err != nil {
+				w.note("PodGC: %v", err)
+			}
+		}
+		_ = gc.Delete(w.ctx, pod, client.GracePeriodSeconds(0))
+	}
+}

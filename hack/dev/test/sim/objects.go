@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"github.com/k8snetworkplumbingwg/whereabouts/pkg/logging"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+)
+
+const (
+	agentNamespace = "holdfast-agent"
+	namespace      = "apps"
+	network        = "blue"
+	// poolRange is small, so that an address that is released is soon another pod's.
+	poolRange = "10.0.0.0/28"
+)
+
+var scheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, nadv1.AddToScheme, whereabouts.AddToScheme} {
+		utilruntime.Must(add(s))
+	}
+	return s
+})
+
+// moduleDir is where the source of a module is.
+func moduleDir(module string) string {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		panic(fmt.Sprintf("finding the source of %s: %v", module, err))
+	}
+	return strings.TrimSpace(string(out))
+}
+
+var repository = sync.OnceValue(func() string { return moduleDir("github.com/holdfast-dev/holdfast") })
+
+var whereaboutsCRDs = sync.OnceValue(func() string {
+	return filepath.Join(moduleDir("github.com/k8snetworkplumbingwg/whereabouts"), "doc", "crds")
+})
+
+// prepare reads what all histories share; call it outside of bubbles.
+func prepare() {
+	logging.SetLogStderr(false)     // whereabouts' own
+	utilruntime.ErrorHandlers = nil // one of them pauses by the time of the last error, which may be another history's
+	kindsOf()
+	manifests()
+	scheme()
+}
+
+// kindsOf are the kinds that the server serves. NodeResourcePolicies are not among them: that guard has its own suites.
+var kindsOf = sync.OnceValue(func() []*apiserver.Kind {
+	all := apiserver.Natives()
+	pools := whereaboutsCRDs()
+	for _, path := range []string{
+		filepath.Join(repository(), "config", "crd", "bases", "holdfast.dev_ipallocations.yaml"),
+		filepath.Join(pools, "whereabouts.cni.cncf.io_ippools.yaml"),
+		filepath.Join(pools, "whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml"),
+		filepath.Join(pools, "whereabouts.cni.cncf.io_nodeslicepools.yaml"),
+	} {
+		all = append(all, must(apiserver.CustomFromFile(path)))
+	}
+	return append(all, must(apiserver.Custom(networksCRD())))
+})
+
+// manifests are the shipped webhook configurations and admission policies.
+var manifests = sync.OnceValue(func() []*unstructured.Unstructured {
+	var all []*unstructured.Unstructured
+	for _, folder := range []string{"webhook", "policies"} {
+		paths := must(filepath.Glob(filepath.Join(repository(), "config", folder, "*.yaml")))
+		for _, path := range paths {
+			for _, document := range bytes.Split(must(os.ReadFile(path)), []byte("\n---\n")) {
+				o := &unstructured.Unstructured{}
+				if err := yaml.Unmarshal(document, &o.Object); err != nil {
+					panic(fmt.Sprintf("reading %s: %v", path, err))
+				}
+				if strings.HasPrefix(o.GetAPIVersion(), "admissionregistration.k8s.io/") {
+					all = append(all, o)
+				}
+			}
+		}
+	}
+	return all
+})
+
+// install puts up the cluster without its nodes.
+func (w *World) install() {
+	create := func(o client.Object) {
+		if err := w.admin.Create(context.Background(), o); err != nil {
+			panic(fmt.Sprintf("creating %T %s: %v", o, o.GetName(), err))
+		}
+	}
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, "holdfast-system", agentNamespace, namespace} {
+		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}})
+	}
+	for _, o := range manifests() {
+		create(o.DeepCopy())
+	}
+	create(&nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: network}, Spec: nadv1.NetworkAttachmentDefinitionSpec{
+		Config: `{"cniVersion":"0.3.1","name":"blue","type":"macvlan","ipam":{"type":"whereabouts","range":"` + poolRange + `"}}`}})
+	create(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "whereabouts"}})
+}
+
+// networksCRD defines NetworkAttachmentDefinitions, as Multus does.
+func networksCRD() *apiextensionsv1.CustomResourceDefinition {
+	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	config := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"config": text}}
+	properties := map[string]apiextensionsv1.JSONSchemaProps{"apiVersion": text, "kind": text, "metadata": {Type: "object"}, "spec": config}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "network-attachment-definitions.k8s.cni.cncf.io"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Group: "k8s.cni.cncf.io", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: "NetworkAttachmentDefinition", Plural: "network-attachment-definitions"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: properties}}}}},
+	}
+}

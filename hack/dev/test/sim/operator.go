@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// operatorLooks is how long after everything was healed a person looks at what still waits.
+const operatorLooks = 30 * time.Minute
+
+// forAPerson are the waits of which docs/runbook/reasons says that a person ends them where the Node object of the pod's node was replaced.
+var forAPerson = []string{"MachineUnknown", "SandboxRunning"}
+
+// forAKubelet are those that, without agents, the next restart of the kubelet ends, where the Node object was replaced (docs/decisions/0053).
+var forAKubelet = []string{"KubeletNotFinished", "MayBeStarting"}
+
+// operate is a person who follows the runbook. It releases nothing that a machine runs, and nothing of a node that kept its Node object.
+func (w *World) operate() {
+	if !rested(w.ctx, operatorLooks) || !w.turn(w.ctx, "the operator looks at what waits") {
+		return
+	}
+	records := w.server.All("ipallocations")
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		waits := func(reason string) bool { return strings.Contains(conditionsOf(records[name]), reason) }
+		if slices.ContainsFunc(forAPerson, waits) && w.movedUnder(records[name]) {
+			w.releaseByHand(records[name])
+		}
+	}
+}
+
+// movedUnder says whether the Node object of a record's node was made after its pod was bound.
+func (w *World) movedUnder(record *unstructured.Unstructured) bool {
+	name, _, _ := unstructured.NestedString(record.Object, "spec", "nodeName")
+	bound, _, _ := unstructured.NestedString(record.Object, "spec", "scheduledTime")
+	node := w.node(name)
+	at, err := time.Parse(time.RFC3339, bound)
+	return node != nil && err == nil && node.CreationTimestamp.After(at)
+}
+
+// releaseByHand does for each entry of a record that no machine uses what kubectl holdfast release does: it leaves the trail, and takes the
+// entry and its reservation away.
+func (w *World) releaseByHand(record *unstructured.Unstructured) {
+	w.mu.Lock()
+	live := w.liveBoxesLocked()
+	w.mu.Unlock()
+	addresses, _, _ := unstructured.NestedSlice(record.Object, "spec", "addresses")
+	var deeds []map[string]any
+	for _, one := range addresses {
+		address, _ := one.(map[string]any)
+		sandbox, _ := address["sandboxID"].(string)
+		if live[sandbox] == nil {
+			deeds = append(deeds, map[string]any{"time": metav1.Now(), "user": "operator", "reason": "no machine runs it", "address": address["ip"],
+				"pool": address["pool"], "sandboxID": sandbox})
+		}
+	}
+	c := w.client("operator", account("holdfast-system", "holdfast-manager", "", "", "", ""))
+	text := must(json.Marshal(deeds))
+	patch := must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{"holdfast.dev/released-by-hand": string(text)}}}))
+	err := c.Patch(w.ctx, refer(record.GroupVersionKind(), "/"+record.GetName()), client.RawPatch(types.MergePatchType, patch))
+	w.note("the operator releases %s: %v", text, err)
+	for _, deed := range deeds {
+		w.removeEntry(c, fmt.Sprint(deed["pool"]), fmt.Sprint(deed["sandboxID"]))
+		w.locked(func() { w.byHand++ })
+	}
+}
+
+// removeEntry takes the entry of a sandbox from a pool.
+func (w *World) removeEntry(c client.Client, pool, sandbox string) {
+	stands := w.server.All("ippools")[pool]
+	if stands == nil {
+		return
+	}
+	group := schema.GroupVersion{Group: "whereabouts.cni.cncf.io", Version: "v1alpha1"}
+	for _, e := range entriesOf(stands.Object) {
+		if e.sandbox != sandbox {
+			continue
+		}
+		path := "/spec/allocations/" + e.offset
+		patch := fmt.Sprintf(`[{"op":"test","path":%[1]q,"value":%[3]q},{"op":"remove","path":%[2]q}]`, path+"/id", path, sandbox)
+		if err := c.Patch(w.ctx, refer(group.WithKind("IPPool"), pool), client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+			w.note("releasing %s: %v", e.address, err)
+			continue
+		}
+		_ = c.Delete(context.Background(), refer(group.WithKind("OverlappingRangeIPReservation"), metav1.NamespaceSystem+"/"+e.address))
+	}
+}
+
+// refer is an object by namespace/name.
+func refer(kind schema.GroupVersionKind, key string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(kind)
+	namespace, name, _ := strings.Cut(key, "/")
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}

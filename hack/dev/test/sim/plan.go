@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Kind is a kind of fault.
+type Kind string
+
+// Fault is one thing that goes wrong in a history.
+type Fault struct {
+	Kind Kind
+	// At is when it begins, and For how long it lasts where it lasts.
+	At, For time.Duration
+	// Who, Pod and N say whom it befalls; what they mean is the kind's business.
+	Who string
+	Pod int
+	N   int
+}
+
+func (f Fault) String() string {
+	return fmt.Sprintf("%s at %s for %s (%s, pod %d, n %d)", f.Kind, f.At.Round(time.Second), f.For.Round(time.Second), f.Who, f.Pod, f.N)
+}
+
+// Event is something ordinary that a user does.
+type Event struct {
+	At  time.Duration
+	Do  string // delete or complete
+	Pod int
+}
+
+// Plan is all that a seed says about a history, besides the order of its steps.
+type Plan struct {
+	Seed   uint64
+	Pods   int
+	Events []Event
+	Faults []Fault
+	// Workers is how many pods are reconciled at once.
+	Workers int32
+	// Agents says whether the nodes have agents: without, kubelets are the only evidence.
+	Agents bool
+}
+
+const (
+	// duration is how long a history is played before everything is healed.
+	duration = time.Hour
+	// faultsUntil is when the last fault begins.
+	faultsUntil = 45 * time.Minute
+	minFaults   = 5
+	// soon is how long after a fault at most comes what follows it.
+	soon = 2 * time.Minute
+	// withoutAgents: one seed of so many is a cluster without agents.
+	withoutAgents = 5
+)
+
+// NewPlan makes the plan of a seed. keep says which of its faults are played; nil plays all.
+func NewPlan(seed uint64, keep []int) Plan {
+	r := rand.New(rand.NewPCG(seed, 0x51a))
+	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0}
+	for range 5 + r.IntN(4) {
+		e := Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: "delete"}
+		if r.IntN(5) == 0 {
+			e.Do = "complete"
+		}
+		p.Events = append(p.Events, e)
+	}
+	faults := drawFaults(r, &p)
+	for i, f := range faults {
+		if keep == nil || slices.Contains(keep, i) {
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	return p
+}
+
+// drawFaults draws the faults, and moves events of the user: half of both follow a fault within two minutes, at the same place or on the same pod,
+// since what goes wrong goes wrong together.
+func drawFaults(r *rand.Rand, p *Plan) []Fault {
+	var faults []Fault
+	for i := range minFaults + r.IntN(4) {
+		kind := kinds[r.IntN(len(kinds))]
+		if i == 0 { // so that a range of seeds has them all
+			kind = kinds[p.Seed%uint64(len(kinds))]
+		}
+		f := Fault{Kind: kind, At: between(r, 30*time.Second, faultsUntil), For: between(r, 5*time.Second, 8*time.Minute),
+			Who: []string{"manager", "node-1", "node-2"}[r.IntN(3)], Pod: r.IntN(p.Pods), N: 1 + r.IntN(6)}
+		if i > 0 && r.IntN(2) == 0 {
+			before := faults[r.IntN(len(faults))]
+			f.At, f.Who, f.Pod = min(before.At+between(r, time.Second, soon), faultsUntil), before.Who, before.Pod
+		}
+		faults = append(faults, f)
+	}
+	for i := range p.Events {
+		if r.IntN(2) == 0 {
+			f := faults[r.IntN(len(faults))]
+			p.Events[i].At, p.Events[i].Pod = f.At+between(r, time.Second, soon), f.Pod
+		}
+	}
+	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
+	return faults
+}
+
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64(most-least)))
+}
