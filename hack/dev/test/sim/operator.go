@@ -21,8 +21,11 @@ import (
 // operatorLooks is how long after everything was healed a person looks at what still waits.
 const operatorLooks = 30 * time.Minute
 
-// forAPerson are the waits of which docs/runbook/reasons says that a person ends them where the Node object of the pod's node was replaced.
-var forAPerson = []string{"MachineUnknown", "SandboxRunning"}
+// forAPerson is a wait of which docs/runbook/reasons says that a person ends it, and forAPersonMoved are those where that is so if the Node object of
+// the pod's node was replaced.
+const forAPerson = "ClaimantUnknown"
+
+var forAPersonMoved = []string{"MachineUnknown", "SandboxRunning"}
 
 // forAKubelet are those that, without agents, the next restart of the kubelet ends, where the Node object was replaced (docs/decisions/0053).
 var forAKubelet = []string{"KubeletNotFinished", "MayBeStarting"}
@@ -35,7 +38,7 @@ func (w *World) operate() {
 	records := w.server.All("ipallocations")
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		waits := func(reason string) bool { return strings.Contains(conditionsOf(records[name]), reason) }
-		if slices.ContainsFunc(forAPerson, waits) && w.movedUnder(records[name]) {
+		if waits(forAPerson) || slices.ContainsFunc(forAPersonMoved, waits) && w.movedUnder(records[name]) {
 			w.releaseByHand(records[name])
 		}
 	}
