@@ -180,6 +180,13 @@ func (w *World) reconcile(Fault) {
 // target is the pod that a fault befalls; nil if there is none.
 func (w *World) target(f Fault) *corev1.Pod { return w.pod(namespace, podName(f.Pod), "") }
 
+const (
+	// frozenAfterStrip: strips with a greater N are followed by a frozen node.
+	frozenAfterStrip = 4
+	// protectedWithin is when that comes: a stripped pod is protected again within seconds.
+	protectedWithin = 20 * time.Second
+)
+
 // strip is a person who takes the finalizers off a pod: of one that is being deleted, with the annotation that this needs or without, or of one
 // that lives and is force-deleted at once.
 func (w *World) strip(f Fault) {
@@ -199,6 +206,10 @@ func (w *World) strip(f Fault) {
 	}
 	err := c.Patch(w.ctx, pod, client.RawPatch(types.MergePatchType, must(json.Marshal(map[string]any{"metadata": patch}))))
 	w.note("a person strips %s (%s): %v", pod.Name, pod.UID, err)
+	if lives && f.N > frozenAfterStrip {
+		w.freezeAndForce(f, pod)
+		return
+	}
 	if lives {
 		w.note("and force-deletes it: %v", c.Delete(w.ctx, pod, uid, client.GracePeriodSeconds(0)))
 	}
@@ -208,6 +219,23 @@ func (w *World) strip(f Fault) {
 	if err == nil && w.isDisturbed(f, managerKinds, "", time.Minute) {
 		w.excuse(pod, "a person stripped its finalizer while the manager could not keep its address from a successor")
 	}
+}
+
+// freezeAndForce is what follows a lost finalizer that nobody noticed: the node freezes, and the pod is force-deleted. By then the guard is to have
+// protected it again.
+func (w *World) freezeAndForce(f Fault, pod *corev1.Pod) {
+	if w.isDisturbed(f, managerKinds, "", time.Minute) {
+		w.excuse(pod, "its finalizer was stripped while the manager could not protect it again")
+	}
+	f.Who = pod.Spec.NodeName
+	w.after(protectedWithin, func() {
+		if f.Who == "" || !w.turn(w.ctx, "the node of %s freezes", pod.Name) {
+			return
+		}
+		w.cutOff(f)
+		err := w.client("person", nil).Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+		w.note("%s freezes, and a person force-deletes %s (%s): %v", f.Who, pod.Name, pod.UID, err)
+	})
 }
 
 // excuse takes the sandboxes of a pod out of the guard's care.
