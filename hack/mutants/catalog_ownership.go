@@ -93,6 +93,12 @@ var ownershipMutants = []mutant{
 		new:  `r.core.attribute(v, entry, candidates[:1])`, by: inControllers,
 	},
 	{
+		rule: "I2: with agents a sandbox without a recorded machine is disowned (L2)",
+		file: "internal/release/sandbox.go",
+		old:  `return o.Evidence == EvidenceAgent && !s.Conflict && !s.Machine.IsKnown()`,
+		new:  `return false`, by: inRelease,
+	},
+	{
 		rule: "I3: no pod inherits what was disowned (S7)",
 		file: "controllers/act.go",
 		old:  `for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {`,

@@ -3,7 +3,6 @@
 package release
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -42,12 +41,15 @@ func judgeReported(row int, s *Sandbox, word Answer, why string) Decision {
 // releaseOwn releases a sandbox on evidence about the pod's node alone. A sandbox that only the time of its ADD ties to the pod may run on
 // another node, because watches are late: it is disowned (docs/decisions/0132).
 func releaseOwn(row int, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
-	const what = "sandbox %s may run on another node: only the time of its ADD ties it to this pod, and no agent saw it on the pod's node; "
 	if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {
 		return releaseSandbox(row, reason, s, why)
 	}
-	return Decision{Row: row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{s.ID},
-		Message: fmt.Sprintf(what+"its addresses are held for an unknown owner, and every node is queried", s.ID)}
+	return disown(row, s.ID, "sandbox "+s.ID+" may run on another node: only the time of its ADD ties it to this pod, and no agent saw it on the pod's node")
+}
+
+func disown(row int, sandbox, why string) Decision {
+	return Decision{Row: row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{sandbox},
+		Message: why + "; its addresses are held for an unknown owner, and every node is queried"}
 }
 
 func succeeded(word Answer) string {

@@ -4,6 +4,7 @@ package release
 
 import (
 	"testing"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -88,6 +89,36 @@ func TestI3UnownedEntriesAreDisownedBeforeUnprotect(t *testing.T) {
 			empty.Live = false
 			if d := Decide(empty, now); d.Action != Reread || d.Intended != Disown {
 				t.Errorf("by caches: %s, intended %s; expected live reads", d.Action, d.Intended)
+			}
+		})
+	}
+}
+
+// TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere: its Node registered anew, or was deleted, before anybody read it.
+func TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere(t *testing.T) {
+	nowhere := func(s *Sandbox) { s.Machine = Unknown[Machine]("its Node is younger than its entry") }
+	conflict := func(s *Sandbox) { s.Conflict = true }
+	inGrace := pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })
+	for name, tc := range map[string]struct {
+		observed []func(*Observation)
+		sandbox  []func(*Sandbox)
+		row      int
+		action   Action
+	}{
+		"its Node stands":        {[]func(*Observation){agent}, nil, 12, Disown},
+		"its Node is gone":       {[]func(*Observation){agent, func(o *Observation) { o.Node = Absent[Node]() }}, nil, 12, Disown},
+		"its pod completed":      {[]func(*Observation){agent, notDeleting, ended(EndingCompleted, longAgo)}, nil, 1, Disown},
+		"its pod may yet end":    {[]func(*Observation){agent, inGrace}, nil, 11, Wait},
+		"its kubelet ended it":   {[]func(*Observation){agent, inGrace, ended(EndingFinished, longAgo)}, nil, 12, Disown},
+		"its address conflicts":  {[]func(*Observation){agent}, []func(*Sandbox){conflict}, 17, Wait},
+		"no agent can look":      {nil, nil, 0, Wait},
+		"it has to be read live": {[]func(*Observation){agent, cached}, nil, 12, Reread},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := sandboxes(sandbox("s1", append([]func(*Sandbox){nowhere}, tc.sandbox...)...))
+			d := Decide(terminating(append([]func(*Observation){held}, tc.observed...)...), now)
+			if d.Row != tc.row || d.Action != tc.action {
+				t.Errorf("row %d, %s (%s: %s); expected row %d, %s", d.Row, d.Action, d.Reason, d.Message, tc.row, tc.action)
 			}
 		})
 	}

@@ -69,6 +69,9 @@
 // A sandbox that no agent saw on the pod's node, and that only the time of its ADD ties to the pod, may run on another node. With agents, evidence
 // about the pod's node alone (rows 1, 2, 5, 6, 9, 10 and 12) leads to Disown (docs/decisions/0132).
 //
+// Nor does a sandbox of which the record names no machine go back on evidence about the Node of today: with agents it is disowned once the grace period
+// is over (docs/decisions/0148).
+//
 // Entries under the name of a pod that no pod UID can be shown to own are disowned before its Unprotect: the next pod with the name would inherit
 // them (docs/decisions/0147).
 //

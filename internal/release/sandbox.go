@@ -12,6 +12,8 @@ import (
 func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	relation, d, decided := relate(o, s, now)
 	switch {
+	case isUnplaced(o, s):
+		return judgeUnplaced(12, o, pod, s, now)
 	case decided:
 		return d
 	case replacedByItsKubelet(o, s):
@@ -31,6 +33,19 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	d = judgeOnMachine(o, pod, s, now)
 	d.Readdress = relation == Reregistered
 	return d
+}
+
+// isUnplaced: nobody recorded the machine of the sandbox, because its Node registered anew or was deleted. Agents can look for it.
+func isUnplaced(o Observation, s *Sandbox) bool {
+	return o.Evidence == EvidenceAgent && !s.Conflict && !s.Machine.IsKnown()
+}
+
+// judgeUnplaced disowns the sandbox once the grace period is over: every node is queried (docs/decisions/0148).
+func judgeUnplaced(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+	if d, early := inGracePeriod(o, pod, now); early && !pod.Ending.ByKubelet() {
+		return d
+	}
+	return disown(row, s.ID, "which machine ran sandbox "+s.ID+" is not recorded ("+s.Machine.Why()+")")
 }
 
 // relate holds what every row from 5 on and row 1 need: no conflict, and a live Node to compare with the recorded machine.
@@ -210,6 +225,8 @@ func unconfirmed(row int, o Observation, s *Sandbox, now time.Time) (Decision, b
 func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	relation, d, decided := relate(o, s, now)
 	switch {
+	case isUnplaced(o, s):
+		return judgeUnplaced(1, o, pod, s, now)
 	case decided:
 		return d
 	case replacedByItsKubelet(o, s):
