@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -142,9 +143,11 @@ func (w *World) processOf(f Fault) string {
 	return "agent@" + w.at(f).name
 }
 
+// delayWatches delays all watches of a process or, so that one is late where the others are not, those of one resource.
 func (w *World) delayWatches(f Fault) {
+	late := map[int]string{4: " ippools", 5: " pods", 6: " ipallocations"}[f.N]
 	for _, s := range w.server.Streams() {
-		if name := s.Name(); len(name) > len(w.processOf(f)) && name[:len(w.processOf(f))] == w.processOf(f) {
+		if name := s.Name(); strings.HasPrefix(name, w.processOf(f)) && strings.Contains(name, late) {
 			w.hold(name+" event", f.For)
 		}
 	}
@@ -282,7 +285,7 @@ func (w *World) forceDelete(f Fault) {
 	}
 }
 
-// forge is a tenant who writes a pod's end as if he were its kubelet.
+// forge is a tenant who writes a pod's end, as if he were its kubelet or, with an even N, under a name of his own.
 func (w *World) forge(f Fault) {
 	pod := w.target(f)
 	if pod == nil {
@@ -292,8 +295,15 @@ func (w *World) forge(f Fault) {
 	_ = w.client("person", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
 	patch := client.RawPatch("application/strategic-merge-patch+json", []byte(`{"status":{"phase":"Succeeded","conditions":[{"type":"PodReadyToStartContainers",`+
 		`"status":"False","message":"no pod sandbox exists","lastTransitionTime":"`+time.Now().UTC().Format(time.RFC3339)+`"}]}}`))
-	err := c.Status().Patch(w.ctx, pod, patch, client.FieldOwner("kubelet"))
-	w.note("a forger ends %s (%s): %v", pod.Name, pod.UID, err)
+	manager := "kubelet"
+	if f.N%2 == 0 {
+		manager = "kubectl-patch"
+	}
+	err := c.Status().Patch(w.ctx, pod, patch, client.FieldOwner(manager))
+	w.note("a forger ends %s (%s) as %s: %v", pod.Name, pod.UID, manager, err)
+	if err == nil {
+		w.locked(func() { w.forged[pod.UID] = true })
+	}
 }
 
 // annotate is a tenant who writes what he likes into his pod's annotations.
