@@ -38,12 +38,13 @@ func (k *orphanKeeper) askedOf(v *orphanView) orphan.Asked {
 	defer k.mu.Unlock()
 	known, ok := k.asked[v.id]
 	if !ok {
-		return orphan.Asked{Epoch: epochToAll(v)}
+		return orphan.Asked{Epoch: epochToAll(v), Since: k.voided[v.id]}
 	}
 	at, err := strconv.ParseUint(v.record.ResourceVersion, 10, 64)
 	if v.record.UID != known.record || err != nil || (at >= known.version && epochToAll(v) != known.epoch) {
 		k.forgetLocked(v.id)
-		return orphan.Asked{Epoch: epochToAll(v)}
+		k.voided[v.id] = known.at
+		return orphan.Asked{Epoch: epochToAll(v), Since: known.at}
 	}
 	return orphan.Asked{Epoch: known.epoch, Version: known.version, Since: known.at}
 }
@@ -67,6 +68,7 @@ func (k *orphanKeeper) forget(id sandboxID) {
 
 func (k *orphanKeeper) forgetLocked(id sandboxID) {
 	delete(k.asked, id)
+	delete(k.voided, id)
 	if len(k.asked) == 0 {
 		metrics.OrphanNodesMissing.Set(0)
 	}

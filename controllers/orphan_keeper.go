@@ -42,7 +42,9 @@ type orphanKeeper struct {
 
 	mu sync.Mutex
 	// asked are the open questions of this process, complete those that the caches show to be answered by all.
-	asked    map[sandboxID]askedAll
+	asked map[sandboxID]askedAll
+	// voided is when this process sent a query that another one has replaced since.
+	voided   map[sandboxID]time.Time
 	complete sets.Set[sandboxID]
 	// turn are those that wait for room.
 	turn sets.Set[sandboxID]
@@ -52,7 +54,7 @@ type orphanKeeper struct {
 
 func newOrphanKeeper(shared *core) *orphanKeeper {
 	o := shared.options.Orphans
-	return &orphanKeeper{core: shared, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{},
+	return &orphanKeeper{core: shared, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{}, voided: map[sandboxID]time.Time{},
 		complete: sets.New[sandboxID](), turn: sets.New[sandboxID](),
 		roster: &rosterStore{live: shared.live, writer: shared.client, namespace: o.ManagerNamespace},
 		leases: &agentLeases{live: shared.live, namespace: o.AgentNamespace, newInformer: shared.options.NewInformer}}

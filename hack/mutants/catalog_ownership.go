@@ -99,6 +99,12 @@ var ownershipMutants = []mutant{
 		new:  `return false`, by: inRelease,
 	},
 	{
+		rule: "liveness: two leaders do not replace each other's queries of all nodes again and again",
+		file: "internal/orphan/decide.go",
+		old:  `case asked.Version == 0 && !asked.Since.IsZero() && left > 0:`,
+		new:  `case asked.Version == 0 && !asked.Since.IsZero() && left > time.Hour:`, by: inOrphan,
+	},
+	{
 		rule: "I3: no pod inherits what was disowned (S7)",
 		file: "controllers/act.go",
 		old:  `for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {`,

@@ -190,10 +190,15 @@ func askedMessage(claim *Claim) string {
 	return "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"
 }
 
+// queryAgain is how long a query that another process replaced is not sent again: two leaders replace each other's for as long as they overlap.
+const queryAgain = 30 * time.Second
+
 // decideAsked is rows 10 to 12: true while the question to all nodes is open.
 func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
 	asked := f.Asked
-	switch {
+	switch left := asked.Since.Add(queryAgain).Sub(now); {
+	case asked.Version == 0 && !asked.Since.IsZero() && left > 0:
+		return wait(10, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
 	case (asked.Epoch == 0 || asked.Version == 0) && !f.Room:
 		return wait(10, v1alpha1.ReasonOrphanQueued, 0,
 			"no pod UID can be shown to own these addresses; every node will be asked for their sandbox once fewer others are asked about"), true

@@ -16,7 +16,8 @@
 //	    kubelet is the only evidence                                 Wait
 //	9   nodes have claimed it that contradict each other, or one
 //	    that nobody knows                                            Wait
-//	10  not asked, or nobody knows the version of the question       Ask, if there is room
+//	10  not asked, or nobody knows the version of the question       Ask, if there is room; not within 30 s of a question of this
+//	                                                                 process that another one replaced
 //	11  asked for less than nodeGoneDelay and releaseDelay           Wait
 //	12  a node ever seen has not acknowledged, and is not gone
 //	    (see Node)                                                   Wait

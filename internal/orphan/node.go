@@ -38,7 +38,8 @@ type Asked struct {
 	Epoch int64
 	// Version is the resourceVersion that the write of the mark gave; zero where nobody knows it any more.
 	Version uint64
-	// Since is when that write was made, by the clock of the process that made it.
+	// Since is when that write was made, by the clock of the process that made it. Where the version is zero, it is when this process made one that
+	// another process has replaced.
 	Since time.Time
 }
 
