@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -120,3 +122,29 @@ func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
 		})
 	}
 }
+
+// TestI2ASandboxWhoseOwnEntryWentIsNotFollowed: an ADD that fails again and again, each with its CNI DEL, leaves nothing of the sandboxes before.
+func TestI2ASandboxWhoseOwnEntryWentIsNotFollowed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		removed []ipam.Removed
+		want    []string
+	}{
+		"its own entry":                   {[]ipam.Removed{{Place: placeOfOld, SandboxID: "old-sandbox"}}, []string{"10.0.0.5 default/web-1"}},
+		"its entry became the next one's": {nil, []string{"10.0.0.5 default/web-1", "10.0.0.5 default/web-1"}},
+		"an entry of another address":     {[]ipam.Removed{{Place: ipam.Place{Pool: placeOfOld.Pool, IP: netip.MustParseAddr("10.0.0.6")}, SandboxID: "old-sandbox"}}, []string{"10.0.0.5 default/web-1", "10.0.0.5 default/web-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, namesake("old", "10.0.0.5"), recordOfOld(oldMachine()), nodeObject("node", "node-1", "m1"))
+			f.r.options.Evidence = release.EvidenceAgent
+			f.pool.entries[0].SandboxID, f.pool.entries[0].PoolResourceVersion = "next-sandbox", "101"
+			f.pool.cached, f.pool.removed = "101", tc.removed
+			f.holdsUntil(0, time.Second)
+			if diff := cmp.Diff(tc.want, f.addressesOf()["old"]); diff != "" {
+				t.Errorf("the record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// placeOfOld is where the pool has the address of recordOfOld.
+var placeOfOld = ipam.Place{Pool: "kube-system/pool", IP: netip.MustParseAddr("10.0.0.5")}

@@ -57,6 +57,7 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 type reading struct {
 	entries  []ipam.Entry
 	versions map[string]map[string]string
+	removed  []ipam.Removed
 }
 
 // snapshot asks every backend; why is set when one of them could not tell.
@@ -68,7 +69,9 @@ func (c *core) snapshot(ctx context.Context, v *view) (all reading, why string) 
 		switch {
 		case v.live:
 			part, err = backend.Live(ctx, query)
-			rememberADDs(part.Entries, backend.Find(query).Entries)
+			cached := backend.Find(query)
+			rememberADDs(part.Entries, cached.Entries)
+			part.Removed = cached.Removed
 		case !backend.HasSynced():
 			return all, "the " + backend.Name() + " pools have not been listed yet"
 		default:
@@ -81,6 +84,7 @@ func (c *core) snapshot(ctx context.Context, v *view) (all reading, why string) 
 			return all, "pool " + problem.Pool + ", in which it holds an address, cannot be read: " + problem.Message
 		}
 		all.entries = append(all.entries, part.Entries...)
+		all.removed = append(all.removed, part.Removed...)
 		all.versions[backend.Name()] = part.PoolVersions
 	}
 	return all, ""

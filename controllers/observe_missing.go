@@ -50,8 +50,10 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 		v.stale = true
 		return nil
 	case stands != nil && v.holdsKey(stands.Key), stands == nil && v.hadLater(address):
-		c.rememberFollowed(v, address, stands == nil)
-		return nil
+		if v.podFact.IsAbsent() || !snapshot.sawRemoved(address) {
+			c.rememberFollowed(v, address, stands == nil)
+		}
+		return nil // an entry that was removed before the next sandbox had one is as any that is removed while the pod exists
 	}
 	return c.rememberUnproven(ctx, v, address, stands)
 }
@@ -69,6 +71,13 @@ func (c *core) rememberFollowed(v *view, address *v1alpha1.AddressRecord, remove
 		attribution = v1alpha1.AttributionNetworkStatus
 	}
 	v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: attribution, superseded: true, followed: true, removed: removed})
+}
+
+// sawRemoved says whether this process saw the entry of an address go while it was this sandbox's.
+func (r *reading) sawRemoved(address *v1alpha1.AddressRecord) bool {
+	return slices.ContainsFunc(r.removed, func(removed ipam.Removed) bool {
+		return removed.Pool == address.Pool && removed.IP.String() == address.IP && removed.SandboxID == address.SandboxID
+	})
 }
 
 // hadLater says whether the record has the address for a later sandbox too.
@@ -138,6 +147,13 @@ func (v *view) holds(address *v1alpha1.AddressRecord) bool {
 		}
 	}
 	return false
+}
+
+// holdsNext says whether an entry of another sandbox of the UID has the address.
+func (v *view) holdsNext(address *v1alpha1.AddressRecord) bool {
+	return slices.ContainsFunc(v.held, func(held heldEntry) bool {
+		return held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID != address.SandboxID
+	})
 }
 
 func (v *view) holdsKey(key ipam.Key) bool {

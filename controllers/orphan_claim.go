@@ -137,6 +137,10 @@ func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, 
 			}
 		}
 	}
+	var err error
+	if of.policiesSince, err = r.policiesSince(ctx); err != nil {
+		return err
+	}
 	if err := r.followNode(ctx, of); err != nil {
 		return err
 	}

@@ -160,8 +160,8 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *heldEntry, now 
 }
 
 // dropGone takes out of the record what the pools are proven to be empty of, where somebody would stumble over it: a pod
-// that lives on, or one of several sandboxes of a pod that is still held. An address that network-status shows is kept, and
-// so is every one of a pod that could not be read, which may show it.
+// that lives on, or one of several sandboxes of a pod that is still held. An address that network-status shows is kept, unless a
+// later sandbox has it, and so is every one of a pod that could not be read, which may show it.
 func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
 	deleting := !v.podFact.IsKnown() || v.podFact.Get().Deleting
 	if v.stale || v.podFact.IsUnknown() || (deleting && !v.live) {
@@ -174,7 +174,7 @@ func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
 		}
 	}
 	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
-		return !v.holds(&a) && !onStatus[a.IP]
+		return !v.holds(&a) && (!onStatus[a.IP] || v.holdsNext(&a))
 	})
 	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool {
 		return !slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })

@@ -39,6 +39,8 @@ type onePool struct {
 	onLive func()
 	// cached is the version of the pool in the cache, and version that in the API server; "100" where they are empty.
 	cached, version string
+	// removed are the entries that were seen to go.
+	removed []ipam.Removed
 }
 
 func (p *onePool) Name() string                                 { return "whereabouts" }
@@ -64,7 +66,7 @@ func (p *onePool) Versions(context.Context, []string) (map[string]string, error)
 }
 
 func (p *onePool) All() ipam.Snapshot {
-	return ipam.Snapshot{Entries: append([]ipam.Entry(nil), p.entries...), PoolVersions: map[string]string{"kube-system/pool": cmp.Or(p.cached, "100")}}
+	return ipam.Snapshot{Entries: append([]ipam.Entry(nil), p.entries...), Removed: p.removed, PoolVersions: map[string]string{"kube-system/pool": cmp.Or(p.cached, "100")}}
 }
 
 func (p *onePool) Rewrite(context.Context, []ipam.Rewrite) []ipam.Rewritten { panic("not expected") }

@@ -105,6 +105,18 @@ var ownershipMutants = []mutant{
 		new:  `case asked.Version == 0 && !asked.Since.IsZero() && left > time.Hour:`, by: inOrphan,
 	},
 	{
+		rule: "I2: a sandbox whose own entry was removed before the next one came is not followed",
+		file: "controllers/observe_missing.go",
+		old:  `removed.SandboxID == address.SandboxID`,
+		new:  `removed.SandboxID == ""`, by: inControllers,
+	},
+	{
+		rule: "I1: a removal is the sandbox's whose entry it was, and not that of one before",
+		file: "internal/ipam/whereabouts/removals.go",
+		old:  `if x.removed.known[removal{place.Pool, formatOffset(offset), id}] {`,
+		new:  `if len(x.removed.known) > 0 {`, by: []string{"./internal/ipam/whereabouts"},
+	},
+	{
 		rule: "I3: no pod inherits what was disowned (S7)",
 		file: "controllers/act.go",
 		old:  `for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {`,

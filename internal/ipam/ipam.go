@@ -103,6 +103,15 @@ type Snapshot struct {
 	Problems []Problem
 	// PoolVersions maps each pool that was looked at ("namespace/name") to the resourceVersion at which it was read.
 	PoolVersions map[string]string
+	// Removed are those of the places and sandboxes that were asked for of which this process saw the entry go, so that the address was free. It is
+	// empty on live reads.
+	Removed []Removed
+}
+
+// Removed is an entry that a pool had for a sandbox.
+type Removed struct {
+	Place
+	SandboxID string
 }
 
 // ErrChanged is wrapped by a Result whose entry no longer matches the key: somebody else changed it. It is no failure:

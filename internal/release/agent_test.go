@@ -133,6 +133,12 @@ func TestDecideWithAgents(t *testing.T) {
 			want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
 		"row 9: where the policies judged every write, the other machine is believed": {
 			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }), want{9, Release, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 9: of an orphan, whose pod nobody knows, every write since its entry was seen": {
+			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone}), node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }),
+			want{9, Release, v1alpha1.ReasonNodeReplaced, 0}},
+		"row 9: and not where its entry is older than the policies": {
+			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone}), node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), now }),
+			want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
 		"row 9: the same of another Node object is another machine's without any policy": {
 			terminating(agent, node(Node{Machine: replaced, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), time.Time{} }),
 			want{9, Release, v1alpha1.ReasonNodeReplaced, 0}},

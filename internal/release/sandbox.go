@@ -135,6 +135,9 @@ func disputed(o Observation, s *Sandbox) bool {
 	if o.Pod.IsKnown() {
 		begun = o.Pod.Get().Begun
 	}
+	if begun.IsZero() { // an orphan's: its machine is recorded after its entries
+		begun = s.UnchangedSince
+	}
 	judged := !o.PoliciesSince.IsZero() && !begun.IsZero() && !begun.Before(o.PoliciesSince)
 	return o.Evidence == EvidenceAgent && s.Machine.IsKnown() && s.Machine.Get().NodeUID == o.Node.Get().NodeUID && !judged
 }

@@ -25,6 +25,8 @@ type index struct {
 	bySandbox map[string][]location
 	byRecord  map[string][]location
 	problems  int
+	// removed are the last entries that were seen to go.
+	removed removals
 	// versions is what snapshots share as PoolVersions; nil when a pool has changed since it was made.
 	versions map[string]string
 }
@@ -83,6 +85,7 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	pool.raw = object.Spec.Allocations
 	for offset := range before {
 		if _, still := pool.raw[offset]; !still {
+			x.removed.add(removal{name, offset, pool.decoded[offset].sandboxID})
 			x.drop(location{pool, offset}, changes)
 		}
 	}

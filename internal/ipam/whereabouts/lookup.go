@@ -16,6 +16,7 @@ import (
 func (x *index) find(q query) ipam.Snapshot {
 	return x.snapshot(func(s *ipam.Snapshot) {
 		x.collect(q, func(*cachedPool) bool { return true }, s)
+		s.Removed = x.removedOf(q)
 	})
 }
 

@@ -66,7 +66,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 	theCluster, err = cluster.Start(ctx, cluster.Options{
 		// A node of a busy machine must not be found NotReady; the spec that needs that says it itself.
-		Dir: "/tmp/w/gclusterB", Nodes: []string{"node-a", "node-b", lonely}, Log: GinkgoWriter, NodeMonitorGracePeriod: time.Hour,
+		Dir: GinkgoT().TempDir(), Nodes: []string{"node-a", "node-b", lonely}, Log: GinkgoWriter, NodeMonitorGracePeriod: time.Hour,
 		StandIn: standin.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond},
 	})
 	Expect(err).NotTo(HaveOccurred())

@@ -227,6 +227,9 @@ func (w *World) strip(f Fault) {
 // freezeAndForce is what follows a lost finalizer that nobody noticed: the node freezes, and the pod is force-deleted. By then the guard is to have
 // protected it again.
 func (w *World) freezeAndForce(f Fault, pod *corev1.Pod) {
+	if w.isDisturbed(f, []Kind{DeclaredDead}, pod.Spec.NodeName, f.For) {
+		return // an administrator's word about a node that cannot contradict it is believed
+	}
 	if w.isDisturbed(f, managerKinds, "", time.Minute) {
 		w.excuse(pod, "its finalizer was stripped while the manager could not protect it again")
 	}

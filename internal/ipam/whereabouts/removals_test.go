@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// TestARemovalIsRememberedForItsSandbox, and not where the next sandbox took the entry over.
+func TestARemovalIsRememberedForItsSandbox(t *testing.T) {
+	x := newIndex()
+	held := func(id string) map[string]wb.IPAllocation {
+		return map[string]wb.IPAllocation{"7": {ContainerID: id, PodRef: "ns/web-0", IfName: "net1"}}
+	}
+	for version, allocations := range []map[string]wb.IPAllocation{held("first"), held("second"), nil, held("third")} {
+		x.apply(newPool("p", "10.0.0.0/24", fmt.Sprint(version), allocations), start)
+	}
+	place := ipam.Place{Pool: "kube-system/p", IP: netip.MustParseAddr("10.0.0.7")}
+	q := queryOf(ipam.Query{SandboxIDs: []string{"first", "second", "third"}, Places: []ipam.Place{place, {Pool: "kube-system/p", IP: netip.MustParseAddr("10.0.0.8")}}})
+	want := []ipam.Removed{{Place: place, SandboxID: "second"}}
+	if diff := cmp.Diff(want, x.find(q).Removed, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("removed (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyTheLastRemovalsAreRemembered(t *testing.T) {
+	var r removals
+	for n := range maxRemovals + 10 {
+		r.add(removal{"p", "7", fmt.Sprint(n)})
+	}
+	if len(r.known) != maxRemovals || len(r.order) != maxRemovals || r.known[removal{"p", "7", "9"}] || !r.known[removal{"p", "7", "10"}] {
+		t.Errorf("%d removals are known; expected the last %d", len(r.known), maxRemovals)
+	}
+}
