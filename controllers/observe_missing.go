@@ -50,20 +50,21 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 		v.stale = true
 		return nil
 	case stands != nil && v.holdsKey(stands.Key), stands == nil && v.hadLater(address):
-		if v.podFact.IsAbsent() || !snapshot.sawRemoved(address) {
-			c.rememberFollowed(v, address, stands == nil)
-		}
-		return nil // an entry that was removed before the next sandbox had one is as any that is removed while the pod exists
+		c.rememberFollowed(v, snapshot, address, stands == nil)
+		return nil
 	}
 	return c.rememberUnproven(ctx, v, address, stands)
 }
 
 // rememberFollowed keeps among the held entries an address that a later sandbox of the UID has by now, or had when its entry was removed: an
 // IPAM gives it to the next sandbox of the pod's name, which proves nothing about the one before (docs/decisions/0135).
-func (c *core) rememberFollowed(v *view, address *v1alpha1.AddressRecord, removed bool) {
+func (c *core) rememberFollowed(v *view, snapshot reading, address *v1alpha1.AddressRecord, removed bool) {
 	key, err := keyOf(address)
 	if err != nil || releasedByHand(v.record, address) {
 		return
+	}
+	if !v.podFact.IsAbsent() && snapshot.sawRemoved(address) {
+		return // its own entry was removed, which is believed of every entry while the pod exists
 	}
 	// What the network-status shows now may be the later sandbox's.
 	attribution := v.attributionOf(key.SandboxID)

@@ -197,7 +197,7 @@ const queryAgain = 30 * time.Second
 func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
 	asked := f.Asked
 	switch left := asked.Since.Add(queryAgain).Sub(now); {
-	case asked.Version == 0 && !asked.Since.IsZero() && left > 0:
+	case asked.Version == 0 && left > 0:
 		return wait(10, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
 	case (asked.Epoch == 0 || asked.Version == 0) && !f.Room:
 		return wait(10, v1alpha1.ReasonOrphanQueued, 0,
