@@ -114,7 +114,7 @@ var ownershipMutants = []mutant{
 		rule: "I1: a removal is the sandbox's whose entry it was, and not that of one before",
 		file: "internal/ipam/whereabouts/removals.go",
 		old:  `if x.removed.known[removal{place.Pool, formatOffset(offset), id}] {`,
-		new:  `if len(x.removed.known) > 0 {`, by: []string{"./internal/ipam/whereabouts"},
+		new:  `if x.removed.known[removal{place.Pool, formatOffset(offset), id}] || len(x.removed.known) > 0 {`, by: []string{"./internal/ipam/whereabouts"},
 	},
 	{
 		rule: "I3: no pod inherits what was disowned (S7)",

@@ -73,13 +73,26 @@ var _ = Describe("An entry of a pod that lives", func() {
 		Eventually(ctx, w.isDone(ctx, pod)).Should(BeTrue())
 	})
 
-	It("whose sandbox is replaced in the ordinary way has its node asked, and forgets the one before", func(ctx context.Context) {
+	It("whose sandbox is replaced in the ordinary way queries nobody, and forgets the one before", func(ctx context.Context) {
 		w := newWorld(ctx)
 		counted := newWrites()
 		startManager(ctx, options{transport: counted.wrap})
 		pod := w.running(ctx, "web", 1)
 		w.remove(sandboxOf(pod, 1))
 		w.del(ctx, 1)
+		w.run(pod, sandboxOf(pod, 2))
+		w.add(ctx, pod, 1, sandboxOf(pod, 2))
+		Eventually(ctx, func() []v1alpha1.SandboxRecord { return recordOf(ctx, pod).Spec.Sandboxes }).Should(ConsistOf(HaveField("ID", sandboxOf(pod, 2))))
+		Expect(counted.asked()).To(BeZero())
+		Expect(w.entries(ctx)).To(Equal(map[string]string{"1": sandboxOf(pod, 2)}))
+	})
+
+	It("whose next sandbox takes the entry over has its node queried, and forgets the one before", func(ctx context.Context) {
+		w := newWorld(ctx)
+		counted := newWrites()
+		startManager(ctx, options{transport: counted.wrap})
+		pod := w.running(ctx, "web", 1)
+		w.remove(sandboxOf(pod, 1))
 		w.run(pod, sandboxOf(pod, 2))
 		w.add(ctx, pod, 1, sandboxOf(pod, 2))
 		Eventually(ctx, counted.asked).ShouldNot(BeZero())
