@@ -29,7 +29,7 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: the record keeps a sandbox after a later one of the pod got its address",
 		file: "controllers/observe_missing.go",
-		old: `		c.rememberFollowed(v, address, stands == nil)
+		old: `		c.rememberFollowed(v, snapshot, address, stands == nil)
 `, new: ``, by: inControllers,
 	},
 	{
