@@ -60,20 +60,21 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	return false, r.dropProven(ctx, v, sandboxes, gone)
 }
 
-// disown makes the entries of the decided sandboxes an orphan's. A tombstone keeps them from the next pod with the same name. The pod's record
-// loses them only once the orphan's has them: a failed write leaves the sandbox in the record of the pod.
+// disown makes the entries of the decided sandboxes an orphan's. The orphan's record comes first, since it keeps the podref that finds the
+// reservation. Then a tombstone keeps the entries from the next pod with the same name, and the pod's record loses them last: a failed write leaves
+// the sandbox in the record of the pod, or its entries under the name of the pod.
 func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision) error {
 	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	for _, orphan := range v.orphansOf(d, metav1.NewTime(r.clock.Now())) {
+		if err := r.recordOrphan(ctx, orphan); err != nil {
+			return err
+		}
+	}
 	for _, backend := range r.backends {
 		for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {
 			if result.Err != nil && !errors.Is(result.Err, ipam.ErrChanged) {
 				return result.Err
 			}
-		}
-	}
-	for _, orphan := range v.orphansOf(d, metav1.NewTime(r.clock.Now())) {
-		if err := r.recordOrphan(ctx, orphan); err != nil {
-			return err
 		}
 	}
 	disowned := func(a v1alpha1.AddressRecord) bool { return slices.Contains(d.Sandboxes, a.SandboxID) }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -65,19 +66,22 @@ func TestI3I10ASandboxThatIsDisownedBecomesAnOrphan(t *testing.T) {
 	f.keepsAsOrphan()
 }
 
-// TestI3I10AManagerThatDiesWhileItDisowns leaves an entry that is the orphan's already, and that the next one does not take for the pod's.
+// TestI3I10AManagerThatDiesWhileItDisowns: the next one does the rest, and the orphan's record has the podref from before, which finds the reservation.
 func TestI3I10AManagerThatDiesWhileItDisowns(t *testing.T) {
-	for _, fails := range []string{"update v1alpha1.ipallocation", "create v1alpha1.ipallocation"} {
+	for fails, want := range map[string]string{"create v1alpha1.ipallocation": "", "tombstone": "", "update v1alpha1.ipallocation": orphanOfOld} {
 		t.Run(fails, func(t *testing.T) {
 			f := disownedByOld(t)
-			f.failWrites = fails
+			f.failWrites, f.pool.refuses = fails, fails == "tombstone"
 			if err := f.after(0); err == nil {
 				t.Fatal("a write failed, and no other try is due")
 			}
-			if f.pool.entries[0].Releasing != orphanOfOld {
-				t.Fatalf("the pool has %v; expected a tombstone before any other write", f.pool.entries)
+			if got := f.pool.entries[0].Releasing; got != want {
+				t.Fatalf("the entry has the tombstone of %q; expected %q", got, want)
 			}
-			f.failWrites = ""
+			if got := f.addressesOf()["old"]; len(got) != 1 {
+				t.Fatalf("the pod's record has %v; expected the address until all else is written", got)
+			}
+			f.failWrites, f.pool.refuses = "", false
 			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
 				t.Fatal(err)
 			}
@@ -95,6 +99,33 @@ func TestI3I10AManagerThatDiesWhileItDisowns(t *testing.T) {
 	}
 }
 
+// TestI1APodThatVanishedGivesNothingAwayWhileItsSandboxIsDisowned: no finalizer keeps the next pod of the name away, so that the tombstone comes first.
+func TestI1APodThatVanishedGivesNothingAwayWhileItsSandboxIsDisowned(t *testing.T) {
+	f := disownedByOld(t)
+	var pod corev1.Pod
+	if err := f.truth.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Finalizers = nil
+	if err := f.truth.Update(t.Context(), &pod); err != nil {
+		t.Fatal(err)
+	}
+	f.failWrites = "create v1alpha1.ipallocation"
+	if err := f.after(0); err == nil {
+		t.Fatal("a write failed, and no other try is due")
+	}
+	if f.pool.entries[0].Releasing != "old" {
+		t.Fatalf("the pool has %v; expected a tombstone before any record is written", f.pool.entries)
+	}
+	f.failWrites = ""
+	for _, d := range []time.Duration{time.Second, time.Minute} {
+		if err := f.after(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.keepsAsOrphan()
+}
+
 // keepsAsOrphan demands that the entry is in the orphan's record alone, and that no pod inherits it.
 func (f *fate) keepsAsOrphan() {
 	f.Helper()
@@ -106,8 +137,8 @@ func (f *fate) keepsAsOrphan() {
 			f.Errorf("record %s has %v; expected the address in %s alone", name, addresses, orphanOfOld)
 		}
 	}
-	if _, found := f.addressesOf()[orphanOfOld]; !found {
-		f.Errorf("there is no record %s", orphanOfOld)
+	if diff := cmp.Diff([]string{"10.0.0.5 default/web-1"}, f.addressesOf()[orphanOfOld]); diff != "" {
+		f.Errorf("the orphan's record, which needs the podref from before to find the reservation (-want +got):\n%s", diff)
 	}
 }
 

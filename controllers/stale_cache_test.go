@@ -5,6 +5,7 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
@@ -41,6 +42,8 @@ type onePool struct {
 	cached, version string
 	// removed are the entries that were seen to go.
 	removed []ipam.Removed
+	// refuses makes every tombstone fail.
+	refuses bool
 }
 
 func (p *onePool) Name() string                                 { return "whereabouts" }
@@ -73,7 +76,10 @@ func (p *onePool) Rewrite(context.Context, []ipam.Rewrite) []ipam.Rewritten { pa
 func (p *onePool) Tombstone(_ context.Context, requests []ipam.Request) []ipam.Result {
 	results := make([]ipam.Result, len(requests))
 	for n, request := range requests {
-		results[n].Request = request
+		if results[n].Request = request; p.refuses {
+			results[n].Err = errors.New("the API server refuses it")
+			continue
+		}
 		tombstoned := ipam.Entry{Key: request.Key, Releasing: request.Record, PoolResourceVersion: "100"}
 		tombstoned.PodRef = v1alpha1.TombstonePrefix + "/" + request.Record
 		switch at := slices.IndexFunc(p.entries, func(e ipam.Entry) bool { return e.IP == request.IP }); {

@@ -51,13 +51,14 @@ func (r *PodReconciler) keepFromSuccessors(ctx context.Context, v *view, d relea
 	return len(kept) > 0, errors.Join(failures...)
 }
 
-// givesUp says whether a decision takes the addresses out of the record: then no tombstone of it is left behind.
+// givesUp says whether a decision takes the addresses out of the record: then no tombstone of it is left behind. One that is disowned has the
+// tombstone of the pod's record until it gets that of the orphan's, which is created in between.
 func givesUp(d release.Decision) bool {
 	action := d.Action
 	if action == release.Reread {
 		action = d.Intended
 	}
-	return action == release.Release || action == release.Disown || action == release.Drop
+	return action == release.Release || action == release.Drop
 }
 
 // unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool.

@@ -23,11 +23,13 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 		evidence    release.Evidence
 		addObserved bool
 		earlier     bool
+		dies        bool
 	}{
-		"an earlier pod of the name is on record":                 {release.EvidenceAgent, true, true},
-		"the same without agents":                                 {release.EvidenceKubelet, true, true},
-		"no manager ran when the ADD came":                        {release.EvidenceAgent, false, false},
-		"no manager ran when the ADD came, and there is no agent": {release.EvidenceKubelet, false, false},
+		"an earlier pod of the name is on record":                 {release.EvidenceAgent, true, true, false},
+		"the same without agents":                                 {release.EvidenceKubelet, true, true, false},
+		"no manager ran when the ADD came":                        {release.EvidenceAgent, false, false, false},
+		"no manager ran when the ADD came, and there is no agent": {release.EvidenceKubelet, false, false, false},
+		"the manager dies while it disowns the entry":             {release.EvidenceAgent, true, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := finishedNamesake()
@@ -47,6 +49,10 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 			f.r.tracker.see(alive)
 			e := &f.pool.entries[0]
 			e.SandboxID, e.AddObserved, e.SeenSince = sandbox, tc.addObserved, lateNow.Add(-time.Hour)
+			if f.pool.refuses = tc.dies; tc.dies && f.after(0) == nil {
+				t.Fatal("the tombstone failed, and no other try is due")
+			}
+			f.pool.refuses = false
 			for _, d := range []time.Duration{0, time.Second} {
 				if err := f.after(d); err != nil {
 					t.Fatal(err)

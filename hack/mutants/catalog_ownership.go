@@ -123,12 +123,24 @@ var ownershipMutants = []mutant{
 		new:  `for _, result := range backend.Tombstone(ctx, nil) {`, by: inControllers,
 	},
 	{
-		rule: "I10: a disowned sandbox stays in the pod's record until the orphan's is created (S7)",
+		rule: "I10: the orphan's record of a disowned sandbox is created before anything else is written (S7)",
 		file: "controllers/act.go",
 		old: `		if err := r.recordOrphan(ctx, orphan); err != nil {
 			return err
 		}`,
 		new: `		defer func() { _ = r.recordOrphan(ctx, orphan) }()`, by: inControllers,
+	},
+	{
+		rule: "I1: what a vanished pod disowns has a tombstone first (S3)",
+		file: "controllers/tombstone.go",
+		old:  `return action == release.Release || action == release.Drop`,
+		new:  `return action == release.Release || action == release.Drop || action == release.Disown`, by: inControllers,
+	},
+	{
+		rule: "I1: a sandbox that has its entry again is followed, although the entry was removed once",
+		file: "internal/ipam/whereabouts/index.go",
+		old: `	x.removed.forget(removal{name, at.offset, a.sandboxID})
+`, new: ``, by: []string{"./internal/ipam/whereabouts"},
 	},
 	{
 		rule: "I10: the pod's record that a sandbox was disowned from does not end the orphan's",

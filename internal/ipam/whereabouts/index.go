@@ -157,6 +157,7 @@ func (x *index) replace(name string, at location, raw wb.IPAllocation, poolKnown
 		changes.problems = append(changes.problems, *a.problem)
 	}
 	at.pool.decoded[at.offset] = a
+	x.removed.forget(removal{name, at.offset, a.sandboxID})
 	insert(x.byPodRef, a.podRef, at)
 	insert(x.bySandbox, a.sandboxID, at)
 	insert(x.byRecord, a.record, at)

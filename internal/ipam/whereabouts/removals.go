@@ -2,7 +2,11 @@
 
 package whereabouts
 
-import "github.com/holdfast-dev/holdfast/internal/ipam"
+import (
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
 
 // maxRemovals bounds how many removed entries are remembered. They matter until the pod's record was written next.
 const maxRemovals = 4096
@@ -28,6 +32,14 @@ func (r *removals) add(one removal) {
 		r.order = r.order[1:]
 	}
 	r.known[one], r.order = true, append(r.order, one)
+}
+
+// forget takes back what is no longer true: the sandbox has the entry again, as in a pool that was restored.
+func (r *removals) forget(one removal) {
+	if r.known[one] {
+		delete(r.known, one)
+		r.order = slices.DeleteFunc(r.order, func(o removal) bool { return o == one })
+	}
 }
 
 // removedOf are the places and sandboxes of a query of which the entry was seen to go.

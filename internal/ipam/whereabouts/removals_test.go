@@ -32,6 +32,22 @@ func TestARemovalIsRememberedForItsSandbox(t *testing.T) {
 	}
 }
 
+// TestARemovalIsForgottenOnceTheSandboxHasTheEntryAgain: the pool was restored. That its entry then became the next sandbox's is no removal.
+func TestARemovalIsForgottenOnceTheSandboxHasTheEntryAgain(t *testing.T) {
+	x := newIndex()
+	for version, id := range []string{"first", "", "first", "second"} {
+		var allocations map[string]wb.IPAllocation
+		if id != "" {
+			allocations = map[string]wb.IPAllocation{"7": {ContainerID: id, PodRef: "ns/web-0", IfName: "net1"}}
+		}
+		x.apply(newPool("p", "10.0.0.0/24", fmt.Sprint(version), allocations), start)
+	}
+	q := queryOf(ipam.Query{SandboxIDs: []string{"first"}, Places: []ipam.Place{{Pool: "kube-system/p", IP: netip.MustParseAddr("10.0.0.7")}}})
+	if got := x.find(q).Removed; len(got) > 0 || len(x.removed.order) > 0 {
+		t.Errorf("removed %v; expected none", got)
+	}
+}
+
 func TestOnlyTheLastRemovalsAreRemembered(t *testing.T) {
 	var r removals
 	for n := range maxRemovals + 10 {
