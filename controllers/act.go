@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -123,14 +124,16 @@ func (r *PodReconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAll
 		return r.putRecord(ctx, orphan)
 	case err != nil:
 		return fmt.Errorf("reading the record %s of a disowned sandbox: %w", orphan.Name, err)
-	case exists.Spec.DisownedBy == orphan.Spec.DisownedBy:
-		return nil
 	}
+	before := exists.DeepCopy()
 	exists.Spec.DisownedBy = orphan.Spec.DisownedBy
 	for _, a := range orphan.Spec.Addresses {
 		if key, err := keyOf(&a); err == nil && recordedAddress(&exists, key) == nil {
 			exists.Spec.Addresses = append(exists.Spec.Addresses, a)
 		}
+	}
+	if equality.Semantic.DeepEqual(before.Spec, exists.Spec) {
+		return nil
 	}
 	return r.putRecord(ctx, &exists)
 }

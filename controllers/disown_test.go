@@ -99,6 +99,22 @@ func TestI3I10AManagerThatDiesWhileItDisowns(t *testing.T) {
 	}
 }
 
+// TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef: the orphan's record was created before the pool had it.
+func TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef(t *testing.T) {
+	f := disownedByOld(t)
+	orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+	orphan.Spec.PodNamespace, orphan.Spec.PodName, orphan.Spec.DisownedBy = "default", "web-1", "old"
+	if err := f.truth.Create(t.Context(), orphan); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []time.Duration{0, time.Second} {
+		if err := f.after(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.keepsAsOrphan()
+}
+
 // TestI1APodThatVanishedGivesNothingAwayWhileItsSandboxIsDisowned: no finalizer keeps the next pod of the name away, so that the tombstone comes first.
 func TestI1APodThatVanishedGivesNothingAwayWhileItsSandboxIsDisowned(t *testing.T) {
 	f := disownedByOld(t)
