@@ -99,6 +99,23 @@ func TestI3I10AManagerThatDiesWhileItDisowns(t *testing.T) {
 	}
 }
 
+// TestI10TheTombstoneOfTheOrphansRecordDecides: the entry is the orphan's, also if the record of a pod has its sandbox.
+func TestI10TheTombstoneOfTheOrphansRecordDecides(t *testing.T) {
+	f := disownedByOld(t)
+	f.pool.entries[0].PodRef, f.pool.entries[0].Releasing, f.pool.entries[0].Owner = v1alpha1.TombstonePrefix+"/"+orphanOfOld, orphanOfOld, nil
+	orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+	orphan.Spec.Addresses = f.record().Spec.Addresses
+	if err := f.truth.Create(t.Context(), orphan); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := f.addressesOf()[orphanOfOld]; !found {
+		t.Errorf("the record %s was deleted while its tombstone stands", orphanOfOld)
+	}
+}
+
 // TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef: the orphan's record was created before the pool had it.
 func TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef(t *testing.T) {
 	f := disownedByOld(t)
