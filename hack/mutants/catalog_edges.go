@@ -295,10 +295,41 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "policy holdfast-node-identity: nobody but the node changes what tells its machine (S5)",
 		file: "config/policies/node_identity.yaml",
-		old: `    - expression: request.userInfo.username in variables.kubeletAccounts
+		old:  `dyn(object).?status.?nodeInfo != dyn(oldObject).?status.?nodeInfo`,
+		new:  `dyn(object).?status.?nodeInfo.?systemUUID != dyn(oldObject).?status.?nodeInfo.?systemUUID`, by: inSeatbelts,
+	},
+	{
+		rule: "policy holdfast-leases: another component's account writes no Lease of Holdfast (security 5)",
+		file: "config/policies/leases.yaml",
+		old:  `!(request.userInfo.username in ["system:serviceaccount:kube-system:generic-garbage-collector",`,
+		new:  `!(request.userInfo.username in ["system:serviceaccount:kube-system:whereabouts", "system:serviceaccount:kube-system:generic-garbage-collector",`, by: inSeatbelts,
+	},
+	{
+		rule: "admission: a pool too large for the budget of an expression meets the webhook (security 6)",
+		file: "config/webhook/release.yaml",
+		old:  `size(oldObject.spec.allocations) > 5000`,
+		new:  `size(oldObject.spec.allocations) > 50000`, by: inSeatbelts,
+	},
+	{
+		rule: "agent: it can call nothing that changes the runtime (security 7)",
+		file: "internal/sandbox/cri/cri.go",
+		old: `	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
 `,
-		new: `    - expression: 'true'
-`, by: inSeatbelts,
+		new: `	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
+	StopPodSandbox(ctx context.Context, podSandboxID string) error
+`, by: []string{"./internal/sandbox/cri"},
+	},
+	{
+		rule: "plugin: a table cannot control the terminal (security 10)",
+		file: "internal/inspect/table.go",
+		old:  `case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:`,
+		new:  `case c == 0x7f:`, by: []string{"./internal/inspect"},
+	},
+	{
+		rule: "policy holdfast-foreign-removals: CNI DEL has the token of a node (security 9)",
+		file: "config/components/refuse-foreign-removals/policy.yaml",
+		old:  ` && size(variables.nodeNames) == 1 && variables.nodeNames[0] != ""`,
+		new:  ``, by: inSeatbelts,
 	},
 	{
 		rule: "policy holdfast-finalizer: an annotation of before is no reason to take the finalizer off (S3)",

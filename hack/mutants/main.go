@@ -7,7 +7,7 @@
 //
 // It works on copies of the tracked files below bin/mutants, and writes what it
 // found to the report. It fails if a mutant is missed, no longer applies, or does
-// not compile. -only takes the mutants whose rule has TEXT.
+// not compile. A suite that fails before its first spec has not noticed anything. -only takes the mutants whose rule has TEXT.
 package main
 
 import (

@@ -41,11 +41,13 @@ func TestACatalogWithAMistakeIsRefused(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	cases := map[string]struct{ output, want string }{
-		"a test":         {"--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/one (0.00s)\nFAIL\n", "TestA"},
-		"a spec":         {"\x1b[38;5;9m  [FAIL]\x1b[0m a policy [It] refuses it\n--- FAIL: TestSuite (3s)\n", "a policy [It] refuses it"},
-		"a panic":        {"panic: boom\n\ngoroutine 1\n", "boom"},
-		"what is broken": {"FAIL\tp [build failed]\n", ""},
-		"nothing":        {"exit status 1\n", ""},
+		"a test":                               {"--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/one (0.00s)\nFAIL\n", "TestA"},
+		"a spec":                               {"\x1b[38;5;9m  [FAIL]\x1b[0m a policy [It] refuses it\n--- FAIL: TestSuite (3s)\n", "a policy [It] refuses it"},
+		"a spec, and what comes before others": {"[FAIL] removals [BeforeAll] is judged\n[FAIL] a policy [It] refuses it\n--- FAIL: TestSuite (3s)\n", "a policy [It] refuses it"},
+		"a suite that did not start":           {"  [FAIL] [BeforeSuite] \n--- FAIL: TestSuite (3s)\n", ""},
+		"a panic":                              {"panic: boom\n\ngoroutine 1\n", "boom"},
+		"what is broken":                       {"FAIL\tp [build failed]\n", ""},
+		"nothing":                              {"exit status 1\n", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -73,6 +73,9 @@ func try(tree, assets string, m mutant) (catcher string, err error) {
 			continue
 		}
 		catcher, err := verdict(output.String())
+		if errors.Is(err, errNotStarted) {
+			continue // no test has noticed: the suite may fail to start for any reason
+		}
 		if err != nil {
 			return "", fmt.Errorf("the mutant %q in %s: %w:\n%s", m.rule, m.file, err, tail(output.String()))
 		}
@@ -85,16 +88,24 @@ var (
 	colors   = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 	failed   = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	spec     = regexp.MustCompile(`(?m)^\s*\[FAIL\] (.+)$`)
+	body     = regexp.MustCompile(`(?m)^\s*\[FAIL\] (.*\[It\].*)$`)
+	before   = regexp.MustCompile(`(?m)^\s*\[FAIL\] \[(Synchronized)?BeforeSuite\].*$`)
 	panicked = regexp.MustCompile(`(?m)^panic: (.+)$`)
 )
 
-// verdict names the test that failed, by the output of a go test that did.
+// errNotStarted: a suite failed before any of its specs.
+var errNotStarted = errors.New("the suite did not start")
+
+// verdict names the test that failed, by the output of a go test that did: a spec rather than what comes before specs.
 func verdict(output string) (string, error) {
 	output = colors.ReplaceAllString(output, "")
 	if strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]") {
 		return "", errors.New("it does not compile")
 	}
-	for _, pattern := range []*regexp.Regexp{spec, failed, panicked} {
+	if at := before.FindString(output); at != "" && !body.MatchString(output) {
+		return "", fmt.Errorf("%w: %s", errNotStarted, strings.TrimSpace(at))
+	}
+	for _, pattern := range []*regexp.Regexp{body, spec, failed, panicked} {
 		if found := pattern.FindStringSubmatch(output); found != nil {
 			return found[1], nil
 		}

@@ -141,9 +141,10 @@ func agentPodOn(ctx context.Context, node string) (*corev1.Pod, *rest.Config) {
 // awaitPolicies waits until the API server has compiled them: a write that each refuses is refused by it.
 func awaitPolicies(ctx context.Context) {
 	GinkgoHelper()
-	pod, record := newPod(ctx), newRecord(ctx, nodeA)
+	pod, record := reported(ctx), newRecord(ctx, nodeA)
 	lease := leaseOf(nodeB, uidB)
 	deleting := deletingPod(ctx)
+	Expect(patchPod(ctx, kubelet, pod, inStatus, `{"status":{"phase":"Pending"}}`, client.FieldOwner("kubelet"))).To(Succeed())
 	probes := map[string]func() error{
 		"holdfast-guarded-label": func() error {
 			return patchPod(ctx, user, pod, "", `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`, client.DryRunAll)
@@ -157,7 +158,7 @@ func awaitPolicies(ctx context.Context) {
 		leasesPolicy:             func() error { return user.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
 		finalizerPolicy:          func() error { return patchPod(ctx, user, deleting, itself, finalizerOff, client.DryRunAll) },
 		kubeletReports: func() error {
-			return patchPod(ctx, user, pod, inStatus, `{"status":{"message":"x"}}`, client.DryRunAll, client.FieldOwner("kubelet"))
+			return patchPod(ctx, user, pod, inStatus, `{"status":{"message":"x"}}`, client.DryRunAll)
 		},
 		nodeIdentity: func() error { return patchNode(ctx, user, nodeA, inStatus, machineIdentity, client.DryRunAll) },
 	}
