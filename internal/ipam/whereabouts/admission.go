@@ -4,10 +4,11 @@ package whereabouts
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
+
+	kjson "sigs.k8s.io/json"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
@@ -30,10 +31,10 @@ type AdmittedEntry struct {
 	SandboxID, PodRef, Interface string
 }
 
-// DecodePool reads the raw IPPool of an admission request. An unreadable range is no error: the pool still has entries.
+// DecodePool reads the raw IPPool of an admission request as the API server does, to which case matters. An unreadable range is no error: the pool still has entries.
 func DecodePool(raw []byte) (*AdmittedPool, error) {
 	object := &wb.IPPool{}
-	if err := json.Unmarshal(raw, object); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
 		return nil, fmt.Errorf("reading an IPPool: %w", err)
 	}
 	pool := &AdmittedPool{
@@ -68,7 +69,7 @@ type Reservation struct {
 // DecodeReservation reads the raw OverlappingRangeIPReservation of an admission request.
 func DecodeReservation(raw []byte) (Reservation, error) {
 	object := &wb.OverlappingRangeIPReservation{}
-	if err := json.Unmarshal(raw, object); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
 		return Reservation{}, fmt.Errorf("reading an OverlappingRangeIPReservation: %w", err)
 	}
 	return Reservation{

@@ -4,28 +4,30 @@ package whereabouts
 
 import (
 	"encoding/json"
+	"maps"
+	"math"
+	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 )
 
+// FuzzDecodePool: the entries are those that any reader of the object finds, and an address is one of the range.
 func FuzzDecodePool(f *testing.F) {
-	for _, seed := range []string{
-		`{"metadata":{"namespace":"kube-system","name":"p"},"spec":{"range":"10.0.0.0/24","allocations":{"7":{"id":"sb","podref":"ns/web-0","ifname":"net1"}}}}`,
-		`{"spec":{"range":"fd00::/64","allocations":{"-1":{"id":""},"18446744073709551616":{},"x":{"podref":"holdfast-releasing/uid"}}}}`,
-		`{"spec":{"range":"?","allocations":{"1":{}}}}`, `{"spec":{"allocations":null}}`, `[]`, `null`, "\xff",
-	} {
-		f.Add([]byte(seed))
-	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		pool, err := DecodePool(raw)
 		if err != nil {
 			return
 		}
 		network, rangeErr := pool.Range()
-		if len(pool.Entries) > len(raw) {
-			t.Errorf("%d entries out of %d bytes", len(pool.Entries), len(raw))
+		if keys := keysOf(raw, "spec", "allocations"); len(keys) != len(pool.Entries) {
+			t.Errorf("%d entries, expected those of %q", len(pool.Entries), keys)
 		}
 		for offset, entry := range pool.Entries {
 			if address, ok := pool.Address(offset); ok && (rangeErr != nil || !network.Contains(address)) {
@@ -38,13 +40,130 @@ func FuzzDecodePool(f *testing.F) {
 	})
 }
 
-func FuzzDecodeReservation(f *testing.F) {
-	for _, seed := range []string{
-		`{"metadata":{"namespace":"kube-system","name":"storage-10.0.0.7"},"spec":{"podref":"ns/web-0","ifname":"net1"}}`,
-		`{"metadata":{"name":"fd00--7"},"spec":{"podref":"ns/web-0"}}`, `{"spec":{"podref":1}}`, `null`, "\xff",
-	} {
-		f.Add([]byte(seed), "storage-10.0.0.0-24", "10.0.0.0/24")
+// keysOf are the keys of the object under a path, spelled exactly so.
+func keysOf(raw []byte, path ...string) []string {
+	object := map[string]json.RawMessage{}
+	if json.Unmarshal(raw, &object) != nil {
+		return nil
 	}
+	if len(path) == 0 {
+		return slices.Collect(maps.Keys(object))
+	}
+	return keysOf(object[path[0]], path[1:]...)
+}
+
+// FuzzIndex: every allocation of a cached pool is an entry or a problem, found under each of its names, and nothing of a deleted pool is kept.
+func FuzzIndex(f *testing.F) {
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		var before, after wb.IPPool
+		if json.Unmarshal(first, &before) != nil || json.Unmarshal(second, &after) != nil {
+			return
+		}
+		after.Namespace, after.Name = before.Namespace, before.Name
+		x := newIndex()
+		for i, pool := range []*wb.IPPool{&before, &after} {
+			pool.ResourceVersion = strconv.Itoa(i)
+			x.apply(pool, time.Unix(int64(i), 0))
+			checkIndexed(t, x, pool)
+		}
+		x.remove(poolName(before.Namespace, before.Name))
+		if left := len(x.pools) + len(x.byPodRef) + len(x.bySandbox) + len(x.byRecord) + x.problems; left != 0 {
+			t.Errorf("%d things are kept of a pool that was deleted", left)
+		}
+	})
+}
+
+func checkIndexed(t *testing.T, x *index, pool *wb.IPPool) {
+	t.Helper()
+	cached := x.pools[poolName(pool.Namespace, pool.Name)]
+	if len(cached.decoded) != len(pool.Spec.Allocations) {
+		t.Errorf("%d of %d allocations are indexed", len(cached.decoded), len(pool.Spec.Allocations))
+	}
+	problems := 0
+	if cached.problem != nil {
+		problems++
+	}
+	for offset, raw := range pool.Spec.Allocations {
+		a := cached.decoded[offset]
+		if a.problem != nil {
+			problems++
+		} else if a.entry == nil || a.entry.PodRef != raw.PodRef || a.entry.SandboxID != raw.ContainerID || !cached.network.Contains(a.entry.IP) {
+			t.Errorf("offset %q (%+v) is neither a problem nor its entry: %+v", offset, raw, a.entry)
+		}
+		if at := (location{cached, offset}); raw.ContainerID != "" && !slices.Contains(x.bySandbox[raw.ContainerID], at) || raw.PodRef != "" && !slices.Contains(x.byPodRef[raw.PodRef], at) {
+			t.Errorf("offset %q is not found by its sandbox and podref", offset)
+		}
+	}
+	if problems != x.problems {
+		t.Errorf("%d problems are counted, expected %d", x.problems, problems)
+	}
+}
+
+// FuzzConfig: what a definition says of reservations, ranges and slices is the same each time, and nothing where it cannot be read.
+func FuzzConfig(f *testing.F) {
+	f.Fuzz(func(t *testing.T, config string) {
+		b := New(Options{})
+		ranges, slicePool := b.Ranges(config), b.SlicePool(config, "definition")
+		if !json.Valid([]byte(config)) && (b.Reserves(config) || len(ranges) > 0 || slicePool != "") {
+			t.Errorf("a configuration that cannot be read says %t, %v, %q", b.Reserves(config), ranges, slicePool)
+		}
+		if len(ranges) > len(config) {
+			t.Errorf("%d ranges of %d bytes", len(ranges), len(config))
+		}
+		b.index.apply(poolOfOne("10.0.0.0/24"), time.Time{})
+		for _, r := range ranges {
+			if !r.IsValid() || r != r.Masked() {
+				t.Errorf("%s is no network", r)
+			}
+		}
+		if again := b.SlicePool(config, "definition"); again != slicePool {
+			t.Errorf("the slices are those of %q, and then of %q", slicePool, again)
+		}
+		for _, use := range b.Usage([]string{config}) {
+			if !(use.Addresses >= 0) || math.IsInf(use.Addresses, 0) || !(use.Fullest >= 0) || use.Entries != 1 {
+				t.Errorf("the use of a pool with one entry is %+v", use)
+			}
+		}
+	})
+}
+
+// FuzzReservationName: the address is found in every name that whereabouts gives to its reservation, and sameness has no direction.
+func FuzzReservationName(f *testing.F) {
+	f.Fuzz(func(t *testing.T, network, address, other string) {
+		b := New(Options{})
+		ip, err := netip.ParseAddr(address)
+		if len(network)+len(other) > 2*maxName || err != nil || ip.Zone() != "" || strings.Contains(network, "/") {
+			return
+		}
+		name := normalize(ip.Unmap().String())
+		if network != "" {
+			name = network + "-" + name
+		}
+		if found := b.ReservationAddresses(poolName("ns", name)); !slices.Contains(found, ip.Unmap()) {
+			t.Errorf("%q reserves %v, expected %s among them", name, found, ip.Unmap())
+		}
+		x, y := poolName("ns", name), poolName("ns", other)
+		if b.SameReservation(x, y) != b.SameReservation(y, x) || !b.SameReservation(x, x) {
+			t.Errorf("%q is %q: %t, and the other way round %t", x, y, b.SameReservation(x, y), b.SameReservation(y, x))
+		}
+	})
+}
+
+// FuzzReconcilerShared: a tag that cannot be read never says that the reconciler has a pod of its own.
+func FuzzReconcilerShared(f *testing.F) {
+	f.Fuzz(func(t *testing.T, image, beside string) {
+		shared := ReconcilerShared([]string{image, beside})
+		if shared != ReconcilerShared([]string{beside, image}) {
+			t.Errorf("the order of %q and %q decides", image, beside)
+		}
+		if !shared && (!ReconcilerShared([]string{image, beside, "whereabouts:latest"}) || !strings.Contains(image+beside, Name)) {
+			t.Errorf("%q and %q say that the reconciler is elsewhere, whatever stands beside them", image, beside)
+		}
+	})
+}
+
+// FuzzDecodeReservation: a reservation counts only for the address in its name and the podref in it.
+func FuzzDecodeReservation(f *testing.F) {
 	request := requestOf("ns/web-0", "net1")
 	f.Fuzz(func(t *testing.T, raw []byte, pool, rangeText string) {
 		r, err := DecodeReservation(raw)
@@ -63,11 +182,6 @@ func FuzzDecodeReservation(f *testing.F) {
 
 // FuzzKeepSlices: whatever a write does to the slices, the patch leaves each with the node that had it.
 func FuzzKeepSlices(f *testing.F) {
-	const four = `{"spec":{"range":"10.0.0.0/24","sliceSize":"/26"},"status":{"allocations":[{"nodeName":"a","sliceRange":"10.0.0.0/26"},{"nodeName":"b","sliceRange":"10.0.0.64/26"}]}}`
-	f.Add([]byte(four), []byte(`{"spec":{"range":"10.0.0.0/24","sliceSize":"/26"},"status":{"allocations":[{"nodeName":"x","sliceRange":"10.0.0.0/26"}]}}`))
-	f.Add([]byte(four), []byte(`{"spec":{"range":"10.0.0.0/24","sliceSize":"/26"}}`))
-	f.Add([]byte(four), []byte(`{"spec":{"range":"10.0.0.0/24","sliceSize":"/26"},"status":{"allocations":[]}}`))
-	f.Add([]byte(four), []byte(`{"spec":{"range":"10.0.0.0/23"}}`))
 	f.Fuzz(func(t *testing.T, rawBefore, rawAfter []byte) {
 		before, err := DecodeSlicePool(rawBefore)
 		after, afterErr := DecodeSlicePool(rawAfter)

@@ -3,13 +3,13 @@
 package whereabouts
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 )
@@ -52,7 +52,7 @@ type TakenSlice struct {
 // DecodeSlicePool reads the raw NodeSlicePool of an admission request.
 func DecodeSlicePool(raw []byte) (*SlicePool, error) {
 	object := &wb.NodeSlicePool{}
-	if err := json.Unmarshal(raw, object); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
 		return nil, fmt.Errorf("reading a NodeSlicePool: %w", err)
 	}
 	return slicePoolOf(object), nil
