@@ -117,31 +117,3 @@ func TestTheCommaFormIsReadAsTheClientReadsIt(t *testing.T) {
 		}
 	}
 }
-
-func FuzzAttachments(f *testing.F) {
-	for _, seed := range []string{
-		"", "blue", "ns/blue@eth1,red", " , ", "null", "[null]", "[]", `[{"name":"blue"}]`, `[{"name":"a"},null]`,
-		`[{"name":"blue","namespace":"x","interface":"net1","ips":["10.0.0.1"],"cni-args":{}}]`, `{"name":"x"}`, `"x"`, "a/b/c", "a@b@c",
-		`[{"default-route":["bad"]}]`, "\xff\xfe", `[[[[`, `[{"name":"\u0000"}]`,
-	} {
-		f.Add(seed, seed)
-	}
-	f.Fuzz(func(t *testing.T, networks, defaultNetwork string) {
-		attachments, malformed := Attachments(map[string]string{
-			NetworksAnnotation: networks, DefaultNetworkAnnotation: defaultNetwork,
-		}, "apps", "")
-		for _, a := range attachments {
-			if a.Namespace == "" || a.Name == "" || strings.ContainsAny(a.Namespace+a.Name, "/ %?#\n\x00") {
-				t.Errorf("%+v names no object", a)
-			}
-		}
-		if len(attachments) == 0 && len(malformed) == 0 {
-			t.Errorf("a default network of %q is neither a network nor an error", defaultNetwork)
-		}
-		for _, err := range malformed {
-			if err == nil || err.Error() == "" {
-				t.Error("an error that says nothing")
-			}
-		}
-	})
-}

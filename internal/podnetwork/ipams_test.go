@@ -4,7 +4,6 @@ package podnetwork
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,23 +70,4 @@ func TestIPAMsOf(t *testing.T) {
 	if _, err := IPAMsOf(""); !errors.Is(err, ErrNoConfig) {
 		t.Errorf("an empty config: got %v, want ErrNoConfig", err)
 	}
-}
-
-func FuzzIPAMsOf(f *testing.F) {
-	for _, seed := range []string{
-		"", "null", "{}", "[]", `{"type":"macvlan","ipam":{"type":"whereabouts"}}`, `{"plugins":[{"type":"a","ipam":{}}]}`, `{"plugins":[null]}`,
-		`{"name":null,"type":"a"}`, `{"type":"a","ipam":{"type":"m","x":[{"type":"whereabouts"}]}}`, `{"type":"a","delegate":{"ipam":{"type":"b"}}}`,
-		`{"type":"a","type":"b"}`, `{"type":1e999}`, `{"\u0000":{}}`, "\xff", `{"type":"a","Ipam":{"type":"ſ"}}`, strings.Repeat(`{"a":`, 100),
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, config string) {
-		ipams, err := IPAMsOf(config)
-		if err == nil && len(ipams) == 0 {
-			t.Error("a network without plugins is no error")
-		}
-		if err != nil && len(ipams) > 0 {
-			t.Errorf("IPAMs %v next to the error %v: somebody will act on them", ipams, err)
-		}
-	})
 }

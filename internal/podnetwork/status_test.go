@@ -66,20 +66,3 @@ func checkError(t *testing.T, err error, part string) {
 		t.Errorf("got the error %v, want one that says %q", err, part)
 	}
 }
-
-func FuzzStatusAddresses(f *testing.F) {
-	for _, seed := range []string{
-		"", "[]", "null", "[null]", `[{"name":"n","interface":"net1","ips":["10.0.0.1","fd00::1/64","::ffff:1.2.3.4","fe80::1%z"]}]`,
-		`[{"ips":[null]}]`, `[{"ips":"x"}]`, `{}`, `[{"default":true,"device-info":{"pci":{}}}]`, `[[]]`, "\xff",
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, value string) {
-		addresses, _ := StatusAddresses(map[string]string{StatusAnnotation: value})
-		for _, a := range addresses {
-			if !a.IP.IsValid() || a.IP.Is4In6() || a.IP.Zone() != "" {
-				t.Errorf("%+v: not an address that can be compared", a)
-			}
-		}
-	})
-}

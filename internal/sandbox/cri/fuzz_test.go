@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cri
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	criapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/sandbox"
+)
+
+// foreignRuntime is a runtime that responds with what a fuzz input says.
+type foreignRuntime struct {
+	criapi.RuntimeService
+	Name       string                         `json:"name"`
+	Conditions []*runtimeapi.RuntimeCondition `json:"conditions"`
+	Sandboxes  []*runtimeapi.PodSandbox       `json:"sandboxes"`
+	Containers []*runtimeapi.Container        `json:"containers"`
+	// Info is the verbose status by sandbox ID; a sandbox without one cannot be read.
+	Info map[string]string `json:"info"`
+	// Tasks are the specifications in the folders of containerd's tasks, by ID.
+	Tasks map[string]string `json:"tasks"`
+
+	mu      sync.Mutex
+	verbose []string
+}
+
+func (r *foreignRuntime) Version(context.Context, string) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: r.Name}, nil
+}
+
+func (r *foreignRuntime) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
+	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: r.Conditions}}, nil
+}
+
+func (r *foreignRuntime) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
+	return r.Sandboxes, nil
+}
+
+func (r *foreignRuntime) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return r.Containers, nil
+}
+
+func (r *foreignRuntime) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimeapi.PodSandboxStatusResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.verbose = append(r.verbose, id)
+	info, known := r.Info[id]
+	if !known {
+		return nil, errors.New("no such sandbox")
+	}
+	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{infoKey: info}}, nil
+}
+
+// taskID keeps a fuzz input inside its folder.
+var taskID = regexp.MustCompile(`^\.?[a-zA-Z0-9]{1,64}$`)
+
+// decodeForeign gives the runtime of an input; false for one that no runtime could be: the wire format has no absent element.
+func decodeForeign(raw []byte) (*foreignRuntime, bool) {
+	r := &foreignRuntime{}
+	if json.Unmarshal(raw, r) != nil || len(r.Tasks) > 4 {
+		return nil, false
+	}
+	for id := range r.Tasks {
+		if !taskID.MatchString(id) {
+			return nil, false
+		}
+	}
+	return r, !slices.Contains(r.Conditions, nil) && !slices.Contains(r.Sandboxes, nil) && !slices.Contains(r.Containers, nil)
+}
+
+// writeTasks makes containerd's state directory.
+func (r *foreignRuntime) writeTasks(t *testing.T) string {
+	t.Helper()
+	if len(r.Tasks) == 0 {
+		return "/nonexistent"
+	}
+	dir := t.TempDir()
+	for id, spec := range r.Tasks {
+		folder := filepath.Join(dir, taskPlugins[0], criNamespace, id)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, specFile), []byte(spec), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// FuzzList: every sandbox and every container that has not exited is in the listing, only what is queried is asked about, once, and no sandbox
+// that the runtime may still run is reported as ready for release.
+func FuzzList(f *testing.F) {
+	f.Fuzz(func(t *testing.T, raw []byte, queried string) {
+		r, ok := decodeForeign(raw)
+		if !ok {
+			return
+		}
+		listing, err := list(t.Context(), r, r.writeTasks(t))
+		if err != nil {
+			if listing != nil {
+				t.Errorf("an error with a list: %v", err)
+			}
+			return
+		}
+		askNetworks(t.Context(), r, listing, sandbox.Asked{IDs: sets.New(queried)}, time.Hour)
+		checkNothingIsLost(t, r, listing)
+		checkCalls(t, r, listing)
+		checkEvidence(t, r, listing, queried)
+	})
+}
+
+func checkNothingIsLost(t *testing.T, r *foreignRuntime, listing *handshake.Listing) {
+	t.Helper()
+	if len(listing.Sandboxes) != len(r.Sandboxes) {
+		t.Errorf("%d sandboxes became %d", len(r.Sandboxes), len(listing.Sandboxes))
+	}
+	running, counted := 0, 0
+	for _, c := range r.Containers {
+		if c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+			running++
+		}
+	}
+	for i, s := range listing.Sandboxes {
+		counted += s.NotExited
+		if state := r.Sandboxes[i].State; s.ID != r.Sandboxes[i].Id || (s.State == handshake.StateNotReady) != (state == runtimeapi.PodSandboxState_SANDBOX_NOTREADY) {
+			t.Errorf("sandbox %q in state %d became %+v", r.Sandboxes[i].Id, state, s)
+		}
+	}
+	for _, count := range listing.Strays {
+		counted += count
+	}
+	if counted != running {
+		t.Errorf("%d containers have not exited, and %d are counted", running, counted)
+	}
+}
+
+// checkCalls: one call for a sandbox at most, and none for one that is ready.
+func checkCalls(t *testing.T, r *foreignRuntime, listing *handshake.Listing) {
+	t.Helper()
+	asked := map[string]int{}
+	for _, id := range r.verbose {
+		asked[id]++
+	}
+	for _, s := range listing.Sandboxes {
+		if s.State == handshake.StateNotReady {
+			asked[s.ID]--
+		}
+	}
+	for id, more := range asked {
+		if more > 0 {
+			t.Errorf("%q was asked about %d times more than it is listed as not ready", id, more)
+		}
+	}
+}
+
+// checkEvidence judges the list as the agent of a pod "agent" does, twice, so that a sandbox may have been seen before.
+func checkEvidence(t *testing.T, r *foreignRuntime, listing *handshake.Listing, queried string) {
+	t.Helper()
+	start := time.Unix(1000, 0)
+	listing.Began, listing.Ended = start, start
+	look := handshake.Check(listing, "agent")
+	if look.Listing == nil {
+		return
+	}
+	var memory handshake.Memory
+	for _, s := range r.Sandboxes {
+		q := handshake.Question{SandboxID: queried, NodeUID: "node", RecordUID: types.UID(s.GetMetadata().GetUid()), Seen: start}
+		memory.Expect([]handshake.Question{q})
+		memory.Observe(look)
+		word := handshake.Judge(q, look, memory.Recall(q), handshake.Settings{SandboxCreationMax: time.Minute})
+		if word.Kind == handshake.Answer && word.Verdict == "ReadyForRelease" && r.mayRun(queried, string(q.RecordUID)) {
+			t.Errorf("%q of pod UID %q is ready for release (%s), and the runtime may run it", queried, q.RecordUID, word.Message)
+		}
+	}
+}
+
+// mayRun is the oracle: it shares no code with the product.
+func (r *foreignRuntime) mayRun(id, uid string) bool {
+	for _, c := range r.Containers {
+		if c.PodSandboxId == id && c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
+			return true
+		}
+	}
+	if _, hasTask := r.Tasks[id]; hasTask && r.Name == containerd && id[0] != '.' {
+		return true
+	}
+	for _, s := range r.Sandboxes {
+		ready := s.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		if ready && (s.Id == id || uid != "" && s.GetMetadata().GetUid() == uid) {
+			return true
+		}
+		if s.Id != id {
+			continue
+		}
+		var info map[string]json.RawMessage
+		if r.Name != containerd || json.Unmarshal([]byte(r.Info[id]), &info) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// FuzzNetwork: only a value that is there says that a network namespace is closed, or open.
+func FuzzNetwork(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text string) {
+		var info map[string]any
+		said := json.Unmarshal([]byte(text), &info) == nil
+		switch got := parseNetwork(text); {
+		case got != 0 && !said:
+			t.Errorf("%q cannot be read, and says %d", text, got)
+		case got != 0 && len(info) == 0:
+			t.Errorf("%q is empty, and says %d", text, got)
+		}
+	})
+}
+
+// FuzzTaskSpec: a task is a sandbox of a pod only by its own annotations.
+func FuzzTaskSpec(f *testing.F) {
+	path := filepath.Join(f.TempDir(), specFile)
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		uid := podOf(path)
+		var spec struct{ Annotations map[string]string }
+		if uid != "" && (json.Unmarshal(content, &spec) != nil || spec.Annotations[podUIDAnnotation] != string(uid) || spec.Annotations[typeAnnotation] != sandboxType) {
+			t.Errorf("%q is pod UID %q", content, uid)
+		}
+	})
+}
