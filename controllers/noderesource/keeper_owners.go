@@ -7,6 +7,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	kjson "sigs.k8s.io/json"
 )
 
 // keeperOwners are the other field managers, with the time of their last write: those that own one of these fields of an
@@ -34,7 +35,7 @@ func keeperOwns(raw []byte, name string, fields []string) bool {
 	var owned struct {
 		Webhooks map[string]map[string]json.RawMessage `json:"f:webhooks"`
 	}
-	if err := json.Unmarshal(raw, &owned); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &owned); err != nil {
 		return false
 	}
 	for key, of := range owned.Webhooks {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
@@ -121,7 +122,7 @@ func ownedBy(record *v1alpha1.IPAllocation, manager string) owned {
 			} `json:"f:status"`
 		}
 		// What cannot be read is nobody's.
-		_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields)
+		_ = kjson.UnmarshalCaseSensitivePreserveInts(entry.FieldsV1.GetRawBytes(), &fields)
 		return owned{answers: fields.Status.Answers != nil, condition: fields.Status.Conditions != nil}
 	}
 	return owned{}

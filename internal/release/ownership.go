@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 )
 
 // ownership is what an entry of managedFields owns of what this package reads: status.phase, the sandbox's condition, spec.nodeName.
@@ -34,7 +35,7 @@ func owned(entry *metav1.ManagedFieldsEntry) ownership {
 		Status map[string]json.RawMessage `json:"f:status"`
 	}
 	foreign := ownership{phase: !IsKubelet(entry), sandbox: !IsKubelet(entry), node: true}
-	if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 		return foreign
 	}
 	var owns ownership
