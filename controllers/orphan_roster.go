@@ -94,14 +94,15 @@ func (s *rosterStore) keepShard(shard int, into orphan.Roster) {
 	}
 }
 
+// decodeShard refuses a copy of a Node under another key: the two may differ in whether the machine is gone.
 func decodeShard(shard int, data map[string]string, into orphan.Roster) error {
 	for key, text := range data {
 		var seen orphan.Seen
-		if err := json.Unmarshal([]byte(text), &seen); err != nil || seen.Node.UID == "" {
-			return fmt.Errorf("reading the list of Nodes: key %q of ConfigMap %s: expected a Node in JSON, found %q; remove the key once you know "+
+		if err := json.Unmarshal([]byte(text), &seen); err != nil || seen.Node.UID == "" || orphan.KeyOf(seen.Node) != key {
+			return fmt.Errorf("reading the list of Nodes: key %q of ConfigMap %s: expected a Node in JSON under its own key, found %q; remove the key once you know "+
 				"that the machine is gone", key, shardName(shard), text)
 		}
-		into[orphan.KeyOf(seen.Node)] = seen
+		into[key] = seen
 	}
 	return nil
 }
