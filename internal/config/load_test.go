@@ -417,26 +417,3 @@ func TestCompleteLeavesItsArgumentAlone(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// FuzzParseManager: whatever is in the file, reading it ends with a valid configuration or with mistakes.
-func FuzzParseManager(f *testing.F) {
-	for _, seed := range []string{
-		"", header, header + "stamping: &s {stamping: *s}\n", header + "evidence: &e [*e]\n", header + "whereabouts: {namespaces: &n [*n]}\n",
-		header + "<<: {evidence: Kubelet}\n", header + "? [a]\n: b\n", header + "? {a: b}\n", header + "delays: {releaseDelay: {a: {1: 2}}}\n",
-		header + "controller: {qps: .nan, burst: .inf}\n", header + "server: !!binary aGk=\n", "!!null\n", "*a\n", "\x00", "%YAML 9.9\n---\na\n",
-		header + "controller: {concurrency: 0x10, burst: 0o7, qps: 1e999}\n", header + "server: {webhookPort: !!str 9443, certDir: 2001-01-01}\n",
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, content []byte) {
-		c, err := ParseManager("fuzz", content)
-		if (c == nil) == (err == nil) {
-			t.Fatalf("got a configuration %v and an error %v", c != nil, err)
-		}
-		if err == nil {
-			if mistakes := configv1alpha1.Validate(c); len(mistakes) > 0 {
-				t.Fatalf("accepted what is invalid: %v", mistakes.ToAggregate())
-			}
-		}
-	})
-}
