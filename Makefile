@@ -121,21 +121,22 @@ model: ## Explore the model of the release handshake, and write bin/model/report
 	@go run ./test/model -report bin/model/report.json
 
 # Each for FUZZTIME, a Go duration. What is found lands in testdata/fuzz beside the test, and is a case of it from then on.
-FUZZTIME ?= 10s
+FUZZTIME ?= 5s
 
 .PHONY: fuzz
 fuzz: ## Fuzz every decoder of foreign bytes, each for FUZZTIME
-	@failed=; for file in $$(git grep -l '^func Fuzz' -- 'internal/*_test.go' 'webhooks/*_test.go'); do \
+	@failed=; for file in $$(git grep -l '^func Fuzz' -- '*_test.go' ':!hack'); do \
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
-	    $(STEP) "fuzzing $$name" go test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || failed=1; done; done; test -z "$$failed"
+	    $(STEP) "fuzzing $$name in $$(dirname $$file)" go test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || failed=1; done; done; test -z "$$failed"
 
 # SEED is the first seed, a new one by default; BUDGET is a Go duration. ONLY and KEEP, as a violation prints them, play one history again.
 BUDGET ?= 3m
 
 .PHONY: explore
-explore: ## Play histories of the whole product in virtual time (SEED, BUDGET), bin/robustness/report.json
+explore: ## Play histories of the whole product in virtual time (SEED, BUDGET), bin/robustness/report.json, then fuzz (FUZZTIME)
 	@go -C hack/dev run ./test/sim/explore -report $(CURDIR)/bin/robustness/report.json -budget $(BUDGET) \
 	  $(SEED:%=-seed %) $(ONLY:%=-only %) $(KEEP:%=-keep %)
+	@$(if $(ONLY),,$(MAKE) fuzz)
 
 .PHONY: mutants
 mutants: kube ## Break the product one rule at a time: tests have to notice each, bin/mutants/report.json
