@@ -6,7 +6,7 @@
 #
 #   RECORDING  the recording that is drawn
 
-RECORDING ?= $(CURDIR)/hack/promql/testdata/failures.prom.gz
+RECORDING ?= $(CURDIR)/hack/promql/testdata/failures
 
 ##@ Pictures
 

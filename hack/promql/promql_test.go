@@ -3,12 +3,13 @@
 package promql
 
 import (
-	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v2"
+
+	"github.com/holdfast-dev/holdfast/hack/promql/picture"
 )
 
 const root = "../.."
@@ -71,15 +72,8 @@ func TestAlerts(t *testing.T) {
 }
 
 func TestDashboard(t *testing.T) {
-	var dashboard struct {
-		Panels []struct {
-			Title   string `json:"title"`
-			Targets []struct {
-				Expr string `json:"expr"`
-			} `json:"targets"`
-		} `json:"panels"`
-	}
-	if err := json.Unmarshal(read(t, root+"/config/prometheus/dashboard.json"), &dashboard); err != nil {
+	dashboard, err := picture.Parse(read(t, root+"/config/prometheus/dashboard.json"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	checked := 0

@@ -4,9 +4,7 @@ package picture
 
 import (
 	"bytes"
-	"compress/gzip"
 	"image/png"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -14,42 +12,34 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/promqltest"
 
 	"github.com/holdfast-dev/holdfast/hack/promql/recording"
 )
 
 const dashboardFile = "../../../config/prometheus/dashboard.json"
 
-// recorded is a recording of a minute.
-const recorded = `up{job="a",instance="i"} 1 1800000000000
-g{job="a",instance="i",reason="x"} 1 1800000000000
-g{job="a",instance="i",reason="y"} 0 1800000000000
-c_total{job="a",instance="i"} 0 1800000000000
-up{job="a",instance="i"} 1 1800000030000
-g{job="a",instance="i",reason="x"} 2 1800000030000
-c_total{job="a",instance="i"} 60 1800000030000
-up{job="a",instance="i"} 1 1800000060000
-g{job="a",instance="i",reason="x"} 3 1800000060000
-c_total{job="a",instance="i"} 120 1800000060000
+// recorded is a recording of a minute, in the notation of Prometheus' own tests.
+const recorded = `load 30s
+  up{job="a",instance="i"} 1 1 1
+  g{job="a",instance="i",reason="x"} 1 2 3
+  g{job="a",instance="i",reason="y"} 0 stale
+  c_total{job="a",instance="i"} 0 60 120
 `
 
 func load(t *testing.T) *evaluator {
 	t.Helper()
-	return loadFrom(t, recorded)
-}
-
-func loadFrom(t *testing.T, text string) *evaluator {
-	t.Helper()
-	db, span, err := recording.Load(t.Context(), strings.NewReader(text), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := promqltest.LoadedStorage(t, recorded)
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
+		if err := data.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return newEvaluator(db, span)
+	span, err := recording.SpanOf(t.Context(), data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newEvaluator(data, span)
 }
 
 func TestAPanelShowsWhatItsExpressionsGive(t *testing.T) {
@@ -65,7 +55,7 @@ func TestAPanelShowsWhatItsExpressionsGive(t *testing.T) {
 	}
 	seconds := func(values ...float64) (points []promql.FPoint) {
 		for i := 0; i < len(values); i += 2 {
-			points = append(points, promql.FPoint{T: 1_800_000_000_000 + int64(values[i])*1000, F: values[i+1]})
+			points = append(points, promql.FPoint{T: int64(values[i]) * 1000, F: values[i+1]})
 		}
 		return points
 	}
@@ -193,7 +183,7 @@ func TestVariablesFollowTheRecording(t *testing.T) {
 
 // The recording in the repository is that of the picture in the manual: a node is cut off, another hangs, and six pods are held.
 func TestTheRecordingOfThePictureShowsAHold(t *testing.T) {
-	shown := figures(t, "../testdata/failures.prom.gz")
+	shown := figures(t, "../testdata/failures")
 	for title, least := range map[string]float64{"Held pods": 6, "Fullest pool": 1, "Oldest hold": 60, "Leaders": 1} {
 		if shown[title] < least {
 			t.Errorf("%s is %v, expected %v or more", title, shown[title], least)
@@ -207,7 +197,7 @@ func TestTheRecordingOfThePictureShowsAHold(t *testing.T) {
 }
 
 // figures are the last values of our dashboard's figures in a recording.
-func figures(t *testing.T, path string) map[string]float64 {
+func figures(t *testing.T, folder string) map[string]float64 {
 	t.Helper()
 	text, err := os.ReadFile(dashboardFile)
 	if err != nil {
@@ -217,7 +207,12 @@ func figures(t *testing.T, path string) map[string]float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := loadFrom(t, unpacked(t, path))
+	data, err := recording.Open(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	e := newEvaluator(data, data.Span)
 	shown := map[string]float64{}
 	for i := range d.Panels {
 		curves, err := e.curves(t.Context(), &d.Panels[i])
@@ -229,21 +224,4 @@ func figures(t *testing.T, path string) map[string]float64 {
 		}
 	}
 	return shown
-}
-
-func unpacked(t *testing.T, path string) string {
-	t.Helper()
-	packed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

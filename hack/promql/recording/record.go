@@ -1,131 +1,95 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recording writes down what processes expose as metrics, and loads it into Prometheus' own storage.
-//
-// A recording is Prometheus' text format with time stamps, one scrape after the other, compressed. Its series have the labels job and
-// instance of their target, and each scrape has the series up, as Prometheus would make them.
 package recording
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"sort"
-	"strconv"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/textparse"
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery/targetgroup"
+	"github.com/prometheus/prometheus/scrape"
+	"github.com/prometheus/prometheus/tsdb"
 )
 
-// Target is a process that exposes metrics.
-type Target struct {
-	// Job and Instance are the labels of its series.
-	Job, Instance string
-	// URL is where they are.
-	URL string
-}
+// Targets are the processes that expose metrics, by their label job.
+type Targets map[string][]*targetgroup.Group
 
-// ParseTarget reads "job=url"; the instance is the URL's host and port.
-func ParseTarget(text string) (Target, error) {
-	job, url, found := strings.Cut(text, "=")
-	_, rest, hasScheme := strings.Cut(url, "://")
-	if !found || job == "" || !hasScheme {
-		return Target{}, fmt.Errorf("target is %q, expected job=url, such as holdfast-metrics=http://127.0.0.1:8443/metrics", text)
-	}
-	instance, _, _ := strings.Cut(rest, "/")
-	return Target{Job: job, Instance: instance, URL: url}, nil
-}
-
-// Recorder scrapes targets.
-type Recorder struct {
-	Client  *http.Client
-	Targets []Target
-	// Keep says which series are written down, by name.
-	Keep func(name string) bool
-	// Out gets the scrapes.
-	Out io.Writer
-}
-
-// Scrape asks every target once and gives the number of series that were written. A target that does not answer is written down as
-// down, and is no error.
-func (r *Recorder) Scrape(ctx context.Context, now time.Time) (series int, err error) {
-	for _, target := range r.Targets {
-		lines, err := r.ask(ctx, target, now)
-		up := 1
-		if err != nil {
-			if ctx.Err() != nil {
-				return series, nil //nolint:nilerr // to be stopped ends a recording
-			}
-			lines, up = nil, 0
+// ParseTargets reads "job=url" several times.
+func ParseTargets(all []string) (Targets, error) {
+	targets := Targets{}
+	for _, text := range all {
+		job, location, _ := strings.Cut(text, "=")
+		parsed, err := url.Parse(location)
+		if err != nil || job == "" || parsed.Host == "" {
+			return nil, fmt.Errorf("target is %q, expected job=url, such as holdfast-metrics=http://127.0.0.1:8443/metrics", text)
 		}
-		lines = append(lines, fmt.Sprintf("up{instance=%q,job=%q} %d %d\n", target.Instance, target.Job, up, now.UnixMilli()))
-		series += len(lines)
-		if _, err := io.WriteString(r.Out, strings.Join(lines, "")); err != nil {
-			return series, fmt.Errorf("writing the recording: %w", err)
-		}
+		targets[job] = append(targets[job], &targetgroup.Group{Source: text, Targets: []model.LabelSet{{
+			model.AddressLabel: model.LabelValue(parsed.Host), model.SchemeLabel: model.LabelValue(parsed.Scheme), model.MetricsPathLabel: model.LabelValue(parsed.Path),
+		}}})
 	}
-	return series, nil
+	return targets, nil
 }
 
-func (r *Recorder) ask(ctx context.Context, target Target, now time.Time) ([]string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.URL, nil)
+// Record scrapes targets until ctx ends, and leaves the series of these names in a folder, which it makes.
+func Record(ctx context.Context, targets Targets, names []string, interval time.Duration, folder string) (err error) {
+	work, err := os.MkdirTemp(filepath.Dir(folder), "recording-")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	response, err := r.Client.Do(request)
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	options := tsdb.DefaultOptions()
+	options.MinBlockDuration = (24 * time.Hour).Milliseconds() // all of it becomes one block
+	options.MaxBlockDuration = options.MinBlockDuration
+	db, err := tsdb.Open(filepath.Join(work, "db"), nil, nil, options, nil)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("making a storage: %w", err)
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s, expected 200", target.URL, response.Status)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := scrapeInto(ctx, db, targets, names, interval); err != nil {
+		return fmt.Errorf("scraping: %w", err)
 	}
-	var body bytes.Buffer
-	if _, err := body.ReadFrom(response.Body); err != nil {
-		return nil, err
+	if err := db.Snapshot(filepath.Join(work, "blocks"), true); err != nil {
+		return fmt.Errorf("writing the recording: %w", err)
 	}
-	return r.lines(body.Bytes(), target, now)
+	blocks, err := filepath.Glob(filepath.Join(work, "blocks", "*"))
+	if err != nil || len(blocks) != 1 {
+		return fmt.Errorf("the recording has %d blocks, expected one: nothing was scraped (%w)", len(blocks), err)
+	}
+	return os.Rename(blocks[0], folder)
 }
 
-// lines are the series of one scrape that are kept.
-func (r *Recorder) lines(exposed []byte, target Target, now time.Time) ([]string, error) {
-	parser := textparse.NewPromParser(exposed, labels.NewSymbolTable(), false)
-	var lines []string
-	for {
-		entry, err := parser.Next()
-		if errors.Is(err, io.EOF) {
-			return lines, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading what %s exposes: %w", target.URL, err)
-		}
-		if entry != textparse.EntrySeries {
-			continue
-		}
-		var series labels.Labels
-		parser.Labels(&series)
-		_, _, value := parser.Series()
-		if r.Keep(series.Get(model.MetricNameLabel)) {
-			lines = append(lines, line(series, target, value, now))
-		}
+func scrapeInto(ctx context.Context, db *tsdb.DB, targets Targets, names []string, interval time.Duration) error {
+	manager, err := scrape.NewManager(&scrape.Options{DiscoveryReloadOnStartup: true}, nil, nil, db, nil, prometheus.NewRegistry())
+	if err != nil {
+		return err
 	}
-}
-
-func line(series labels.Labels, target Target, value float64, now time.Time) string {
-	all := series.Map()
-	name := all[model.MetricNameLabel]
-	delete(all, model.MetricNameLabel)
-	all["job"], all["instance"] = target.Job, target.Instance
-	pairs := make([]string, 0, len(all))
-	for key, value := range all {
-		pairs = append(pairs, key+"="+strconv.Quote(value))
+	var text strings.Builder
+	fmt.Fprintf(&text, "global: {scrape_interval: %s, scrape_timeout: %[1]s}\nscrape_configs:\n", model.Duration(interval))
+	for job := range targets {
+		fmt.Fprintf(&text, "- {job_name: %q, fallback_scrape_protocol: PrometheusText0.0.4, metric_relabel_configs: [{source_labels: [__name__], regex: %q, action: keep}]}\n",
+			job, strings.Join(names, "|"))
 	}
-	sort.Strings(pairs)
-	return fmt.Sprintf("%s{%s} %s %d\n", name, strings.Join(pairs, ","), strconv.FormatFloat(value, 'g', -1, 64), now.UnixMilli())
+	wanted, err := config.Load(text.String(), nil)
+	if err != nil {
+		return err
+	}
+	if err := manager.ApplyConfig(wanted); err != nil {
+		return err
+	}
+	sets := make(chan map[string][]*targetgroup.Group, 1)
+	sets <- targets
+	ran := make(chan error, 1)
+	go func() { ran <- manager.Run(sets) }()
+	<-ctx.Done()
+	manager.Stop()
+	return <-ran
 }

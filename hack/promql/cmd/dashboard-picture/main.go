@@ -4,14 +4,13 @@
 package main
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -20,9 +19,6 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/promql/picture"
 	"github.com/holdfast-dev/holdfast/hack/promql/recording"
 )
-
-// askTimeout ends a scrape that gets no answer.
-const askTimeout = 5 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -38,84 +34,44 @@ func main() {
 	}
 }
 
-type recordFlags struct {
-	dashboard, out string
-	interval, last time.Duration
-}
-
 func newRecordCommand() *cobra.Command {
-	f := &recordFlags{}
+	var dashboard, out string
+	var interval, last time.Duration
 	cmd := &cobra.Command{
 		Use:   "record JOB=URL...",
 		Short: "Scrape processes again and again, until it is interrupted",
-		Long: `Record scrapes each URL every few seconds and writes down, compressed, the series that the
-dashboard asks for. The job is the label that the dashboard knows the process by:
+		Long: `Record scrapes each URL every few seconds, as Prometheus does, and keeps the series that the
+dashboard asks for in a new folder. The job is the label that the dashboard knows the process by:
 holdfast-metrics for the manager. It ends when it is interrupted, or after --for.`,
-		Example: `  dashboard-picture record --out bin/dashboard.prom.gz holdfast-metrics=http://127.0.0.1:8443/metrics`,
+		Example: `  dashboard-picture record --out bin/dashboard holdfast-metrics=http://127.0.0.1:8443/metrics`,
 		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args, cmd.ErrOrStderr()) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wanted, err := readDashboard(dashboard)
+			if err != nil {
+				return err
+			}
+			names, err := wanted.Metrics()
+			if err != nil {
+				return err
+			}
+			targets, err := recording.ParseTargets(args)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if last > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, last)
+				defer cancel()
+			}
+			return recording.Record(ctx, targets, slices.Sorted(maps.Keys(names)), interval, out)
+		},
 	}
-	cmd.Flags().StringVar(&f.dashboard, "dashboard", "config/prometheus/dashboard.json", "`file` with the dashboard")
-	cmd.Flags().StringVar(&f.out, "out", "", "`file` for the recording")
-	cmd.Flags().DurationVar(&f.interval, "interval", 2*time.Second, "time between two scrapes")
-	cmd.Flags().DurationVar(&f.last, "for", 0, "time after which it ends; 0 is never")
+	cmd.Flags().StringVar(&dashboard, "dashboard", "config/prometheus/dashboard.json", "`file` with the dashboard")
+	cmd.Flags().StringVar(&out, "out", "", "`folder` for the recording, which must not be there yet")
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two scrapes")
+	cmd.Flags().DurationVar(&last, "for", 0, "time after which it ends; 0 is never")
 	return required(cmd, "out")
-}
-
-func (f *recordFlags) run(ctx context.Context, args []string, log io.Writer) (err error) {
-	wanted, err := f.wanted()
-	if err != nil {
-		return err
-	}
-	recorder := recording.Recorder{Client: &http.Client{Timeout: askTimeout}, Keep: func(name string) bool { return wanted[name] }}
-	for _, arg := range args {
-		target, err := recording.ParseTarget(arg)
-		if err != nil {
-			return err
-		}
-		recorder.Targets = append(recorder.Targets, target)
-	}
-	file, err := os.Create(f.out)
-	if err != nil {
-		return err
-	}
-	packed := gzip.NewWriter(file)
-	defer func() { err = errors.Join(err, packed.Close(), file.Close()) }()
-	recorder.Out = packed
-	if f.last > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, f.last)
-		defer cancel()
-	}
-	return f.scrape(ctx, &recorder, log)
-}
-
-// wanted are the series that the dashboard asks for.
-func (f *recordFlags) wanted() (map[string]bool, error) {
-	dashboard, err := readDashboard(f.dashboard)
-	if err != nil {
-		return nil, err
-	}
-	return dashboard.Metrics()
-}
-
-func (f *recordFlags) scrape(ctx context.Context, recorder *recording.Recorder, log io.Writer) error {
-	ticker := time.NewTicker(f.interval)
-	defer ticker.Stop()
-	for scrapes := 1; ; scrapes++ {
-		series, err := recorder.Scrape(ctx, time.Now())
-		if err != nil {
-			return err
-		}
-		if scrapes%10 == 1 {
-			fmt.Fprintf(log, "scrape %d: %d series\n", scrapes, series)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
 }
 
 func newRenderCommand() *cobra.Command {
@@ -124,12 +80,12 @@ func newRenderCommand() *cobra.Command {
 		Use:     "render",
 		Short:   "Draw the dashboard from a recording",
 		Long:    `Render evaluates each panel's expressions with Prometheus' own engine over a recording, and draws the panels as a PNG.`,
-		Example: `  dashboard-picture render --from bin/dashboard.prom.gz --out bin/dashboard.png`,
+		Example: `  dashboard-picture render --from bin/dashboard --out bin/dashboard.png`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return render(cmd.Context(), dashboard, from, out) },
 	}
 	cmd.Flags().StringVar(&dashboard, "dashboard", "config/prometheus/dashboard.json", "`file` with the dashboard")
-	cmd.Flags().StringVar(&from, "from", "", "`file` with the recording")
+	cmd.Flags().StringVar(&from, "from", "", "`folder` with the recording")
 	cmd.Flags().StringVar(&out, "out", "", "`file` for the picture")
 	return required(cmd, "from", "out")
 }
@@ -156,21 +112,7 @@ func render(ctx context.Context, dashboardFile, from, out string) (err error) {
 	if err != nil {
 		return err
 	}
-	file, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	unpacked, err := gzip.NewReader(file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
-	}
-	folder, err := os.MkdirTemp("", "dashboard-picture")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	data, span, err := recording.Load(ctx, unpacked, folder)
+	data, err := recording.Open(ctx, from)
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
@@ -180,5 +122,5 @@ func render(ctx context.Context, dashboardFile, from, out string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, target.Close()) }()
-	return picture.Draw(ctx, dashboard, data, span, target)
+	return picture.Draw(ctx, dashboard, data, data.Span, target)
 }
