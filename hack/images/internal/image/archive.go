@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"testing/fstest"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -67,40 +68,22 @@ func writeLayout(folder string, reference name.Tag, combined remote.Taggable) er
 	}
 }
 
-// tarFolder writes the folder's files in the order of their paths. Modes and times on the disk do not get into it.
+// tarFolder archives a folder, with nothing of when and by whom it was made.
 func tarFolder(w io.Writer, folder string) error {
-	writer := tar.NewWriter(w)
+	plain := fstest.MapFS{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == folder {
 			return err
 		}
-		name, err := filepath.Rel(folder, path)
-		if err != nil {
-			return err
+		file := &fstest.MapFile{Mode: fs.ModeDir | 0o755, ModTime: epoch}
+		if !entry.IsDir() {
+			file.Mode = 0o644
+			file.Data, err = os.ReadFile(path)
 		}
-		header := &tar.Header{Typeflag: tar.TypeDir, Name: filepath.ToSlash(name) + "/", Mode: 0o755, ModTime: epoch, Format: tar.FormatPAX}
-		if entry.IsDir() {
-			return writer.WriteHeader(header)
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		header.Typeflag, header.Name, header.Mode, header.Size = tar.TypeReg, filepath.ToSlash(name), 0o644, info.Size()
-		return copyFile(writer, header, path)
+		name, relErr := filepath.Rel(folder, path)
+		plain[filepath.ToSlash(name)] = file
+		return errors.Join(err, relErr)
 	})
-	return errors.Join(err, writer.Close())
-}
-
-func copyFile(writer *tar.Writer, header *tar.Header, path string) error {
-	if err := writer.WriteHeader(header); err != nil {
-		return err
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	_, err = io.Copy(writer, file)
-	return err
+	writer := tar.NewWriter(w)
+	return errors.Join(err, writer.AddFS(plain), writer.Close())
 }

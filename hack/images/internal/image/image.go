@@ -9,12 +9,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
-	"slices"
-	"strings"
+	"testing/fstest"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -105,61 +106,21 @@ func configure(image v1.Image, spec Spec) (v1.Image, error) {
 // layerArchive is the layer as a tar archive, in the order of the paths. Only
 // the files' bytes and paths get into it.
 func layerArchive(files map[string]string) ([]byte, error) {
+	layer := fstest.MapFS{}
+	for target, source := range files {
+		content, err := os.ReadFile(source)
+		if err != nil {
+			return nil, fmt.Errorf("adding %s as %s: %w", source, target, err)
+		}
+		layer[target[1:]] = &fstest.MapFile{Data: content, Mode: 0o755, ModTime: epoch}
+		for folder := path.Dir(target); folder != "/"; folder = path.Dir(folder) {
+			layer[folder[1:]] = &fstest.MapFile{Mode: fs.ModeDir | 0o755, ModTime: epoch}
+		}
+	}
 	var buffer bytes.Buffer
 	writer := tar.NewWriter(&buffer)
-	for _, folder := range folders(files) {
-		header := &tar.Header{Typeflag: tar.TypeDir, Name: folder + "/", Mode: 0o755, ModTime: epoch, Format: tar.FormatPAX}
-		if err := writer.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("adding the folder %s: %w", folder, err)
-		}
-	}
-	for _, target := range sortedKeys(files) {
-		if err := addFile(writer, target, files[target]); err != nil {
-			return nil, fmt.Errorf("adding %s as %s: %w", files[target], target, err)
-		}
-	}
-	if err := writer.Close(); err != nil {
-		return nil, fmt.Errorf("ending the layer: %w", err)
+	if err := errors.Join(writer.AddFS(layer), writer.Close()); err != nil {
+		return nil, fmt.Errorf("writing the layer: %w", err)
 	}
 	return buffer.Bytes(), nil
-}
-
-func addFile(writer *tar.Writer, target, source string) error {
-	content, err := os.ReadFile(source)
-	if err != nil {
-		return err
-	}
-	header := &tar.Header{
-		Typeflag: tar.TypeReg,
-		Name:     strings.TrimPrefix(target, "/"),
-		Size:     int64(len(content)),
-		Mode:     0o755,
-		ModTime:  epoch,
-		Format:   tar.FormatPAX,
-	}
-	if err := writer.WriteHeader(header); err != nil {
-		return err
-	}
-	_, err = writer.Write(content)
-	return err
-}
-
-// folders lists every folder below / that the files are in, parents first.
-func folders(files map[string]string) []string {
-	seen := map[string]bool{}
-	for target := range files {
-		for folder := path.Dir(target); folder != "/"; folder = path.Dir(folder) {
-			seen[strings.TrimPrefix(folder, "/")] = true
-		}
-	}
-	return sortedKeys(seen)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

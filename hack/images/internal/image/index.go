@@ -4,6 +4,8 @@ package image
 
 import (
 	"errors"
+	"maps"
+	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -19,7 +21,7 @@ func Combine(images map[string]v1.Image) (remote.Taggable, v1.Hash, error) {
 		return nil, v1.Hash{}, errors.New("there is no architecture: expected at least one")
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, architecture := range sortedKeys(images) {
+	for _, architecture := range slices.Sorted(maps.Keys(images)) {
 		image := images[architecture]
 		if len(images) == 1 {
 			digest, err := image.Digest()

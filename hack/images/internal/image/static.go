@@ -5,6 +5,8 @@ package image
 import (
 	"debug/elf"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // machines maps an architecture, as Go names it, to its number in ELF files.
@@ -19,7 +21,7 @@ var machines = map[string]elf.Machine{
 func checkStatic(file, architecture string) error {
 	want, ok := machines[architecture]
 	if !ok {
-		return fmt.Errorf("the architecture %q is unknown: expected one of %v", architecture, sortedKeys(machines))
+		return fmt.Errorf("the architecture %q is unknown: expected one of %v", architecture, slices.Sorted(maps.Keys(machines)))
 	}
 	binary, err := elf.Open(file)
 	if err != nil {
