@@ -7,6 +7,7 @@ package archive
 import (
 	"archive/tar"
 	"archive/zip"
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"errors"
@@ -16,8 +17,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
+	"testing/fstest"
 	"time"
 )
 
@@ -34,109 +35,80 @@ type File struct {
 // Write makes the archive at target in the format that its name ends with, .tar.gz
 // or .zip. The order of files does not matter. The time is written in whole
 // seconds, to a zip archive in whole pairs of seconds and not before 1980.
-func Write(target string, files []File, modified time.Time) error {
-	files = slices.Clone(files)
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	if err := check(files); err != nil {
-		return fmt.Errorf("making the archive %s: %w", target, err)
-	}
-	write := writeTarGz
+func Write(target string, files []File, modified time.Time) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("making the archive %s: %w", target, err)
+		}
+	}()
+	write, modified := writeTarGz, modified.UTC().Truncate(time.Second)
 	switch {
 	case strings.HasSuffix(target, ".tar.gz"):
 	case strings.HasSuffix(target, ".zip"):
 		write = writeZip
+		// The format's own time begins in 1980 and counts pairs of seconds.
+		if begin := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC); modified.Before(begin) {
+			modified = begin
+		}
 	default:
-		return fmt.Errorf("the archive %s is of no known format: expected a name that ends with .tar.gz or .zip", target)
+		return errors.New("it is of no known format: expected a name that ends with .tar.gz or .zip")
 	}
-	out, err := os.Create(target)
+	content, err := contentOf(files, modified)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(write(out, files, modified.UTC().Truncate(time.Second)), out.Close()); err != nil {
-		return errors.Join(fmt.Errorf("making the archive %s: %w", target, err), os.Remove(target))
+	var archive bytes.Buffer
+	if err := write(&archive, content); err != nil {
+		return err
 	}
-	return nil
+	return os.WriteFile(target, archive.Bytes(), 0o644)
 }
 
-func check(files []File) error {
+// contentOf gives the files as the file system that is archived.
+func contentOf(files []File, modified time.Time) (fs.FS, error) {
 	if len(files) == 0 {
-		return errors.New("it would be empty: expected at least one file")
+		return nil, errors.New("it would be empty: expected at least one file")
 	}
-	for i, file := range files {
+	content := fstest.MapFS{}
+	for _, file := range files {
 		if !fs.ValidPath(file.Name) || file.Name == "." {
-			return fmt.Errorf("a file cannot be named %q: expected a path that begins at the archive's top and has no dots", file.Name)
+			return nil, fmt.Errorf("a file cannot be named %q: expected a path that begins at the archive's top and has no dots", file.Name)
 		}
-		if i > 0 && files[i-1].Name == file.Name {
-			return fmt.Errorf("two files are named %q", file.Name)
+		if content[file.Name] != nil {
+			return nil, fmt.Errorf("two files are named %q", file.Name)
+		}
+		data, err := os.ReadFile(file.Path)
+		if err != nil {
+			return nil, fmt.Errorf("adding %s: %w", file.Name, err)
+		}
+		mode := fs.FileMode(0o644)
+		if file.Executable {
+			mode = 0o755
+		}
+		content[file.Name] = &fstest.MapFile{Data: data, Mode: mode, ModTime: modified}
+		for folder := path.Dir(file.Name); folder != "."; folder = path.Dir(folder) {
+			content[folder] = &fstest.MapFile{Mode: fs.ModeDir | 0o755, ModTime: modified}
 		}
 	}
-	return nil
+	return content, nil
 }
 
-func (f File) mode() fs.FileMode {
-	if f.Executable {
-		return 0o755
-	}
-	return 0o644
-}
-
-// copyTo copies the bytes.
-func (f File) copyTo(w io.Writer) error {
-	source, err := os.Open(f.Path)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	_, err = io.Copy(w, source)
-	return err
-}
-
-func writeTarGz(w io.Writer, files []File, modified time.Time) error {
+func writeTarGz(w io.Writer, content fs.FS) error {
 	// The zero header of a gzip stream has neither a name nor a time.
 	compressor, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
 	writer := tar.NewWriter(compressor)
-	for _, file := range files {
-		info, err := os.Stat(file.Path)
-		if err != nil {
-			return err
-		}
-		header := &tar.Header{
-			Typeflag: tar.TypeReg, Name: file.Name, Size: info.Size(), Mode: int64(file.mode()), ModTime: modified, Format: tar.FormatPAX,
-		}
-		if err := writer.WriteHeader(header); err != nil {
-			return fmt.Errorf("adding %s: %w", file.Name, err)
-		}
-		if err := file.copyTo(writer); err != nil {
-			return fmt.Errorf("adding %s: %w", file.Name, err)
-		}
-	}
-	return errors.Join(writer.Close(), compressor.Close())
+	return errors.Join(writer.AddFS(content), writer.Close(), compressor.Close())
 }
 
-func writeZip(w io.Writer, files []File, modified time.Time) error {
+func writeZip(w io.Writer, content fs.FS) error {
 	writer := zip.NewWriter(w)
 	writer.RegisterCompressor(zip.Deflate, func(out io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(out, flate.BestCompression)
 	})
-	// The format's own time begins in 1980 and counts pairs of seconds.
-	if begin := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC); modified.Before(begin) {
-		modified = begin
-	}
-	for _, file := range files {
-		header := &zip.FileHeader{Name: file.Name, Method: zip.Deflate, Modified: modified}
-		header.SetMode(file.mode())
-		entry, err := writer.CreateHeader(header)
-		if err != nil {
-			return fmt.Errorf("adding %s: %w", file.Name, err)
-		}
-		if err := file.copyTo(entry); err != nil {
-			return fmt.Errorf("adding %s: %w", file.Name, err)
-		}
-	}
-	return writer.Close()
+	return errors.Join(writer.AddFS(content), writer.Close())
 }
 
 // Folder lists the regular files below folder, to stand below prefix in the

@@ -87,6 +87,9 @@ func entries(t *testing.T, file string) []entry {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if header.Typeflag == tar.TypeDir {
+			continue
+		}
 		text, err := io.ReadAll(archive)
 		if err != nil {
 			t.Fatal(err)
@@ -106,6 +109,9 @@ func zipEntries(t *testing.T, content []byte) []entry {
 	}
 	var found []entry
 	for _, file := range archive.File {
+		if file.Mode().IsDir() {
+			continue
+		}
 		opened, err := file.Open()
 		if err != nil {
 			t.Fatal(err)

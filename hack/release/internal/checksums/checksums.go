@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package checksums writes the sums of a folder's files in the form that
-// sha256sum reads, and compares two folders byte by byte.
+// sha256sum reads, and compares two folders by them.
 package checksums
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,4 +79,36 @@ func List(folder string) ([]string, error) {
 	})
 	slices.Sort(names)
 	return names, err
+}
+
+// Compare sums up both folders and gives a sentence for each file that is not in
+// both with the same bytes, sorted by path, and how many files are.
+func Compare(first, second string) (differences []string, same int, err error) {
+	sums := map[string][2]string{}
+	for run, folder := range []string{first, second} {
+		names, err := List(folder)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, name := range names {
+			of := sums[name]
+			if of[run], err = Sum(filepath.Join(folder, name)); err != nil {
+				return nil, 0, err
+			}
+			sums[name] = of
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		switch of := sums[name]; {
+		case of[0] == of[1]:
+			same++
+		case of[1] == "":
+			differences = append(differences, name+": only the first run made it")
+		case of[0] == "":
+			differences = append(differences, name+": only the second run made it")
+		default:
+			differences = append(differences, name+": its bytes differ")
+		}
+	}
+	return differences, same, nil
 }
