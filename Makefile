@@ -120,11 +120,11 @@ unit: ## Run the unit tests
 model: ## Explore the model of the release handshake, and write bin/model/report.json
 	@go run ./test/model -report bin/model/report.json
 
-# Each for FUZZTIME, a Go duration. What is found lands in testdata/fuzz beside the test, and is a case of it from then on.
-FUZZTIME ?= 5s
+# FUZZTIME is a number of inputs for each, or a Go duration. What is found lands in testdata/fuzz beside the test, and is a case of it from then on.
+FUZZTIME ?= 10000x
 
 .PHONY: fuzz
-fuzz: ## Fuzz every decoder of foreign bytes, each for FUZZTIME
+fuzz: ## Fuzz every decoder of foreign bytes, each with FUZZTIME inputs
 	@failed=; for file in $$(git grep -l '^func Fuzz' -- '*_test.go' ':!hack'); do \
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
 	    $(STEP) "fuzzing $$name in $$(dirname $$file)" go test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || failed=1; done; done; test -z "$$failed"

@@ -71,10 +71,14 @@ func podOf(path string) types.UID {
 	if err != nil {
 		return ""
 	}
+	return podIn(content)
+}
+
+func podIn(specification []byte) types.UID {
 	var spec struct {
 		Annotations map[string]string `json:"annotations"`
 	}
-	if err := json.Unmarshal(content, &spec); err != nil || spec.Annotations[typeAnnotation] != sandboxType {
+	if err := json.Unmarshal(specification, &spec); err != nil || spec.Annotations[typeAnnotation] != sandboxType {
 		return ""
 	}
 	return types.UID(spec.Annotations[podUIDAnnotation])
