@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stamping_test
+package stamping
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,7 +23,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/protection"
-	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
@@ -49,16 +48,12 @@ type managerReplica struct {
 // start runs a replica with the port and certificates of hooks.
 func (r *managerReplica) start(rules protection.Rules) {
 	GinkgoHelper()
-	config := plane.Config()
-	secondpass.Wrap(config, secondpass.LiveReads)
-	mgr, err := secondpass.Start(func() (manager.Manager, error) {
-		return manager.New(config, manager.Options{
-			Scheme:  scheme,
-			Metrics: metricsserver.Options{BindAddress: "0"},
-			WebhookServer: &countingServer{replica: r, Server: webhook.NewServer(webhook.Options{
-				Host: hooks.LocalServingHost, Port: hooks.LocalServingPort, CertDir: hooks.LocalServingCertDir,
-			})},
-		})
+	mgr, err := manager.New(plane.Config(), manager.Options{
+		Scheme:  fixture.Scheme,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		WebhookServer: &countingServer{replica: r, Server: webhook.NewServer(webhook.Options{
+			Host: hooks.LocalServingHost, Port: hooks.LocalServingPort, CertDir: hooks.LocalServingCertDir,
+		})},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(webhooks.SetupPodWebhook(mgr, webhooks.PodOptions{
@@ -116,27 +111,6 @@ func foreign(_ context.Context, _ admission.Request) admission.Response {
 // unavailable is a webhook that cannot tell.
 func unavailable(context.Context, admission.Request) admission.Response {
 	return webhooks.CouldNotTell(errors.New("as if its reads had failed"))
-}
-
-// warnings collects what the API server warns of.
-type warnings struct {
-	mu   sync.Mutex
-	text []string
-}
-
-func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text = append(w.text, text)
-}
-
-// take gives the warnings since the last call.
-func (w *warnings) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	text := w.text
-	w.text = nil
-	return text
 }
 
 // newPod is a pod of nobody's, changed.
@@ -225,5 +199,5 @@ func isStamped(ctx context.Context, changes ...func(*corev1.Pod)) func() (bool, 
 func awaitStamping(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(isStamped(ctx)).Should(BeTrue())
-	warned.take()
+	warned.Take()
 }
