@@ -15,6 +15,7 @@ import (
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodepolicy"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodewait"
 	_ "github.com/holdfast-dev/holdfast/test/integration/releaseadmission"
+	_ "github.com/holdfast-dev/holdfast/test/integration/seatbelts"
 	_ "github.com/holdfast-dev/holdfast/test/integration/stamping"
 )
 

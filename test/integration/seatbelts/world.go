@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seatbelts_test
+package seatbelts
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -49,47 +49,27 @@ var (
 
 func createWorld(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apps}})).To(Succeed())
-	kubelet, otherKubelet = kubeletOf(nodeA), kubeletOf(nodeB)
+	fixture.CreateNamespace(ctx, apps)
+	kubelet, otherKubelet = fixture.Kubelet(nodeA), fixture.Kubelet(nodeB)
 	uidA, uidB = createNode(ctx, nodeA, kubelet), createNode(ctx, nodeB, otherKubelet)
-	config, err := plane.ServiceAccountConfig(ctx, managerNamespace, managerAccount, nil)
-	Expect(err).NotTo(HaveOccurred())
-	manager = as(config)
-	agentA, agentB = as(agentOn(ctx, nodeA)), as(agentOn(ctx, nodeB))
-	config, err = plane.ServiceAccountConfig(ctx, agentNamespace, agentAccount, nil)
-	Expect(err).NotTo(HaveOccurred())
-	unbound = as(config)
-	config, _, err = plane.AddUser("jane")
-	Expect(err).NotTo(HaveOccurred())
-	user = as(config)
-	widen(ctx)
+	manager = fixture.Account(ctx, managerNamespace, managerAccount, nil)
+	agentA, agentB = agentOn(ctx, nodeA), agentOn(ctx, nodeB)
+	unbound = fixture.Account(ctx, agentNamespace, agentAccount, nil)
+	user = fixture.User("jane")
+	all := []string{rbacv1.VerbAll}
+	fixture.Grant(ctx, "too-wide-manager", []rbacv1.PolicyRule{{APIGroups: []string{""},
+		Resources: []string{"pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"}, Verbs: all}}, fixture.AccountSubject(managerNamespace, managerAccount))
+	fixture.Grant(ctx, "too-wide-agent", []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipallocations", "ipallocations/status"}, Verbs: all},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: all}}, fixture.AccountSubject(agentNamespace, agentAccount))
+	fixture.Grant(ctx, "administrator", []rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}}, fixture.UserSubject("jane"))
 	createActors(ctx)
 }
 
-func kubeletOf(node string) client.Client {
+// agentOn is the identity of a pod of the DaemonSet on a node.
+func agentOn(ctx context.Context, node string) client.Client {
 	GinkgoHelper()
-	config, _, err := plane.AddUser("system:node:"+node, "system:nodes")
-	Expect(err).NotTo(HaveOccurred())
-	return as(config)
-}
-
-// widen gives the accounts rights that no installation has.
-func widen(ctx context.Context) {
-	GinkgoHelper()
-	bind := func(name string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
-		GinkgoHelper()
-		Expect(admin.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules})).To(Succeed())
-		Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: []rbacv1.Subject{subject},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}})).To(Succeed())
-	}
-	all := []string{rbacv1.VerbAll}
-	bind("too-wide-manager", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: managerNamespace, Name: managerAccount},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"}, Verbs: all})
-	bind("too-wide-agent", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: agentNamespace, Name: agentAccount},
-		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipallocations", "ipallocations/status"}, Verbs: all},
-		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: all})
-	bind("administrator", rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "jane"},
-		rbacv1.PolicyRule{APIGroups: all, Resources: all, Verbs: all})
+	return fixture.Account(ctx, agentNamespace, agentAccount, fixture.DaemonPod(ctx, agentNamespace, agentAccount, node))
 }
 
 func createNode(ctx context.Context, name string, itself client.Client) types.UID {
@@ -108,34 +88,6 @@ func createNode(ctx context.Context, name string, itself client.Client) types.UI
 		return itself.Status().Update(ctx, node)
 	}).Should(Succeed())
 	return node.UID
-}
-
-func as(config *rest.Config) client.Client {
-	GinkgoHelper()
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
-
-// agentOn is the identity of a pod of the DaemonSet on a node.
-func agentOn(ctx context.Context, node string) *rest.Config {
-	GinkgoHelper()
-	_, config := agentPodOn(ctx, node)
-	return config
-}
-
-func agentPodOn(ctx context.Context, node string) (*corev1.Pod, *rest.Config) {
-	GinkgoHelper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, GenerateName: "agent-"},
-		Spec: corev1.PodSpec{NodeName: node, ServiceAccountName: agentAccount, TerminationGracePeriodSeconds: new(int64(0)),
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers:  []corev1.Container{{Name: "agent", Image: "agent"}}},
-	}
-	Expect(admin.Create(ctx, pod)).To(Succeed())
-	config, err := plane.ServiceAccountConfig(ctx, agentNamespace, agentAccount, pod)
-	Expect(err).NotTo(HaveOccurred())
-	return pod, config
 }
 
 // awaitPolicies waits until the API server has compiled them: a write that each refuses is refused by it.
@@ -174,7 +126,7 @@ func outcome(policy, text string) gomegatypes.GomegaMatcher {
 	return And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("ValidatingAdmissionPolicy '"+policy+"'")), MatchError(ContainSubstring(text)))
 }
 
-// newPod is a running, guarded pod of node A with something of everything that others write. It goes with the spec.
+// newPod is a running, guarded pod of node A with something of everything that others write.
 func newPod(ctx context.Context, change ...func(*corev1.Pod)) *corev1.Pod {
 	GinkgoHelper()
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apps, GenerateName: "owner-"}}
@@ -194,20 +146,12 @@ func newPod(ctx context.Context, change ...func(*corev1.Pod)) *corev1.Pod {
 		c(pod)
 	}
 	Expect(admin.Create(ctx, pod)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { letGo(ctx, pod); Expect(admin.Delete(ctx, owner)).To(Succeed()) }, NodeTimeout(soon))
 	status := `{"status":{"phase":"Running","podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}],"conditions":[
 		{"type":"Initialized","status":"True"},{"type":"Ready","status":"True"},
 		{"type":"holdfast.dev/IPsReleased","status":"False","reason":"KubeletNotFinished"}]}}`
 	Expect(patchPod(ctx, admin, pod, "status", status)).To(Succeed())
 	Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
 	return pod
-}
-
-// letGo removes a pod object with all that holds it.
-func letGo(ctx context.Context, pod *corev1.Pod) {
-	GinkgoHelper()
-	Expect(client.IgnoreNotFound(admin.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)))).To(Succeed())
-	Expect(client.IgnoreNotFound(patchPod(ctx, admin, pod, "", `{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`))).To(Succeed())
 }
 
 // patchPod writes a strategic merge patch, into a subresource where one is named.
@@ -223,7 +167,7 @@ func patchPod(ctx context.Context, c client.Client, pod *corev1.Pod, subresource
 var records int
 
 // newRecord is the record of a pod with one address and marks to both nodes and to all; of an unknown node where none is named, and then
-// with a mark to all. It goes with the spec.
+// with a mark to all.
 func newRecord(ctx context.Context, node string, change ...func(*v1alpha1.IPAllocation)) *v1alpha1.IPAllocation {
 	GinkgoHelper()
 	records++
@@ -243,9 +187,6 @@ func newRecord(ctx context.Context, node string, change ...func(*v1alpha1.IPAllo
 	}
 	status := record.Status
 	Expect(manager.Create(ctx, record)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(client.IgnoreNotFound(manager.Delete(ctx, record))).To(Succeed())
-	}, NodeTimeout(soon))
 	record.Status = status
 	record.Status.State = v1alpha1.StateHeld
 	record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: "KubeletNotFinished", LastTransitionTime: now}}

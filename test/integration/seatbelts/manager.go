@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seatbelts_test
+package seatbelts
 
 import (
 	"context"
@@ -35,7 +35,7 @@ const (
 // Where a write goes: into the object itself, or into its status.
 const itself, inStatus = "", "status"
 
-var _ = Describe("What the manager writes to a pod", func() {
+var _ = suite.Describe("What the manager writes to a pod", func() {
 	DescribeTable("is its own finalizer, label and condition, and nothing else",
 		func(ctx context.Context, subresource, patch, refusal string) {
 			pod := newPod(ctx)
@@ -88,7 +88,7 @@ var _ = Describe("What the manager writes to a pod", func() {
 	}, SpecTimeout(soon))
 })
 
-var _ = Describe("What others add in the manager's own writes", Ordered, func() {
+var _ = suite.Describe("What others add in the manager's own writes", Ordered, func() {
 	const mutated = "mutated"
 	stamped := func(pod *corev1.Pod) { pod.Namespace, pod.OwnerReferences = mutated, nil }
 
@@ -173,7 +173,7 @@ func mutate(ctx context.Context, namespace, change string, probe *corev1.Pod) {
 	Eventually(ctx, changed).Should(BeTrue())
 }
 
-var _ = Describe("The label of a guarded pod", func() {
+var _ = suite.Describe("The label of a guarded pod", func() {
 	const label = "holdfast-guarded-label"
 	accounts := map[string]func() client.Client{
 		"a user": func() client.Client { return user }, "the manager": func() client.Client { return manager },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seatbelts_test
+package seatbelts
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // unholding takes the finalizer off with a reason.
 const unholding = `{"metadata":{"annotations":{"holdfast.dev/unhold":"INC-1: the machine burnt down"},"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`
 
-var _ = Describe("The finalizer of a pod that is being deleted", func() {
+var _ = suite.Describe("The finalizer of a pod that is being deleted", func() {
 	// Each is refused by RBAC, by NodeRestriction or by the policy.
 	actors := map[string]struct {
 		account      account

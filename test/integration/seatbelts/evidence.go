@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seatbelts_test
+package seatbelts
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // What refuses before any policy is asked: RBAC for want of a right, and the plugin NodeRestriction.
@@ -37,7 +37,7 @@ func refusedAs(policy, text string) gomegatypes.GomegaMatcher {
 	return outcome(policy, text)
 }
 
-var _ = Describe("A report of the kubelet", func() {
+var _ = suite.Describe("A report of the kubelet", func() {
 	// Each forgery is one that the API server takes from an administrator: what refuses it is the policy.
 	forgeries := map[string]func(context.Context, client.Client, *corev1.Pod) error{
 		"the end of the pod, through the status": func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
@@ -95,17 +95,17 @@ var _ = Describe("A report of the kubelet", func() {
 		"an administrator of the group of masters": {func() client.Client { return admin }, noReport, noReport},
 	}
 	for who, actor := range actors {
-		for what, forge := range forgeries {
-			It(fmt.Sprintf("is forged by nobody: %s tries %s", who, what), func(ctx context.Context) {
+		It("is forged by no account: "+who, func(ctx context.Context) {
+			for what, forge := range forgeries {
 				pod := reported(ctx)
 				refusal := actor.main
 				if strings.Contains(what, "status") {
 					refusal = actor.status
 				}
-				Expect(forge(ctx, actor.account(), pod)).To(refusedAs(kubeletReports, refusal))
-				Expect(live(ctx, pod).ManagedFields).To(Equal(pod.ManagedFields))
-			}, SpecTimeout(soon))
-		}
+				Expect(forge(ctx, actor.account(), pod)).To(refusedAs(kubeletReports, refusal), what)
+				Expect(live(ctx, pod).ManagedFields).To(Equal(pod.ManagedFields), what)
+			}
+		}, SpecTimeout(soon))
 	}
 
 	DescribeTable("is bound to the finalizer and to the label, before and after the write",
@@ -241,7 +241,7 @@ func update(ctx context.Context, c client.Client, pod *corev1.Pod, entries []met
 	return c.Update(ctx, changed)
 }
 
-var _ = Describe("With the policies on evidence, everybody's ordinary work goes on:", func() {
+var _ = suite.Describe("With the policies on evidence, everybody's ordinary work goes on:", func() {
 	It("the kubelet reports, again and again, and ends the pod", func(ctx context.Context) {
 		pod := reported(ctx)
 		for _, phase := range []string{"Running", "Succeeded"} {
@@ -275,7 +275,7 @@ var _ = Describe("With the policies on evidence, everybody's ordinary work goes 
 
 	It("the real controllers evict a pod by a taint, and end and delete the pod of a Node that is gone", func(ctx context.Context) {
 		const node = "node-gone"
-		itself := kubeletOf(node)
+		itself := fixture.Kubelet(node)
 		createNode(ctx, node, itself)
 		on := func(pod *corev1.Pod) {
 			pod.Spec.NodeName, pod.Spec.Tolerations, pod.Finalizers = node, nil, []string{v1alpha1.Finalizer}
@@ -320,7 +320,7 @@ var _ = Describe("With the policies on evidence, everybody's ordinary work goes 
 	}, SpecTimeout(soon))
 })
 
-var _ = Describe("A Node's machine identity", func() {
+var _ = suite.Describe("A Node's machine identity", func() {
 	forgeries := map[string]string{
 		"the system UUID": machineIdentity, "the machine ID": `{"status":{"nodeInfo":{"machineID":"another"}}}`,
 		"the boot ID": `{"status":{"nodeInfo":{"bootID":"another"}}}`, "the runtime": `{"status":{"nodeInfo":{"containerRuntimeVersion":"another"}}}`,
@@ -338,11 +338,11 @@ var _ = Describe("A Node's machine identity", func() {
 		"a cluster administrator":          {func() client.Client { return user }, noIdentity},
 	}
 	for who, actor := range actors {
-		for what, patch := range forgeries {
-			It(fmt.Sprintf("is forged by nobody: %s tries %s", who, what), func(ctx context.Context) {
-				Expect(patchNode(ctx, actor.account(), nodeA, inStatus, patch)).To(refusedAs(nodeIdentity, actor.refusal))
-			}, SpecTimeout(soon))
-		}
+		It("is forged by no account: "+who, func(ctx context.Context) {
+			for what, patch := range forgeries {
+				Expect(patchNode(ctx, actor.account(), nodeA, inStatus, patch)).To(refusedAs(nodeIdentity, actor.refusal), what)
+			}
+		}, SpecTimeout(soon))
 	}
 
 	It("is written by the node itself, and the rest of the status by others too", func(ctx context.Context) {
@@ -358,64 +358,6 @@ var _ = Describe("A Node's machine identity", func() {
 		Expect(user.Create(ctx, node.DeepCopy(), client.DryRunAll)).To(Succeed())
 		node.Status.NodeInfo.BootID = "boot"
 		Expect(user.Create(ctx, node.DeepCopy(), client.DryRunAll)).To(outcome(nodeIdentity, noIdentity))
-		Expect(kubeletOf("node-created").Create(ctx, node, client.DryRunAll)).To(Succeed())
-	}, SpecTimeout(soon))
-})
-
-func newLease(namespace, name string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-}
-
-var _ = Describe("A Lease of Holdfast", func() {
-	leases := map[string]struct{ namespace, name string }{
-		"the manager's":  {managerNamespace, "holdfast-manager"},
-		"an agent's":     {agentNamespace, v1alpha1.AgentLeaseName(nodeB)},
-		"one of another": {agentNamespace, "somebody-elses"},
-	}
-	actors := map[string]struct {
-		account account
-		refusal string
-	}{
-		"a tenant with the role edit":      {func() client.Client { return tenant }, byRBAC},
-		"Multus with its ClusterRole":      {func() client.Client { return multus }, byRBAC},
-		"whereabouts with its ClusterRole": {func() client.Client { return whereabouts }, noOwnLease},
-		"flannel with its ClusterRole":     {func() client.Client { return flannel }, byRBAC},
-		"the kubelet of another node":      {func() client.Client { return otherKubelet }, byRBAC},
-		"a cluster administrator":          {func() client.Client { return user }, noOwnLease},
-	}
-	for what, l := range leases {
-		for who, actor := range actors {
-			It(fmt.Sprintf("is written by its owner alone: %s tries %s", who, what), func(ctx context.Context) {
-				lease := newLease(l.namespace, l.name)
-				DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(collector.Delete(ctx, lease))).To(Succeed()) }, NodeTimeout(soon))
-				Expect(actor.account().Create(ctx, lease.DeepCopy())).To(refusedAs(leasesPolicy, actor.refusal))
-				Expect(collector.Create(ctx, lease)).To(Succeed())
-				written := lease.DeepCopy()
-				written.Spec.HolderIdentity = new("forger")
-				Expect(actor.account().Update(ctx, written)).To(refusedAs(leasesPolicy, actor.refusal))
-				Expect(actor.account().Delete(ctx, lease.DeepCopy())).To(refusedAs(leasesPolicy, actor.refusal))
-			}, SpecTimeout(soon))
-		}
-	}
-
-	It("is written by the manager, and in other namespaces by everybody", func(ctx context.Context) {
-		lease := newLease(managerNamespace, "holdfast-manager")
-		Expect(manager.Create(ctx, lease)).To(Succeed())
-		lease.Spec.HolderIdentity = new("replica")
-		Expect(manager.Update(ctx, lease)).To(Succeed())
-		Expect(collector.Delete(ctx, lease)).To(Succeed())
-		for _, namespace := range []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
-			other := newLease(namespace, "whereabouts")
-			Expect(whereabouts.Create(ctx, other)).To(Succeed())
-			Expect(whereabouts.Delete(ctx, other)).To(Succeed())
-		}
-	}, SpecTimeout(soon))
-
-	It("is written by an administrator who says why", func(ctx context.Context) {
-		lease := newLease(managerNamespace, "holdfast-manager")
-		lease.Annotations = map[string]string{breakGlass: "INC-1: the leader's machine burnt down"}
-		Expect(whereabouts.Create(ctx, lease.DeepCopy())).To(outcome(leasesPolicy, noOwnLease))
-		Expect(user.Create(ctx, lease)).To(Succeed())
-		Expect(user.Delete(ctx, lease)).To(Succeed())
+		Expect(fixture.Kubelet("node-created").Create(ctx, node, client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(soon))
 })

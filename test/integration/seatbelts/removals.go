@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seatbelts_test
+package seatbelts
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -22,8 +21,9 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -31,22 +31,12 @@ const (
 	noTaking        = "are taken away by Holdfast and by the nodes' CNI DEL alone"
 )
 
-// decoded is the document of that kind in a file of the repository.
-func decoded[T any](path, kind string) *T {
+// decoded is the object of a name in a file of the repository.
+func decoded[T client.Object](path, name string) T {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(repository, path))
+	content, err := os.ReadFile(fixture.Path(path))
 	Expect(err).NotTo(HaveOccurred())
-	for document := range strings.SplitSeq(string(content), "\n---\n") {
-		var typed metav1.TypeMeta
-		Expect(yaml.Unmarshal([]byte(document), &typed)).To(Succeed())
-		if typed.Kind == kind {
-			object := new(T)
-			Expect(yaml.UnmarshalStrict([]byte(document), object)).To(Succeed())
-			return object
-		}
-	}
-	Fail(path + " has no " + kind)
-	return nil
+	return fixture.Find[T](fixture.Decode(content), name)
 }
 
 // poolOf has n entries of pods, each with a name of that length.
@@ -65,7 +55,7 @@ func poolOf(ctx context.Context, name string, n, length int) *wbv1alpha1.IPPool 
 	return pool
 }
 
-var _ = Describe("A removal from a pool of whereabouts", Ordered, func() {
+var _ = suite.Describe("A removal from a pool of whereabouts", Ordered, func() {
 	var reviews atomic.Int64
 	BeforeAll(func(ctx context.Context) {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +71,7 @@ var _ = Describe("A removal from a pool of whereabouts", Ordered, func() {
 			_ = json.NewEncoder(w).Encode(&review) // a client that went away needs none
 		}))
 		DeferCleanup(server.Close)
-		configuration := decoded[admissionregistrationv1.ValidatingWebhookConfiguration]("config/webhook/release.yaml", "ValidatingWebhookConfiguration")
+		configuration := decoded[*admissionregistrationv1.ValidatingWebhookConfiguration]("config/webhook/release.yaml", "holdfast-release")
 		for i := range configuration.Webhooks {
 			// What is tried is the condition: a busy machine may take longer for the call than the product waits.
 			configuration.Webhooks[i].TimeoutSeconds = new(int32(30))
@@ -134,14 +124,14 @@ func addition(ctx context.Context, c client.Client, pool *wbv1alpha1.IPPool, off
 	return c.Patch(ctx, &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}, patch, client.DryRunAll)
 }
 
-var _ = Describe("With the component refuse-foreign-removals, a removal while no replica answers", Ordered, func() {
+var _ = suite.Describe("With the component refuse-foreign-removals, a removal while no replica answers", Ordered, func() {
 	var pool *wbv1alpha1.IPPool
 	var reservation *wbv1alpha1.OverlappingRangeIPReservation
 	BeforeAll(func(ctx context.Context) {
 		const file = "config/components/refuse-foreign-removals/policy.yaml"
-		policy := decoded[admissionregistrationv1.ValidatingAdmissionPolicy](file, "ValidatingAdmissionPolicy")
-		binding := decoded[admissionregistrationv1.ValidatingAdmissionPolicyBinding](file, "ValidatingAdmissionPolicyBinding")
-		webhooks := decoded[admissionregistrationv1.ValidatingWebhookConfiguration]("config/webhook/release.yaml", "ValidatingWebhookConfiguration").Webhooks
+		policy := decoded[*admissionregistrationv1.ValidatingAdmissionPolicy](file, "holdfast-foreign-removals")
+		binding := decoded[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](file, "holdfast-foreign-removals")
+		webhooks := decoded[*admissionregistrationv1.ValidatingWebhookConfiguration]("config/webhook/release.yaml", "holdfast-release").Webhooks
 		for condition, prefix := range map[int]string{1: `request.resource.resource != "ippools" || `, 2: `request.resource.resource == "ippools" || `} {
 			Expect(strings.Fields(policy.Spec.MatchConditions[condition].Expression)).To(
 				Equal(strings.Fields(prefix+webhooks[condition-1].MatchConditions[1].Expression)), "the conditions of the webhook and of the policy are one")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seatbelts_test
+package seatbelts
 
 import (
 	"context"
@@ -26,16 +26,18 @@ const (
 )
 
 // The last of all, because the other specs need the definition.
-var _ = AfterSuite(func(ctx context.Context) {
-	By("deleting the definition, which takes records along that nobody may delete")
-	held := newRecord(ctx, nodeA)
-	Expect(user.Delete(ctx, held.DeepCopy())).To(outcome(recordsPolicy, noForgetting))
-	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ipallocations.holdfast.dev"}}
-	Expect(user.Delete(ctx, definition)).To(Succeed())
-	Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(Satisfy(apierrors.IsNotFound))
-}, NodeTimeout(soon))
+var _ = suite.Add(func() {
+	AfterAll(func(ctx context.Context) {
+		By("deleting the definition, which takes records along that nobody may delete")
+		held := newRecord(ctx, nodeA)
+		Expect(user.Delete(ctx, held.DeepCopy())).To(outcome(recordsPolicy, noForgetting))
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ipallocations.holdfast.dev"}}
+		Expect(user.Delete(ctx, definition)).To(Succeed())
+		Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(Satisfy(apierrors.IsNotFound))
+	}, NodeTimeout(soon))
+})
 
-var _ = Describe("What people write to a record", func() {
+var _ = suite.Describe("What people write to a record", func() {
 	annotations := func(reason string) any {
 		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{breakGlass: reason}}}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seatbelts_test
+package seatbelts
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -75,7 +76,7 @@ var (
 	byUnbound account = func() client.Client { return unbound }
 )
 
-var _ = Describe("What an agent answers", func() {
+var _ = suite.Describe("What an agent answers", func() {
 	DescribeTable("is about its own node, under the Node UID of its token",
 		func(ctx context.Context, who account, node string, uid func() types.UID, verdict v1alpha1.Verdict, refusal string) {
 			record := newRecord(ctx, node)
@@ -193,14 +194,14 @@ var _ = Describe("What an agent answers", func() {
 
 	It("is under the new UID once its Node was registered again, and counts for what asks that UID", func(ctx context.Context) {
 		const node = "node-c"
-		itself := kubeletOf(node)
+		itself := fixture.Kubelet(node)
 		earlier := createNode(ctx, node, itself)
-		before := as(agentOn(ctx, node))
+		before := agentOn(ctx, node)
 		record := newRecord(ctx, node, func(r *v1alpha1.IPAllocation) { r.Spec.Marks[0].NodeUID = earlier })
 		Expect(say(ctx, before, record, earlier, v1alpha1.VerdictDoNotRelease)).To(Succeed())
 		Expect(admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})).To(Succeed())
 		later := createNode(ctx, node, itself)
-		after := as(agentOn(ctx, node))
+		after := agentOn(ctx, node)
 
 		Expect(say(ctx, after, record, earlier, v1alpha1.VerdictReadyForRelease)).To(outcome(agentAnswers, noOtherUID))
 		Expect(say(ctx, before, record, later, v1alpha1.VerdictReadyForRelease)).To(outcome(agentAnswers, noOtherUID))
@@ -231,7 +232,7 @@ func leaseOf(node string, uid types.UID) *coordinationv1.Lease {
 		Annotations: map[string]string{v1alpha1.AcknowledgedNodeUIDAnnotation: string(uid), v1alpha1.AcknowledgedVersionAnnotation: "1"}}}
 }
 
-var _ = Describe("The Lease on which an agent acknowledges", func() {
+var _ = suite.Describe("The Lease on which an agent acknowledges", func() {
 	DescribeTable("is that of its own node, for the Node UID of its token",
 		func(ctx context.Context, who account, lease func() *coordinationv1.Lease, refusal string) {
 			object := lease()

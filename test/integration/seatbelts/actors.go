@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package seatbelts_test
+package seatbelts
 
 import (
 	"context"
 	"encoding/json"
 	"os"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -14,12 +13,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/testing/admission"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -51,9 +48,7 @@ var (
 
 func createActors(ctx context.Context) {
 	GinkgoHelper()
-	config, _, err := plane.AddUser("tenant")
-	Expect(err).NotTo(HaveOccurred())
-	tenant = as(config)
+	tenant = fixture.User("tenant")
 	Expect(admin.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: apps, Name: "tenant"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "tenant"}},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"}})).To(Succeed())
@@ -71,48 +66,26 @@ func createActors(ctx context.Context) {
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
 	})
-	config, err = plane.ServiceAccountConfig(ctx, metav1.NamespaceSystem, "whereabouts", nil)
-	Expect(err).NotTo(HaveOccurred())
-	whereaboutsUnbound = as(config)
-	theManager = as(admission.As(plane.Config(), "system:serviceaccount:"+managerNamespace+":"+managerAccount))
-	collector = as(admission.As(plane.Config(), admission.Collector))
-	podGC = as(admission.As(plane.Config(), "system:serviceaccount:kube-system:pod-garbage-collector"))
+	whereaboutsUnbound = fixture.Account(ctx, metav1.NamespaceSystem, "whereabouts", nil)
+	theManager = fixture.As("system:serviceaccount:" + managerNamespace + ":" + managerAccount)
+	collector = fixture.As(fixture.Collector)
+	podGC = fixture.As("system:serviceaccount:kube-system:pod-garbage-collector")
 }
 
 // whereaboutsRules are the rules of whereabouts' ClusterRole, from the manifest of the module.
 func whereaboutsRules() []rbacv1.PolicyRule {
 	GinkgoHelper()
-	content, err := os.ReadFile(moduleFile("github.com/k8snetworkplumbingwg/whereabouts", "doc/crds/daemonset-install.yaml"))
+	content, err := os.ReadFile(fixture.ModulePath("github.com/k8snetworkplumbingwg/whereabouts", "doc/crds/daemonset-install.yaml"))
 	Expect(err).NotTo(HaveOccurred())
-	for document := range strings.SplitSeq(string(content), "\n---\n") {
-		role := &rbacv1.ClusterRole{}
-		Expect(yaml.Unmarshal([]byte(document), role)).To(Succeed())
-		if role.Kind == "ClusterRole" {
-			return role.Rules
-		}
-	}
-	Fail("whereabouts' manifest has no ClusterRole")
-	return nil
+	return fixture.Find[*rbacv1.ClusterRole](fixture.Decode(content), "whereabouts-cni").Rules
 }
 
 // onNodeA is a client with the token of a pod on node A, of an account in kube-system that a ClusterRole of these rules is bound to.
 func onNodeA(ctx context.Context, name string, rules []rbacv1.PolicyRule) client.Client {
 	GinkgoHelper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name},
-		Spec: corev1.PodSpec{NodeName: nodeA, ServiceAccountName: name, Containers: []corev1.Container{{Name: name, Image: name}},
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}}
-	for _, object := range []client.Object{account, pod,
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: name}},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}}} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-	}
-	var config *rest.Config
-	config, err := plane.ServiceAccountConfig(ctx, account.Namespace, name, pod)
-	Expect(err).NotTo(HaveOccurred())
-	return as(config)
+	fixture.CreateAccount(ctx, metav1.NamespaceSystem, name)
+	fixture.Grant(ctx, name, rules, fixture.AccountSubject(metav1.NamespaceSystem, name))
+	return fixture.Account(ctx, metav1.NamespaceSystem, name, fixture.DaemonPod(ctx, metav1.NamespaceSystem, name, nodeA))
 }
 
 // deletingPod is a guarded pod that is being deleted; its finalizers hold it.
