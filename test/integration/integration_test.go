@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/test/fixture"
 
+	_ "github.com/holdfast-dev/holdfast/test/integration/bootstrap"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodepolicy"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodewait"
 	_ "github.com/holdfast-dev/holdfast/test/integration/releaseadmission"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bootstrap_test
+package bootstrap
 
 import (
 	"fmt"

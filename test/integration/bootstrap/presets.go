@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bootstrap_test
+package bootstrap
 
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -23,11 +22,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const aggregated = "holdfast-node-resources"
 
-var _ = Describe("The schemas of the IPAMs", func() {
+var _ = suite.Describe("The schemas of the IPAMs", func() {
 	It("take every sample object with its status, and keep all of it", func(ctx context.Context) {
 		strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
 		m := registered(ctx) // else the garbage collector takes them away at once
@@ -45,7 +45,7 @@ var _ = Describe("The schemas of the IPAMs", func() {
 	})
 })
 
-var _ = Describe("The presets", func() {
+var _ = suite.Describe("The presets", func() {
 	// holds is what each preset reads from the sample object of its resource.
 	holds := map[string][]string{
 		"blockaffinities":        {"10.244.7.64/26"},
@@ -126,7 +126,7 @@ var _ = Describe("The presets", func() {
 
 	It("report what is stale, unless the component delete-stale is used", func(ctx context.Context) {
 		Expect(deleting(presets())).To(BeEmpty())
-		withDelete := render(presetsFolder, presetsFolder+"/delete-stale")
+		withDelete := render(presetsFolder, "../samples/node-resources/delete-stale")
 		policies := map[string]*v1alpha1.NodeResourcePolicy{}
 		for _, policy := range ofKind[v1alpha1.NodeResourcePolicy](withDelete, "NodeResourcePolicy") {
 			Expect(admin.Create(ctx, policy.DeepCopy(), client.DryRunAll)).To(Succeed())
@@ -151,7 +151,7 @@ var _ = Describe("The presets", func() {
 		By("an upgrade that applies the installation again: the answer still has what was collected")
 		for _, object := range render("config/rbac") {
 			if object.GetKind() == "ClusterRole" && object.GetName() == aggregated {
-				Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, fieldManager)).To(Succeed())
+				Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("administrator"))).To(Succeed())
 				Expect(ofKind[rbacv1.ClusterRole]([]*unstructured.Unstructured{object}, "ClusterRole")).
 					To(HaveExactElements(HaveField("Rules", HaveLen(len(presets())))))
 			}
@@ -159,7 +159,7 @@ var _ = Describe("The presets", func() {
 	})
 
 	It("have an init container that fits into an agent's DaemonSet, and the rights that it needs", func(ctx context.Context) {
-		patch, err := os.ReadFile(filepath.Join(repository, presetsFolder, "wait-init-container.yaml"))
+		patch, err := os.ReadFile(fixture.Path(presetsFolder, "wait-init-container.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		asJSON, err := yaml.YAMLToJSONStrict(patch)
 		Expect(err).NotTo(HaveOccurred())
@@ -177,9 +177,9 @@ var _ = Describe("The presets", func() {
 		Expect(agent.Spec.Template.Spec.InitContainers).To(HaveExactElements(HaveField("Args",
 			ConsistOf("wait-node-resource", "--policy=nodenetworkconfigs", "--namespace=kube-system", "--node=$(NODE_NAME)", "--timeout=10m"))))
 
-		roles, err := os.ReadFile(filepath.Join(repository, presetsFolder, "wait-role.yaml"))
+		roles, err := os.ReadFile(fixture.Path(presetsFolder, "wait-role.yaml"))
 		Expect(err).NotTo(HaveOccurred())
-		apply(ctx, split(roles), func(string) bool { return true })
+		apply(ctx, fixture.Decode(roles), func(string) bool { return true })
 		const cns = "system:serviceaccount:kube-system:azure-cns"
 		for verb, resources := range map[string][]schema.GroupResource{
 			"get":   {{Resource: "nodes"}, {Group: "holdfast.dev", Resource: "noderesourcepolicies"}, {Group: "acn.azure.com", Resource: "nodenetworkconfigs"}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bootstrap_test
+package bootstrap
 
 import (
 	"context"
@@ -93,14 +93,14 @@ func selects(pattern, resource string) bool {
 	return (wantedMain == "*" || wantedMain == main) && (wantedSub == "*" || wantedSub == sub)
 }
 
-var _ = Describe("What Holdfast registers", func() {
+var _ = suite.Describe("What Holdfast registers", func() {
 	for _, tc := range []struct {
 		name       string
 		components []string
 		closed     []string // the webhooks that may stop a write when nobody answers
 	}{
 		{"by default", nil, nil},
-		{"with fail-closed", components("fail-closed"), []string{stampWebhook}},
+		{"with fail-closed", []string{"fail-closed"}, []string{stampWebhook}},
 		{"with every component", components(), []string{stampWebhook}},
 	} {
 		It("can stop nothing that a cluster needs to start, and holds nothing up for long: "+tc.name, func(context.Context) {
@@ -113,7 +113,7 @@ var _ = Describe("What Holdfast registers", func() {
 	}
 
 	It("stamps pods at their creation only, and never those of the system or its own", func(context.Context) {
-		for _, webhook := range entries(render("config/default", components("guard-cluster-network")...)) {
+		for _, webhook := range entries(render("config/default", "guard-cluster-network")) {
 			for _, rule := range webhook.rules {
 				if slices.Contains(rule.APIGroups, "") {
 					Expect(webhook.name).To(Equal(stampWebhook))

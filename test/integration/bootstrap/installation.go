@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bootstrap_test
+package bootstrap
 
 import (
 	"context"
@@ -22,7 +22,6 @@ import (
 )
 
 const (
-	fieldManager = client.FieldOwner("administrator")
 	// nodeResources is the name of the configuration that the manager generates from the policies.
 	nodeResources = "holdfast-node-resources"
 	stampWebhook  = "stamp.holdfast.dev"
@@ -116,7 +115,7 @@ func apply(ctx context.Context, objects []*unstructured.Unstructured, wanted fun
 	GinkgoHelper()
 	for _, object := range objects {
 		if wanted(object.GetKind()) {
-			Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.ForceOwnership, fieldManager)).
+			Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.ForceOwnership, client.FieldOwner("administrator"))).
 				To(Succeed(), "%s %s", object.GetKind(), object.GetName())
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bootstrap_test
+package bootstrap
 
 import (
 	"context"
@@ -11,15 +11,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -31,35 +30,6 @@ const (
 
 // cniAccount runs CNI DEL: the component refuse-foreign-removals lets it remove entries.
 const cniAccount = "whereabouts"
-
-// createAccounts makes the identities of the IPAMs, with all rights on the resources that the suite is about.
-func createAccounts(ctx context.Context) {
-	GinkgoHelper()
-	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: apps}})).To(Succeed())
-	for _, account := range []string{cniAccount, "operator"} {
-		Expect(admin.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: account}})).To(Succeed())
-	}
-	groups := []string{
-		nodecrds.NodeNetworkConfigs.Group, nodecrds.NodeInfos.Group, nodecrds.CiliumNodes.Group, nodecrds.CNINodes.Group,
-		nodecrds.NodeResourceTopologies.Group, nodecrds.BlockAffinities.Group, nodecrds.HostSubnets.Group, wbv1alpha1.SchemeGroupVersion.Group,
-	}
-	Expect(admin.Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "ipams"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: groups, Resources: []string{"*"}, Verbs: []string{"*"}}},
-	})).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "ipams"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ipams"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "system:serviceaccounts:" + system}},
-	})).To(Succeed())
-}
-
-func clientFor(config *rest.Config) client.Client {
-	GinkgoHelper()
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	return c
-}
 
 // machine is a node of a spec's own, seen by its kubelet.
 type machine struct {
@@ -75,9 +45,7 @@ func newMachine() *machine {
 	GinkgoHelper()
 	machines++
 	m := &machine{name: fmt.Sprintf("node-%d", machines)}
-	config, _, err := plane.AddUser("system:node:"+m.name, "system:nodes")
-	Expect(err).NotTo(HaveOccurred())
-	m.kubelet = clientFor(config)
+	m.kubelet = fixture.Kubelet(m.name)
 	return m
 }
 
@@ -101,17 +69,13 @@ func (m *machine) agent(ctx context.Context) client.Client {
 	pod := newPod(system, withoutNetworks)
 	pod.Spec.NodeName, pod.Spec.ServiceAccountName, pod.Spec.HostNetwork = m.name, cniAccount, true
 	Expect(admin.Create(ctx, pod)).To(Succeed())
-	config, err := plane.ServiceAccountConfig(ctx, system, cniAccount, pod)
-	Expect(err).NotTo(HaveOccurred())
-	return clientFor(config)
+	return fixture.Account(ctx, system, cniAccount, pod)
 }
 
 // operator has a token of no node, as a Deployment's pod that writes for all nodes may have.
 func operator(ctx context.Context) client.Client {
 	GinkgoHelper()
-	config, err := plane.ServiceAccountConfig(ctx, system, "operator", nil)
-	Expect(err).NotTo(HaveOccurred())
-	return clientFor(config)
+	return fixture.Account(ctx, system, "operator", nil)
 }
 
 // networks is the value of the annotation that names a pod's additional networks.
