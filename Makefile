@@ -105,11 +105,11 @@ verify: ## Regenerate, check everything, demand a clean tree
 ##@ Test
 
 .PHONY: test
-test: kube build helm-tool ## Run the unit tests (with the race detector) and the suites on a real control plane
+test: kube build helm-tool ## Run the unit tests and the simulation (race detector), the suites on two control planes, the simulated nodes
 	@$(GOTEST) all
 
 .PHONY: test-long
-test-long: kube build ## Run what explores, with the race detector: shapes, crashes behind each write, failing calls
+test-long: kube build ## Run what explores simulated nodes for long, with the race detector
 	@$(GOTEST) long
 
 .PHONY: unit
@@ -142,13 +142,10 @@ explore: ## Play histories of the whole product in virtual time (SEED, BUDGET), 
 mutants: kube ## Break the product one rule at a time: tests have to notice each, bin/mutants/report.json
 	@go run ./hack/mutants -assets $(KUBE_BIN)
 
+# SUITES are names of folders below test/integration, all of them by default.
 .PHONY: integration
-integration: kube build helm-tool ## Run the suites on a real control plane
-	@$(GOTEST) suites ./internal/testing/controlplane/... ./test/...
-
-.PHONY: faulty
-faulty: kube build ## The fault-injection run alone: suites with a quarter of the manager's calls failing
-	@$(GOTEST) faulty
+integration: kube build helm-tool ## Run the suites on two control planes (SUITES, some of them)
+	@$(GOTEST) suites $(SUITES)
 
 # The end-to-end suite installs this tree's manager and agent, so it needs their images. With KUBECONFIG it runs on that cluster, where
 # it cannot break nodes, where the images of bin/images have to be loaded already, and with the kubectl of the machine;

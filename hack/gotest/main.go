@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gotest runs the project's tests and closes with one line that counts
-// them, after the seconds of each tier.
+// Command gotest runs the project's tests and closes with the seconds of each tier and one line that counts the tests.
 //
-//	go run ./hack/gotest [-assets DIR] unit|suites|all|faulty|long|machine [PACKAGE...]
+//	go run ./hack/gotest [-assets DIR] unit|suites|nodes|all|long|machine [NAME...]
 //
-// unit is every package that starts no control plane, in every module that has
-// tests, under the race detector; suites is those that start one, a few packages
-// at a time and without it, since they wait for processes of others most of the
-// time; all is both. long is what takes too long for that, under the race
-// detector: the packages that explore variants, the specs that kill a manager
-// behind each of its writes, and faulty, the fault-injection run of the suites
-// that have one. PACKAGE narrows the suites. machine is the packages named that
-// need root and a whole machine; nothing else runs these. It runs at the top of
-// the repository.
+// unit is every package that starts no control plane, in every module that has tests, under the race detector; the simulation of hack/dev is
+// among them. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows it to suites.
+// nodes is the smoke of the simulated nodes (hack/dev/test). all is these three. long is what explores for too long for that. machine is the packages
+// named that need root and a whole machine; nothing else runs these. It runs at the top of the repository.
 package main
 
 import (
@@ -27,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -43,224 +39,203 @@ func main() {
 		os.Exit(2)
 	}
 	fmt.Println(total)
-	if total.sum().failed > 0 {
+	if total.failed > 0 {
 		os.Exit(1)
 	}
 }
 
-// group is one invocation of go test: the tier that it belongs to, where it runs,
-// with which arguments and with what on top of the environment.
-type group struct {
-	tier     string
-	dir      string
-	race     bool
-	env      []string
-	flags    []string
-	packages []string
-}
-
-// failingCalls is the tier that is counted by itself.
-const failingCalls = "failing calls"
-
-func runAll(w io.Writer, assets, what string, narrow []string) (passes, error) {
+func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
 	groups, err := selectGroups(what, narrow)
 	if err != nil {
-		return passes{}, err
+		return tally{}, err
 	}
 	assets, err = filepath.Abs(assets)
 	if err != nil {
-		return passes{}, err
+		return tally{}, err
 	}
-	env := append(os.Environ(), "CGO_ENABLED=1", "KUBEBUILDER_ASSETS="+assets)
-
-	var total passes
+	for name, value := range map[string]string{"CGO_ENABLED": "1", "KUBEBUILDER_ASSETS": assets} {
+		if err := os.Setenv(name, value); err != nil {
+			return tally{}, err
+		}
+	}
+	var total tally
 	var spent seconds
 	for _, g := range groups {
 		start := time.Now()
-		counted, err := g.run(w, env)
+		counted, err := g.run(w)
 		if err != nil {
-			return passes{}, err
+			return tally{}, err
 		}
 		spent.add(g.tier, time.Since(start))
-		if g.tier == failingCalls {
-			total.second = total.second.plus(counted)
-		} else {
-			total.first = total.first.plus(counted)
-		}
+		total = total.plus(counted)
 	}
 	fmt.Fprintln(w, spent)
-	if total == (passes{}) {
-		return passes{}, fmt.Errorf("no test ran for %q %v: expected at least one", what, narrow)
+	if total == (tally{}) {
+		return tally{}, fmt.Errorf("no test ran for %q %v: expected at least one", what, narrow)
 	}
 	return total, nil
+}
+
+// group is one invocation of go test: the tier that it belongs to, where it runs and with which arguments.
+type group struct {
+	tier, dir string
+	flags     []string
+	packages  []string
+	// suites, by name, or "all", are run by the binary of the one package.
+	suites []string
 }
 
 func selectGroups(what string, narrow []string) ([]group, error) {
 	kinds := map[string][]func([]string) ([]group, error){
 		"unit":    {unitGroups},
 		"suites":  {suiteGroups},
-		"all":     {unitGroups, suiteGroups},
-		"faulty":  {faultyGroups},
-		"long":    {longGroups, crashGroups, faultyGroups},
+		"nodes":   {nodeGroups},
+		"all":     {unitGroups, suiteGroups, nodeGroups},
+		"long":    {longGroups},
 		"machine": {machineGroups},
 	}
 	if kinds[what] == nil {
-		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, all, faulty, long or machine", what)
+		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, nodes, all, long or machine", what)
 	}
 	var groups []group
-	for _, kind := range kinds[what] {
-		more, err := kind(narrow)
+	for _, of := range kinds[what] {
+		more, err := of(narrow)
 		if err != nil {
 			return nil, err
 		}
 		groups = append(groups, more...)
 	}
-	return groups, nil
+	return slices.DeleteFunc(groups, func(g group) bool { return len(g.packages) == 0 }), nil
 }
 
 func unitGroups([]string) ([]group, error) {
 	var groups []group
-	for _, dir := range append([]string{"."}, extraModules...) {
-		packages, err := testPackages(dir, "./...", unit)
+	for _, dir := range modules {
+		packages, err := testPackages(dir, unit, "./...")
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, group{tier: "unit tests", race: true, dir: dir, flags: []string{"-timeout=10m"}, packages: packages})
+		groups = append(groups, group{tier: "unit tests", dir: dir, flags: []string{"-race", "-timeout=10m"}, packages: packages})
 	}
 	return groups, nil
 }
 
-func suiteGroups(patterns []string) ([]group, error) { return controlPlaneGroups(suite, patterns) }
-
-func longGroups(patterns []string) ([]group, error) { return controlPlaneGroups(long, patterns) }
-
-// controlPlaneGroups are the packages of one kind that start control planes, a few at a time.
-func controlPlaneGroups(needs kind, patterns []string) ([]group, error) {
-	dirs := []string{"."}
-	if len(patterns) == 0 {
-		patterns = []string{"./..."}
-		dirs = append(dirs, extraModules...)
+func suiteGroups(names []string) ([]group, error) {
+	for i := range names { // a folder is welcome too
+		names[i] = filepath.Base(names[i])
 	}
-	var groups []group
-	for _, dir := range dirs {
-		g := group{tier: "suites", dir: dir, flags: []string{"-timeout=30m", suitesAtOnce(dir), "-count=1"}}
-		for _, pattern := range patterns {
-			packages, err := testPackages(dir, pattern, needs)
-			if err != nil {
-				return nil, err
-			}
-			g.packages = append(g.packages, packages...)
-		}
-		if needs == long {
-			g.tier, g.race = "exploring suites", true
-		}
-		longestFirst(g.packages)
-		groups = append(groups, g)
+	alone, err := testPackages(".", suite, "./...")
+	alone = slices.DeleteFunc(alone, func(path string) bool {
+		return strings.HasSuffix(path, "/test/integration") || len(names) > 0 && !slices.Contains(names, filepath.Base(path))
+	})
+	if len(names) == 0 {
+		names = []string{"all"}
 	}
-	return groups, nil
+	return []group{
+		{tier: "suites", dir: ".", packages: []string{"./test/integration"}, suites: names},
+		{tier: "suites", dir: ".", flags: []string{"-timeout=30m", "-p=3", "-count=1"}, packages: alone},
+	}, err
+}
+
+func nodeGroups([]string) ([]group, error) {
+	packages, err := testPackages("hack/dev", nodes, "./...")
+	return []group{{tier: "simulated nodes", dir: "hack/dev", flags: []string{"-timeout=30m", "-p=2", "-count=1"}, packages: packages}}, err
+}
+
+func longGroups([]string) ([]group, error) {
+	packages, err := testPackages("hack/dev", long, "./...")
+	return []group{{tier: "exploring suites", dir: "hack/dev", flags: []string{"-race", "-timeout=60m", "-p=2", "-count=1"}, packages: packages}}, err
 }
 
 // machineGroups are packages that are only run when they are named, one at a time.
 func machineGroups(patterns []string) ([]group, error) {
-	g := group{tier: "machine", race: true, dir: ".", flags: []string{"-timeout=90m", "-count=1", "-p=1"}}
-	for _, pattern := range patterns {
-		packages, err := testPackages(g.dir, pattern, machine)
-		if err != nil {
-			return nil, err
-		}
-		g.packages = append(g.packages, packages...)
-	}
-	return []group{g}, nil
+	packages, err := testPackages(".", machine, patterns...)
+	return []group{{tier: "machine", dir: ".", flags: []string{"-race", "-timeout=90m", "-count=1", "-p=1"}, packages: packages}}, err
 }
 
-// crashGroups are the specs that kill a manager behind each of its writes.
-func crashGroups([]string) ([]group, error) {
-	g := group{tier: "crash points", race: true, dir: ".", env: crashEnv, flags: []string{"-timeout=60m", suitesAtOnce("."), "-count=1"}}
-	for _, pattern := range crashSuites {
-		packages, err := testPackages(g.dir, pattern, suite)
-		if err != nil {
-			return nil, err
-		}
-		g.packages = append(g.packages, packages...)
-	}
-	return []group{g}, nil
-}
-
-// faultyGroups are the suites that have a second pass.
-func faultyGroups(patterns []string) ([]group, error) {
-	suites, err := suiteGroups(patterns)
-	if err != nil {
-		return nil, err
-	}
-	var groups []group
-	for _, g := range suites {
-		if again := g.faulty(); len(again.packages) > 0 {
-			groups = append(groups, again)
-		}
-	}
-	return groups, nil
-}
-
-// faulty is the second pass of a group.
-func (g group) faulty() group {
-	again := group{tier: failingCalls, race: true, dir: g.dir, env: faultyEnv, flags: g.flags}
-	for _, path := range g.packages {
-		if slices.ContainsFunc(faultySuites, func(suite string) bool { return strings.HasSuffix(path, "/"+suite) }) {
-			again.packages = append(again.packages, path)
-		}
-	}
-	return again
-}
-
-// testPackages lists the packages of the module in dir that match pattern, have
-// test files, and need what is asked for.
-func testPackages(dir, pattern string, needs kind) ([]string, error) {
+// testPackages lists the packages of the module in dir that match the patterns, have test files, and need what is asked for.
+func testPackages(dir string, needs kind, patterns ...string) ([]string, error) {
 	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.Module.Path}} {{.ImportPath}}{{end}}`
-	cmd := exec.Command("go", "list", "-f", format, pattern)
+	cmd := exec.Command("go", append([]string{"list", "-f", format}, patterns...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("listing the packages %s of module %s: %w", pattern, dir, err)
+		return nil, fmt.Errorf("listing the packages %v of module %s: %w", patterns, dir, err)
 	}
 	var packages []string
 	for line := range strings.Lines(string(out)) {
 		module, path, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if ok && kindOf(strings.TrimPrefix(path, module+"/")) == needs {
+		if ok && kindOf(filepath.Join(dir, strings.TrimPrefix(path, module))) == needs {
 			packages = append(packages, path)
 		}
 	}
 	return packages, nil
 }
 
-// run starts go test, shows its progress on w and counts what it ran. A failing
-// test is no error; a go test that cannot be started or read is.
-func (g group) run(w io.Writer, env []string) (tally, error) {
-	if len(g.packages) == 0 {
-		return tally{}, nil
+// run shows the progress of the group's tests on w and counts what it ran. A failing test is no error; what cannot be started or read is.
+func (g group) run(w io.Writer) (tally, error) {
+	fmt.Fprintf(w, "==> %s: %d packages in %s: go test %s %s\n", g.tier, len(g.packages), g.dir, strings.Join(g.flags, " "), strings.Join(g.suites, " "))
+	if len(g.suites) > 0 {
+		return g.runBinary(w)
 	}
-	flags := slices.Clone(g.flags)
-	if g.race {
-		flags = append(flags, "-race")
+	return countOf(exec.Command("go", slices.Concat([]string{"test", "-json"}, g.flags, g.packages)...), g.dir, w)
+}
+
+// runBinary links the binary once, and runs it for each control plane at the same time.
+func (g group) runBinary(w io.Writer) (tally, error) {
+	folder, err := filepath.Abs(g.packages[0])
+	if err != nil {
+		return tally{}, err
 	}
-	command := strings.Join(append(slices.Clone(g.env), "go test"), " ")
-	fmt.Fprintf(w, "==> %s: %d packages in %s: %s %s\n", g.tier, len(g.packages), g.dir, command, strings.Join(flags, " "))
-	cmd := exec.Command("go", slices.Concat([]string{"test", "-json"}, flags, g.packages)...)
-	cmd.Dir, cmd.Env, cmd.Stderr = g.dir, append(slices.Clone(env), g.env...), os.Stderr
+	binary, err := filepath.Abs("bin/suites.test")
+	if err != nil {
+		return tally{}, err
+	}
+	build := exec.Command("go", "test", "-c", "-o", binary, g.packages[0])
+	build.Stdout, build.Stderr = w, os.Stderr
+	if err := build.Run(); err != nil {
+		return tally{}, fmt.Errorf("building %s: %w", binary, err)
+	}
+	counts := make([]tally, len(planes))
+	w = &lineWriter{w: w}
+	var running errgroup.Group
+	for i, plane := range planes {
+		filter := plane
+		if g.suites[0] != "all" {
+			filter += " && (" + strings.Join(g.suites, " || ") + ")"
+		}
+		cmd := exec.Command("go", "tool", "test2json", "-t", "-p", plane, binary, "-test.v=test2json", "-test.timeout=30m", "-ginkgo.label-filter="+filter)
+		running.Go(func() (err error) {
+			counts[i], err = countOf(cmd, folder, w)
+			return err
+		})
+	}
+	err = running.Wait()
+	var total tally
+	for _, counted := range counts {
+		total = total.plus(counted)
+	}
+	return total, err
+}
+
+// countOf runs a command that prints the events of go test.
+func countOf(cmd *exec.Cmd, dir string, w io.Writer) (tally, error) {
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return tally{}, err
 	}
 	if err := cmd.Start(); err != nil {
-		return tally{}, fmt.Errorf("starting go test in %s: %w", g.dir, err)
+		return tally{}, fmt.Errorf("starting %s in %s: %w", cmd, dir, err)
 	}
 	counted, readErr := count(stdout, w)
 	waitErr := cmd.Wait()
 	if readErr != nil {
-		return tally{}, fmt.Errorf("reading the output of go test in %s: %w", g.dir, readErr)
+		return tally{}, fmt.Errorf("reading the output of %s in %s: %w", cmd, dir, readErr)
 	}
 	var exit *exec.ExitError
 	if waitErr != nil && (!errors.As(waitErr, &exit) || counted.failed == 0) {
-		return tally{}, fmt.Errorf("go test in %s ended with %w, though no test failed", g.dir, waitErr)
+		return tally{}, fmt.Errorf("%s in %s ended with %w, though no test failed", cmd, dir, waitErr)
 	}
 	return counted, nil
 }

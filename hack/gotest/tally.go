@@ -16,12 +16,11 @@ import (
 )
 
 // tally counts leaf tests: a test with subtests is its subtests, and a Ginkgo
-// suite is its specs. Exempt are specs that a suite has said that it leaves out
-// of this pass.
-type tally struct{ passed, failed, skipped, exempt int }
+// suite is its specs, without those that its labels leave out.
+type tally struct{ passed, failed, skipped int }
 
 func (t tally) plus(o tally) tally {
-	return tally{t.passed + o.passed, t.failed + o.failed, t.skipped + o.skipped, t.exempt + o.exempt}
+	return tally{t.passed + o.passed, t.failed + o.failed, t.skipped + o.skipped}
 }
 
 func (t tally) String() string {
@@ -29,26 +28,7 @@ func (t tally) String() string {
 	if t.skipped > 0 {
 		line += fmt.Sprintf(", %d skipped", t.skipped)
 	}
-	if t.exempt > 0 {
-		line += fmt.Sprintf(", %d exempt", t.exempt)
-	}
 	return line
-}
-
-// passes are the tally of the first pass, which is everything, and that of the
-// second one, the suites with failing calls.
-type passes struct{ first, second tally }
-
-func (p passes) sum() tally { return p.first.plus(p.second) }
-
-func (p passes) String() string {
-	switch {
-	case p.second == (tally{}):
-		return p.first.String()
-	case p.first == (tally{}):
-		return "with failing calls: " + p.second.String()
-	}
-	return fmt.Sprintf("first pass: %s; with failing calls: %s; both: %s", p.first, p.second, p.sum())
 }
 
 // seconds is the time that each tier took, in the order in which they ran.
@@ -91,25 +71,15 @@ type event struct {
 var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 // specs is how a Ginkgo suite ends its report, without the colors.
-var specs = regexp.MustCompile(`-- (\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
-
-// exempt is how a suite says, before that, how many of its specs it leaves out
-// on purpose (test/integration/lifecycle); Ginkgo counts them as skipped.
-var exempt = regexp.MustCompile(`^(\d+) specs exempt from `)
-
-// points is how a suite says how many crash points it has run, and where they are
-// listed (test/integration/lifecycle).
-var points = regexp.MustCompile(`^\d+ crash points `)
+var specs = regexp.MustCompile(`-- (\d+) Passed \| (\d+) Failed \| (\d+) Pending`)
 
 // shown are the lines that a long suite wants to be seen as they come, also when it passes: steps, and the rows of a
-// table (test/e2e/cluster).
+// table (test/e2e/cluster, test/fixture).
 var shown = regexp.MustCompile(`^(==> |\| )`)
 
 // result is what is known of one package so far.
 type result struct {
 	tests  map[string]tally
-	exempt map[string]int
-	points []string
 	output map[string]*strings.Builder
 }
 
@@ -131,7 +101,7 @@ func count(r io.Reader, w io.Writer) (tally, error) {
 			continue
 		}
 		if packages[e.Package] == nil {
-			packages[e.Package] = &result{tests: map[string]tally{}, exempt: map[string]int{}, output: map[string]*strings.Builder{}}
+			packages[e.Package] = &result{tests: map[string]tally{}, output: map[string]*strings.Builder{}}
 		}
 		current := packages[e.Package]
 		if e.Test != "" || e.Action == "output" {
@@ -153,15 +123,8 @@ func (p *result) add(e event) (line string) {
 	case "output":
 		line = colors.ReplaceAllString(e.Output, "")
 		buffer(p.output, e.Test).WriteString(line)
-		if points.MatchString(line) {
-			p.points = append(p.points, line)
-		}
-		if m := exempt.FindStringSubmatch(line); m != nil {
-			p.exempt[e.Test] = atoi(m[1])
-		}
 		if m := specs.FindStringSubmatch(line); m != nil && e.Test != "" {
-			left := p.exempt[e.Test]
-			p.tests[e.Test] = tally{atoi(m[1]), atoi(m[2]), atoi(m[3]) + atoi(m[4]) - left, left}
+			p.tests[e.Test] = tally{atoi(m[1]), atoi(m[2]), atoi(m[3])}
 		}
 	case "pass":
 		p.end(e.Test, tally{passed: 1})
@@ -208,9 +171,6 @@ func (p *result) finish(e event, w io.Writer, build *strings.Builder) tally {
 		}
 	}
 	fmt.Fprintf(w, "%s %s: %s in %.1f s\n", word, e.Package, t, e.Elapsed)
-	for _, line := range p.points {
-		fmt.Fprint(w, "     ", line)
-	}
 	return t
 }
 

@@ -3,9 +3,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -44,28 +41,8 @@ func TestCount(t *testing.T) {
 				`{"Action":"fail","Package":"p","Test":"TestSuite"}`,
 				`{"Action":"fail","Package":"p","Elapsed":9}`,
 			},
-			want:  "7 passed, 2 failed, 1 skipped",
-			shown: "FAIL p: 7 passed, 2 failed, 1 skipped in 9.0 s",
-		},
-		"specs that a suite leaves out on purpose are no skipped ones": {
-			events: []string{
-				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"3 specs exempt from this pass\n"}`,
-				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 7 Passed | 0 Failed | 0 Pending | 4 Skipped\n"}`,
-				`{"Action":"pass","Package":"p","Test":"TestSuite"}`,
-				`{"Action":"pass","Package":"p","Elapsed":9}`,
-			},
-			want:  "7 passed, 0 failed, 1 skipped, 3 exempt",
-			shown: "ok   p: 7 passed, 0 failed, 1 skipped, 3 exempt in 9.0 s",
-		},
-		"the count of crash points is repeated": {
-			events: []string{
-				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"9 crash points in 2 scenarios: bin/crash-points.txt\n"}`,
-				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 7 Passed | 0 Failed | 0 Pending | 0 Skipped\n"}`,
-				`{"Action":"pass","Package":"p","Test":"TestSuite"}`,
-				`{"Action":"pass","Package":"p","Elapsed":9}`,
-			},
-			want:  "7 passed, 0 failed",
-			shown: "     9 crash points in 2 scenarios: bin/crash-points.txt\n",
+			want:  "7 passed, 2 failed",
+			shown: "FAIL p: 7 passed, 2 failed in 9.0 s",
 		},
 		"steps and tables are shown though the suite passes": {
 			events: []string{
@@ -155,26 +132,6 @@ func TestCountRefusesWhatIsNoEvent(t *testing.T) {
 	}
 }
 
-func TestPassesAreToldApart(t *testing.T) {
-	first, second := tally{passed: 5}, tally{passed: 2, failed: 1, exempt: 3}
-	cases := map[string]struct {
-		passes passes
-		want   string
-	}{
-		"the first alone":  {passes{first: first}, "5 passed, 0 failed"},
-		"the second alone": {passes{second: second}, "with failing calls: 2 passed, 1 failed, 3 exempt"},
-		"both": {passes{first, second},
-			"first pass: 5 passed, 0 failed; with failing calls: 2 passed, 1 failed, 3 exempt; both: 7 passed, 1 failed, 3 exempt"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := tc.passes.String(); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestTheTimeOfATierIsThatOfAllItsModules(t *testing.T) {
 	var spent seconds
 	spent.add("unit tests", 2*time.Second)
@@ -185,53 +142,17 @@ func TestTheTimeOfATierIsThatOfAllItsModules(t *testing.T) {
 	}
 }
 
-func TestTheSecondPassIsOfSuitesThatAreThere(t *testing.T) {
-	for _, suite := range faultySuites {
-		if _, err := os.Stat(filepath.Join("../..", suite, "suite_test.go")); err != nil {
-			t.Errorf("suite %s of the second pass: %v", suite, err)
-		}
-	}
-}
-
-func TestTheLongestSuitesAreThere(t *testing.T) {
-	for _, suite := range longestSuites {
-		if _, err := os.Stat(filepath.Join("../..", suite)); err != nil {
-			t.Errorf("suite %s, which starts early: %v", suite, err)
-		}
-	}
-}
-
-func TestTheLongestSuitesStartFirst(t *testing.T) {
-	packages := []string{"m/test/e2e/observer", "m/hack/dev/test/bugs", "m/test/integration/chart", "m/test/e2e", "m/test/integration/lifecycle"}
-	longestFirst(packages)
-	want := []string{"m/test/integration/lifecycle", "m/hack/dev/test/bugs", "m/test/e2e", "m/test/e2e/observer", "m/test/integration/chart"}
-	if !reflect.DeepEqual(packages, want) {
-		t.Errorf("ordered %v, want %v", packages, want)
-	}
-}
-
-func TestTheSecondPassKeepsFlagsAndChangesTheEnvironment(t *testing.T) {
-	g := group{dir: ".", flags: []string{"-timeout=30m", suitesAtOnce(".")}, packages: []string{"m/test/integration/slices", "m/test/e2e"}}
-	got := g.faulty()
-	want := group{tier: "failing calls", race: true, dir: ".", env: faultyEnv, flags: []string{"-timeout=30m", suitesAtOnce(".")}, packages: []string{"m/test/integration/slices"}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 func TestKindOf(t *testing.T) {
 	cases := map[string]kind{
-		"test":                                  suite,
-		"test/e2e":                              suite,
-		"test/e2e/observer":                     suite,
-		"test/e2e/cluster":                      machine,
-		"test/node":                             machine,
-		"test/shapes":                           long,
-		"internal/testing/controlplane":         suite,
-		"internal/testing/controlplane/fixture": suite,
-		"internal/testing/process":              unit,
-		"internal/release":                      unit,
-		"testdata":                              unit,
+		"test/integration":          suite,
+		"test/e2e/observer":         suite,
+		"test/e2e/cluster":          machine,
+		"test/node":                 machine,
+		"hack/dev/test/guarded":     nodes,
+		"hack/dev/test/shapes":      long,
+		"hack/dev/test/sim/explore": unit,
+		"internal/release":          unit,
+		"testdata":                  unit,
 	}
 	for folder, want := range cases {
 		if got := kindOf(folder); got != want {

@@ -12,7 +12,7 @@ var (
 	inProtection  = []string{"./internal/protection", "./webhooks", "./controllers"}
 	inControllers = []string{"./controllers"}
 	inPolicies    = []string{"./internal/reportpolicy"}
-	inSeatbelts   = []string{"./test/integration/seatbelts"}
+	inSeatbelts   = []string{"./test/integration -ginkgo.label-filter=seatbelts"}
 )
 
 var edgeMutants = []mutant{

@@ -12,7 +12,8 @@ import (
 )
 
 // mutant is the product with one rule broken: in file, which is named from the top of the repository, old stands exactly once and
-// becomes new. by are the packages whose tests have to notice, in the order in which they are tried.
+// becomes new. by are the packages whose tests have to notice, in the order in which they are tried, each
+// with flags where it needs some.
 type mutant struct {
 	rule, file, old, new string
 	by                   []string

@@ -64,7 +64,7 @@ func try(tree, assets string, m mutant) (catcher string, err error) {
 	}
 	defer func() { err = errors.Join(err, restore()) }()
 	for _, folder := range m.by {
-		cmd := exec.Command("go", "test", "-count=1", "-failfast", "-timeout=10m", folder)
+		cmd := exec.Command("go", append([]string{"test", "-count=1", "-failfast", "-timeout=10m"}, strings.Fields(folder)...)...)
 		cmd.Dir, cmd.Env = tree, append(os.Environ(), "KUBEBUILDER_ASSETS="+assets, "GINKGO_EDITOR_INTEGRATION=1")
 		var output bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &output, &output

@@ -19,8 +19,8 @@ import (
 // citingPages name tests in the column "Shown by" of their tables, in backquotes.
 var citingPages = []string{root + "/docs/track-record.md", root + "/docs/threat-model.md"}
 
-// Where the names of scenarios stand, besides the tests.
-var scenarioFolders = []string{"hack/dev/internal/demo", "test/model/world"}
+// Where the names of scenarios and specs stand, besides the files of tests.
+var scenarioFolders = []string{"hack/dev/internal/demo", "test/model/world", "test/integration"}
 
 const shownBy = "Shown by"
 
@@ -101,7 +101,7 @@ func testNames(t *testing.T) sets.Set[string] {
 
 func isScenarioFolder(folder string) bool {
 	for _, scenarios := range scenarioFolders {
-		if folder == scenarios {
+		if folder == scenarios || strings.HasPrefix(folder, scenarios+"/") {
 			return true
 		}
 	}

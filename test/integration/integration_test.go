@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package integration_test runs the suites of the folders beside it, each on a clean control plane (test/fixture).
+package integration_test
+
+import (
+	"os"
+	"testing"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/holdfast-dev/holdfast/test/fixture"
+
+	_ "github.com/holdfast-dev/holdfast/test/integration/bootstrap"
+	_ "github.com/holdfast-dev/holdfast/test/integration/nodepolicy"
+	_ "github.com/holdfast-dev/holdfast/test/integration/nodewait"
+	_ "github.com/holdfast-dev/holdfast/test/integration/releaseadmission"
+	_ "github.com/holdfast-dev/holdfast/test/integration/seatbelts"
+	_ "github.com/holdfast-dev/holdfast/test/integration/stamping"
+)
+
+var _ = ReportAfterSuite("suites", func(report Report) { fixture.Table(os.Stdout, report) })
+
+func TestIntegration(t *testing.T) {
+	RegisterFailHandler(Fail)
+	fixture.Register()
+	RunSpecs(t, "Suites on a control plane")
+}

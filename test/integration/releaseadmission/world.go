@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package releaseadmission
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
+)
+
+// createNode registers a Ready Node, as the kubelet of a machine of its own does.
+func createNode(ctx context.Context, name string) {
+	GinkgoHelper()
+	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	Eventually(ctx, func() error { // the node controllers write it too
+		node := &corev1.Node{}
+		if err := admin.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return err
+		}
+		node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: name, SystemUUID: name + "-system", BootID: name + "-boot"}
+		node.Status.Allocatable = corev1.ResourceList{
+			corev1.ResourcePods: resource.MustParse("100"), corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi")}
+		node.Status.Capacity = node.Status.Allocatable
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test",
+			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
+		return admin.Status().Update(ctx, node)
+	}).Should(Succeed())
+}
+
+// podOf is the identity of the pod with this label that is bound to a node; any node where none is named.
+func podOf(ctx context.Context, label, node string) client.Client {
+	GinkgoHelper()
+	var found *corev1.Pod
+	Eventually(ctx, func(g Gomega) {
+		list := &corev1.PodList{}
+		g.Expect(admin.List(ctx, list, client.InNamespace(poolNamespace), client.MatchingLabels{"name": label})).To(Succeed())
+		for i := range list.Items {
+			if name := list.Items[i].Spec.NodeName; name != "" && (node == "" || name == node) {
+				found = &list.Items[i]
+			}
+		}
+		g.Expect(found).NotTo(BeNil(), "no pod %s on node %q", label, node)
+	}).Should(Succeed())
+	return fixture.Account(ctx, poolNamespace, "whereabouts", found)
+}
+
+// cni is whereabouts' DaemonSet pod on a node.
+func cni(ctx context.Context, node string) client.Client { return podOf(ctx, "whereabouts", node) }
+
+// reconciler is whereabouts' own reconciler: the same ServiceAccount, in a pod of a Deployment.
+func reconciler(ctx context.Context) client.Client { return podOf(ctx, "whereabouts-reconciler", "") }
+
+type entry struct{ SandboxID, PodRef string }
+
+// pool is an IPPool of a spec's own, 10.<n>.0.0/24.
+type pool struct {
+	name   string
+	subnet int
+}
+
+var subnets int
+
+func newPool(ctx context.Context) *pool {
+	GinkgoHelper()
+	subnets++
+	p := &pool{name: fmt.Sprintf("10.%d.0.0-24", subnets), subnet: subnets}
+	object := p.object()
+	object.Spec = wbv1alpha1.IPPoolSpec{Range: fmt.Sprintf("10.%d.0.0/24", subnets), Allocations: map[string]wbv1alpha1.IPAllocation{}}
+	Expect(admin.Create(ctx, object)).To(Succeed())
+	return p
+}
+
+func (p *pool) object() *wbv1alpha1.IPPool {
+	return &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: p.name}}
+}
+
+func (p *pool) ip(offset int) string { return fmt.Sprintf("10.%d.0.%d", p.subnet, offset) }
+
+// operation is one step of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// patch writes as whereabouts does: a JSON patch that tests the resourceVersion.
+func (p *pool) patch(ctx context.Context, as client.Client, operations ...operation) error {
+	GinkgoHelper()
+	live := p.object()
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed())
+	test := operation{Op: "test", Path: "/metadata/resourceVersion", Value: live.ResourceVersion}
+	data, err := json.Marshal(append([]operation{test}, operations...))
+	Expect(err).NotTo(HaveOccurred())
+	return as.Patch(ctx, p.object(), client.RawPatch(types.JSONPatchType, data))
+}
+
+// add records an entry, or another one in its place.
+func (p *pool) add(ctx context.Context, as client.Client, offset int, e entry) {
+	GinkgoHelper()
+	Expect(p.patch(ctx, as, operation{Op: "add", Path: path(offset),
+		Value: wbv1alpha1.IPAllocation{ContainerID: e.SandboxID, PodRef: e.PodRef, IfName: "net1"}})).To(Succeed())
+}
+
+func (p *pool) remove(ctx context.Context, as client.Client, offset int) error {
+	GinkgoHelper()
+	return p.patch(ctx, as, operation{Op: "remove", Path: path(offset)})
+}
+
+// rename gives an entry to another podref.
+func (p *pool) rename(ctx context.Context, as client.Client, offset int, podRef string) error {
+	GinkgoHelper()
+	return p.patch(ctx, as, operation{Op: "replace", Path: path(offset) + "/podref", Value: podRef})
+}
+
+func path(offset int) string { return fmt.Sprintf("/spec/allocations/%d", offset) }
+
+// reserve makes the reservation of an address.
+func (p *pool) reserve(ctx context.Context, offset int, podRef string) *wbv1alpha1.OverlappingRangeIPReservation {
+	GinkgoHelper()
+	r := &wbv1alpha1.OverlappingRangeIPReservation{
+		ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: p.ip(offset)},
+		Spec:       wbv1alpha1.OverlappingRangeIPReservationSpec{PodRef: podRef, IfName: "net1"},
+	}
+	Expect(admin.Create(ctx, r)).To(Succeed())
+	return r
+}
+
+// newPod makes a pod on a node as the webhook has protected it.
+func newPod(ctx context.Context, node string) *corev1.Pod {
+	GinkgoHelper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "web-",
+			Labels: map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}},
+		Spec: corev1.PodSpec{NodeName: node, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/none"}}},
+	}
+	controllerutil.AddFinalizer(pod, v1alpha1.Finalizer)
+	Expect(admin.Create(ctx, pod)).To(Succeed())
+	return pod
+}
+
+func refOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+func sandboxOf(pod *corev1.Pod) string { return sandboxID(string(pod.UID)) }
+
+// sandboxID is an ID of a form that container runtimes make.
+func sandboxID(of string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(of))) }
+
+// record writes what the controller would have recorded: the pod's sandbox, its machine and its address.
+func record(ctx context.Context, pod *corev1.Pod, p *pool, offset int) {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node)).To(Succeed())
+	info := node.Status.NodeInfo
+	Expect(admin.Create(ctx, &v1alpha1.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{Name: string(pod.UID)},
+		Spec: v1alpha1.IPAllocationSpec{
+			PodNamespace: pod.Namespace, PodName: pod.Name, NodeName: pod.Spec.NodeName,
+			Sandboxes: []v1alpha1.SandboxRecord{{ID: sandboxOf(pod), ObservedTime: metav1.Now(), Attribution: v1alpha1.AttributionObservedAdd,
+				Node: &v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}}},
+			Addresses: []v1alpha1.AddressRecord{{
+				Backend: "whereabouts", Pool: poolNamespace + "/" + p.name, IP: p.ip(offset), Interface: "net1",
+				PodRef: refOf(pod), SandboxID: sandboxOf(pod), ObservedTime: metav1.Now(), PoolResourceVersion: "1",
+			}},
+		},
+	})).To(Succeed())
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package seatbelts
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+const (
+	recordsPolicy = "holdfast-records"
+	breakGlass    = "holdfast.dev/break-glass"
+
+	noCreation    = "manager alone makes IPAllocations"
+	noRecordSpec  = "manager alone writes the spec"
+	noRecordState = "manager and agents alone write the status"
+	noForgetting  = "still holds addresses"
+)
+
+// The last of all, because the other specs need the definition.
+var _ = suite.Add(func() {
+	AfterAll(func(ctx context.Context) {
+		By("deleting the definition, which takes records along that nobody may delete")
+		held := newRecord(ctx, nodeA)
+		Expect(user.Delete(ctx, held.DeepCopy())).To(outcome(recordsPolicy, noForgetting))
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ipallocations.holdfast.dev"}}
+		Expect(user.Delete(ctx, definition)).To(Succeed())
+		Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(Satisfy(apierrors.IsNotFound))
+	}, NodeTimeout(soon))
+})
+
+var _ = suite.Describe("What people write to a record", func() {
+	annotations := func(reason string) any {
+		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{breakGlass: reason}}}
+	}
+	writes := map[string]struct {
+		write   func(context.Context, client.Client, *v1alpha1.IPAllocation) error
+		refusal string
+	}{
+		"the kubelet's report": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
+			return patchRecord(ctx, c, r, itself, map[string]any{"spec": map[string]any{"kubelet": map[string]any{"ending": "Finished", "observedTime": metav1.Now()}}})
+		}, noRecordSpec},
+		"an agent's answer": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
+			return patchRecord(ctx, c, r, inStatus, status("answers", []v1alpha1.Answer{answer(r, uidA, v1alpha1.VerdictReadyForRelease)}))
+		}, noRecordState},
+		"its deletion": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
+			return c.Delete(ctx, r.DeepCopy())
+		}, noForgetting},
+	}
+	for what, tc := range writes {
+		It("needs a word about it: "+what, func(ctx context.Context) {
+			record := newRecord(ctx, nodeA)
+			for _, who := range []client.Client{user, admin} {
+				Expect(tc.write(ctx, who, record)).To(outcome(recordsPolicy, tc.refusal))
+			}
+			Expect(patchRecord(ctx, user, record, itself, annotations(""))).To(Succeed())
+			Expect(tc.write(ctx, user, record)).To(outcome(recordsPolicy, tc.refusal))
+			Expect(patchRecord(ctx, user, record, itself, annotations("the machine was scrapped"))).To(Succeed())
+			Expect(tc.write(ctx, user, record)).To(Succeed())
+		}, SpecTimeout(soon))
+	}
+
+	It("needs a word about it: its creation", func(ctx context.Context) {
+		record := newRecord(ctx, nodeA)
+		record.ObjectMeta = metav1.ObjectMeta{Name: "restored"}
+		Expect(user.Create(ctx, record.DeepCopy())).To(outcome(recordsPolicy, noCreation))
+		record.Annotations = map[string]string{breakGlass: "restored from a backup"}
+		Expect(user.Create(ctx, record)).To(Succeed())
+		Expect(user.Delete(ctx, record)).To(Succeed())
+	}, SpecTimeout(soon))
+
+	It("may be metadata, nothing new, and the end of a record that holds no address", func(ctx context.Context) {
+		record := newRecord(ctx, nodeA, func(r *v1alpha1.IPAllocation) { r.Spec.Addresses = []v1alpha1.AddressRecord{} })
+		Expect(patchRecord(ctx, user, record, itself, map[string]any{"metadata": map[string]any{"labels": map[string]string{"a": "b"}}})).To(Succeed())
+		Expect(user.Update(ctx, stored(ctx, record))).To(Succeed())
+		Expect(user.Status().Update(ctx, stored(ctx, record))).To(Succeed())
+		Expect(user.Delete(ctx, record)).To(Succeed())
+	}, SpecTimeout(soon))
+
+	It("is stopped record by record where all are deleted at once", func(ctx context.Context) {
+		held := newRecord(ctx, nodeA)
+		Expect(user.DeleteAllOf(ctx, &v1alpha1.IPAllocation{})).To(outcome(recordsPolicy, noForgetting))
+		Expect(stored(ctx, held).DeletionTimestamp).To(BeNil())
+	}, SpecTimeout(soon))
+
+	It("is nothing for a kubelet", func(ctx context.Context) {
+		err := patchRecord(ctx, kubelet, newRecord(ctx, nodeA), inStatus, status("state", "Releasing"))
+		Expect(err).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("cannot patch resource"))))
+	}, SpecTimeout(soon))
+})

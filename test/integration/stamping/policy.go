@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stamping
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/test/fixture"
+)
+
+var _ = suite.Describe("The stamping policy", Ordered, func() {
+	// With the webhook down, only the policy can have stamped a pod.
+	BeforeAll(func(ctx context.Context) {
+		replica.stop()
+		DeferCleanup(func(ctx context.Context) {
+			replica.start(protection.Rules{})
+			awaitStamping(ctx)
+		})
+		installPolicy(ctx)
+		Eventually(isStamped(ctx)).Should(BeTrue())
+	})
+
+	DescribeTable("stamps every pod that names a network, exactly as the webhook would", func(ctx context.Context, c podCase) {
+		created, _ := create(ctx, c.pod)
+		expectStamp(c.pod, created, c.policy)
+	}, cases())
+
+	It("spares the webhook the pods that it stamps", func(ctx context.Context) {
+		replica.start(protection.Rules{})
+		DeferCleanup(replica.stop)
+		asked := newPod(naming("blue"), withFinalizers("a.example.com/x"))
+		created, calls := create(ctx, asked)
+		expectStamp(asked, created, true)
+		Expect(calls).To(BeZero(), "calls of the webhook")
+	})
+})
+
+// installPolicy is undone, and seen to be undone, after the specs.
+func installPolicy(ctx context.Context) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx context.Context) { Eventually(isStamped(ctx)).Should(BeFalse()) }) // the last clean-up registered runs first
+	for _, object := range render("admission-policy-stamping") {
+		if object.GetKind() == "MutatingWebhookConfiguration" {
+			continue
+		}
+		Expect(admin.Create(ctx, object)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
+	}
+}
+
+var _ = suite.Describe("The manifests", func() {
+	It("give the policy the rules, the selector and the conditions of the webhook", func() {
+		for _, components := range [][]string{{"admission-policy-stamping"}, {"admission-policy-stamping", "guard-cluster-network"}} {
+			hook := rendered(components...).Webhooks[0]
+			policy := fixture.Find[*admissionregistrationv1.MutatingAdmissionPolicy](render(components...), "stamp.holdfast.dev").Spec
+			Expect(policy.MatchConditions).To(Equal(hook.MatchConditions), "conditions of %v", components)
+			Expect(policy.MatchConstraints.NamespaceSelector).To(Equal(hook.NamespaceSelector))
+			Expect(policy.MatchConstraints.ResourceRules).To(HaveLen(1))
+			Expect(policy.MatchConstraints.ResourceRules[0].RuleWithOperations).To(Equal(hook.Rules[0]))
+			Expect(*policy.FailurePolicy).To(BeEquivalentTo(*hook.FailurePolicy))
+		}
+	})
+
+	It("drop one condition, and no other, to guard the cluster network", func() {
+		plain := rendered().Webhooks[0]
+		guarding := rendered("guard-cluster-network").Webhooks[0]
+		Expect(plain.MatchConditions[0].Name).To(Equal("a-network-may-be-guarded"))
+		Expect(guarding.MatchConditions).To(Equal(plain.MatchConditions[1:]))
+	})
+})
