@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -99,20 +100,34 @@ func TestI3I10AManagerThatDiesWhileItDisowns(t *testing.T) {
 	}
 }
 
-// TestI10TheTombstoneOfTheOrphansRecordDecides: the entry is the orphan's, also if the record of a pod has its sandbox.
-func TestI10TheTombstoneOfTheOrphansRecordDecides(t *testing.T) {
-	f := disownedByOld(t)
-	f.pool.entries[0].PodRef, f.pool.entries[0].Releasing, f.pool.entries[0].Owner = v1alpha1.TombstonePrefix+"/"+orphanOfOld, orphanOfOld, nil
-	orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
-	orphan.Spec.Addresses = f.record().Spec.Addresses
-	if err := f.truth.Create(t.Context(), orphan); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
-		t.Fatal(err)
-	}
-	if _, found := f.addressesOf()[orphanOfOld]; !found {
-		t.Errorf("the record %s was deleted while its tombstone stands", orphanOfOld)
+// TestI10TheTombstoneSaysWhichRecordOwnsAnEntry, also if the record of a pod has its sandbox. That of the pod which disowned it is about to be replaced.
+func TestI10TheTombstoneSaysWhichRecordOwnsAnEntry(t *testing.T) {
+	for name, tc := range map[string]struct {
+		record     string
+		disownedBy types.UID
+		kept       bool
+	}{
+		"that of the orphan":               {orphanOfOld, "", true},
+		"that of the pod that disowned it": {"old", "old", true},
+		"that of a pod that did not":       {"old", "another", false},
+		"that of a pod, and none did yet":  {"old", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := disownedByOld(t)
+			e := &f.pool.entries[0]
+			e.PodRef, e.Releasing, e.Owner = v1alpha1.TombstonePrefix+"/"+tc.record, tc.record, nil
+			orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+			orphan.Spec.Addresses, orphan.Spec.DisownedBy = f.record().Spec.Addresses, tc.disownedBy
+			if err := f.truth.Create(t.Context(), orphan); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+				t.Fatal(err)
+			}
+			if _, kept := f.addressesOf()[orphanOfOld]; kept != tc.kept {
+				t.Errorf("the record %s was kept: %t; expected %t", orphanOfOld, kept, tc.kept)
+			}
+		})
 	}
 }
 

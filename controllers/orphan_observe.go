@@ -235,7 +235,7 @@ func (r *OrphanReconciler) unowned(ctx context.Context, v *orphanView) unownedEn
 			case entry.SandboxID != id:
 			case entry.Releasing == v1alpha1.OrphanPrefix+id:
 				ours = append(ours, entry)
-			case found.owned || entry.Releasing != "" || (owned && owns(pod)):
+			case found.owned || (owned && owns(pod)):
 				found.owned = true
 			default:
 				found.entries = append(found.entries, entry)

@@ -169,8 +169,12 @@ func (r *OrphanReconciler) rivalOf(ctx context.Context, v *orphanView) release.F
 	return release.Absent[string]()
 }
 
-// ownerOf is the UID of the pod with the entry's name, if it can be shown to own the entry by the rule of the pod controller.
+// ownerOf is the UID of the record that the entry's tombstone names, or of the pod with the entry's name, if it can be shown to own the entry by
+// the rule of the pod controller.
 func (r *OrphanReconciler) ownerOf(ctx context.Context, entry *ipam.Entry) (types.UID, bool) {
+	if entry.Releasing != "" {
+		return types.UID(entry.Releasing), true
+	}
 	var pod corev1.Pod
 	if entry.Owner == nil || r.client.Get(ctx, types.NamespacedName(*entry.Owner), &pod) != nil {
 		return "", false

@@ -149,6 +149,12 @@ var ownershipMutants = []mutant{
 		new:  `return true`, by: inControllers,
 	},
 	{
+		rule: "I10: the tombstone of the pod that disowned a sandbox does not end the orphan's record (S7)",
+		file: "controllers/orphan_observe.go",
+		old:  `case found.owned || (owned && owns(pod)):`,
+		new:  `case found.owned || entry.Releasing != "" || (owned && owns(pod)):`, by: inControllers,
+	},
+	{
 		rule: "I2: a tombstone of the pod's record is no obstacle to disowning (S7)",
 		file: "controllers/act.go",
 		old: `		if held.Releasing != "" {

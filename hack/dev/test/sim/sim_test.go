@@ -46,6 +46,7 @@ var shrunk = map[uint64][]int{
 	494440000888: {1, 2, 3, 4, 5}, // an orphan's record was deleted while it was written, and its release failed for ever
 	494440000902: {0, 1},          // a tombstone of a pod's record was not replaced by that of the orphan's
 	499093000461: {2, 6},          // the replaced machine of an orphan was disputed for ever
+	700261:       {0, 2, 3},       // the orphan's record was deleted while the entry had the tombstone of the pod's
 	494440001592: {0, 2},          // the pod that disowned a sandbox was taken for its owner
 }
 
