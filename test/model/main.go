@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command model explores the model of the release handshake (docs/model.md): every scenario with all rules, which must hold, and one
-// scenario for each rule turned off, which must not. It prints the shortest counterexamples and writes a report.
+// Command model explores the models (docs/model.md), the one of the release handshake and the one of node objects: every scenario with all rules,
+// which must hold, and one scenario for each rule turned off, which must not. It prints the shortest counterexamples and writes a report.
 //
 //	go run ./test/model [-report FILE]
 package main
@@ -43,8 +43,8 @@ func model(path string) error {
 func scenariosOf(all []*job) []string {
 	var names []string
 	for _, j := range all {
-		if j.name == "" && !j.gap {
-			names = append(names, j.scenario.Name)
+		if j.allRules() {
+			names = append(names, j.scenario)
 		}
 	}
 	return names
@@ -53,7 +53,7 @@ func scenariosOf(all []*job) []string {
 func switchesOf(all []*job) int {
 	count := 0
 	for _, j := range all {
-		if j.name != "" {
+		if j.name != "" && !j.relaxed {
 			count++
 		}
 	}

@@ -9,9 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/holdfast-dev/holdfast/test/model/checker"
-	"github.com/holdfast-dev/holdfast/test/model/world"
 )
 
 // report is what is written for machines. States are those of the scenarios with all rules; switches and gaps are not counted.
@@ -35,22 +32,23 @@ func conclude(w io.Writer, all []*job) (report, error) {
 			return sum, j.err
 		}
 	}
-	fmt.Fprintf(w, "\nWith all rules:\n\n  %-22s %10s %11s %6s %9s  %s\n", "scenario", "states", "transitions", "depth", "time", "found")
+	fmt.Fprintf(w, "\nWith all rules:\n\n  %-38s %10s %11s %6s %9s  %s\n", "scenario", "states", "transitions", "depth", "time", "found")
 	for _, j := range all {
-		if j.name == "" && !j.gap {
+		if j.allRules() {
 			sum.States += j.result.States
 			sum.Violations += j.violations()
-			fmt.Fprintf(w, "  %-22s %10d %11d %6d %9s  %s\n", j.scenario.Name, j.result.States, j.result.Steps, j.result.Depth, j.took.Round(10*time.Millisecond), j.found())
+			fmt.Fprintf(w, "  %-38s %10d %11d %6d %9s  %s\n", j.scenario, j.result.States, j.result.Steps, j.result.Depth, j.took.Round(10*time.Millisecond), j.found())
 		}
 	}
 	fmt.Fprintf(w, "\n  %d states, %d violations\n", sum.States, sum.Violations)
 	for _, j := range all {
-		if j.name == "" && !j.gap {
-			describe(w, "VIOLATION in "+j.scenario.Name, j.result.Violation)
-			describe(w, "NO PROGRESS in "+j.scenario.Name, j.result.Stuck)
+		if j.allRules() {
+			describe(w, "VIOLATION in "+j.scenario, j.result.Violation)
+			describe(w, "NO PROGRESS in "+j.scenario, j.result.Stuck)
 		}
 	}
 	concludeSwitches(w, all, &sum)
+	concludeRelaxed(w, all, &sum)
 	concludeGaps(w, all)
 	return sum, nil
 }
@@ -77,16 +75,32 @@ func (j *job) found() string {
 func concludeSwitches(w io.Writer, all []*job, sum *report) {
 	fmt.Fprintf(w, "\nEach rule turned off, with the shortest way to the harm:\n")
 	for _, j := range all {
-		if j.name == "" {
+		if j.name == "" || j.relaxed {
 			continue
 		}
 		harm := j.harm()
-		sum.Switches = append(sum.Switches, switchReport{Name: j.name, Found: harm != nil, Steps: harm.Steps()})
+		sum.Switches = append(sum.Switches, switchReport{Name: j.name, Found: harm != nil, Steps: harm.steps()})
 		if harm == nil {
-			fmt.Fprintf(w, "\nNOT FOUND: %s (%s, %d states)\n", j.name, j.scenario.Name, j.result.States)
+			fmt.Fprintf(w, "\nNOT FOUND: %s (%s, %d states)\n", j.name, j.scenario, j.result.States)
 			continue
 		}
-		describe(w, fmt.Sprintf("Off: %s (%s)", j.name, j.scenario.Name), harm)
+		describe(w, fmt.Sprintf("Off: %s (%s)", j.name, j.scenario), harm)
+	}
+}
+
+// concludeRelaxed says which rules save time or writes only. A harm is a violation: the rule is worth more than is written of it.
+func concludeRelaxed(w io.Writer, all []*job, sum *report) {
+	fmt.Fprintf(w, "\nTurned off without harm in the scenario explored:\n\n")
+	for _, j := range all {
+		switch {
+		case !j.relaxed:
+		case j.violations() > 0:
+			sum.Violations++
+			describe(w, fmt.Sprintf("HARM: %s (%s)", j.name, j.scenario), j.result.Violation)
+			describe(w, fmt.Sprintf("HARM: %s (%s)", j.name, j.scenario), j.result.Stuck)
+		default:
+			fmt.Fprintf(w, "  %s (%s, %d states): %s\n", j.name, j.scenario, j.result.States, j.found())
+		}
 	}
 }
 
@@ -96,28 +110,28 @@ func concludeGaps(w io.Writer, all []*job) {
 		switch {
 		case !j.gap:
 		case j.result.Violation == nil:
-			fmt.Fprintf(w, "\n%s: nothing found in %d states\n", j.scenario.Name, j.result.States)
+			fmt.Fprintf(w, "\n%s: nothing found in %d states\n", j.scenario, j.result.States)
 		default:
-			describe(w, j.scenario.Name+": "+j.scenario.About, j.result.Violation)
+			describe(w, j.scenario+": "+j.about, j.result.Violation)
 		}
 	}
 }
 
-func describe(w io.Writer, title string, trace *checker.Trace[world.State]) {
-	if trace == nil {
+func describe(w io.Writer, title string, told *story) {
+	if told == nil {
 		return
 	}
-	fmt.Fprintf(w, "\n%s: %d steps\n", title, trace.Steps())
-	for i, line := range trace.Lines[1:] {
-		fmt.Fprintf(w, "  %2d. %s\n", i+1, line.Label)
+	fmt.Fprintf(w, "\n%s: %d steps\n", title, told.steps())
+	for i, line := range told.lines {
+		fmt.Fprintf(w, "  %2d. %s\n", i+1, line)
 	}
-	fmt.Fprintf(w, "   => %s\n", trace.Why)
+	fmt.Fprintf(w, "   => %s\n", told.why)
 }
 
 // failed says why the run is no success; empty if it is one.
 func (r report) failed() string {
 	if r.Violations > 0 {
-		return fmt.Sprintf("%d scenarios are violated with all rules on", r.Violations)
+		return fmt.Sprintf("%d explorations that must hold do not", r.Violations)
 	}
 	missed := 0
 	for _, one := range r.Switches {

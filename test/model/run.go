@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/test/model/checker"
+	"github.com/holdfast-dev/holdfast/test/model/nodes"
 	"github.com/holdfast-dev/holdfast/test/model/world"
 )
 
@@ -19,41 +20,118 @@ const progressEvery = 3 * time.Second
 
 // job is one exploration: a scenario with all rules, one with a rule turned off, or one without an assumption.
 type job struct {
-	scenario world.Scenario
-	off      world.Switch
-	// name is the switch's; empty for a scenario with all rules. holds: the harm is a hold that nothing ends.
-	name  string
-	holds bool
+	// scenario and about are its name and what it is about, depth its bound; 0 does not bound it.
+	scenario, about string
+	depth           int
+	// name is the switch's; empty for a scenario with all rules. holds: the harm is something that is never done. relaxed: there is no harm.
+	name           string
+	holds, relaxed bool
 	// gap: an assumption is given up, so that a violation is expected and reported as such.
 	gap bool
 
-	result checker.Result[world.State]
-	err    error
-	took   time.Duration
+	explorer func(checker.Options) (outcome, error)
+	result   outcome
+	err      error
+	took     time.Duration
+}
+
+// outcome is a checker.Result of any world.
+type outcome struct {
+	States, Steps, Depth int
+	Complete             bool
+	Violation, Stuck     *story
+}
+
+// story is a checker.Trace of any world.
+type story struct {
+	why   string
+	lines []string
+}
+
+func (s *story) steps() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.lines)
+}
+
+func storyOf[S comparable](trace *checker.Trace[S]) *story {
+	if trace == nil {
+		return nil
+	}
+	told := &story{why: trace.Why}
+	for _, line := range trace.Lines[1:] {
+		told.lines = append(told.lines, line.Label)
+	}
+	return told
+}
+
+func explorerOf[S comparable](system checker.System[S]) func(checker.Options) (outcome, error) {
+	return func(options checker.Options) (outcome, error) {
+		r, err := checker.Explore(system, options)
+		return outcome{States: r.States, Steps: r.Steps, Depth: r.Depth, Complete: r.Complete, Violation: storyOf(r.Violation), Stuck: storyOf(r.Stuck)}, err
+	}
 }
 
 // jobs are what is explored. The large ones come first.
-func jobs() []*job {
+func jobs() []*job { return append(handshakeJobs(), objectJobs()...) }
+
+func handshakeJobs() []*job {
 	var all []*job
+	add := func(scenario world.Scenario, off world.Switch, j *job) {
+		j.scenario, j.about, j.depth = scenario.Name, scenario.About, scenario.Depth
+		j.explorer = explorerOf[world.State](&world.Model{Scenario: scenario, Off: off})
+		all = append(all, j)
+	}
 	for _, scenario := range world.Scenarios() {
-		all = append(all, &job{scenario: scenario})
+		add(scenario, world.SwitchNone, &job{})
 	}
 	for _, one := range world.Switches() {
 		scenario, found := world.Find(one.Scenario)
-		j := &job{scenario: scenario, off: one.Switch, name: one.Name, holds: one.Holds}
-		if !found {
-			j.err = fmt.Errorf("switch %q names scenario %q, which does not exist", one.Name, one.Scenario)
-		}
-		all = append(all, j)
+		add(scenario, one.Switch, &job{name: one.Name, holds: one.Holds, err: missing(one.Name, one.Scenario, found)})
 	}
 	for _, scenario := range world.Gaps() {
-		all = append(all, &job{scenario: scenario, gap: true})
+		add(scenario, world.SwitchNone, &job{gap: true})
 	}
 	return all
 }
 
+func objectJobs() []*job {
+	var all []*job
+	add := func(scenario nodes.Scenario, off nodes.Switch, j *job) {
+		j.scenario, j.about, j.depth = scenario.Name, scenario.About, scenario.Depth
+		j.explorer = explorerOf[nodes.State](&nodes.Model{Scenario: scenario, Off: off})
+		all = append(all, j)
+	}
+	for _, scenario := range nodes.Scenarios() {
+		add(scenario, nodes.SwitchNone, &job{})
+	}
+	for _, one := range nodes.Switches() {
+		scenario, found := nodes.Find(one.Scenario)
+		add(scenario, one.Switch, &job{name: one.Name, holds: one.Holds, err: missing(one.Name, one.Scenario, found)})
+	}
+	for _, one := range nodes.Relaxed() {
+		scenario, found := nodes.Find(one.Scenario)
+		add(scenario, one.Switch, &job{name: one.Name, relaxed: true, err: missing(one.Name, one.Scenario, found)})
+	}
+	for _, scenario := range nodes.Gaps() {
+		add(scenario, nodes.SwitchNone, &job{gap: true})
+	}
+	return all
+}
+
+func missing(name, scenario string, found bool) error {
+	if found {
+		return nil
+	}
+	return fmt.Errorf("switch %q names scenario %q, which does not exist", name, scenario)
+}
+
 // maxStates bounds a search for a counterexample.
 const maxStates = 3_000_000
+
+// allRules: it is a scenario with all rules and all assumptions.
+func (j *job) allRules() bool { return j.name == "" && !j.gap }
 
 // explore runs one job and counts its states as they come.
 func (j *job) explore(states *atomic.Int64) {
@@ -61,20 +139,21 @@ func (j *job) explore(states *atomic.Int64) {
 		return
 	}
 	begun, last := time.Now(), 0
-	options := checker.Options{MaxDepth: j.scenario.Depth, SafetyOnly: (j.off != world.SwitchNone && !j.holds) || j.gap || j.scenario.Depth > 0,
+	search := (j.name != "" && !j.relaxed) || j.gap
+	options := checker.Options{MaxDepth: j.depth, SafetyOnly: (search && !j.holds) || j.depth > 0,
 		Progress: func(now, _ int) {
 			states.Add(int64(now - last))
 			last = now
 		}}
-	if j.off != world.SwitchNone || j.gap {
+	if search {
 		options.MaxDepth, options.MaxStates = 0, maxStates
 	}
-	j.result, j.err = checker.Explore[world.State](&world.Model{Scenario: j.scenario, Off: j.off}, options)
+	j.result, j.err = j.explorer(options)
 	j.took = time.Since(begun)
 }
 
 // harm is what a rule turned off led to; nil if nothing.
-func (j *job) harm() *checker.Trace[world.State] {
+func (j *job) harm() *story {
 	if j.holds {
 		return j.result.Stuck
 	}
@@ -87,9 +166,9 @@ func (j *job) title() string {
 	case j.name != "":
 		return "off: " + j.name
 	case j.gap:
-		return "beyond: " + j.scenario.Name
+		return "beyond: " + j.scenario
 	}
-	return j.scenario.Name
+	return j.scenario
 }
 
 // run explores all, as many at a time as there are processors, and says every few seconds how far it is.
