@@ -24,6 +24,11 @@ func FuzzRoster(f *testing.F) {
 		if len(roster) != len(data) {
 			t.Fatalf("%d keys became %d Nodes: %v", len(data), len(roster), data)
 		}
+		for key, seen := range roster {
+			if orphan.KeyOf(seen.Node) != key {
+				t.Errorf("Node %+v is read under the key %q", seen.Node, key)
+			}
+		}
 		shards, err := encodeShards(roster)
 		if err != nil {
 			t.Fatal(err)

@@ -136,9 +136,10 @@ func podRefs(raw []byte) (map[string]string, bool) {
 // FuzzPoolReview: no write takes the entry of a live pod away, whatever else is in the pool, and what cannot be read is refused. Each entry costs
 // a few reads.
 func FuzzPoolReview(f *testing.F) {
+	c := onNodeA()
+	guard, _ := c.guard(f, ReleaseModeDeny)
 	f.Fuzz(func(t *testing.T, before, after []byte) {
-		c := onNodeA()
-		guard, _ := c.guard(t, ReleaseModeDeny)
+		c.reads.Store(0)
 		response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), foreignWrite("IPPool", "ippools", "p", before, after))
 		had, wasPool := podRefs(before)
 		if reads := int(c.reads.Load()); reads > 8+4*len(had) {
@@ -157,10 +158,11 @@ func FuzzPoolReview(f *testing.F) {
 
 // FuzzReservationReview: while a pool has the address, no write takes its reservation away or gives it to another pod.
 func FuzzReservationReview(f *testing.F) {
+	c := onNodeA()
+	c.holders = []ipam.Key{{Backend: "whereabouts", Pool: "kube-system/10.10.0.0-24"}}
+	guard, _ := c.guard(f, ReleaseModeDeny)
 	f.Fuzz(func(t *testing.T, before, after []byte) {
-		c := onNodeA()
-		c.holders = []ipam.Key{{Backend: "whereabouts", Pool: "kube-system/10.10.0.0-24"}}
-		guard, _ := c.guard(t, ReleaseModeDeny)
+		c.reads.Store(0)
 		response := (&ReservationReleaseValidator{guard}).Handle(t.Context(),
 			foreignWrite("OverlappingRangeIPReservation", "overlappingrangeipreservations", "10.10.0.1", before, after))
 		if reads := c.reads.Load(); reads > 8 {
@@ -181,9 +183,11 @@ func FuzzReservationReview(f *testing.F) {
 // FuzzNodeResource: an object of node-a whose only owner is a Node with another UID is never admitted, and an answer costs one live read of a
 // Node at most.
 func FuzzNodeResource(f *testing.F) {
+	w := onNode(nncPolicy(missingNodeIsDenied), "live-uid", "live-uid")
+	guard := newNodeResourceGuard(w.reader(f, w.cachedPolicies, w.cached, false), w.reader(f, w.livePolicies, w.live, true), NodeResourceOptions{})
 	f.Fuzz(func(t *testing.T, after []byte) {
-		w := onNode(nncPolicy(missingNodeIsDenied), "live-uid", "live-uid")
-		guard := newNodeResourceGuard(w.reader(t, w.cachedPolicies, w.cached, false), w.reader(t, w.livePolicies, w.live, true), NodeResourceOptions{})
+		w.nodeReads.Store(0)
+		w.policyReads.Store(0)
 		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Create, UserInfo: authenticationv1.UserInfo{Username: "someone"}, Name: "node-a",
 			Resource: metav1.GroupVersionResource{Group: "acn.azure.com", Version: "v1alpha", Resource: "nodenetworkconfigs"}, Object: runtime.RawExtension{Raw: after}}}

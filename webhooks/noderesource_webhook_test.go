@@ -59,7 +59,7 @@ func onNode(policy *v1alpha1.NodeResourcePolicy, cached, live types.UID) *nodeWo
 	return w
 }
 
-func (w *nodeWorld) reader(t *testing.T, policies []client.Object, nodes map[string]types.UID, isLive bool) client.Reader {
+func (w *nodeWorld) reader(t testing.TB, policies []client.Object, nodes map[string]types.UID, isLive bool) client.Reader {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {

@@ -71,7 +71,7 @@ func (c *cluster) read(ctx context.Context, object any) error {
 	return c.fail[reflect.TypeOf(object)]
 }
 
-func (c *cluster) client(t *testing.T) client.Reader {
+func (c *cluster) client(t testing.TB) client.Reader {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -101,7 +101,7 @@ func (c *cluster) client(t *testing.T) client.Reader {
 }
 
 // guard is a guard over the cluster; its events go to the channel.
-func (c *cluster) guard(t *testing.T, mode ReleaseMode) (*releaseGuard, <-chan string) {
+func (c *cluster) guard(t testing.TB, mode ReleaseMode) (*releaseGuard, <-chan string) {
 	t.Helper()
 	o, err := ReleaseOptions{
 		Mode: mode, ManagerUser: managerUser, Reservations: c, CNIUsers: []string{"cni"},

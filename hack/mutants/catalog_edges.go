@@ -311,6 +311,20 @@ func removePending`, by: inWhereabouts,
 		new:  `size(oldObject.spec.allocations) > 50000`, by: inSeatbelts,
 	},
 	{
+		rule: "admission: an entry counts as the API server spells it",
+		file: "internal/ipam/whereabouts/admission.go",
+		old: `(raw, object); err != nil {
+		return nil, fmt.Errorf("reading an IPPool`,
+		new: `([]byte(strings.ReplaceAll(string(raw), "Alloc", "alloc")), object); err != nil {
+		return nil, fmt.Errorf("reading an IPPool`, by: inWhereabouts,
+	},
+	{
+		rule: "orphans: a list of Nodes with a copy of a Node under another key is refused",
+		file: "controllers/orphan_roster.go",
+		old:  ` || orphan.KeyOf(seen.Node) != key`,
+		new:  ``, by: inControllers,
+	},
+	{
 		rule: "agent: it can call nothing that changes the runtime (security 7)",
 		file: "internal/sandbox/cri/cri.go",
 		old: `	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)

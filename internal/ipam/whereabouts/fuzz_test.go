@@ -87,15 +87,21 @@ func checkIndexed(t *testing.T, x *index, pool *wb.IPPool) {
 		a := cached.decoded[offset]
 		if a.problem != nil {
 			problems++
-		} else if a.entry == nil || a.entry.PodRef != raw.PodRef || a.entry.SandboxID != raw.ContainerID || !cached.network.Contains(a.entry.IP) {
-			t.Errorf("offset %q (%+v) is neither a problem nor its entry: %+v", offset, raw, a.entry)
+		} else if e := a.entry; e == nil || e.PodRef != raw.PodRef || e.SandboxID != raw.ContainerID || !cached.network.Contains(e.IP) {
+			t.Errorf("offset %q (%+v) is neither a problem nor its entry: %+v", offset, raw, e)
 		}
-		if at := (location{cached, offset}); raw.ContainerID != "" && !slices.Contains(x.bySandbox[raw.ContainerID], at) || raw.PodRef != "" && !slices.Contains(x.byPodRef[raw.PodRef], at) {
-			t.Errorf("offset %q is not found by its sandbox and podref", offset)
-		}
+		checkFound(t, x.bySandbox, raw.ContainerID, location{cached, offset})
+		checkFound(t, x.byPodRef, raw.PodRef, location{cached, offset})
 	}
 	if problems != x.problems {
 		t.Errorf("%d problems are counted, expected %d", x.problems, problems)
+	}
+}
+
+func checkFound(t *testing.T, by map[string][]location, key string, at location) {
+	t.Helper()
+	if key != "" && !slices.Contains(by[key], at) {
+		t.Errorf("offset %q is not found by %q", at.offset, key)
 	}
 }
 
@@ -110,7 +116,6 @@ func FuzzConfig(f *testing.F) {
 		if len(ranges) > len(config) {
 			t.Errorf("%d ranges of %d bytes", len(ranges), len(config))
 		}
-		b.index.apply(poolOfOne("10.0.0.0/24"), time.Time{})
 		for _, r := range ranges {
 			if !r.IsValid() || r != r.Masked() {
 				t.Errorf("%s is no network", r)
@@ -119,12 +124,19 @@ func FuzzConfig(f *testing.F) {
 		if again := b.SlicePool(config, "definition"); again != slicePool {
 			t.Errorf("the slices are those of %q, and then of %q", slicePool, again)
 		}
-		for _, use := range b.Usage([]string{config}) {
-			if !(use.Addresses >= 0) || math.IsInf(use.Addresses, 0) || !(use.Fullest >= 0) || use.Entries != 1 {
-				t.Errorf("the use of a pool with one entry is %+v", use)
-			}
-		}
+		checkUsage(t, b, config)
 	})
+}
+
+// checkUsage measures a pool with one entry by a configuration.
+func checkUsage(t *testing.T, b *Backend, config string) {
+	t.Helper()
+	b.index.apply(poolOfOne("10.0.0.0/24"), time.Time{})
+	for _, use := range b.Usage([]string{config}) {
+		if use.Addresses < 0 || math.IsNaN(use.Addresses+use.Fullest) || math.IsInf(use.Addresses, 0) || use.Fullest < 0 || use.Entries != 1 {
+			t.Errorf("the use of a pool with one entry is %+v", use)
+		}
+	}
 }
 
 // FuzzReservationName: the address is found in every name that whereabouts gives to its reservation, and sameness has no direction.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -191,28 +192,27 @@ func checkEvidence(t *testing.T, r *foreignRuntime, listing *handshake.Listing, 
 
 // mayRun is the oracle: it shares no code with the product.
 func (r *foreignRuntime) mayRun(id, uid string) bool {
-	for _, c := range r.Containers {
-		if c.PodSandboxId == id && c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
-			return true
-		}
+	running := func(c *runtimeapi.Container) bool {
+		return c.PodSandboxId == id && c.State != runtimeapi.ContainerState_CONTAINER_EXITED
 	}
-	if _, hasTask := r.Tasks[id]; hasTask && r.Name == containerd && id[0] != '.' {
+	if slices.ContainsFunc(r.Containers, running) {
 		return true
 	}
-	for _, s := range r.Sandboxes {
-		ready := s.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY
-		if ready && (s.Id == id || uid != "" && s.GetMetadata().GetUid() == uid) {
-			return true
-		}
-		if s.Id != id {
-			continue
-		}
-		var info map[string]json.RawMessage
-		if r.Name != containerd || json.Unmarshal([]byte(r.Info[id]), &info) != nil {
-			return true
-		}
+	if _, hasTask := r.Tasks[id]; hasTask && r.Name == containerd && !strings.HasPrefix(id, ".") {
+		return true
 	}
-	return false
+	return slices.ContainsFunc(r.Sandboxes, func(s *runtimeapi.PodSandbox) bool {
+		if s.Id == id && !r.isReadable(id) {
+			return true
+		}
+		ready := s.State != runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		return ready && (s.Id == id || uid != "" && s.GetMetadata().GetUid() == uid)
+	})
+}
+
+// isReadable: the runtime says something about the network namespace of a sandbox.
+func (r *foreignRuntime) isReadable(id string) bool {
+	return r.Name == containerd && json.Valid([]byte(r.Info[id]))
 }
 
 // FuzzNetwork: only a value that is there says that a network namespace is closed, or open.
