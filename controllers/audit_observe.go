@@ -78,15 +78,12 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 // facts puts together what was read, and adds reservations and slices, live.
 func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
 	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}, ForRepair: true}
-	divided, err := a.backend.Slices(ctx)
+	divided, err := a.backend.SlicePools(ctx)
 	if err != nil {
 		return facts, err
 	}
-	for _, slice := range divided {
-		if facts.Slices[slice.Pool] == nil {
-			facts.Slices[slice.Pool] = sets.New[string]()
-		}
-		facts.Slices[slice.Pool].Insert(slice.Node)
+	for _, pool := range divided {
+		facts.Slices[pool.String()] = pool.Owners()
 	}
 	networks := networksFrom(a.client)
 	for i := range pods {
@@ -116,7 +113,7 @@ func (a *auditor) addReservations(ctx context.Context, facts *ipamaudit.Facts) e
 	return err
 }
 
-func (a *auditor) addEntries(ctx context.Context, facts *ipamaudit.Facts, snapshot *ipam.Snapshot, divided []ipam.Slice) {
+func (a *auditor) addEntries(ctx context.Context, facts *ipamaudit.Facts, snapshot *ipam.Snapshot, divided []*ipam.SlicePool) {
 	for i := range snapshot.Problems {
 		facts.Doubtful.Insert(snapshot.Problems[i].PodRef)
 		facts.Unreadable = facts.Unreadable || snapshot.Problems[i].Offset == ""
@@ -143,7 +140,7 @@ func (a *auditor) auditEntry(e *ipam.Entry) ipamaudit.Entry {
 
 // sliceOf is the slice for which a pool was made; the zero value where it is none's. A node is known by its object, or by
 // the record of a pod that was there.
-func (a *auditor) sliceOf(ctx context.Context, pool string, divided []ipam.Slice) ipamaudit.Slice {
+func (a *auditor) sliceOf(ctx context.Context, pool string, divided []*ipam.SlicePool) ipamaudit.Slice {
 	known := func(name string) bool {
 		if a.client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}) == nil {
 			return true
@@ -151,9 +148,11 @@ func (a *auditor) sliceOf(ctx context.Context, pool string, divided []ipam.Slice
 		records, err := a.cachedRecords(ctx, indexRecordNode, name)
 		return err == nil && len(records) > 0
 	}
-	for _, slice := range divided {
-		if node := a.backend.NodeOf(pool, slice, known); node != "" {
-			return ipamaudit.Slice{Name: slice.Pool + " " + slice.Range, For: node, Node: slice.Node}
+	for _, of := range divided {
+		for _, slice := range of.Slices {
+			if node := a.backend.NodeOf(pool, of, slice, known); node != "" {
+				return ipamaudit.Slice{Name: of.String() + " " + slice.Range, For: node, Node: slice.Node}
+			}
 		}
 	}
 	return ipamaudit.Slice{}

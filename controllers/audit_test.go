@@ -39,11 +39,16 @@ type auditedPool struct {
 	unsynced     bool
 	problems     []ipam.Problem
 	// divided are the slices; slicedBy is the object that divides the network "ns/wb".
-	divided  []ipam.Slice
+	divided  []*ipam.SlicePool
 	slicedBy string
 	// writeErr is the answer to every write; wrote are those that were made.
 	writeErr error
 	wrote    []string
+}
+
+// dividedFor is a divided range of which the node has a slice.
+func dividedFor(node string) []*ipam.SlicePool {
+	return []*ipam.SlicePool{{Namespace: "kube-system", Name: "wb", Slices: []ipam.Slice{{Range: "10.0.0.0/26", Node: node}}}}
 }
 
 func (p *auditedPool) SlicePool(config, _ string) string {
@@ -55,8 +60,10 @@ func (p *auditedPool) SlicePool(config, _ string) string {
 func (p *auditedPool) Ranges(string) []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 }
-func (p *auditedPool) Slices(context.Context) ([]ipam.Slice, error) { return p.divided, nil }
-func (p *auditedPool) NodeOf(pool string, slice ipam.Slice, known func(string) bool) string {
+func (p *auditedPool) SlicePools(context.Context) ([]*ipam.SlicePool, error) {
+	return p.divided, nil
+}
+func (p *auditedPool) NodeOf(pool string, _ *ipam.SlicePool, slice ipam.Slice, known func(string) bool) string {
 	node := strings.TrimSuffix(strings.TrimPrefix(pool, "kube-system/"), "-"+strings.ReplaceAll(slice.Range, "/", "-"))
 	if known(node) {
 		return node

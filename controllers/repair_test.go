@@ -155,7 +155,7 @@ func TestRepair(t *testing.T) {
 				e.Pool = "kube-system/node-a-10.0.0.0-26"
 				p.set(true, e)
 				p.reservations = reserved("ns/web")
-				p.divided = []ipam.Slice{{Pool: "kube-system/wb", Range: "10.0.0.0/26", Node: "node-b"}}
+				p.divided = dividedFor("node-b")
 			}},
 			objects: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}},
 			events:  []string{"SliceMoved"}, lines: []string{"SliceMoved Reported"},
@@ -163,7 +163,7 @@ func TestRepair(t *testing.T) {
 		"a pod on a node without a slice is reported": {
 			prepare: []func(*auditedPool){entry, func(p *auditedPool) {
 				p.reservations, p.slicedBy = reserved("ns/web"), "wb"
-				p.divided = []ipam.Slice{{Pool: "kube-system/wb"}, {Pool: "kube-system/wb", Range: "10.0.0.0/26", Node: "node-b"}}
+				p.divided = dividedFor("node-b")
 			}},
 			pod: func(pod *corev1.Pod) {
 				pod.Spec.NodeName = "node-a"

@@ -17,7 +17,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
@@ -31,14 +30,6 @@ const (
 	slicesAgain = time.Minute
 )
 
-// sliceBackend is a backend whose IPAM divides ranges among nodes. What its methods do is said at whereabouts.Backend.
-type sliceBackend interface {
-	Subscribe(f func(ipam.Event))
-	SlicePools(ctx context.Context) ([]*whereabouts.SlicePool, error)
-	SliceUse(ctx context.Context, pool *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error)
-	ClearSlice(ctx context.Context, pool *whereabouts.SlicePool, index int) error
-}
-
 // sliceRequest is the one key: all slices are looked at together.
 type sliceRequest struct{}
 
@@ -46,7 +37,7 @@ type sliceRequest struct{}
 // IPAM from doing; and tells of nodes that have no slice. The entries themselves are released like all others.
 type SliceReconciler struct {
 	*core
-	slices sliceBackend
+	slices ipam.Sliced
 	// waiting: slices of nodes that are gone wait for their entries, so a change of a pool may end the wait.
 	waiting atomic.Bool
 	queue   atomic.Pointer[sliceQueue]
@@ -66,7 +57,7 @@ func (r *SliceReconciler) Reconcile(ctx context.Context, _ sliceRequest) (reconc
 	for _, pool := range pools {
 		inPool, err := r.clear(ctx, pool)
 		held += inPool
-		if errors.Is(err, whereabouts.ErrSliceChanged) {
+		if errors.Is(err, ipam.ErrSliceChanged) {
 			changed, err = true, nil
 		}
 		failures = append(failures, err)
@@ -90,7 +81,7 @@ func (r *SliceReconciler) Reconcile(ctx context.Context, _ sliceRequest) (reconc
 
 // clear takes from nodes that are gone what they do not use any more, and counts the slices that they keep. One slice that
 // cannot be judged is kept and hides none of the others.
-func (r *SliceReconciler) clear(ctx context.Context, pool *whereabouts.SlicePool) (held int, err error) {
+func (r *SliceReconciler) clear(ctx context.Context, pool *ipam.SlicePool) (held int, err error) {
 	var failures []error
 	for i, slice := range pool.Slices {
 		if slice.Node == "" || r.isCached(ctx, slice.Node) {
@@ -101,7 +92,7 @@ func (r *SliceReconciler) clear(ctx context.Context, pool *whereabouts.SlicePool
 			held++
 		}
 		failures = append(failures, shadow.Ignore(err))
-		if errors.Is(err, whereabouts.ErrSliceChanged) {
+		if errors.Is(err, ipam.ErrSliceChanged) {
 			break
 		}
 	}
@@ -115,7 +106,7 @@ func (r *SliceReconciler) isCached(ctx context.Context, node string) bool {
 
 // clearSlice says whether a node that is gone keeps its slice. The Node is read last: a machine that registers under the name
 // has the slice, and its first ADD comes long after.
-func (r *SliceReconciler) clearSlice(ctx context.Context, pool *whereabouts.SlicePool, index int) (kept bool, err error) {
+func (r *SliceReconciler) clearSlice(ctx context.Context, pool *ipam.SlicePool, index int) (kept bool, err error) {
 	slice := pool.Slices[index]
 	use, err := r.slices.SliceUse(ctx, pool, slice)
 	if err != nil {
@@ -136,7 +127,7 @@ func (r *SliceReconciler) clearSlice(ctx context.Context, pool *whereabouts.Slic
 		return true, err
 	}
 	metrics.ClearedSlices.Inc()
-	r.recorder.Eventf(pool.Reference(), slice.NodeReference(), corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
+	r.recorder.Eventf(r.slices.SlicePoolReference(pool), slice.NodeReference(), corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
 		"slice %s is free: node %s is gone, and no entry of it remains", slice.Range, slice.Node)
 	return false, nil
 }

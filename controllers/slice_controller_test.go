@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
 // fakeSlices is a backend with one SlicePool. entries is by node; calls are in order.
 type fakeSlices struct {
+	ipam.Sliced
 	nodes    []string
 	entries  map[string]int
 	useErr   map[string]error
@@ -36,22 +36,24 @@ type fakeSlices struct {
 	calls    []string
 }
 
-func (f *fakeSlices) Subscribe(func(ipam.Event)) {}
+func (f *fakeSlices) SlicePoolReference(pool *ipam.SlicePool) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Namespace: pool.Namespace, Name: pool.Name, UID: pool.UID}
+}
 
-func (f *fakeSlices) SlicePools(context.Context) ([]*whereabouts.SlicePool, error) {
-	pool := &whereabouts.SlicePool{Namespace: "kube-system", Name: "net", UID: "u", Range: "10.0.0.0/24", Size: "/28"}
+func (f *fakeSlices) SlicePools(context.Context) ([]*ipam.SlicePool, error) {
+	pool := &ipam.SlicePool{Namespace: "kube-system", Name: "net", UID: "u", Range: "10.0.0.0/24", Size: "/28"}
 	for i, node := range f.nodes {
-		pool.Slices = append(pool.Slices, whereabouts.Slice{Node: node, Range: fmt.Sprintf("10.0.0.%d/28", i*16)})
+		pool.Slices = append(pool.Slices, ipam.Slice{Node: node, Range: fmt.Sprintf("10.0.0.%d/28", i*16)})
 	}
-	return []*whereabouts.SlicePool{pool}, f.listErr
+	return []*ipam.SlicePool{pool}, f.listErr
 }
 
-func (f *fakeSlices) SliceUse(_ context.Context, _ *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error) {
+func (f *fakeSlices) SliceUse(_ context.Context, _ *ipam.SlicePool, slice ipam.Slice) (ipam.SliceUse, error) {
 	f.calls = append(f.calls, "use "+slice.Node)
-	return whereabouts.SliceUse{Pool: "pool", Entries: f.entries[slice.Node]}, f.useErr[slice.Node]
+	return ipam.SliceUse{Pool: "pool", Entries: f.entries[slice.Node]}, f.useErr[slice.Node]
 }
 
-func (f *fakeSlices) ClearSlice(_ context.Context, pool *whereabouts.SlicePool, index int) error {
+func (f *fakeSlices) ClearSlice(_ context.Context, pool *ipam.SlicePool, index int) error {
 	f.calls = append(f.calls, "clear "+pool.Slices[index].Node)
 	if f.clearErr == nil {
 		f.nodes[index] = ""
@@ -149,7 +151,7 @@ func TestSlicesAreClearedOnlyOfNodesThatAreGoneAndHoldNothing(t *testing.T) {
 			calls: []string{"use a", "use b", "node b", "clear b"}, waiting: true, err: failed,
 		},
 		"the object has changed: it is read again before anything else is written": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a", "b"}, clearErr: whereabouts.ErrSliceChanged}},
+			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a", "b"}, clearErr: ipam.ErrSliceChanged}},
 			calls: []string{"use a", "node a", "clear a"}, waiting: true, after: slicesPoolChange,
 		},
 		"the write fails": {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // slicesNamed is how many nodes a report names.
@@ -22,17 +22,14 @@ const slicesNamed = 3
 // reportNodes tells of nodes that have no slice: whereabouts panics at each of their pods, and gives slices away only when a
 // Node or a network changes, not when a slice becomes free. The Nodes come from the cache, since nothing but a report follows.
 // A Node that is younger than slicesSettle is looked at when that is over.
-func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*whereabouts.SlicePool) (without int, due time.Duration, err error) {
+func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*ipam.SlicePool) (without int, due time.Duration, err error) {
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes); err != nil {
 		return 0, 0, fmt.Errorf("listing the nodes that need slices: %w", err)
 	}
 	told := map[types.UID]string{}
 	for _, pool := range pools {
-		owners := sets.New[string]()
-		for _, slice := range pool.Slices {
-			owners.Insert(slice.Node)
-		}
+		owners := pool.Owners()
 		var missing []string
 		for i := range nodes.Items {
 			node := &nodes.Items[i]
@@ -55,7 +52,7 @@ func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*whereabouts.
 }
 
 // reportPool writes an event where something else is to be said than the last time.
-func (r *SliceReconciler) reportPool(pool *whereabouts.SlicePool, missing []string, free bool) string {
+func (r *SliceReconciler) reportPool(pool *ipam.SlicePool, missing []string, free bool) string {
 	names := sets.List(sets.New(missing...))
 	key := fmt.Sprint(free, names)
 	if r.told[pool.UID] == key {
@@ -69,8 +66,8 @@ func (r *SliceReconciler) reportPool(pool *whereabouts.SlicePool, missing []stri
 	if free {
 		action, what = "AwaitNodeChange", "slices are free, but whereabouts gives them away only when a Node comes or goes, or the NetworkAttachmentDefinition changes"
 	}
-	first := whereabouts.Slice{Node: names[0]}
-	r.recorder.Eventf(pool.Reference(), first.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonNodeWithoutSlice), action,
+	first := ipam.Slice{Node: names[0]}
+	r.recorder.Eventf(r.slices.SlicePoolReference(pool), first.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonNodeWithoutSlice), action,
 		"%s: no slice of %s, so no pod with this network starts there; %s", who, pool.Range, what)
 	return key
 }

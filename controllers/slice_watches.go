@@ -26,7 +26,7 @@ type sliceQueue = workqueue.TypedRateLimitingInterface[sliceRequest]
 // setupSlices registers a SliceReconciler for each backend that divides ranges among nodes.
 func setupSlices(mgr manager.Manager, shared *core, _ *router) error {
 	for _, backend := range shared.backends {
-		slices, divides := backend.(sliceBackend)
+		slices, divides := backend.(ipam.Sliced)
 		if !divides {
 			continue
 		}

@@ -37,7 +37,7 @@ func enterMode(mode configv1alpha1.Mode, restConfig *rest.Config, o *Options) {
 type whereaboutsBackend interface {
 	ipam.Repairable
 	webhooks.Reservations
-	webhooks.Slices
+	ipam.Sliced
 }
 
 // actingOrNot is the manager and the backend that everything is set up with.

@@ -38,15 +38,12 @@ type network struct {
 
 func (k *bookkeeper) facts(ctx context.Context, pods []corev1.Pod, f *audit.Facts, snapshot ipam.Snapshot) (ipamaudit.Facts, error) {
 	books := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}
-	divided, err := k.backend.Slices(ctx)
+	divided, err := k.backend.SlicePools(ctx)
 	if err != nil {
 		return ipamaudit.Facts{}, readError(err, "list", "nodeslicepools.whereabouts.cni.cncf.io", everywhere)
 	}
-	for _, slice := range divided {
-		if books.Slices[slice.Pool] == nil {
-			books.Slices[slice.Pool] = sets.New[string]()
-		}
-		books.Slices[slice.Pool].Insert(slice.Node)
+	for _, pool := range divided {
+		books.Slices[pool.String()] = pool.Owners()
 	}
 	for i := range pods {
 		if err := k.pod(ctx, &pods[i], &books); err != nil {
@@ -144,7 +141,7 @@ func (k *bookkeeper) starting(ctx context.Context, pod *corev1.Pod, books *ipama
 	return nil
 }
 
-func (k *bookkeeper) entries(books *ipamaudit.Facts, f *audit.Facts, snapshot ipam.Snapshot, divided []ipam.Slice) {
+func (k *bookkeeper) entries(books *ipamaudit.Facts, f *audit.Facts, snapshot ipam.Snapshot, divided []*ipam.SlicePool) {
 	for i := range snapshot.Problems {
 		books.Doubtful.Insert(snapshot.Problems[i].PodRef)
 		books.Unreadable = books.Unreadable || snapshot.Problems[i].Offset == ""
@@ -173,10 +170,12 @@ func (k *bookkeeper) entries(books *ipamaudit.Facts, f *audit.Facts, snapshot ip
 	}
 }
 
-func (k *bookkeeper) sliceOf(pool string, divided []ipam.Slice, nodes sets.Set[string]) ipamaudit.Slice {
-	for _, slice := range divided {
-		if node := k.backend.NodeOf(pool, slice, nodes.Has); node != "" {
-			return ipamaudit.Slice{Name: slice.Pool + " " + slice.Range, For: node, Node: slice.Node}
+func (k *bookkeeper) sliceOf(pool string, divided []*ipam.SlicePool, nodes sets.Set[string]) ipamaudit.Slice {
+	for _, of := range divided {
+		for _, slice := range of.Slices {
+			if node := k.backend.NodeOf(pool, of, slice, nodes.Has); node != "" {
+				return ipamaudit.Slice{Name: of.String() + " " + slice.Range, For: node, Node: slice.Node}
+			}
 		}
 	}
 	return ipamaudit.Slice{}

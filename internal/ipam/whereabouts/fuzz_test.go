@@ -16,6 +16,8 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // FuzzDecodePool: the entries are those that any reader of the object finds, and an address is one of the range.
@@ -183,12 +185,12 @@ func FuzzDecodeReservation(f *testing.F) {
 // FuzzKeepSlices: whatever a write does to the slices, the patch leaves each with the node that had it.
 func FuzzKeepSlices(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rawBefore, rawAfter []byte) {
-		before, err := DecodeSlicePool(rawBefore)
-		after, afterErr := DecodeSlicePool(rawAfter)
+		before, err := New(Options{}).DecodeSlicePool(rawBefore)
+		after, afterErr := New(Options{}).DecodeSlicePool(rawAfter)
 		if err != nil || afterErr != nil || !json.Valid(rawAfter) {
 			return
 		}
-		taken := TakenSlices(before, after)
+		taken := ipam.TakenSlices(before, after)
 		if len(taken) == 0 || repeats(before) {
 			return
 		}
@@ -197,7 +199,7 @@ func FuzzKeepSlices(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := json.Marshal(KeepSlices(after, taken))
+		data, err := json.Marshal(New(Options{}).KeepSlices(after, taken))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,27 +211,27 @@ func FuzzKeepSlices(f *testing.F) {
 		if err != nil {
 			t.Fatalf("the patch %s does not apply to %s: %v", data, canonical, err)
 		}
-		kept, err := DecodeSlicePool(patched)
+		kept, err := New(Options{}).DecodeSlicePool(patched)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if still := TakenSlices(before, kept); len(still) > 0 {
+		if still := ipam.TakenSlices(before, kept); len(still) > 0 {
 			t.Errorf("taken all the same: %v, by %s", still, patched)
 		}
 	})
 }
 
 // repeats: a range stands twice, which whereabouts never writes.
-func repeats(pool *SlicePool) bool {
+func repeats(pool *ipam.SlicePool) bool {
 	seen := map[string]bool{}
-	return slices.ContainsFunc(pool.Slices, func(s Slice) bool {
+	return slices.ContainsFunc(pool.Slices, func(s ipam.Slice) bool {
 		again := seen[s.Range]
 		seen[s.Range] = true
 		return again
 	})
 }
 
-func canonicalSlicePool(p *SlicePool) ([]byte, error) {
+func canonicalSlicePool(p *ipam.SlicePool) ([]byte, error) {
 	status := map[string]any{}
 	if p.Slices != nil {
 		allocations := make([]map[string]string, 0, len(p.Slices))
