@@ -258,7 +258,7 @@ func (a *auditor) tell(ctx context.Context, finding ipamaudit.Finding) {
 
 // about is the object of a finding's events.
 func (a *auditor) about(finding ipamaudit.Finding) runtime.Object {
-	ref, ok := podRefOf(finding.PodRef)
+	ref, ok := ipam.ParsePodRef(finding.PodRef)
 	switch {
 	case finding.Kind == v1alpha1.ReasonReservationOrphaned:
 		return a.backend.ReservationReference(finding.Reservation)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +43,7 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 	var pods []corev1.Pod
 	var snapshot ipam.Snapshot
 	for _, text := range sets.List(refs) {
-		ref, ok := podRefOf(text)
+		ref, ok := ipam.ParsePodRef(text)
 		if !ok {
 			continue
 		}
@@ -105,7 +104,7 @@ func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.S
 func (a *auditor) addReservations(ctx context.Context, facts *ipamaudit.Facts) error {
 	reservations, err := a.backend.Reservations(ctx)
 	for _, r := range reservations {
-		if _, ok := podRefOf(r.PodRef); ok {
+		if _, ok := ipam.ParsePodRef(r.PodRef); ok {
 			facts.Reservations = append(facts.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface,
 				Addresses: a.backend.ReservationAddresses(r.Name)})
 		}
@@ -185,10 +184,4 @@ func (a *auditor) auditPod(ctx context.Context, pod *corev1.Pod, networks auditN
 		audited.Recorded = recordedAddresses(&record)
 	}
 	return audited
-}
-
-// podRefOf reads "namespace/name".
-func podRefOf(text string) (ipam.PodRef, bool) {
-	namespace, name, ok := strings.Cut(text, "/")
-	return ipam.PodRef{Namespace: namespace, Name: name}, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
 }

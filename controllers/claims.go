@@ -95,7 +95,7 @@ func (c claimReader) network(ctx context.Context, name string, networks auditNet
 	}
 	var network auditNetwork
 	var definition nadv1.NetworkAttachmentDefinition
-	ref, ok := podRefOf(name)
+	ref, ok := ipam.ParsePodRef(name)
 	if !ok {
 		return network
 	}

@@ -89,7 +89,7 @@ func poolOf(f ipamaudit.Finding) string {
 }
 
 func (a *auditor) nodeOfPod(ctx context.Context, f ipamaudit.Finding) (string, error) {
-	ref, _ := podRefOf(f.PodRef)
+	ref, _ := ipam.ParsePodRef(f.PodRef)
 	var pod corev1.Pod
 	if err := a.live.Get(ctx, types.NamespacedName(ref), &pod); err != nil {
 		return "", fmt.Errorf("reading pod %s: %w", f.PodRef, err)
@@ -102,7 +102,7 @@ func (a *auditor) nodeOfPod(ctx context.Context, f ipamaudit.Finding) (string, e
 
 // nameUnder is the name of an address's reservation in a network ("namespace/name" of its definition, read live).
 func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachment) release.Fact[string] {
-	ref, ok := podRefOf(network)
+	ref, ok := ipam.ParsePodRef(network)
 	if !ok {
 		return release.Unknown[string](fmt.Sprintf("the network is called %q, expected \"namespace/name\" of a NetworkAttachmentDefinition", network))
 	}
@@ -133,7 +133,7 @@ func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachm
 // One that cannot be read, of the reservation's pod or of a pool as a whole, leaves all unknown.
 func (a *auditor) entriesLive(ctx context.Context, name, owner string, addresses []netip.Addr, reservations []ipam.Reservation) release.Fact[[]ipamaudit.Entry] {
 	query := ipam.Query{Addresses: addresses}
-	if ref, ok := podRefOf(owner); ok {
+	if ref, ok := ipam.ParsePodRef(owner); ok {
 		query.Pod = ref
 	}
 	snapshot, err := a.backend.Live(ctx, query)
@@ -236,7 +236,7 @@ func (a *auditor) recordsOf(reservation string, addresses []netip.Addr, reads re
 
 // ownerLive is the pod of a reservation's reference: whether it is gone.
 func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipamrepair.Owner] {
-	ref, ok := podRefOf(owner)
+	ref, ok := ipam.ParsePodRef(owner)
 	if !ok {
 		return release.Unknown[ipamrepair.Owner](fmt.Sprintf("the reference is %q, expected \"namespace/name\"", owner))
 	}

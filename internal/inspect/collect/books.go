@@ -5,7 +5,6 @@ package collect
 import (
 	"context"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -76,7 +75,7 @@ func (k *bookkeeper) reservations(ctx context.Context, books *ipamaudit.Facts, f
 		return readError(err, "list", inspect.ReservationResource, everywhere)
 	}
 	for _, r := range reservations {
-		if _, ok := podRefOf(r.PodRef); ok {
+		if _, ok := ipam.ParsePodRef(r.PodRef); ok {
 			books.Reservations = append(books.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface})
 		}
 	}
@@ -187,7 +186,7 @@ func (k *bookkeeper) network(ctx context.Context, name string) (network, error) 
 		return n, nil
 	}
 	var n network
-	if ref, ok := podRefOf(name); ok && !k.undefined {
+	if ref, ok := ipam.ParsePodRef(name); ok && !k.undefined {
 		definition, err := k.definition(ctx, ref)
 		if k.undefined = isNotServed(err); err != nil && !k.undefined {
 			return n, err
@@ -203,10 +202,4 @@ func (k *bookkeeper) network(ctx context.Context, name string) (network, error) 
 	}
 	k.networks[name] = n
 	return n, nil
-}
-
-// podRefOf reads "namespace/name".
-func podRefOf(text string) (ipam.PodRef, bool) {
-	namespace, name, ok := strings.Cut(text, "/")
-	return ipam.PodRef{Namespace: namespace, Name: name}, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
