@@ -13,7 +13,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -22,7 +21,7 @@ import (
 // bookkeeper puts together what the manager's own audit compares (controllers/audit_observe.go), from live reads alone.
 type bookkeeper struct {
 	*Cluster
-	backend  *whereabouts.Backend
+	backend  ipam.Auditable
 	networks map[string]network
 	// undefined: network definitions are not served.
 	undefined bool
