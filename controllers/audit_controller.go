@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
@@ -120,7 +121,7 @@ func (a *auditor) pause(ctx context.Context) bool {
 		interval = min(interval, max(a.options.Settings.ReleaseDelay, time.Second))
 	}
 	if a.failures > 0 {
-		interval = min(interval, backOff(a.failures, a.options.LastRetry))
+		interval = min(interval, backoff.After(a.failures, a.options.LastRetry))
 	}
 	due := time.NewTimer(interval)
 	defer due.Stop()
@@ -141,15 +142,6 @@ func (a *auditor) pause(ctx context.Context) bool {
 			gather = soon.C
 		}
 	}
-}
-
-// backOff is the time to the next try after failures in a row.
-func backOff(failures int, last time.Duration) time.Duration {
-	wait := firstRetry
-	for ; failures > 1 && wait < last; failures-- {
-		wait *= 2
-	}
-	return min(wait, last)
 }
 
 func (a *auditor) audit(ctx context.Context) error {

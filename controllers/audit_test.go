@@ -24,6 +24,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -308,8 +309,8 @@ func (readOnly) Patch(context.Context, client.Object, client.Patch, ...client.Pa
 }
 
 func TestBackOffGrowsToItsEnd(t *testing.T) {
-	for failures, want := range map[int]time.Duration{1: firstRetry, 2: 2 * firstRetry, 4: 8 * firstRetry, 100: time.Second, 1_000_000: time.Second} {
-		if got := backOff(failures, time.Second); got != want {
+	for failures, want := range map[int]time.Duration{1: backoff.First, 2: 2 * backoff.First, 4: 8 * backoff.First, 100: time.Second, 1_000_000: time.Second} {
+		if got := backoff.After(failures, time.Second); got != want {
 			t.Errorf("after %d failures %s, expected %s", failures, got, want)
 		}
 	}

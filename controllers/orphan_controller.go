@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -49,7 +50,7 @@ func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &OrphanReconciler{core: shared, known: newOrphanSet(), keeper: newOrphanKeeper(shared)}
 	reconciler.keeper.orphans = reconciler
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
-		Reconciler: shadow.Settled[sandboxID](reconciler), RateLimiter: retries[sandboxID](shared.options),
+		Reconciler: shadow.Settled[sandboxID](reconciler), RateLimiter: backoff.RateLimiter[sandboxID](shared.options.LastRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the orphan controller: %w", err)

@@ -20,21 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
-
-const (
-	// firstRetry and lastRetry bound the back-off of what failed: nothing is given up, and nobody waits for a quarter of an
-	// hour because calls failed for a minute.
-	firstRetry = 5 * time.Millisecond
-	lastRetry  = 30 * time.Second
-)
-
-// retries is the back-off of a queue.
-func retries[T comparable](o Options) workqueue.TypedRateLimiter[T] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, o.LastRetry)
-}
 
 type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 
@@ -43,7 +32,7 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
 		Reconciler: shadow.Settled[types.UID](reconciler), MaxConcurrentReconciles: shared.options.Concurrency,
-		RateLimiter: retries[types.UID](shared.options),
+		RateLimiter: backoff.RateLimiter[types.UID](shared.options.LastRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the pod controller: %w", err)

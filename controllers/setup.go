@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/slice"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/protection"
@@ -88,7 +90,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		o.Clock = clock.RealClock{}
 	}
 	if o.LastRetry == 0 {
-		o.LastRetry = lastRetry
+		o.LastRetry = backoff.Last
 	}
 	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -113,10 +115,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
 	routes := newRouter(shared)
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupSlices, setupAudit, setupGauges} {
+	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupAudit, setupGauges} {
 		if err := setup(mgr, shared, routes); err != nil {
 			return err
 		}
 	}
-	return nil
+	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry)
 }

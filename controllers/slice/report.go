@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package slice
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// slicesNamed is how many nodes a report names.
-const slicesNamed = 3
+// maxNamed is how many nodes a report names.
+const maxNamed = 3
 
 // reportNodes tells of nodes that have no slice: whereabouts panics at each of their pods, and gives slices away only when a
 // Node or a network changes, not when a slice becomes free. The Nodes come from the cache, since nothing but a report follows.
-// A Node that is younger than slicesSettle is looked at when that is over.
-func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*ipam.SlicePool) (without int, due time.Duration, err error) {
+// A Node that is younger than nodeDelay is looked at when that is over.
+func (r *Reconciler) reportNodes(ctx context.Context, pools []*ipam.SlicePool) (without int, due time.Duration, err error) {
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes); err != nil {
 		return 0, 0, fmt.Errorf("listing the nodes that need slices: %w", err)
@@ -36,7 +36,7 @@ func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*ipam.SlicePo
 			if owners.Has(node.Name) || node.DeletionTimestamp != nil {
 				continue
 			}
-			if left := node.CreationTimestamp.Add(slicesSettle).Sub(r.clock.Now()); left > 0 {
+			if left := node.CreationTimestamp.Add(nodeDelay).Sub(r.clock.Now()); left > 0 {
 				due = max(due, left)
 				continue
 			}
@@ -52,14 +52,14 @@ func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*ipam.SlicePo
 }
 
 // reportPool writes an event where something else is to be said than the last time.
-func (r *SliceReconciler) reportPool(pool *ipam.SlicePool, missing []string, free bool) string {
+func (r *Reconciler) reportPool(pool *ipam.SlicePool, missing []string, free bool) string {
 	names := sets.List(sets.New(missing...))
 	key := fmt.Sprint(free, names)
 	if r.told[pool.UID] == key {
 		return key
 	}
-	who := strings.Join(names[:min(len(names), slicesNamed)], ", ")
-	if more := len(names) - slicesNamed; more > 0 {
+	who := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
 		who += fmt.Sprintf(" and %d more", more)
 	}
 	action, what := "AwaitSlice", fmt.Sprintf("all %d slices are taken: widen the range, make the slices smaller, or wait until nodes that are gone have none left", len(pool.Slices))
