@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -144,7 +145,7 @@ func (a *auditor) sliceOf(ctx context.Context, pool string, divided []*ipam.Slic
 		if a.client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}) == nil {
 			return true
 		}
-		records, err := a.cachedRecords(ctx, indexRecordNode, name)
+		records, err := index.Records(ctx, a.client, index.RecordNode, name)
 		return err == nil && len(records) > 0
 	}
 	for _, of := range divided {

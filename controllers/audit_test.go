@@ -156,11 +156,9 @@ func audited(t *testing.T, pool *auditedPool, change func(*corev1.Pod)) (*audito
 			t.Fatal(err)
 		}
 	}
-	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod,
+	cluster := indexed(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(pod,
 		network("wb", `{"type":"macvlan","ipam":{"type":"whereabouts"}}`)).
 		WithStatusSubresource(&v1alpha1.IPAllocation{}).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordNode, func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.NodeName} }).
 		WithIndex(&v1alpha1.IPAllocation{}, "spec.podNamespace", func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.PodNamespace} }).
 		WithIndex(&v1alpha1.IPAllocation{}, "spec.podName", func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.PodName} }).
 		Build()

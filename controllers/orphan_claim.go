@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -100,7 +101,7 @@ func (r *OrphanReconciler) nodeOfClaim(nodes []corev1.Node, answer *v1alpha1.Ans
 func (r *OrphanReconciler) podOfUID(ctx context.Context, v *orphanView, uid types.UID) (*corev1.Pod, error) {
 	names := []types.NamespacedName{{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}}
 	var cached corev1.PodList
-	if err := r.client.List(ctx, &cached, client.MatchingFields{indexPodUID: string(uid)}); err != nil {
+	if err := r.client.List(ctx, &cached, client.MatchingFields{index.PodUID: string(uid)}); err != nil {
 		return nil, fmt.Errorf("looking up pod UID %s: %w", uid, err)
 	}
 	for i := range cached.Items {

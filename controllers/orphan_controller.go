@@ -23,6 +23,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -106,7 +107,7 @@ func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 func (r *OrphanReconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	wake := func(ctx context.Context, name string, q orphanQueue) {
 		r.keeper.nodesChanged()
-		records, err := r.cachedRecords(ctx, indexRecordNode, name)
+		records, err := index.Records(ctx, r.client, index.RecordNode, name)
 		for i := range records {
 			if id, isOrphan := strings.CutPrefix(records[i].Name, v1alpha1.OrphanPrefix); isOrphan && err == nil {
 				q.Add(sandboxID(id))

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
@@ -50,10 +51,10 @@ func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
 	}
 	var kept []string
 	if after != nil {
-		kept = recordSandboxKeys(after)
+		kept = index.SandboxIDs(after)
 	}
 	var left []sandboxID
-	for _, id := range recordSandboxKeys(before) {
+	for _, id := range index.SandboxIDs(before) {
 		if !slices.Contains(kept, id) {
 			left = append(left, sandboxID(id))
 		}
@@ -105,7 +106,7 @@ func (c *core) heldSandboxes(ctx context.Context) ([]string, error) {
 	}
 	var ids []string
 	for i := range records.Items {
-		ids = append(ids, recordSandboxKeys(&records.Items[i])...)
+		ids = append(ids, index.SandboxIDs(&records.Items[i])...)
 	}
 	return ids, nil
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
@@ -80,7 +81,7 @@ func (r *router) replayOnceSynced(ctx context.Context) {
 // ends with it.
 func podEvents(routes *router) handler.TypedFuncs[*corev1.Pod, types.UID] {
 	wakeNamesakes := func(ctx context.Context, pod *corev1.Pod, q uidQueue) {
-		for _, uid := range routes.recordNames(ctx, indexRecordPod, pod.Namespace+"/"+pod.Name) {
+		for _, uid := range routes.recordNames(ctx, index.RecordPod, pod.Namespace+"/"+pod.Name) {
 			if uid != pod.UID {
 				q.Add(uid)
 			}
@@ -117,8 +118,8 @@ func recordEvents(shared *core) handler.TypedFuncs[*v1alpha1.IPAllocation, types
 		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
 			q.Add(types.UID(record.Name))
 		}
-		for _, key := range recordAddressKeys(record) {
-			for _, uid := range shared.recordNames(ctx, indexRecordAddress, key) {
+		for _, key := range index.AddressKeys(record) {
+			for _, uid := range shared.recordNames(ctx, index.RecordAddress, key) {
 				if string(uid) != record.Name {
 					q.Add(uid)
 				}
@@ -143,14 +144,14 @@ func recordEvents(shared *core) handler.TypedFuncs[*v1alpha1.IPAllocation, types
 func nodeEvents(shared *core) handler.TypedFuncs[*corev1.Node, types.UID] {
 	wake := func(ctx context.Context, name string, q uidQueue) {
 		var pods corev1.PodList
-		if err := shared.client.List(ctx, &pods, client.MatchingFields{indexPodNode: name}); err == nil {
+		if err := shared.client.List(ctx, &pods, client.MatchingFields{index.PodNode: name}); err == nil {
 			for i := range pods.Items {
 				if pods.Items[i].DeletionTimestamp != nil || pods.Items[i].Status.Phase == corev1.PodSucceeded || pods.Items[i].Status.Phase == corev1.PodFailed {
 					q.Add(pods.Items[i].UID)
 				}
 			}
 		}
-		for _, uid := range shared.recordNames(ctx, indexRecordNode, name) {
+		for _, uid := range shared.recordNames(ctx, index.RecordNode, name) {
 			q.Add(uid)
 		}
 	}

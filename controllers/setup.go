@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -92,7 +93,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if o.LastRetry == 0 {
 		o.LastRetry = backoff.Last
 	}
-	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	shared := &core{
