@@ -168,7 +168,7 @@ func (c *core) observeNode(ctx context.Context, name string, live bool) release.
 }
 
 func nodeFacts(node *corev1.Node) release.Node {
-	facts := release.Node{Machine: machineOf(identityOf(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
+	facts := release.Node{Machine: release.MachineOf(identityOf(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue

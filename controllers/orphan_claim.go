@@ -166,7 +166,7 @@ func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
 	}
 	for i := range record.Spec.Sandboxes {
 		node := record.Spec.Sandboxes[i].Node
-		if node != nil && of.node.IsKnown() && release.Compare(machineOf(*node), of.node.Get().Machine) == release.Reregistered {
+		if node != nil && of.node.IsKnown() && release.Compare(release.MachineOf(*node), of.node.Get().Machine) == release.Reregistered {
 			log.FromContext(ctx).Info("The machine that has claimed a sandbox without an owner registered again; the record follows, and what was answered before "+
 				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.node.Get().NodeUID,
 				"answered", answersOf(record, node.UID))
@@ -225,6 +225,6 @@ func sameBoot(claimed v1alpha1.NodeIdentity, live release.Machine) bool {
 	if claimed == (v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}) && claimed.BootID != "" {
 		return true
 	}
-	relation := release.Compare(machineOf(claimed), live)
+	relation := release.Compare(release.MachineOf(claimed), live)
 	return relation == release.SameMachine || relation == release.Reregistered
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/holdfast-dev/holdfast/controllers/audit"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
@@ -116,10 +117,19 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
 	routes := newRouter(shared)
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupAudit, setupGauges} {
+	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupGauges} {
 		if err := setup(mgr, shared, routes); err != nil {
 			return err
 		}
+	}
+	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
+		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
+		Pod: shared.provenFacts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
+			return shared.observeNode(ctx, name, true)
+		},
+		LookAt: routes.routeSandbox, Scheduled: shared.looks.ids,
+	}); err != nil {
+		return err
 	}
 	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry)
 }

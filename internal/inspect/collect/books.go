@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// bookkeeper puts together what the manager's own audit compares (controllers/audit_observe.go), from live reads alone.
+// bookkeeper puts together what the manager's own audit compares (controllers/audit), from live reads alone.
 type bookkeeper struct {
 	*Cluster
 	backend  ipam.Auditable

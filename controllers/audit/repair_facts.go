@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package audit
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
@@ -168,12 +169,12 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 		return release.Unknown[[]ipamrepair.User](pods.Why())
 	}
 	var users []ipamrepair.User
-	networks := networksFrom(a.live)
+	networks := claim.From(a.live, a.backend, a.options.Rules)
 	for _, pod := range pods.Get() {
 		if !showsAny(pod.Annotations, addresses) || a.finishedHere(ctx, pod) || a.usesElsewhere(ctx, pod, reservation, addresses) {
 			continue
 		}
-		counts, err := a.claims(ctx, pod, addresses, networks)
+		counts, err := networks.Claims(ctx, pod, addresses)
 		if err != nil {
 			return unread[[]ipamrepair.User](a, "", err)
 		}
@@ -188,11 +189,11 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 // finishedHere says whether the kubelet of the Node object on which a pod began has finished it. Another machine's kubelet knows nothing of
 // the pod's sandbox.
 func (a *auditor) finishedHere(ctx context.Context, pod *corev1.Pod) bool {
-	facts := a.provenFacts(ctx, pod)
+	facts := a.options.Pod(ctx, pod)
 	if facts.Ending != release.EndingFinished {
 		return false
 	}
-	node := a.observeNode(ctx, pod.Spec.NodeName, true)
+	node := a.options.Node(ctx, pod.Spec.NodeName)
 	return node.IsKnown() && release.EndedUnder(facts, node.Get())
 }
 
@@ -252,9 +253,9 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 	if err := a.live.List(ctx, records, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
 		return unread[ipamrepair.Owner](a, "its records", err)
 	}
-	facts := a.provenFacts(ctx, &pod)
+	facts := a.options.Pod(ctx, &pod)
 	found := ipamrepair.Owner{UID: pod.UID, Held: controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer),
-		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Node: a.observeNode(ctx, pod.Spec.NodeName, true)}
+		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Node: a.options.Node(ctx, pod.Spec.NodeName)}
 	for i := range records.Items {
 		record := &records.Items[i]
 		if record.Name != string(pod.UID) {
@@ -266,7 +267,7 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 		facts.Remember(record)
 		for j := range record.Spec.Sandboxes {
 			if node := record.Spec.Sandboxes[j].Node; node != nil {
-				found.Machines = append(found.Machines, machineOf(*node))
+				found.Machines = append(found.Machines, release.MachineOf(*node))
 			}
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package audit
 
 import (
 	"context"
@@ -11,12 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
-	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -85,14 +86,14 @@ func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.S
 	for _, pool := range divided {
 		facts.Slices[pool.String()] = pool.Owners()
 	}
-	networks := networksFrom(a.client)
+	networks := claim.From(a.client, a.backend, a.options.Rules)
 	for i := range pods {
 		pod := &pods[i]
 		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 			facts.Pods = append(facts.Pods, a.auditPod(ctx, pod, networks))
 		}
-		if starting := a.starting(ctx, pod, networks); len(starting.Divided) > 0 {
-			facts.Starting = append(facts.Starting, starting)
+		if s := starting(ctx, pod, networks); len(s.Divided) > 0 {
+			facts.Starting = append(facts.Starting, s)
 		}
 	}
 	a.addEntries(ctx, &facts, snapshot, divided)
@@ -159,30 +160,40 @@ func (a *auditor) sliceOf(ctx context.Context, pool string, divided []*ipam.Slic
 }
 
 // starting is a pod with the divided networks that it asks for: it has an ADD before it, or a DEL.
-func (a *auditor) starting(ctx context.Context, pod *corev1.Pod, networks auditNetworks) ipamaudit.Starting {
-	starting := ipamaudit.Starting{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
-	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
-		return starting
+func starting(ctx context.Context, pod *corev1.Pod, networks *claim.Networks) ipamaudit.Starting {
+	s := ipamaudit.Starting{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+	if pod.Spec.NodeName != "" && !release.PodEnding(pod).ByKubelet() {
+		s.Divided = networks.Divided(ctx, pod)
 	}
-	attachments, _ := podnetwork.Attachments(pod.Annotations, pod.Namespace, a.options.Rules.MultusNamespace)
-	for _, attachment := range attachments {
-		if name := a.network(ctx, attachment.String(), networks).divided; name != "" && !slices.Contains(starting.Divided, name) {
-			starting.Divided = append(starting.Divided, name)
-		}
-	}
-	return starting
+	return s
 }
 
 // auditPod is a live pod with the addresses that it shows, and what bounds those that only its annotation names.
-func (a *auditor) auditPod(ctx context.Context, pod *corev1.Pod, networks auditNetworks) ipamaudit.Pod {
-	audited := ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: a.shown(ctx, pod, networks)}
+func (a *auditor) auditPod(ctx context.Context, pod *corev1.Pod, networks *claim.Networks) ipamaudit.Pod {
+	audited := ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: networks.Shown(ctx, pod)}
 	if !slices.ContainsFunc(audited.Shown, func(s ipamaudit.Shown) bool { return s.Managed }) {
 		return audited
 	}
-	audited.Allowed = a.allowed(ctx, pod, networks)
+	audited.Allowed = networks.Allowed(ctx, pod)
 	var record v1alpha1.IPAllocation
 	if a.client.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record) == nil {
-		audited.Recorded = recordedAddresses(&record)
+		audited.Recorded = claim.Recorded(&record)
 	}
 	return audited
+}
+
+// accounts come after the entries: what leads to one may end in between, and then the next audit finds it.
+func (a *auditor) accounts(ctx context.Context, pods []corev1.Pod) (*ipamaudit.Accounts, error) {
+	var records v1alpha1.IPAllocationList
+	if err := a.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the records: %w", err)
+	}
+	accounts := &ipamaudit.Accounts{Recorded: sets.New[string](), Pods: sets.New[string](), Scheduled: sets.New(a.options.Scheduled()...)}
+	for i := range records.Items {
+		accounts.Recorded.Insert(index.SandboxIDs(&records.Items[i])...)
+	}
+	for i := range pods {
+		accounts.Pods.Insert(pods[i].Namespace + "/" + pods[i].Name)
+	}
+	return accounts, nil
 }
