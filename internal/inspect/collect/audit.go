@@ -58,7 +58,7 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, ipam.
 	if err := c.policies(ctx, f); err != nil {
 		return nil, nil, err
 	}
-	books := &bookkeeper{Cluster: c, backend: backend, networks: map[string]network{}}
+	books := keepBooks(c, backend)
 	if f.Books, err = books.facts(ctx, networked, f, snapshot); err != nil {
 		f.Unread = append(f.Unread, "reservations, slices or network definitions, so that these were not compared, and no address that two pods show was looked for: "+err.Error())
 	}

@@ -4,17 +4,17 @@ package collect
 
 import (
 	"context"
-	"slices"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
-	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -22,16 +22,16 @@ import (
 type bookkeeper struct {
 	*Cluster
 	backend  ipam.Auditable
-	networks map[string]network
+	networks *claim.Networks
 	// undefined: network definitions are not served.
 	undefined bool
 }
 
-// network is what an audit needs of a network.
-type network struct {
-	managed, reserved bool
-	// divided names the object that divides the network's range among nodes.
-	divided string
+// keepBooks makes a bookkeeper.
+func keepBooks(c *Cluster, backend ipam.Auditable) *bookkeeper {
+	k := &bookkeeper{Cluster: c, backend: backend}
+	k.networks = claim.Of(backend, k.network)
+	return k
 }
 
 func (k *bookkeeper) facts(ctx context.Context, pods []corev1.Pod, f *audit.Facts, snapshot ipam.Snapshot) (ipamaudit.Facts, error) {
@@ -44,12 +44,12 @@ func (k *bookkeeper) facts(ctx context.Context, pods []corev1.Pod, f *audit.Fact
 		books.Slices[pool.String()] = pool.Owners()
 	}
 	for i := range pods {
-		if err := k.pod(ctx, &pods[i], &books); err != nil {
-			return ipamaudit.Facts{}, err
+		if k.pod(ctx, &pods[i], &books); k.networks.Err() != nil {
+			return ipamaudit.Facts{}, k.networks.Err()
 		}
 	}
-	if f.Managed, err = k.managed(ctx, f.Pods); err != nil {
-		return ipamaudit.Facts{}, err
+	if f.Managed = k.managed(ctx, f.Pods); k.networks.Err() != nil {
+		return ipamaudit.Facts{}, k.networks.Err()
 	}
 	k.entries(&books, f, snapshot, divided)
 	f.Unserved.Definitions = k.undefined
@@ -81,62 +81,33 @@ func (k *bookkeeper) reservations(ctx context.Context, books *ipamaudit.Facts, f
 	return nil
 }
 
-func (k *bookkeeper) pod(ctx context.Context, pod *corev1.Pod, books *ipamaudit.Facts) error {
+func (k *bookkeeper) pod(ctx context.Context, pod *corev1.Pod, books *ipamaudit.Facts) {
 	ref := pod.Namespace + "/" + pod.Name
 	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-		live := ipamaudit.Pod{Ref: ref, UID: pod.UID}
-		addresses, _ := podnetwork.StatusAddresses(pod.Annotations) // what cannot be read says nothing
-		for i := range addresses {
-			a := &addresses[i]
-			n, err := k.network(ctx, a.Network)
-			if err != nil {
-				return err
-			}
-			managed := n.managed && k.backend.Covers(a.IP)
-			live.Shown = append(live.Shown, ipamaudit.Shown{IP: a.IP, Interface: a.Interface, Network: a.Network, Managed: managed, Reserved: managed && n.reserved})
-		}
-		books.Pods = append(books.Pods, live)
+		books.Pods = append(books.Pods, ipamaudit.Pod{Ref: ref, UID: pod.UID, Shown: k.networks.Shown(ctx, pod)})
 	}
-	return k.starting(ctx, pod, books)
+	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
+		return
+	}
+	if divided := k.networks.Divided(ctx, pod); len(divided) > 0 { // the pod has an ADD before it, or a DEL
+		books.Starting = append(books.Starting, ipamaudit.Starting{Ref: ref, UID: pod.UID, Node: pod.Spec.NodeName, Divided: divided})
+	}
 }
 
 // managed are the networks of all pods whose IPAM is the backend's.
-func (k *bookkeeper) managed(ctx context.Context, pods []audit.Pod) (sets.Set[string], error) {
+func (k *bookkeeper) managed(ctx context.Context, pods []audit.Pod) sets.Set[string] {
 	names := sets.New[string]()
 	for i := range pods {
 		for j := range pods[i].Shown {
-			n, err := k.network(ctx, pods[i].Shown[j].Network)
-			if err != nil {
-				return nil, err
+			if k.networks.Err() != nil {
+				return nil
 			}
-			if n.managed {
-				names.Insert(pods[i].Shown[j].Network)
+			if name := pods[i].Shown[j].Network; k.networks.Named(ctx, name).Managed {
+				names.Insert(name)
 			}
 		}
 	}
-	return names, nil
-}
-
-// starting notes the divided networks of a pod that has an ADD before it, or a DEL.
-func (k *bookkeeper) starting(ctx context.Context, pod *corev1.Pod, books *ipamaudit.Facts) error {
-	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
-		return nil
-	}
-	attachments, _ := podnetwork.Attachments(pod.Annotations, pod.Namespace, "")
-	starting := ipamaudit.Starting{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
-	for _, attachment := range attachments {
-		n, err := k.network(ctx, attachment.String())
-		if err != nil {
-			return err
-		}
-		if n.divided != "" && !slices.Contains(starting.Divided, n.divided) {
-			starting.Divided = append(starting.Divided, n.divided)
-		}
-	}
-	if len(starting.Divided) > 0 {
-		books.Starting = append(books.Starting, starting)
-	}
-	return nil
+	return names
 }
 
 func (k *bookkeeper) entries(books *ipamaudit.Facts, f *audit.Facts, snapshot ipam.Snapshot, divided []*ipam.SlicePool) {
@@ -179,26 +150,14 @@ func (k *bookkeeper) sliceOf(pool string, divided []*ipam.SlicePool, nodes sets.
 	return ipamaudit.Slice{}
 }
 
-// network says whether the IPAM gives addresses of a network and reserves them. Of one that is not there nothing is said.
-func (k *bookkeeper) network(ctx context.Context, name string) (network, error) {
-	if n, ok := k.networks[name]; ok {
-		return n, nil
+// network reads the definition of a network. Of one that is not there, or is of a type that is not served, nothing is said.
+func (k *bookkeeper) network(ctx context.Context, ref ipam.PodRef) (*nadv1.NetworkAttachmentDefinition, error) {
+	if k.undefined {
+		return nil, nil
 	}
-	var n network
-	if ref, ok := ipam.ParsePodRef(name); ok && !k.undefined {
-		definition, err := k.definition(ctx, ref)
-		if k.undefined = isNotServed(err); err != nil && !k.undefined {
-			return n, err
-		}
-		if definition != nil {
-			ipams, err := podnetwork.IPAMsOf(definition.Spec.Config)
-			n.managed = err == nil && slices.ContainsFunc(ipams, k.backend.Manages)
-			if n.managed {
-				n.reserved = k.backend.Reserves(definition.Spec.Config)
-				n.divided = k.backend.SlicePool(definition.Spec.Config, definition.Name)
-			}
-		}
+	definition, err := k.definition(ctx, ref)
+	if k.undefined = isNotServed(err); k.undefined {
+		return nil, nil
 	}
-	k.networks[name] = n
-	return n, nil
+	return definition, err
 }
