@@ -18,9 +18,12 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/audit"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/poolusage"
+	"github.com/holdfast-dev/holdfast/controllers/relabel"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -117,10 +120,17 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
 	routes := newRouter(shared)
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupGauges} {
+	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans} {
 		if err := setup(mgr, shared, routes); err != nil {
 			return err
 		}
+	}
+	metrics.OldestHold.From(shared.tracker.oldestHolds)
+	if err := poolusage.Setup(mgr, o.Backends); err != nil {
+		return err
+	}
+	if err := relabel.Setup(mgr, shared.finalizers, o.SweepInterval); err != nil {
+		return err
 	}
 	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
 		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
