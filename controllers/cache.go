@@ -5,9 +5,6 @@ package controllers
 import (
 	"slices"
 
-	"context"
-	"fmt"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,16 +17,6 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
-)
-
-// The cache's indexes.
-const (
-	indexPodUID        = "metadata.uid"
-	indexPodNode       = "spec.nodeName"
-	indexRecordPod     = "pod"
-	indexRecordNode    = "node"
-	indexRecordAddress = "address"
-	indexRecordSandbox = "sandbox"
 )
 
 // keptAnnotations are those that a decision reads.
@@ -149,65 +136,3 @@ func keepEnds(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	}
 	return kept
 }
-
-// setupIndexes registers every index that the controllers look things up by.
-func setupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	indexes := []struct {
-		object client.Object
-		field  string
-		keys   client.IndexerFunc
-	}{
-		{&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }},
-		{&corev1.Pod{}, indexPodNode, podNodeKeys},
-		{&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(recordPodKeys)},
-		{&v1alpha1.IPAllocation{}, indexRecordNode, recordKeys(func(r *v1alpha1.IPAllocation) []string { return []string{r.Spec.NodeName} })},
-		{&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)},
-		{&v1alpha1.IPAllocation{}, indexRecordSandbox, recordKeys(recordSandboxKeys)},
-	}
-	for _, index := range indexes {
-		if err := indexer.IndexField(ctx, index.object, index.field, index.keys); err != nil {
-			return fmt.Errorf("indexing %T by %s: %w", index.object, index.field, err)
-		}
-	}
-	return nil
-}
-
-func podNodeKeys(o client.Object) []string {
-	pod, ok := o.(*corev1.Pod)
-	if !ok || pod.Spec.NodeName == "" {
-		return nil
-	}
-	return []string{pod.Spec.NodeName}
-}
-
-func recordKeys(keys func(*v1alpha1.IPAllocation) []string) client.IndexerFunc {
-	return func(o client.Object) []string {
-		record, ok := o.(*v1alpha1.IPAllocation)
-		if !ok {
-			return nil
-		}
-		return keys(record)
-	}
-}
-
-func recordPodKeys(r *v1alpha1.IPAllocation) []string {
-	return []string{r.Spec.PodNamespace + "/" + r.Spec.PodName}
-}
-
-func recordAddressKeys(r *v1alpha1.IPAllocation) []string {
-	keys := make([]string, 0, len(r.Spec.Addresses))
-	for i := range r.Spec.Addresses {
-		keys = append(keys, addressKey(r.Spec.Addresses[i].Backend, r.Spec.Addresses[i].Pool, r.Spec.Addresses[i].IP))
-	}
-	return keys
-}
-
-func recordSandboxKeys(r *v1alpha1.IPAllocation) []string {
-	keys := make([]string, 0, len(r.Spec.Sandboxes))
-	for i := range r.Spec.Sandboxes {
-		keys = append(keys, r.Spec.Sandboxes[i].ID)
-	}
-	return keys
-}
-
-func addressKey(backend, pool, ip string) string { return backend + "|" + pool + "|" + ip }

@@ -6,5 +6,6 @@
 //	PodReconciler        one pod UID: record, release, unprotect, explain
 //	LateStampReconciler  pods that hold an address and were never stamped
 //	OrphanReconciler     entries that no pod UID can be shown to own
-//	sweeper              pods that lost the label while the finalizer stands
+//
+// The other stories are packages below this one; Setup wires them.
 package controllers

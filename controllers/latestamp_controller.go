@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -34,7 +35,7 @@ type LateStampReconciler struct {
 
 func setupLateStamp(mgr manager.Manager, shared *core, routes *router) error {
 	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: shadow.Settled[reconcile.Request](&LateStampReconciler{core: shared}),
-		RateLimiter: retries[reconcile.Request](shared.options)})
+		RateLimiter: backoff.RateLimiter[reconcile.Request](shared.options.LastRetry)})
 	if err != nil {
 		return fmt.Errorf("setting up the late-stamp controller: %w", err)
 	}

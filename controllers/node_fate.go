@@ -109,7 +109,7 @@ func (v *view) goneNodes(record *v1alpha1.IPAllocation) (uids []types.UID, gone 
 		if node == nil || slices.Contains(uids, node.UID) {
 			continue
 		}
-		if absent || release.Compare(machineOf(*node), v.node.Get().Machine) == release.Replaced {
+		if absent || release.Compare(release.MachineOf(*node), v.node.Get().Machine) == release.Replaced {
 			uids = append(uids, node.UID)
 		}
 	}
@@ -206,7 +206,7 @@ func (c *core) findTwin(ctx context.Context, v *view) error {
 	}
 	for i := range v.record.Spec.Sandboxes {
 		node := v.record.Spec.Sandboxes[i].Node
-		if node == nil || release.Compare(machineOf(*node), v.node.Get().Machine) != release.Resembling {
+		if node == nil || release.Compare(release.MachineOf(*node), v.node.Get().Machine) != release.Resembling {
 			continue
 		}
 		machines, err := c.sightings.machines(ctx, time.Time{})
@@ -241,7 +241,7 @@ func (r *PodReconciler) readdress(ctx context.Context, v *view) error {
 	}
 	record, live := v.record.DeepCopy(), v.node.Get().Machine
 	for i := range record.Spec.Sandboxes {
-		if node := record.Spec.Sandboxes[i].Node; node != nil && release.Compare(machineOf(*node), live) == release.Reregistered {
+		if node := record.Spec.Sandboxes[i].Node; node != nil && release.Compare(release.MachineOf(*node), live) == release.Reregistered {
 			node.UID = live.NodeUID
 		}
 	}

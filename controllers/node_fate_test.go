@@ -143,13 +143,8 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		}
 	}
 	f := &fate{T: t, pool: &onePool{entries: heldByOld()}, clock: clocktesting.NewFakePassiveClock(lateNow)}
-	f.truth = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
-		WithStatusSubresource(&v1alpha1.IPAllocation{}).
-		WithIndex(&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }).
-		WithIndex(&corev1.Pod{}, indexPodNode, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(recordPodKeys)).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordSandbox, recordKeys(recordSandboxKeys)).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).Build()
+	f.truth = indexed(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(objects...).WithReturnManagedFields().
+		WithStatusSubresource(&v1alpha1.IPAllocation{}).Build()
 	live := interceptor.NewClient(f.truth, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 			_, isLease := into.(*coordinationv1.Lease)

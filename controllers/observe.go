@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -74,7 +75,7 @@ func (c *core) observeRecord(ctx context.Context, v *view) error {
 // observePod finds the pod by UID. That the cache has none says nothing: the pod may have lost our label.
 func (c *core) observePod(ctx context.Context, v *view) error {
 	var cached corev1.PodList
-	if err := c.client.List(ctx, &cached, client.MatchingFields{indexPodUID: string(v.uid)}); err != nil {
+	if err := c.client.List(ctx, &cached, client.MatchingFields{index.PodUID: string(v.uid)}); err != nil {
 		return fmt.Errorf("looking up pod UID %s: %w", v.uid, err)
 	}
 	if len(cached.Items) == 1 {
@@ -167,7 +168,7 @@ func (c *core) observeNode(ctx context.Context, name string, live bool) release.
 }
 
 func nodeFacts(node *corev1.Node) release.Node {
-	facts := release.Node{Machine: machineOf(identityOf(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
+	facts := release.Node{Machine: release.MachineOf(identityOf(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -136,7 +137,7 @@ func (v *view) query(backend string) ipam.Query {
 // candidates are the UIDs of this pod name that an entry might belong to.
 func (c *core) candidates(ctx context.Context, v *view) ([]ownership.Candidate, error) {
 	candidates := []ownership.Candidate{c.candidate(v.uid, v.pod, v.record)}
-	records, err := c.cachedRecords(ctx, indexRecordPod, v.ref().String())
+	records, err := index.Records(ctx, c.client, index.RecordPod, v.ref().String())
 	if err != nil {
 		return nil, fmt.Errorf("looking up the records of %s: %w", v.ref(), err)
 	}
@@ -166,7 +167,7 @@ func (c *core) candidates(ctx context.Context, v *view) ([]ownership.Candidate, 
 // recordedElsewhere are the UIDs of other pod names whose records have the sandbox of an entry. whereabouts changes an entry's sandbox ID
 // unjudged, so the ID may be that of another pod's sandbox; it stays that pod's.
 func (c *core) recordedElsewhere(ctx context.Context, v *view, entry *ipam.Entry) ([]ownership.Candidate, error) {
-	records, err := c.cachedRecords(ctx, indexRecordSandbox, entry.SandboxID)
+	records, err := index.Records(ctx, c.client, index.RecordSandbox, entry.SandboxID)
 	if err != nil {
 		return nil, fmt.Errorf("looking up the records of sandbox %s: %w", entry.SandboxID, err)
 	}
@@ -253,5 +254,5 @@ func recordSandboxKeysOf(record *v1alpha1.IPAllocation) []string {
 	if record == nil {
 		return nil
 	}
-	return recordSandboxKeys(record)
+	return index.SandboxIDs(record)
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
@@ -223,7 +224,7 @@ func (v *view) namesakeShows(held *heldEntry) bool {
 // another pod has its address by now is the ordinary course of a rolling update, not worth a word yet.
 func (c *core) leaving(ctx context.Context, uid types.UID) bool {
 	var pods corev1.PodList
-	if err := c.client.List(ctx, &pods, client.MatchingFields{indexPodUID: string(uid)}); err != nil || len(pods.Items) != 1 {
+	if err := c.client.List(ctx, &pods, client.MatchingFields{index.PodUID: string(uid)}); err != nil || len(pods.Items) != 1 {
 		return false
 	}
 	deleted := pods.Items[0].DeletionTimestamp
@@ -232,7 +233,7 @@ func (c *core) leaving(ctx context.Context, uid types.UID) bool {
 
 // rivals are the other UIDs whose records hold an address for another sandbox.
 func (c *core) rivals(ctx context.Context, v *view, backend, pool, ip, sandbox string) ([]types.UID, error) {
-	records, err := c.cachedRecords(ctx, indexRecordAddress, addressKey(backend, pool, ip))
+	records, err := index.Records(ctx, c.client, index.RecordAddress, index.AddressKey(backend, pool, ip))
 	if err != nil {
 		return nil, fmt.Errorf("looking up the records that hold %s: %w", ip, err)
 	}

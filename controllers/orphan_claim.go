@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -100,7 +101,7 @@ func (r *OrphanReconciler) nodeOfClaim(nodes []corev1.Node, answer *v1alpha1.Ans
 func (r *OrphanReconciler) podOfUID(ctx context.Context, v *orphanView, uid types.UID) (*corev1.Pod, error) {
 	names := []types.NamespacedName{{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}}
 	var cached corev1.PodList
-	if err := r.client.List(ctx, &cached, client.MatchingFields{indexPodUID: string(uid)}); err != nil {
+	if err := r.client.List(ctx, &cached, client.MatchingFields{index.PodUID: string(uid)}); err != nil {
 		return nil, fmt.Errorf("looking up pod UID %s: %w", uid, err)
 	}
 	for i := range cached.Items {
@@ -165,7 +166,7 @@ func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
 	}
 	for i := range record.Spec.Sandboxes {
 		node := record.Spec.Sandboxes[i].Node
-		if node != nil && of.node.IsKnown() && release.Compare(machineOf(*node), of.node.Get().Machine) == release.Reregistered {
+		if node != nil && of.node.IsKnown() && release.Compare(release.MachineOf(*node), of.node.Get().Machine) == release.Reregistered {
 			log.FromContext(ctx).Info("The machine that has claimed a sandbox without an owner registered again; the record follows, and what was answered before "+
 				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.node.Get().NodeUID,
 				"answered", answersOf(record, node.UID))
@@ -224,6 +225,6 @@ func sameBoot(claimed v1alpha1.NodeIdentity, live release.Machine) bool {
 	if claimed == (v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}) && claimed.BootID != "" {
 		return true
 	}
-	relation := release.Compare(machineOf(claimed), live)
+	relation := release.Compare(release.MachineOf(claimed), live)
 	return relation == release.SameMachine || relation == release.Reregistered
 }

@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -49,7 +51,7 @@ func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &OrphanReconciler{core: shared, known: newOrphanSet(), keeper: newOrphanKeeper(shared)}
 	reconciler.keeper.orphans = reconciler
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
-		Reconciler: shadow.Settled[sandboxID](reconciler), RateLimiter: retries[sandboxID](shared.options),
+		Reconciler: shadow.Settled[sandboxID](reconciler), RateLimiter: backoff.RateLimiter[sandboxID](shared.options.LastRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the orphan controller: %w", err)
@@ -105,7 +107,7 @@ func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 func (r *OrphanReconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	wake := func(ctx context.Context, name string, q orphanQueue) {
 		r.keeper.nodesChanged()
-		records, err := r.cachedRecords(ctx, indexRecordNode, name)
+		records, err := index.Records(ctx, r.client, index.RecordNode, name)
 		for i := range records {
 			if id, isOrphan := strings.CutPrefix(records[i].Name, v1alpha1.OrphanPrefix); isOrphan && err == nil {
 				q.Add(sandboxID(id))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -100,7 +101,7 @@ func (k *orphanKeeper) enqueue(ids ...sandboxID) {
 // back-off.
 func (k *orphanKeeper) Start(ctx context.Context) error {
 	const factor, steps = 2, 1 << 16
-	fresh := wait.Backoff{Duration: firstRetry, Factor: factor, Steps: steps, Cap: k.options.LastRetry}
+	fresh := wait.Backoff{Duration: backoff.First, Factor: factor, Steps: steps, Cap: k.options.LastRetry}
 	backoff := fresh
 	k.wake()
 	for ctx.Err() == nil {

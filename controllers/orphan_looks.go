@@ -4,22 +4,19 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
 
 // podEvents wakes the entries of a pod's name when the pod goes, or shows other addresses: what an orphan's look left to the pod is no
@@ -50,10 +47,10 @@ func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
 	}
 	var kept []string
 	if after != nil {
-		kept = recordSandboxKeys(after)
+		kept = index.SandboxIDs(after)
 	}
 	var left []sandboxID
-	for _, id := range recordSandboxKeys(before) {
+	for _, id := range index.SandboxIDs(before) {
 		if !slices.Contains(kept, id) {
 			left = append(left, sandboxID(id))
 		}
@@ -95,30 +92,4 @@ func (l *scheduledLooks) ids() []string {
 		ids = append(ids, string(id))
 	}
 	return ids
-}
-
-// heldSandboxes are the sandboxes that a record has, a pod's or an orphan's.
-func (c *core) heldSandboxes(ctx context.Context) ([]string, error) {
-	var records v1alpha1.IPAllocationList
-	if err := c.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var ids []string
-	for i := range records.Items {
-		ids = append(ids, recordSandboxKeys(&records.Items[i])...)
-	}
-	return ids, nil
-}
-
-// accounts come after the entries: what leads to one may end in between, and then the next audit finds it.
-func (a *auditor) accounts(ctx context.Context, pods []corev1.Pod) (*ipamaudit.Accounts, error) {
-	recorded, err := a.heldSandboxes(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("listing the records: %w", err)
-	}
-	accounts := &ipamaudit.Accounts{Recorded: sets.New(recorded...), Pods: sets.New[string](), Scheduled: sets.New(a.looks.ids()...)}
-	for i := range pods {
-		accounts.Pods.Insert(pods[i].Namespace + "/" + pods[i].Name)
-	}
-	return accounts, nil
 }

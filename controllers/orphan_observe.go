@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
@@ -226,7 +227,7 @@ type unownedEntries struct {
 func (r *OrphanReconciler) unowned(ctx context.Context, v *orphanView) unownedEntries {
 	id := string(v.id)
 	owns := func(pod types.UID) bool { return v.record == nil || pod != v.record.Spec.DisownedBy }
-	found := unownedEntries{owned: slices.ContainsFunc(r.recordNames(ctx, indexRecordSandbox, id), owns)}
+	found := unownedEntries{owned: slices.ContainsFunc(r.recordNames(ctx, index.RecordSandbox, id), owns)}
 	var ours []ipam.Entry
 	for _, backend := range r.backends {
 		for _, entry := range backend.Find(ipam.Query{SandboxIDs: []string{id}}).Entries {

@@ -18,6 +18,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -129,7 +130,7 @@ func (r *OrphanReconciler) claimed(ctx context.Context, pod *corev1.Pod, e *ipam
 func (r *OrphanReconciler) claims(ctx context.Context, pod *corev1.Pod, e *ipam.Entry) (bool, error) {
 	for _, backend := range r.backends {
 		if auditable, is := backend.(ipam.Auditable); is && backend.Name() == e.Backend {
-			return claimReader{r.core, auditable}.claims(ctx, pod, []netip.Addr{e.IP}, networksFrom(r.live))
+			return claim.From(r.live, auditable, r.options.Rules).Claims(ctx, pod, []netip.Addr{e.IP})
 		}
 	}
 	return true, nil

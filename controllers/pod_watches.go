@@ -20,21 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
-
-const (
-	// firstRetry and lastRetry bound the back-off of what failed: nothing is given up, and nobody waits for a quarter of an
-	// hour because calls failed for a minute.
-	firstRetry = 5 * time.Millisecond
-	lastRetry  = 30 * time.Second
-)
-
-// retries is the back-off of a queue.
-func retries[T comparable](o Options) workqueue.TypedRateLimiter[T] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](firstRetry, o.LastRetry)
-}
 
 type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 
@@ -43,7 +33,7 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
 		Reconciler: shadow.Settled[types.UID](reconciler), MaxConcurrentReconciles: shared.options.Concurrency,
-		RateLimiter: retries[types.UID](shared.options),
+		RateLimiter: backoff.RateLimiter[types.UID](shared.options.LastRetry),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the pod controller: %w", err)
@@ -91,7 +81,7 @@ func (r *router) replayOnceSynced(ctx context.Context) {
 // ends with it.
 func podEvents(routes *router) handler.TypedFuncs[*corev1.Pod, types.UID] {
 	wakeNamesakes := func(ctx context.Context, pod *corev1.Pod, q uidQueue) {
-		for _, uid := range routes.recordNames(ctx, indexRecordPod, pod.Namespace+"/"+pod.Name) {
+		for _, uid := range routes.recordNames(ctx, index.RecordPod, pod.Namespace+"/"+pod.Name) {
 			if uid != pod.UID {
 				q.Add(uid)
 			}
@@ -128,8 +118,8 @@ func recordEvents(shared *core) handler.TypedFuncs[*v1alpha1.IPAllocation, types
 		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
 			q.Add(types.UID(record.Name))
 		}
-		for _, key := range recordAddressKeys(record) {
-			for _, uid := range shared.recordNames(ctx, indexRecordAddress, key) {
+		for _, key := range index.AddressKeys(record) {
+			for _, uid := range shared.recordNames(ctx, index.RecordAddress, key) {
 				if string(uid) != record.Name {
 					q.Add(uid)
 				}
@@ -154,14 +144,14 @@ func recordEvents(shared *core) handler.TypedFuncs[*v1alpha1.IPAllocation, types
 func nodeEvents(shared *core) handler.TypedFuncs[*corev1.Node, types.UID] {
 	wake := func(ctx context.Context, name string, q uidQueue) {
 		var pods corev1.PodList
-		if err := shared.client.List(ctx, &pods, client.MatchingFields{indexPodNode: name}); err == nil {
+		if err := shared.client.List(ctx, &pods, client.MatchingFields{index.PodNode: name}); err == nil {
 			for i := range pods.Items {
 				if pods.Items[i].DeletionTimestamp != nil || pods.Items[i].Status.Phase == corev1.PodSucceeded || pods.Items[i].Status.Phase == corev1.PodFailed {
 					q.Add(pods.Items[i].UID)
 				}
 			}
 		}
-		for _, uid := range shared.recordNames(ctx, indexRecordNode, name) {
+		for _, uid := range shared.recordNames(ctx, index.RecordNode, name) {
 			q.Add(uid)
 		}
 	}

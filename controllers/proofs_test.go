@@ -293,30 +293,6 @@ func TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals(t *testing.T) {
 	}
 }
 
-func TestAFailedSweepIsTriedAgainSoon(t *testing.T) {
-	pauses := newSweepPauses(time.Hour)
-	last := time.Duration(0)
-	for try := range 20 {
-		pause := pauses.next(true)
-		if try == 0 && pause > 2*firstSweepRetry {
-			t.Errorf("the first pause is %s", pause)
-		}
-		if pause < last/2 || pause > 2*lastSweepRetry {
-			t.Errorf("pause %s after %s", pause, last)
-		}
-		last = pause
-	}
-	if pause := pauses.next(false); pause < time.Hour {
-		t.Errorf("after a sweep that went well, the pause is %s", pause)
-	}
-	if pause := pauses.next(true); pause > 2*firstSweepRetry {
-		t.Errorf("the back-off begins with %s the second time", pause)
-	}
-	if pause := newSweepPauses(time.Millisecond).next(true); pause > time.Millisecond {
-		t.Errorf("the pause after a failure is %s, longer than the interval", pause)
-	}
-}
-
 // pagedNodes answers a list page by page, as a client does that decodes into what it is given.
 type pagedNodes struct {
 	client.Reader

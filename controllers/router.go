@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
@@ -82,13 +82,13 @@ func (r *router) routePod(ref ipam.PodRef) {
 	if err != nil || lacksFinalizer(&pod) {
 		r.addLate(ref)
 	}
-	for _, uid := range r.recordNames(ctx, indexRecordPod, ref.String()) {
+	for _, uid := range r.recordNames(ctx, index.RecordPod, ref.String()) {
 		r.addPod(uid)
 	}
 }
 
 func (r *router) routeSandbox(id string) {
-	for _, uid := range r.recordNames(context.Background(), indexRecordSandbox, id) {
+	for _, uid := range r.recordNames(context.Background(), index.RecordSandbox, id) {
 		r.addPod(uid)
 	}
 	r.mu.Lock()
@@ -160,8 +160,8 @@ func (r *router) replay() {
 }
 
 // recordNames lists, from the cache, the pod UIDs whose records an index finds. Records of orphans are nobody's.
-func (c *core) recordNames(ctx context.Context, index, key string) []types.UID {
-	records, err := c.cachedRecords(ctx, index, key)
+func (c *core) recordNames(ctx context.Context, field, key string) []types.UID {
+	records, err := index.Records(ctx, c.client, field, key)
 	if err != nil {
 		return nil
 	}
@@ -172,12 +172,4 @@ func (c *core) recordNames(ctx context.Context, index, key string) []types.UID {
 		}
 	}
 	return names
-}
-
-func (c *core) cachedRecords(ctx context.Context, index, key string) ([]v1alpha1.IPAllocation, error) {
-	var records v1alpha1.IPAllocationList
-	if err := c.client.List(ctx, &records, client.MatchingFields{index: key}); err != nil {
-		return nil, err
-	}
-	return records.Items, nil
 }

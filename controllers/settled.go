@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 )
 
 // settledPods are the UIDs that this process has let go while its caches may still show them. A UID never comes back, so
@@ -51,7 +52,7 @@ func cachedShow(ctx context.Context, cached client.Reader, uid types.UID) bool {
 		return true
 	}
 	var pods corev1.PodList
-	if err := cached.List(ctx, &pods, client.MatchingFields{indexPodUID: string(uid)}); err != nil {
+	if err := cached.List(ctx, &pods, client.MatchingFields{index.PodUID: string(uid)}); err != nil {
 		return false
 	}
 	return len(pods.Items) == 1 && controllerutil.ContainsFinalizer(&pods.Items[0], v1alpha1.Finalizer)

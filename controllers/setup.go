@@ -15,8 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/holdfast-dev/holdfast/controllers/audit"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/poolusage"
+	"github.com/holdfast-dev/holdfast/controllers/relabel"
+	"github.com/holdfast-dev/holdfast/controllers/slice"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -88,9 +95,9 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		o.Clock = clock.RealClock{}
 	}
 	if o.LastRetry == 0 {
-		o.LastRetry = lastRetry
+		o.LastRetry = backoff.Last
 	}
-	if err := setupIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	shared := &core{
@@ -113,10 +120,26 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
 	routes := newRouter(shared)
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans, setupSweeper, setupSlices, setupAudit, setupGauges} {
+	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans} {
 		if err := setup(mgr, shared, routes); err != nil {
 			return err
 		}
 	}
-	return nil
+	metrics.OldestHold.From(shared.tracker.oldestHolds)
+	if err := poolusage.Setup(mgr, o.Backends); err != nil {
+		return err
+	}
+	if err := relabel.Setup(mgr, shared.finalizers, o.SweepInterval); err != nil {
+		return err
+	}
+	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
+		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
+		Pod: shared.provenFacts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
+			return shared.observeNode(ctx, name, true)
+		},
+		LookAt: routes.routeSandbox, Scheduled: shared.looks.ids,
+	}); err != nil {
+		return err
+	}
+	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry)
 }

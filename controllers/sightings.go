@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -172,7 +173,7 @@ func (s *sightings) kubeletWrote(ctx context.Context, node string, since time.Ti
 	seen := kubeletSighting{read: s.clock.Now()}
 	for page, more := "", true; more; more = page != "" {
 		var pods corev1.PodList
-		if err := s.live.List(ctx, &pods, client.MatchingFields{indexPodNode: node}, client.Limit(sightingsPage), client.Continue(page)); err != nil {
+		if err := s.live.List(ctx, &pods, client.MatchingFields{index.PodNode: node}, client.Limit(sightingsPage), client.Continue(page)); err != nil {
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of life of its kubelet: %w", node, err)
 		}
 		for i := range pods.Items {

@@ -26,6 +26,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -165,11 +166,7 @@ func lateReconciler(t *testing.T, pool *onePool, cachedPod, livePod *corev1.Pod)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node"}, Status: corev1.NodeStatus{
 		NodeInfo:   corev1.NodeSystemInfo{MachineID: "machine", SystemUUID: "system", BootID: "boot"},
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-	truth := fake.NewClientBuilder().WithScheme(scheme).WithObjects(livePod, node).
-		WithIndex(&corev1.Pod{}, indexPodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordPod, recordKeys(recordPodKeys)).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordSandbox, recordKeys(recordSandboxKeys)).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).Build()
+	truth := indexed(fake.NewClientBuilder().WithScheme(scheme)).WithObjects(livePod, node).Build()
 	late := true
 	cached := interceptor.NewClient(truth, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
@@ -196,4 +193,12 @@ func lateReconciler(t *testing.T, pool *onePool, cachedPod, livePod *corev1.Pod)
 	shared := &core{client: cached, live: truth, finalizers: podClient{finalizer.Client{Writer: cached, Reader: truth}}, backends: o.Backends,
 		tracker: watched, recorder: events.NewFakeRecorder(100), clock: clock, options: o}
 	return &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}, clock, func() { late = false }
+}
+
+// indexed looks objects up as the manager's cache does.
+func indexed(b *fake.ClientBuilder) *fake.ClientBuilder {
+	for _, i := range index.All {
+		b.WithIndex(i.Object, i.Field, i.Keys)
+	}
+	return b
 }

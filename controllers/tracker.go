@@ -15,7 +15,7 @@ import (
 )
 
 // tracker remembers what only a watcher can know of a pod UID: when it was seen bound, and that it was seen deleting while
-// its phase was not terminal. Losing it (a restart) can only make a decision slower. What it knows of holds is only told (gauges.go).
+// its phase was not terminal. Losing it (a restart) can only make a decision slower. What it knows of holds is only told (holds.go).
 type tracker struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex

@@ -268,7 +268,7 @@ func (v *view) machine(id string) release.Fact[release.Machine] {
 		for i := range v.record.Spec.Sandboxes {
 			s := &v.record.Spec.Sandboxes[i]
 			if s.ID == id && s.Node != nil {
-				return release.Known(machineOf(*s.Node))
+				return release.Known(release.MachineOf(*s.Node))
 			}
 		}
 	}
@@ -295,10 +295,6 @@ func recordedAddress(record *v1alpha1.IPAllocation, key ipam.Key) *v1alpha1.Addr
 		}
 	}
 	return nil
-}
-
-func machineOf(node v1alpha1.NodeIdentity) release.Machine {
-	return release.Machine{NodeUID: node.UID, MachineID: node.MachineID, SystemUUID: node.SystemUUID, BootID: node.BootID}
 }
 
 // keyOf rebuilds the compare-and-release key of a recorded address.

@@ -17,7 +17,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 )
@@ -44,17 +43,17 @@ func (v *IPPoolReleaseValidator) Handle(ctx context.Context, req admission.Reque
 }
 
 func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Request) []finding {
-	before, err := whereabouts.DecodePool(req.OldObject.Raw)
+	before, err := v.options.Backend.DecodePool(req.OldObject.Raw)
 	if err != nil {
 		return undecidable(req, err)
 	}
-	removals, adds, err := poolChanges(req, before)
+	removals, adds, err := v.poolChanges(req, before)
 	if err != nil {
 		return undecidable(req, err)
 	}
 	writer := v.writer(ctx, &req.UserInfo)
 	write := &releaseguard.Write{
-		Backend: whereabouts.Name, Pool: before.Name, Writer: writer, ReconcilerShared: v.reconcilerShared(writer),
+		Backend: v.options.Backend.Name(), Pool: before.Name, Writer: writer, ReconcilerShared: v.reconcilerShared(writer),
 		Adds: adds, Nodes: map[string]release.Fact[release.Node]{},
 	}
 	var findings []finding
@@ -85,10 +84,10 @@ func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseg
 }
 
 // poolChanges compares the pool before and after. Where every entry goes, none is added.
-func poolChanges(req *admission.Request, before *whereabouts.AdmittedPool) ([]releaseguard.Removal, bool, error) {
+func (v *IPPoolReleaseValidator) poolChanges(req *admission.Request, before *ipam.AdmittedPool) ([]releaseguard.Removal, bool, error) {
 	after := map[string]releaseguard.Entry{}
 	if req.Operation != admissionv1.Delete {
-		pool, err := whereabouts.DecodePool(req.Object.Raw)
+		pool, err := v.options.Backend.DecodePool(req.Object.Raw)
 		if err != nil {
 			return nil, false, err
 		}
@@ -102,32 +101,27 @@ func poolChanges(req *admission.Request, before *whereabouts.AdmittedPool) ([]re
 
 // movesEveryEntry says whether the pool has another range afterwards, so that every offset stands for another address.
 // whereabouts never does that. Where the old range was unreadable there is nothing to move.
-func movesEveryEntry(before, after *whereabouts.AdmittedPool) bool {
-	was, err := before.Range()
-	if err != nil {
-		return false
-	}
-	is, err := after.Range()
-	return err != nil || is != was
+func movesEveryEntry(before, after *ipam.AdmittedPool) bool {
+	return before.RangeErr == nil && (after.RangeErr != nil || after.Range != before.Range)
 }
 
-func entriesOf(pool *whereabouts.AdmittedPool) map[string]releaseguard.Entry {
+func entriesOf(pool *ipam.AdmittedPool) map[string]releaseguard.Entry {
 	entries := make(map[string]releaseguard.Entry, len(pool.Entries))
 	for offset, entry := range pool.Entries {
-		entries[offset] = releaseguard.Entry(entry)
+		entries[offset] = releaseguard.Entry{SandboxID: entry.SandboxID, PodRef: entry.PodRef, Interface: entry.Interface}
 	}
 	return entries
 }
 
-func addressOf(pool *whereabouts.AdmittedPool, offset string) release.Fact[netip.Addr] {
-	if _, err := pool.Range(); err != nil {
-		return release.Unknown[netip.Addr](err.Error())
-	}
-	address, ok := pool.Address(offset)
-	if !ok {
+func addressOf(pool *ipam.AdmittedPool, offset string) release.Fact[netip.Addr] {
+	switch address := pool.Entries[offset].IP; {
+	case pool.RangeErr != nil:
+		return release.Unknown[netip.Addr](pool.RangeErr.Error())
+	case !address.IsValid():
 		return release.Absent[netip.Addr]()
+	default:
+		return release.Known(address)
 	}
-	return release.Known(address)
 }
 
 // readCases reads, for every case, the pod and the records: each reference once, side by side. It returns what an event
@@ -141,7 +135,7 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 	for i := range write.Cases {
 		c := &write.Cases[i]
 		keys[i] = key{podRef: c.PodRef}
-		pod, _, err := whereabouts.ParsePodRef(c.PodRef)
+		pod, _, err := ipam.ParseReference(c.PodRef)
 		if err != nil {
 			keys[i].sandboxID = c.SandboxID
 		}
@@ -169,7 +163,7 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 // readRecords reads the records that can hold an entry: those of the pod's name, the one that a tombstone names, or, where
 // the reference names nothing, the orphan of the sandbox.
 func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, podRef, sandboxID string) release.Fact[[]v1alpha1.IPAllocation] {
-	pod, record, err := whereabouts.ParsePodRef(podRef)
+	pod, record, err := ipam.ParseReference(podRef)
 	switch {
 	case err != nil:
 		return v.recordNamed(ctx, v1alpha1.OrphanPrefix+sandboxID)

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
@@ -30,18 +30,10 @@ const NodeSlicePath = "/mutate-nodeslicepools"
 // defaultSliceTimeout leaves time for an answer before the API server's own timeout, 2 s, which would let the write pass.
 const defaultSliceTimeout = 1400 * time.Millisecond
 
-// Slices tells whether a node's slice is in use, by live reads. whereabouts.Backend does.
-type Slices interface {
-	// GuardsSlices says whether the slices of a namespace are looked after at all.
-	GuardsSlices(namespace string) bool
-	// SliceUse is what stands in a slice; an error means unknown.
-	SliceUse(ctx context.Context, pool *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error)
-}
-
 // NodeSliceOptions configure the webhook that keeps slices.
 type NodeSliceOptions struct {
-	// Slices answers for slices: the whereabouts backend. Required.
-	Slices Slices
+	// Slices is the backend whose slices are kept. Required.
+	Slices ipam.Sliced
 	// ManagerUser is the manager's own user name, which takes slices from nodes that are gone.
 	ManagerUser string
 	// Timeout bounds the live reads of one request. Default: 1.4 s, for a webhook timeout of 2 s.
@@ -104,16 +96,16 @@ func (k *NodeSliceKeeper) Handle(ctx context.Context, req admission.Request) adm
 			return CouldNotTell(err)
 		}
 	}
-	before, err := whereabouts.DecodeSlicePool(req.OldObject.Raw)
+	before, err := k.options.Slices.DecodeSlicePool(req.OldObject.Raw)
 	if err != nil {
 		return CouldNotTell(err)
 	}
-	after, err := whereabouts.DecodeSlicePool(req.Object.Raw)
+	after, err := k.options.Slices.DecodeSlicePool(req.Object.Raw)
 	if err != nil {
 		return CouldNotTell(err)
 	}
-	taken := whereabouts.TakenSlices(before, after)
-	var kept []whereabouts.TakenSlice
+	taken := ipam.TakenSlices(before, after)
+	var kept []ipam.TakenSlice
 	var said []string
 	for i, why := range k.judge(ctx, before, taken) {
 		if why == "" {
@@ -126,7 +118,7 @@ func (k *NodeSliceKeeper) Handle(ctx context.Context, req admission.Request) adm
 	response := admission.Allowed("")
 	if len(kept) > 0 {
 		logf.FromContext(ctx).Info("Slices stay with their nodes", "taken", len(taken), "kept", len(kept), "first", said[0])
-		response.Patches = whereabouts.KeepSlices(after, kept)
+		response.Patches = k.options.Slices.KeepSlices(after, kept)
 		response = response.WithWarnings(presentable(abridge(said))...)
 	}
 	return response
@@ -134,7 +126,7 @@ func (k *NodeSliceKeeper) Handle(ctx context.Context, req admission.Request) adm
 
 // judge says of each slice why it stays; empty if it may go. The reads go side by side: a write that takes the slices of a
 // hundred nodes has no more time than one that takes one.
-func (k *NodeSliceKeeper) judge(ctx context.Context, pool *whereabouts.SlicePool, taken []whereabouts.TakenSlice) []string {
+func (k *NodeSliceKeeper) judge(ctx context.Context, pool *ipam.SlicePool, taken []ipam.TakenSlice) []string {
 	whys := make([]string, len(taken))
 	var reads errgroup.Group
 	reads.SetLimit(readsAtOnce)
@@ -156,7 +148,7 @@ func (k *NodeSliceKeeper) judge(ctx context.Context, pool *whereabouts.SlicePool
 	return whys
 }
 
-func message(pool *whereabouts.SlicePool, slice *whereabouts.TakenSlice, why string) string {
+func message(pool *ipam.SlicePool, slice *ipam.TakenSlice, why string) string {
 	text := fmt.Sprintf("%s: slice %s of NodeSlicePool %s stays with node %s: %s. It goes to another node once that pool is empty; ",
 		v1alpha1.ReasonSliceKept, slice.Range, pool, slice.Node, why)
 	if slice.By == "" {
@@ -166,7 +158,7 @@ func message(pool *whereabouts.SlicePool, slice *whereabouts.TakenSlice, why str
 }
 
 // tell writes an event for the NodeSlicePool, now and then for each slice. A dry run leaves no trace.
-func (k *NodeSliceKeeper) tell(req *admission.Request, pool *whereabouts.SlicePool, slice *whereabouts.TakenSlice, note string) {
+func (k *NodeSliceKeeper) tell(req *admission.Request, pool *ipam.SlicePool, slice *ipam.TakenSlice, note string) {
 	key := eventKey{pool.UID + types.UID("/"+slice.Range), v1alpha1.ReasonSliceKept}
 	if req.DryRun != nil && *req.DryRun || !k.told.allow(key) {
 		return
@@ -174,5 +166,5 @@ func (k *NodeSliceKeeper) tell(req *admission.Request, pool *whereabouts.SlicePo
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote], "")
 	}
-	k.recorder.Eventf(pool.Reference(), slice.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonSliceKept), "KeepSlice", "%s", note)
+	k.recorder.Eventf(k.options.Slices.SlicePoolReference(pool), slice.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonSliceKept), "KeepSlice", "%s", note)
 }

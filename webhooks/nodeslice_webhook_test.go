@@ -19,30 +19,38 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
 // sliceUses says of each node what stands in its slice; it hangs for "hangs" and fails for "unknown".
-type sliceUses map[string]int
+type sliceUses struct {
+	*whereabouts.Backend
+	entries map[string]int
+}
+
+func slicesInUse(entries map[string]int) sliceUses {
+	return sliceUses{whereabouts.New(whereabouts.Options{}), entries}
+}
 
 func (sliceUses) GuardsSlices(namespace string) bool { return namespace == "kube-system" }
 
-func (u sliceUses) SliceUse(ctx context.Context, _ *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error) {
+func (u sliceUses) SliceUse(ctx context.Context, _ *ipam.SlicePool, slice ipam.Slice) (ipam.SliceUse, error) {
 	switch slice.Node {
 	case "unknown":
-		return whereabouts.SliceUse{}, errors.New("no answer")
+		return ipam.SliceUse{}, errors.New("no answer")
 	case "hangs":
 		<-ctx.Done()
-		return whereabouts.SliceUse{}, ctx.Err()
+		return ipam.SliceUse{}, ctx.Err()
 	}
-	return whereabouts.SliceUse{Pool: "kube-system/pool-" + slice.Node, Entries: u[slice.Node]}, nil
+	return ipam.SliceUse{Pool: "kube-system/pool-" + slice.Node, Entries: u.entries[slice.Node]}, nil
 }
 
 // keeper looks after nodes a and b, whose slices are in use, and others, whose slices are not.
 func keeper(t *testing.T) (*NodeSliceKeeper, <-chan string) {
 	t.Helper()
 	recorder := events.NewFakeRecorder(100)
-	k, err := newNodeSliceKeeper(recorder, NodeSliceOptions{Slices: sliceUses{"a": 1, "b": 7}, ManagerUser: managerUser,
+	k, err := newNodeSliceKeeper(recorder, NodeSliceOptions{Slices: slicesInUse(map[string]int{"a": 1, "b": 7}), ManagerUser: managerUser,
 		Timeout: 50 * time.Millisecond, Clock: testingclock.NewFakePassiveClock(time.Now())})
 	if err != nil {
 		t.Fatal(err)
@@ -194,14 +202,14 @@ func TestAWriteOfSlicesThatCannotBeReadIsAFailedCall(t *testing.T) {
 func TestTheSliceWebhookNeedsItsParts(t *testing.T) {
 	for name, o := range map[string]NodeSliceOptions{
 		"a backend":           {ManagerUser: managerUser},
-		"the manager's name":  {Slices: sliceUses{}},
+		"the manager's name":  {Slices: slicesInUse(nil)},
 		"anything whatsoever": {},
 	} {
 		if _, err := newNodeSliceKeeper(nil, o); err == nil {
 			t.Errorf("it does without %s", name)
 		}
 	}
-	k, err := newNodeSliceKeeper(nil, NodeSliceOptions{Slices: sliceUses{}, ManagerUser: managerUser})
+	k, err := newNodeSliceKeeper(nil, NodeSliceOptions{Slices: slicesInUse(nil), ManagerUser: managerUser})
 	if err != nil || k.options.Timeout != defaultSliceTimeout || k.options.Clock == nil {
 		t.Errorf("keeper %+v, error %v", k, err)
 	}

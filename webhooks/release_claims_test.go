@@ -95,7 +95,7 @@ func TestAReconcilerThatMayShareTheTokenRemovesNothingOfALivePod(t *testing.T) {
 			}
 		})
 	}
-	if !whereabouts.ReconcilerShared(nil) {
+	if !whereabouts.New(whereabouts.Options{}).ReconcilerShared(nil) {
 		t.Error("a pod without images counts as one without the reconciler")
 	}
 }

@@ -21,7 +21,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 )
@@ -110,7 +109,7 @@ func (g *releaseGuard) prove(ctx context.Context, bound boundPod) release.Fact[r
 		return absent
 	default:
 		return release.Known(releaseguard.DaemonSetPod{Name: bound.String(), NodeName: bound.node,
-			ReconcilerShared: whereabouts.ReconcilerShared(imagesOf(new(pod.Get())))})
+			ReconcilerShared: g.options.Backend.ReconcilerShared(imagesOf(new(pod.Get())))})
 	}
 }
 

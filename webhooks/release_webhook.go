@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -42,13 +40,6 @@ const (
 	ReleaseModeDeny ReleaseMode = "Deny"
 )
 
-// Reservations tells for which entries of pools a reservation stands, by a live read, and for which addresses, by its name
-// ("namespace/name"). whereabouts.Backend does.
-type Reservations interface {
-	ReservationHolders(ctx context.Context, r whereabouts.Reservation) ([]ipam.Key, error)
-	ReservationAddresses(name string) []netip.Addr
-}
-
 // ReleaseOptions configure the webhooks that judge removals.
 type ReleaseOptions struct {
 	Mode ReleaseMode
@@ -64,8 +55,8 @@ type ReleaseOptions struct {
 	PoliciesSince func(context.Context) (time.Time, error)
 	// CNIUsers are user names that run CNI DEL with another identity than a pod-bound token.
 	CNIUsers []string
-	// Reservations answers for reservations: the whereabouts backend.
-	Reservations Reservations
+	// Backend is the IPAM whose pools and reservations are reviewed.
+	Backend ipam.Reviewable
 	// Timeout bounds the live reads of one request. Default: 700 ms, for a webhook timeout of 1 s.
 	Timeout time.Duration
 	// Clock is the real one except in tests; it limits events.
@@ -91,8 +82,8 @@ func (o ReleaseOptions) complete() (ReleaseOptions, error) {
 	if o.ManagerUser == "" {
 		errs = append(errs, errors.New("the manager's user name is empty: it could not release anything itself"))
 	}
-	if o.Reservations == nil {
-		errs = append(errs, errors.New("no backend answers for reservations"))
+	if o.Backend == nil {
+		errs = append(errs, errors.New("no backend reads pools and reservations"))
 	}
 	return o, errors.Join(errs...)
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -53,13 +52,14 @@ type cluster struct {
 	reads      atomic.Int32
 }
 
-func (c *cluster) ReservationHolders(context.Context, whereabouts.Reservation) ([]ipam.Key, error) {
-	return c.holders, c.holdersErr
+// reviewed is the backend over the cluster: only what it reads live is made up.
+type reviewed struct {
+	*whereabouts.Backend
+	cluster *cluster
 }
 
-// ReservationAddresses is the backend's own: it needs nothing but the name.
-func (c *cluster) ReservationAddresses(name string) []netip.Addr {
-	return whereabouts.New(whereabouts.Options{}).ReservationAddresses(name)
+func (r reviewed) ReservationHolders(context.Context, ipam.Reservation) ([]ipam.Key, error) {
+	return r.cluster.holders, r.cluster.holdersErr
 }
 
 func (c *cluster) read(ctx context.Context, object any) error {
@@ -104,7 +104,7 @@ func (c *cluster) client(t testing.TB) client.Reader {
 func (c *cluster) guard(t testing.TB, mode ReleaseMode) (*releaseGuard, <-chan string) {
 	t.Helper()
 	o, err := ReleaseOptions{
-		Mode: mode, ManagerUser: managerUser, Reservations: c, CNIUsers: []string{"cni"},
+		Mode: mode, ManagerUser: managerUser, Backend: reviewed{whereabouts.New(whereabouts.Options{}), c}, CNIUsers: []string{"cni"},
 		DaemonSets: []types.NamespacedName{{Namespace: "kube-system", Name: "whereabouts"}},
 		Timeout:    50 * time.Millisecond, Clock: testingclock.NewFakePassiveClock(time.Now()),
 	}.complete()

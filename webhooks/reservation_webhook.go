@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
@@ -32,12 +31,12 @@ func (v *ReservationReleaseValidator) Handle(ctx context.Context, req admission.
 }
 
 func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.Request) []finding {
-	before, err := whereabouts.DecodeReservation(req.OldObject.Raw)
+	before, err := v.options.Backend.DecodeReservation(req.OldObject.Raw)
 	if err != nil {
 		return undecidable(req, err)
 	}
 	if req.Operation != admissionv1.Delete {
-		after, err := whereabouts.DecodeReservation(req.Object.Raw)
+		after, err := v.options.Backend.DecodeReservation(req.Object.Raw)
 		if err != nil {
 			return undecidable(req, err)
 		}
@@ -48,7 +47,7 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	before.PodRef, _ = ipam.ReservationOwner(before.PodRef) // whoever it was for before its removal began
 	write := &releaseguard.ReservationWrite{
 		Writer: releaseguard.Writer{User: req.UserInfo.Username, Manager: req.UserInfo.Username == v.options.ManagerUser},
-		Name:   before.Namespace + "/" + before.Name, PodRef: before.PodRef,
+		Name:   before.Name, PodRef: before.PodRef,
 	}
 	if write.Writer.Manager {
 		return []finding{{Judgment: releaseguard.JudgeReservation(write)}}
@@ -78,21 +77,21 @@ func (v *ReservationReleaseValidator) shows(pod *corev1.Pod, name string) bool {
 	if err != nil {
 		return true
 	}
-	reserved := v.options.Reservations.ReservationAddresses(name)
+	reserved := v.options.Backend.ReservationAddresses(name)
 	return slices.ContainsFunc(addresses, func(a podnetwork.StatusAddress) bool { return slices.Contains(reserved, a.IP) })
 }
 
 // podOf reads the pod of a reference, live. A reference that names none has none.
 func (v *ReservationReleaseValidator) podOf(ctx context.Context, podRef string) release.Fact[corev1.Pod] {
-	ref, _, err := whereabouts.ParsePodRef(podRef)
+	ref, _, err := ipam.ParseReference(podRef)
 	if err != nil || ref == nil {
 		return release.Absent[corev1.Pod]()
 	}
 	return readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*ref))
 }
 
-func (v *ReservationReleaseValidator) holders(ctx context.Context, r whereabouts.Reservation) release.Fact[[]string] {
-	keys, err := v.options.Reservations.ReservationHolders(ctx, r)
+func (v *ReservationReleaseValidator) holders(ctx context.Context, r ipam.Reservation) release.Fact[[]string] {
+	keys, err := v.options.Backend.ReservationHolders(ctx, r)
 	if err != nil {
 		return release.Unknown[[]string](err.Error())
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/uninstall"
 )
 
@@ -75,6 +76,9 @@ func (o *options) addOutput(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(outputFormats, "|"), cobra.ShellCompDirectiveNoFileComp))
 }
 
+// theIPAM is the one that the commands read and write.
+var theIPAM = collect.IPAM{AddToScheme: whereabouts.AddToScheme, Open: whereabouts.OpenDirect}
+
 // open makes the way to the cluster.
 func (o *options) open() (*collect.Cluster, error) {
 	restConfig, err := o.flags.ToRESTConfig()
@@ -85,7 +89,7 @@ func (o *options) open() (*collect.Cluster, error) {
 	if o.warnings == nil {
 		restConfig.WarningHandler = newWarnings(o.ErrOut)
 	}
-	return collect.New(restConfig, o.manager, newProgress(o.ErrOut, o.now).say)
+	return collect.New(restConfig, o.manager, theIPAM, newProgress(o.ErrOut, o.now).say)
 }
 
 // namespace is that of the command line, or of the kubeconfig's context.

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // fromReports releases what two reports agree on, and a third look now.
@@ -58,7 +58,7 @@ func (r *releaseOptions) fromReports(ctx context.Context, c *collect.Cluster, fi
 }
 
 // lookNow is the third look, which wants Holdfast's records.
-func (r *releaseOptions) lookNow(ctx context.Context, c *collect.Cluster) (*audit.Facts, *whereabouts.Backend, error) {
+func (r *releaseOptions) lookNow(ctx context.Context, c *collect.Cluster) (*audit.Facts, ipam.Auditable, error) {
 	facts, backend, err := c.Audit(ctx, r.now())
 	if err == nil && facts.Unserved.Records {
 		err = refuseWithout()
@@ -93,7 +93,7 @@ func (r *releaseOptions) showAgreement(agreement *audit.Agreement, now, first *a
 }
 
 // recordOf is the record that holds an entry as an orphan, and the object of its events: that record, or the pool.
-func recordOf(facts *audit.Facts, backend *whereabouts.Backend, e *audit.Entry) (record string, about *corev1.ObjectReference) {
+func recordOf(facts *audit.Facts, backend ipam.Auditable, e *audit.Entry) (record string, about *corev1.ObjectReference) {
 	for i := range facts.Records {
 		if r := &facts.Records[i]; r.Name == v1alpha1.OrphanPrefix+e.SandboxID {
 			return r.Name, trail.RecordReference(r)

@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
 const releaseDescription = `Release gives ONE address back to its pool by a person's word, where no proof will ever come. It
@@ -142,7 +141,7 @@ func refuseWithout() error {
 }
 
 // one releases a single entry.
-func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byhand.Facts, backend *whereabouts.Backend) error {
+func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byhand.Facts, backend ipam.Auditable) error {
 	found := byhand.Judge(facts, r.now())
 	if err := r.print(found); err != nil {
 		return err
@@ -187,7 +186,7 @@ func (r *releaseOptions) overridden(found *byhand.Case) ([]string, error) {
 }
 
 // release leaves the trail, releases one entry, and says what became of it.
-func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backend *whereabouts.Backend, e *audit.Entry, record string,
+func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backend ipam.Auditable, e *audit.Entry, record string,
 	about *corev1.ObjectReference, overridden []string) error {
 	key, err := e.Key()
 	if err != nil {

@@ -84,7 +84,7 @@ func (u *uninstallOptions) run(ctx context.Context) error {
 	limited := rest.AddUserAgent(rest.CopyConfig(restConfig), "holdfast-uninstall")
 	limited.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(u.qps, max(1, int(u.qps)))
 	limited.WarningHandler = rest.NoWarnings{}
-	if u.Client, err = client.New(limited, client.Options{Scheme: collect.Scheme()}); err != nil {
+	if u.Client, err = client.New(limited, client.Options{Scheme: collect.Scheme(theIPAM)}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	u.Namespace = u.manager

@@ -5,7 +5,7 @@ package main
 // What keeps an address from being held for ever, and what bounds the work that a tenant can ask for.
 var (
 	inPodNetwork = []string{"./internal/podnetwork"}
-	inRepair     = []string{"./internal/ipamrepair", "./controllers"}
+	inRepair     = []string{"./internal/ipamrepair", "./controllers/audit"}
 )
 
 var livenessMutants = []mutant{
@@ -65,8 +65,8 @@ var livenessMutants = []mutant{
 	},
 	{
 		rule: "security: an annotation claims no more addresses than its networks give (1)",
-		file: "controllers/claims.go",
-		old:  `allowed[attachment.String()] += max(1, len(network.ranges))`,
+		file: "internal/claim/claim.go",
+		old:  `allowed[attachment.String()] += max(1, len(network.Ranges))`,
 		new:  `allowed[attachment.String()] += 1 << 20`, by: inRepair,
 	},
 	{

@@ -41,19 +41,9 @@ type Auditable interface {
 	// SlicePool is the name of the object that divides the range of a network of this configuration among nodes; empty where
 	// none does, or where that cannot be told.
 	SlicePool(config, definition string) string
-	// Slices reads, live, how ranges are divided among nodes. An error means unknown.
-	Slices(ctx context.Context) ([]Slice, error)
-	// NodeOf is the node for which a pool ("namespace/name") of a slice was made, by its name; known says whether somebody is
-	// called so. Empty where the pool is not one of the slice.
-	NodeOf(pool string, slice Slice, known func(node string) bool) string
-}
-
-// Slice is the part of a divided range that a node has.
-type Slice struct {
-	// Pool is the object that lists it, as "namespace/name".
-	Pool string
-	// Range is its network; empty for an object that lists no slices.
-	Range string
-	// Node has it; empty if nobody has.
-	Node string
+	// SlicePools reads, live, how ranges are divided among nodes. An error means unknown.
+	SlicePools(ctx context.Context) ([]*SlicePool, error)
+	// NodeOf is the node for which a pool ("namespace/name") of a slice was made, by its name; known says whether a node has
+	// a name. Empty where the pool is not one of the slice.
+	NodeOf(pool string, divided *SlicePool, slice Slice, known func(node string) bool) string
 }

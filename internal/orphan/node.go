@@ -117,5 +117,5 @@ func silenceOfGone(n *Node, s Settings, now time.Time) Silence {
 // under whatever Node UID, as release.Compare says. That Node's agent speaks for the machine. A machine that was replaced under its Node
 // UID is not: it may be alive. The boot ID alone shows nothing: clones of a virtual machine that runs share it.
 func Same(seen v1alpha1.NodeIdentity, live release.Machine) bool {
-	return release.Compare(machineOf(seen), live) != release.Replaced
+	return release.Compare(release.MachineOf(seen), live) != release.Replaced
 }

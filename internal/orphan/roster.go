@@ -96,7 +96,7 @@ func spokenFor(seen Seen, live []Present, s Settings, now time.Time) bool {
 	unknown := seen.Node.MachineID == "" && seen.Node.SystemUUID == ""
 	return slices.ContainsFunc(live, func(p Present) bool {
 		switch {
-		case release.Compare(machineOf(seen.Node), p.Machine) == release.Resembling:
+		case release.Compare(release.MachineOf(seen.Node), p.Machine) == release.Resembling:
 			return !s.HoldGoneNodes && !now.Before(p.Registered.Add(s.NodeGoneDelay)) && isOnly(p, live)
 		case Same(seen.Node, p.Machine):
 			return true
@@ -198,8 +198,4 @@ func (r Roster) Find(uid types.UID, bootID string) (Seen, bool) {
 
 func identityOf(p *Present) v1alpha1.NodeIdentity {
 	return v1alpha1.NodeIdentity{UID: p.NodeUID, MachineID: p.MachineID, SystemUUID: p.SystemUUID, BootID: p.BootID}
-}
-
-func machineOf(node v1alpha1.NodeIdentity) release.Machine {
-	return release.Machine{NodeUID: node.UID, MachineID: node.MachineID, SystemUUID: node.SystemUUID, BootID: node.BootID}
 }

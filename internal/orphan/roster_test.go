@@ -28,7 +28,7 @@ func rosterOf(all ...Seen) Roster {
 }
 
 func there(name string, node v1alpha1.NodeIdentity) Present {
-	return Present{Name: name, Node: release.Node{Machine: machineOf(node), Ready: true}}
+	return Present{Name: name, Node: release.Node{Machine: release.MachineOf(node), Ready: true}}
 }
 
 func since(p Present, registered time.Time) Present {

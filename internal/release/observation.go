@@ -129,6 +129,11 @@ type Machine struct {
 	MachineID, SystemUUID, BootID string
 }
 
+// MachineOf is the machine that a record names.
+func MachineOf(node v1alpha1.NodeIdentity) Machine {
+	return Machine{NodeUID: node.UID, MachineID: node.MachineID, SystemUUID: node.SystemUUID, BootID: node.BootID}
+}
+
 // Node is what the table needs to know of a live Node object.
 type Node struct {
 	Machine

@@ -11,7 +11,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
-	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
 // shadowCheck is the name of a readiness check that never fails: /readyz?verbose shows it.
@@ -36,8 +35,8 @@ func enterMode(mode configv1alpha1.Mode, restConfig *rest.Config, o *Options) {
 // whereaboutsBackend is what the rest of the manager has of whereabouts.
 type whereaboutsBackend interface {
 	ipam.Repairable
-	webhooks.Reservations
-	webhooks.Slices
+	ipam.Reviewable
+	ipam.Sliced
 }
 
 // actingOrNot is the manager and the backend that everything is set up with.

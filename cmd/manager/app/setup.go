@@ -131,7 +131,7 @@ func podOptions(c *configv1alpha1.ManagerConfiguration, o Options, backends []ip
 	}
 }
 
-func releaseOptions(c *configv1alpha1.ManagerConfiguration, o Options, reservations webhooks.Reservations) webhooks.ReleaseOptions {
+func releaseOptions(c *configv1alpha1.ManagerConfiguration, o Options, backend ipam.Reviewable) webhooks.ReleaseOptions {
 	daemonSets := make([]types.NamespacedName, 0, len(c.UnsafeReleases.DaemonSets))
 	for _, text := range c.UnsafeReleases.DaemonSets {
 		namespace, name, _ := strings.Cut(text, "/")
@@ -145,7 +145,7 @@ func releaseOptions(c *configv1alpha1.ManagerConfiguration, o Options, reservati
 		Evidence:              evidenceOf(c),
 		PoliciesSince:         o.PoliciesSince,
 		CNIUsers:              c.UnsafeReleases.CNIUsers,
-		Reservations:          reservations,
+		Backend:               backend,
 		Clock:                 o.Clock,
 	}
 }

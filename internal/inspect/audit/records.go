@@ -62,7 +62,7 @@ func (b *books) recordNodes(r *v1alpha1.IPAllocation, about Finding) {
 	live := release.Machine{NodeUID: b.Nodes[at].UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}
 	for i := range r.Spec.Sandboxes {
 		n := r.Spec.Sandboxes[i].Node
-		if n == nil || release.Compare(release.Machine{NodeUID: n.UID, MachineID: n.MachineID, SystemUUID: n.SystemUUID, BootID: n.BootID}, live) != release.Replaced {
+		if n == nil || release.Compare(release.MachineOf(*n), live) != release.Replaced {
 			continue
 		}
 		about.Kind = string(v1alpha1.ReasonNodeReplaced)

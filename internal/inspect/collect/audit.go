@@ -17,14 +17,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
 
 // Audit reads everything that an audit compares: pools first, then pods, then records, reservations last. What is not needed for
 // the entries themselves and may not be read is told in the facts, and so is what there is none of, because its type is not served; the
 // rest is an error.
-func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, *whereabouts.Backend, error) {
+func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, ipam.Auditable, error) {
 	f := &audit.Facts{Time: now}
 	var system corev1.Namespace
 	if _, err := c.get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system, "namespaces"); err != nil {
@@ -59,7 +58,7 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, *wher
 	if err := c.policies(ctx, f); err != nil {
 		return nil, nil, err
 	}
-	books := &bookkeeper{Cluster: c, backend: backend, networks: map[string]network{}}
+	books := keepBooks(c, backend)
 	if f.Books, err = books.facts(ctx, networked, f, snapshot); err != nil {
 		f.Unread = append(f.Unread, "reservations, slices or network definitions, so that these were not compared, and no address that two pods show was looked for: "+err.Error())
 	}

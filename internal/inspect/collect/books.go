@@ -4,57 +4,52 @@ package collect
 
 import (
 	"context"
-	"slices"
-	"strings"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
-	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// bookkeeper puts together what the manager's own audit compares (controllers/audit_observe.go), from live reads alone.
+// bookkeeper puts together what the manager's own audit compares (controllers/audit), from live reads alone.
 type bookkeeper struct {
 	*Cluster
-	backend  *whereabouts.Backend
-	networks map[string]network
+	backend  ipam.Auditable
+	networks *claim.Networks
 	// undefined: network definitions are not served.
 	undefined bool
 }
 
-// network is what an audit needs of a network.
-type network struct {
-	managed, reserved bool
-	// divided names the object that divides the network's range among nodes.
-	divided string
+// keepBooks makes a bookkeeper.
+func keepBooks(c *Cluster, backend ipam.Auditable) *bookkeeper {
+	k := &bookkeeper{Cluster: c, backend: backend}
+	k.networks = claim.Of(backend, k.network)
+	return k
 }
 
 func (k *bookkeeper) facts(ctx context.Context, pods []corev1.Pod, f *audit.Facts, snapshot ipam.Snapshot) (ipamaudit.Facts, error) {
 	books := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}
-	divided, err := k.backend.Slices(ctx)
+	divided, err := k.backend.SlicePools(ctx)
 	if err != nil {
 		return ipamaudit.Facts{}, readError(err, "list", "nodeslicepools.whereabouts.cni.cncf.io", everywhere)
 	}
-	for _, slice := range divided {
-		if books.Slices[slice.Pool] == nil {
-			books.Slices[slice.Pool] = sets.New[string]()
-		}
-		books.Slices[slice.Pool].Insert(slice.Node)
+	for _, pool := range divided {
+		books.Slices[pool.String()] = pool.Owners()
 	}
 	for i := range pods {
-		if err := k.pod(ctx, &pods[i], &books); err != nil {
-			return ipamaudit.Facts{}, err
+		if k.pod(ctx, &pods[i], &books); k.networks.Err() != nil {
+			return ipamaudit.Facts{}, k.networks.Err()
 		}
 	}
-	if f.Managed, err = k.managed(ctx, f.Pods); err != nil {
-		return ipamaudit.Facts{}, err
+	if f.Managed = k.managed(ctx, f.Pods); k.networks.Err() != nil {
+		return ipamaudit.Facts{}, k.networks.Err()
 	}
 	k.entries(&books, f, snapshot, divided)
 	f.Unserved.Definitions = k.undefined
@@ -79,72 +74,43 @@ func (k *bookkeeper) reservations(ctx context.Context, books *ipamaudit.Facts, f
 		return readError(err, "list", inspect.ReservationResource, everywhere)
 	}
 	for _, r := range reservations {
-		if _, ok := podRefOf(r.PodRef); ok {
+		if _, ok := ipam.ParsePodRef(r.PodRef); ok {
 			books.Reservations = append(books.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface})
 		}
 	}
 	return nil
 }
 
-func (k *bookkeeper) pod(ctx context.Context, pod *corev1.Pod, books *ipamaudit.Facts) error {
+func (k *bookkeeper) pod(ctx context.Context, pod *corev1.Pod, books *ipamaudit.Facts) {
 	ref := pod.Namespace + "/" + pod.Name
 	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-		live := ipamaudit.Pod{Ref: ref, UID: pod.UID}
-		addresses, _ := podnetwork.StatusAddresses(pod.Annotations) // what cannot be read says nothing
-		for i := range addresses {
-			a := &addresses[i]
-			n, err := k.network(ctx, a.Network)
-			if err != nil {
-				return err
-			}
-			managed := n.managed && k.backend.Covers(a.IP)
-			live.Shown = append(live.Shown, ipamaudit.Shown{IP: a.IP, Interface: a.Interface, Network: a.Network, Managed: managed, Reserved: managed && n.reserved})
-		}
-		books.Pods = append(books.Pods, live)
+		books.Pods = append(books.Pods, ipamaudit.Pod{Ref: ref, UID: pod.UID, Shown: k.networks.Shown(ctx, pod)})
 	}
-	return k.starting(ctx, pod, books)
+	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
+		return
+	}
+	if divided := k.networks.Divided(ctx, pod); len(divided) > 0 { // the pod has an ADD before it, or a DEL
+		books.Starting = append(books.Starting, ipamaudit.Starting{Ref: ref, UID: pod.UID, Node: pod.Spec.NodeName, Divided: divided})
+	}
 }
 
 // managed are the networks of all pods whose IPAM is the backend's.
-func (k *bookkeeper) managed(ctx context.Context, pods []audit.Pod) (sets.Set[string], error) {
+func (k *bookkeeper) managed(ctx context.Context, pods []audit.Pod) sets.Set[string] {
 	names := sets.New[string]()
 	for i := range pods {
 		for j := range pods[i].Shown {
-			n, err := k.network(ctx, pods[i].Shown[j].Network)
-			if err != nil {
-				return nil, err
+			if k.networks.Err() != nil {
+				return nil
 			}
-			if n.managed {
-				names.Insert(pods[i].Shown[j].Network)
+			if name := pods[i].Shown[j].Network; k.networks.Named(ctx, name).Managed {
+				names.Insert(name)
 			}
 		}
 	}
-	return names, nil
+	return names
 }
 
-// starting notes the divided networks of a pod that has an ADD before it, or a DEL.
-func (k *bookkeeper) starting(ctx context.Context, pod *corev1.Pod, books *ipamaudit.Facts) error {
-	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
-		return nil
-	}
-	attachments, _ := podnetwork.Attachments(pod.Annotations, pod.Namespace, "")
-	starting := ipamaudit.Starting{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
-	for _, attachment := range attachments {
-		n, err := k.network(ctx, attachment.String())
-		if err != nil {
-			return err
-		}
-		if n.divided != "" && !slices.Contains(starting.Divided, n.divided) {
-			starting.Divided = append(starting.Divided, n.divided)
-		}
-	}
-	if len(starting.Divided) > 0 {
-		books.Starting = append(books.Starting, starting)
-	}
-	return nil
-}
-
-func (k *bookkeeper) entries(books *ipamaudit.Facts, f *audit.Facts, snapshot ipam.Snapshot, divided []ipam.Slice) {
+func (k *bookkeeper) entries(books *ipamaudit.Facts, f *audit.Facts, snapshot ipam.Snapshot, divided []*ipam.SlicePool) {
 	for i := range snapshot.Problems {
 		books.Doubtful.Insert(snapshot.Problems[i].PodRef)
 		books.Unreadable = books.Unreadable || snapshot.Problems[i].Offset == ""
@@ -173,41 +139,25 @@ func (k *bookkeeper) entries(books *ipamaudit.Facts, f *audit.Facts, snapshot ip
 	}
 }
 
-func (k *bookkeeper) sliceOf(pool string, divided []ipam.Slice, nodes sets.Set[string]) ipamaudit.Slice {
-	for _, slice := range divided {
-		if node := k.backend.NodeOf(pool, slice, nodes.Has); node != "" {
-			return ipamaudit.Slice{Name: slice.Pool + " " + slice.Range, For: node, Node: slice.Node}
+func (k *bookkeeper) sliceOf(pool string, divided []*ipam.SlicePool, nodes sets.Set[string]) ipamaudit.Slice {
+	for _, of := range divided {
+		for _, slice := range of.Slices {
+			if node := k.backend.NodeOf(pool, of, slice, nodes.Has); node != "" {
+				return ipamaudit.Slice{Name: of.String() + " " + slice.Range, For: node, Node: slice.Node}
+			}
 		}
 	}
 	return ipamaudit.Slice{}
 }
 
-// network says whether the IPAM gives addresses of a network and reserves them. Of one that is not there nothing is said.
-func (k *bookkeeper) network(ctx context.Context, name string) (network, error) {
-	if n, ok := k.networks[name]; ok {
-		return n, nil
+// network reads the definition of a network. Of one that is not there, or is of a type that is not served, nothing is said.
+func (k *bookkeeper) network(ctx context.Context, ref ipam.PodRef) (*nadv1.NetworkAttachmentDefinition, error) {
+	if k.undefined {
+		return nil, nil
 	}
-	var n network
-	if ref, ok := podRefOf(name); ok && !k.undefined {
-		definition, err := k.definition(ctx, ref)
-		if k.undefined = isNotServed(err); err != nil && !k.undefined {
-			return n, err
-		}
-		if definition != nil {
-			ipams, err := podnetwork.IPAMsOf(definition.Spec.Config)
-			n.managed = err == nil && slices.ContainsFunc(ipams, k.backend.Manages)
-			if n.managed {
-				n.reserved = k.backend.Reserves(definition.Spec.Config)
-				n.divided = k.backend.SlicePool(definition.Spec.Config, definition.Name)
-			}
-		}
+	definition, err := k.definition(ctx, ref)
+	if k.undefined = isNotServed(err); k.undefined {
+		return nil, nil
 	}
-	k.networks[name] = n
-	return n, nil
-}
-
-// podRefOf reads "namespace/name".
-func podRefOf(text string) (ipam.PodRef, bool) {
-	namespace, name, ok := strings.Cut(text, "/")
-	return ipam.PodRef{Namespace: namespace, Name: name}, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
+	return definition, err
 }

@@ -16,12 +16,11 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect/byhand"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // ByHand reads what concerns the one entry at an address that is meant, and opens the backend that can release it.
-func (c *Cluster) ByHand(ctx context.Context, ip netip.Addr, pool, sandbox string) (*byhand.Facts, *whereabouts.Backend, error) {
+func (c *Cluster) ByHand(ctx context.Context, ip netip.Addr, pool, sandbox string) (*byhand.Facts, ipam.Auditable, error) {
 	backend, _, err := c.Pools(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -45,10 +44,10 @@ func (c *Cluster) ByHand(ctx context.Context, ip netip.Addr, pool, sandbox strin
 }
 
 // AsManager opens the backend as the manager's account, for which the webhooks let every release through.
-func (c *Cluster) AsManager(ctx context.Context) (*whereabouts.Backend, error) {
+func (c *Cluster) AsManager(ctx context.Context) (ipam.Auditable, error) {
 	acting := rest.CopyConfig(c.Config)
 	acting.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + c.Namespace + ":" + managerName}
-	as, err := New(acting, c.Namespace, c.Progress)
+	as, err := New(acting, c.Namespace, c.pools, c.Progress)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // pageSize bounds one answer of the API server.
@@ -36,29 +36,39 @@ type Cluster struct {
 	Namespace string
 	// Progress is told what a longer read is at: "listing pods: 1500".
 	Progress func(format string, args ...any)
+	pools    IPAM
+}
+
+// IPAM is the way to the pools of the cluster.
+type IPAM struct {
+	// AddToScheme adds the types of its objects.
+	AddToScheme func(*runtime.Scheme) error
+	// Open reads every pool into a backend that has no manager; visit is told how many were read. Where the API server does not
+	// serve pools the error is meta.IsNoMatchError, and the backend has none.
+	Open func(ctx context.Context, c client.Client, visit func(pools int)) (ipam.Auditable, error)
 }
 
 // Scheme has every type that is read.
-func Scheme() *runtime.Scheme {
+func Scheme(of IPAM) *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, whereabouts.AddToScheme, nadv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, of.AddToScheme, nadv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	return scheme
 }
 
 // New makes a Cluster. The configuration is copied; its rate limits are lifted to what suits paged lists.
-func New(config *rest.Config, namespace string, progress func(string, ...any)) (*Cluster, error) {
+func New(config *rest.Config, namespace string, of IPAM, progress func(string, ...any)) (*Cluster, error) {
 	limited := rest.AddUserAgent(rest.CopyConfig(config), "kubectl-holdfast")
 	limited.QPS, limited.Burst = 50, 100
-	c, err := client.New(limited, client.Options{Scheme: Scheme()})
+	c, err := client.New(limited, client.Options{Scheme: Scheme(of)})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
 	if progress == nil {
 		progress = func(string, ...any) {}
 	}
-	return &Cluster{Client: c, Config: limited, Namespace: namespace, Progress: progress}, nil
+	return &Cluster{Client: c, Config: limited, Namespace: namespace, Progress: progress, pools: of}, nil
 }
 
 // readError makes a Forbidden an error that names the right; what is a plural for other errors.
@@ -132,14 +142,14 @@ func (c *Cluster) Nodes(ctx context.Context) ([]corev1.Node, error) {
 }
 
 // Pools reads all pools into a backend that has no manager. Where the type is not served it has none, and served is false.
-func (c *Cluster) Pools(ctx context.Context) (backend *whereabouts.Backend, served bool, err error) {
-	backend, err = whereabouts.OpenDirect(ctx, c.Client, whereabouts.Options{}, func(read int) { c.Progress("listing ippools: %d", read) })
+func (c *Cluster) Pools(ctx context.Context) (backend ipam.Auditable, served bool, err error) {
+	backend, err = c.pools.Open(ctx, c.Client, func(read int) { c.Progress("listing ippools: %d", read) })
 	if meta.IsNoMatchError(err) {
 		err = c.unserved(ctx, inspect.PoolResource, ippools.Version, err)
 	}
 	switch {
 	case isNotServed(err):
-		return whereabouts.OpenEmpty(c.Client, whereabouts.Options{}), false, nil
+		return backend, false, nil
 	case apierrors.IsForbidden(err):
 		return nil, false, &inspect.ForbiddenError{Verb: "list", Resource: inspect.PoolResource, Scope: everywhere, Err: err}
 	}

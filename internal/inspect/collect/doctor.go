@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/doctor"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -132,7 +133,7 @@ func (c *Cluster) ipam(ctx context.Context, f *doctor.Facts) {
 		return
 	}
 	for _, name := range f.Configuration.Get().UnsafeReleases.DaemonSets {
-		ref, ok := podRefOf(name)
+		ref, ok := ipam.ParsePodRef(name)
 		if !ok {
 			continue
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/doctor"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -92,7 +93,7 @@ func called(rules []admissionregistrationv1.RuleWithOperations, operation admiss
 
 // readyBehind counts the ready addresses of a Service.
 func (c *Cluster) readyBehind(ctx context.Context, service string) release.Fact[int] {
-	ref, ok := podRefOf(service)
+	ref, ok := ipam.ParsePodRef(service)
 	if !ok {
 		return release.Absent[int]()
 	}

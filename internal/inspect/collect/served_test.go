@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
 // An API server, as far as discovery goes: answers by path. What is not there is answered as the real one answers it.
@@ -119,7 +120,7 @@ func TestRecordsWhereTheTypeIsNotServed(t *testing.T) {
 			tc.change(paths)
 			server := httptest.NewServer(paths)
 			defer server.Close()
-			c, err := New(&rest.Config{Host: server.URL}, "holdfast-system", nil)
+			c, err := New(&rest.Config{Host: server.URL}, "holdfast-system", IPAM{AddToScheme: whereabouts.AddToScheme}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +167,7 @@ func TestAMapperThatKnowsLessThanTheServer(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(list) // a test that reads nothing fails
 	}))
 	defer server.Close()
-	c, err := New(&rest.Config{Host: server.URL}, "holdfast-system", nil)
+	c, err := New(&rest.Config{Host: server.URL}, "holdfast-system", IPAM{AddToScheme: whereabouts.AddToScheme}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (f *Facts) machine(sandbox string) release.Fact[release.Machine] {
 	if f.Record != nil {
 		for i := range f.Record.Spec.Sandboxes {
 			if s := &f.Record.Spec.Sandboxes[i]; s.ID == sandbox && s.Node != nil {
-				return release.Known(release.Machine{NodeUID: s.Node.UID, MachineID: s.Node.MachineID, SystemUUID: s.Node.SystemUUID, BootID: s.Node.BootID})
+				return release.Known(release.MachineOf(*s.Node))
 			}
 		}
 	}

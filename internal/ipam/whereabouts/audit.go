@@ -21,16 +21,20 @@ func (b *Backend) Reservations(ctx context.Context) ([]ipam.Reservation, error) 
 	var all []ipam.Reservation
 	for _, namespace := range b.options.Namespaces {
 		err := eachReservation(ctx, b.reader, namespace, func(object *wb.OverlappingRangeIPReservation) {
-			all = append(all, ipam.Reservation{
-				Name: poolName(object.Namespace, object.Name), PodRef: object.Spec.PodRef, Interface: object.Spec.IfName,
-				UID: object.UID, ResourceVersion: object.ResourceVersion,
-			})
+			all = append(all, reservationOf(object))
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+func reservationOf(object *wb.OverlappingRangeIPReservation) ipam.Reservation {
+	return ipam.Reservation{
+		Name: poolName(object.Namespace, object.Name), PodRef: object.Spec.PodRef, Interface: object.Spec.IfName,
+		UID: object.UID, ResourceVersion: object.ResourceVersion,
+	}
 }
 
 // ReservationNames are the names that the reservation of an entry may have.

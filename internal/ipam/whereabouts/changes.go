@@ -24,7 +24,7 @@ func newChanges() *changes {
 
 // add notes an allocation that appeared, changed or went.
 func (c *changes) add(a allocation) {
-	if owner, record, err := parsePodRef(a.podRef); err == nil && record == "" {
+	if owner, record, err := ipam.ParseReference(a.podRef); err == nil && record == "" {
 		c.podRefs.Insert(*owner)
 	}
 	if a.sandboxID != "" {

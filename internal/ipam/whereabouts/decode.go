@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 	"unicode/utf8"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -61,7 +60,7 @@ func checkRecordable(sandboxID string, owner *ipam.PodRef) error {
 // unreadable: then there is no address, only a problem that names the podref and the sandbox.
 func decodeAllocation(pool string, network netip.Prefix, rangeErr error, offset string, raw wb.IPAllocation) allocation {
 	a := allocation{podRef: raw.PodRef, sandboxID: raw.ContainerID}
-	owner, record, refErr := parsePodRef(raw.PodRef)
+	owner, record, refErr := ipam.ParseReference(raw.PodRef)
 	a.record = record
 	address, err := decodeAddress(network, rangeErr, offset)
 	if err == nil {
@@ -95,18 +94,6 @@ func decodeAddress(network netip.Prefix, rangeErr error, offset string) (netip.A
 		return netip.Addr{}, err
 	}
 	return addressAt(network, number)
-}
-
-// parsePodRef reads a podref: a pod ("namespace/name"), or the record name of a tombstone.
-func parsePodRef(ref string) (owner *ipam.PodRef, record string, err error) {
-	namespace, name, found := strings.Cut(ref, "/")
-	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return nil, "", fmt.Errorf("podref is %q, expected \"namespace/name\"", ref)
-	}
-	if namespace == v1alpha1.TombstonePrefix {
-		return nil, name, nil
-	}
-	return &ipam.PodRef{Namespace: namespace, Name: name}, "", nil
 }
 
 // tombstone is the podref of an entry that is being released on behalf of a record.

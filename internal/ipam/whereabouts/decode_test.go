@@ -33,7 +33,7 @@ func entryOf(pool, ip, sandbox, podRef, iface string) ipam.Entry {
 		Backend: Name, Pool: "kube-system/" + pool, IP: netip.MustParseAddr(ip),
 		SandboxID: sandbox, PodRef: podRef, Interface: iface,
 	}}
-	e.Owner, e.Releasing, _ = parsePodRef(podRef)
+	e.Owner, e.Releasing, _ = ipam.ParseReference(podRef)
 	return e
 }
 

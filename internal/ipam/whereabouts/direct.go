@@ -10,21 +10,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // OpenDirect is a backend for a command that has no manager: it holds every IPPool of every namespace as it was at the time of the
 // call, read in pages, and asks the API server for everything that has to be live. Where the client finds no IPPools among what is
-// served it gives that error (meta.IsNoMatchError); whoever knows that there are none goes on with OpenEmpty.
+// served it gives that error (meta.IsNoMatchError), with a backend that holds none.
 // The client is uncached and has whereabouts' types in its scheme (AddToScheme); visit is told after each page how many pools were read.
-func OpenDirect(ctx context.Context, c client.Client, o Options, visit func(pools int)) (*Backend, error) {
-	b := OpenEmpty(c, o)
+func OpenDirect(ctx context.Context, c client.Client, visit func(pools int)) (ipam.Auditable, error) {
+	b := New(Options{})
+	b.reader, b.writer = c, c
 	namespaces := sets.New(b.options.Namespaces...)
 	page, read := "", 0
 	for more := true; more; more = page != "" {
 		list := &wb.IPPoolList{} // a new one for each page: the decoder keeps what its input does not name
 		err := c.List(ctx, list, client.Limit(pageSize), client.Continue(page))
 		if err != nil {
-			return nil, fmt.Errorf("listing the IPPools of all namespaces: %w", err)
+			return b, fmt.Errorf("listing the IPPools of all namespaces: %w", err)
 		}
 		for i := range list.Items {
 			b.index.apply(&list.Items[i], b.options.Clock.Now())
@@ -35,11 +38,4 @@ func OpenDirect(ctx context.Context, c client.Client, o Options, visit func(pool
 	}
 	b.options.Namespaces = sets.List(namespaces)
 	return b, nil
-}
-
-// OpenEmpty is OpenDirect for a cluster that has no IPPools.
-func OpenEmpty(c client.Client, o Options) *Backend {
-	b := New(o)
-	b.reader, b.writer = c, c
-	return b
 }

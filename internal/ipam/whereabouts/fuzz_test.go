@@ -16,24 +16,25 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // FuzzDecodePool: the entries are those that any reader of the object finds, and an address is one of the range.
 func FuzzDecodePool(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		pool, err := DecodePool(raw)
+		pool, err := New(Options{}).DecodePool(raw)
 		if err != nil {
 			return
 		}
-		network, rangeErr := pool.Range()
 		if keys := keysOf(raw, "spec", "allocations"); len(keys) != len(pool.Entries) {
 			t.Errorf("%d entries, expected those of %q", len(pool.Entries), keys)
 		}
 		for offset, entry := range pool.Entries {
-			if address, ok := pool.Address(offset); ok && (rangeErr != nil || !network.Contains(address)) {
-				t.Errorf("offset %q is %s, outside of %s (%v)", offset, address, network, rangeErr)
+			if address := entry.IP; address.IsValid() && (pool.RangeErr != nil || !pool.Range.Contains(address)) {
+				t.Errorf("offset %q is %s, outside of %s (%v)", offset, address, pool.Range, pool.RangeErr)
 			}
-			if pod, record, err := ParsePodRef(entry.PodRef); err == nil && (pod == nil) == (record == "") {
+			if pod, record, err := ipam.ParseReference(entry.PodRef); err == nil && (pod == nil) == (record == "") {
 				t.Errorf("podref %q names pod %v and record %q; expected one of both", entry.PodRef, pod, record)
 			}
 		}
@@ -164,11 +165,11 @@ func FuzzReservationName(f *testing.F) {
 // FuzzReconcilerShared: a tag that cannot be read never says that the reconciler has a pod of its own.
 func FuzzReconcilerShared(f *testing.F) {
 	f.Fuzz(func(t *testing.T, image, beside string) {
-		shared := ReconcilerShared([]string{image, beside})
-		if shared != ReconcilerShared([]string{beside, image}) {
+		shared := New(Options{}).ReconcilerShared([]string{image, beside})
+		if shared != New(Options{}).ReconcilerShared([]string{beside, image}) {
 			t.Errorf("the order of %q and %q decides", image, beside)
 		}
-		if !shared && (!ReconcilerShared([]string{image, beside, "whereabouts:latest"}) || !strings.Contains(image+beside, Name)) {
+		if !shared && (!New(Options{}).ReconcilerShared([]string{image, beside, "whereabouts:latest"}) || !strings.Contains(image+beside, Name)) {
 			t.Errorf("%q and %q say that the reconciler is elsewhere, whatever stands beside them", image, beside)
 		}
 	})
@@ -178,15 +179,16 @@ func FuzzReconcilerShared(f *testing.F) {
 func FuzzDecodeReservation(f *testing.F) {
 	request := requestOf("ns/web-0", "net1")
 	f.Fuzz(func(t *testing.T, raw []byte, pool, rangeText string) {
-		r, err := DecodeReservation(raw)
+		r, err := New(Options{}).DecodeReservation(raw)
 		if err != nil {
 			return
 		}
-		subject := reservation{name: r.Name, podRef: r.PodRef, iface: r.Interface}
+		_, name, _ := strings.Cut(r.Name, "/")
+		subject := reservation{name: name, podRef: r.PodRef, iface: r.Interface}
 		if !newNaming(pool, rangeText).owns(subject, request.Key, false) {
 			return
 		}
-		if _, ofAddress := cutAddress(r.Name, request.IP); !ofAddress || r.PodRef != request.PodRef {
+		if _, ofAddress := cutAddress(name, request.IP); !ofAddress || r.PodRef != request.PodRef {
 			t.Errorf("reservation %q of %q counts as that of %s", r.Name, r.PodRef, request.Key)
 		}
 	})
@@ -195,12 +197,12 @@ func FuzzDecodeReservation(f *testing.F) {
 // FuzzKeepSlices: whatever a write does to the slices, the patch leaves each with the node that had it.
 func FuzzKeepSlices(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rawBefore, rawAfter []byte) {
-		before, err := DecodeSlicePool(rawBefore)
-		after, afterErr := DecodeSlicePool(rawAfter)
+		before, err := New(Options{}).DecodeSlicePool(rawBefore)
+		after, afterErr := New(Options{}).DecodeSlicePool(rawAfter)
 		if err != nil || afterErr != nil || !json.Valid(rawAfter) {
 			return
 		}
-		taken := TakenSlices(before, after)
+		taken := ipam.TakenSlices(before, after)
 		if len(taken) == 0 || repeats(before) {
 			return
 		}
@@ -209,7 +211,7 @@ func FuzzKeepSlices(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := json.Marshal(KeepSlices(after, taken))
+		data, err := json.Marshal(New(Options{}).KeepSlices(after, taken))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,27 +223,27 @@ func FuzzKeepSlices(f *testing.F) {
 		if err != nil {
 			t.Fatalf("the patch %s does not apply to %s: %v", data, canonical, err)
 		}
-		kept, err := DecodeSlicePool(patched)
+		kept, err := New(Options{}).DecodeSlicePool(patched)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if still := TakenSlices(before, kept); len(still) > 0 {
+		if still := ipam.TakenSlices(before, kept); len(still) > 0 {
 			t.Errorf("taken all the same: %v, by %s", still, patched)
 		}
 	})
 }
 
 // repeats: a range stands twice, which whereabouts never writes.
-func repeats(pool *SlicePool) bool {
+func repeats(pool *ipam.SlicePool) bool {
 	seen := map[string]bool{}
-	return slices.ContainsFunc(pool.Slices, func(s Slice) bool {
+	return slices.ContainsFunc(pool.Slices, func(s ipam.Slice) bool {
 		again := seen[s.Range]
 		seen[s.Range] = true
 		return again
 	})
 }
 
-func canonicalSlicePool(p *SlicePool) ([]byte, error) {
+func canonicalSlicePool(p *ipam.SlicePool) ([]byte, error) {
 	status := map[string]any{}
 	if p.Slices != nil {
 		allocations := make([]map[string]string, 0, len(p.Slices))

@@ -180,7 +180,7 @@ func TestSlicePool(t *testing.T) {
 }
 
 func TestNodeOf(t *testing.T) {
-	slice := ipam.Slice{Pool: "ks/blue", Range: "10.0.0.0/26", Node: "node-b"}
+	divided, slice := &ipam.SlicePool{Namespace: "ks", Name: "blue"}, ipam.Slice{Range: "10.0.0.0/26", Node: "node-b"}
 	nodes := []string{"node-a", "node-b", "blue-node"}
 	for pool, want := range map[string]string{
 		"ks/blue-node-a-10.0.0.0-26":    "node-a",
@@ -194,12 +194,9 @@ func TestNodeOf(t *testing.T) {
 		"ks/blue-node-a-10.0.0.64-26":   "",
 		"other/blue-node-a-10.0.0.0-26": "",
 	} {
-		if got := New(Options{}).NodeOf(pool, slice, func(name string) bool { return slices.Contains(nodes, name) }); got != want {
+		if got := New(Options{}).NodeOf(pool, divided, slice, func(name string) bool { return slices.Contains(nodes, name) }); got != want {
 			t.Errorf("%s: got %q, want %q", pool, got, want)
 		}
-	}
-	if got := New(Options{}).NodeOf("ks/blue-node-a-10.0.0.0-26", ipam.Slice{Pool: "ks/blue"}, func(string) bool { return true }); got != "" {
-		t.Errorf("a divided range without slices: got %q", got)
 	}
 }
 

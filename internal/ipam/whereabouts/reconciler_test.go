@@ -29,7 +29,7 @@ func TestReconcilerShared(t *testing.T) {
 		"two numbers":                                  {[]string{"x/whereabouts:v1.0"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := ReconcilerShared(tc.images); got != tc.want {
+			if got := New(Options{}).ReconcilerShared(tc.images); got != tc.want {
 				t.Errorf("ReconcilerShared(%q) is %t", tc.images, got)
 			}
 		})

@@ -96,7 +96,7 @@ func inPools(requests []ipam.Request, newItem func(ipam.Request) *item, write fu
 // newItem refuses requests that could not be compared with what is in a pool.
 func newItem(request ipam.Request) *item {
 	i := &item{Request: request}
-	_, record, _ := parsePodRef(request.PodRef)
+	_, record, _ := ipam.ParseReference(request.PodRef)
 	switch {
 	case request.Backend != Name:
 		i.err = fmt.Errorf("releasing %s: it belongs to the backend %q, not to %q", request.Key, request.Backend, Name)
@@ -113,7 +113,7 @@ func newItem(request ipam.Request) *item {
 // newRelease refuses what another record releases, too. A tombstone of another record can only be replaced.
 func newRelease(request ipam.Request) *item {
 	i := newItem(request)
-	if _, record, _ := parsePodRef(request.PodRef); i.err == nil && record != "" && record != request.Record {
+	if _, record, _ := ipam.ParseReference(request.PodRef); i.err == nil && record != "" && record != request.Record {
 		i.err = fmt.Errorf("releasing %s for record %s: it is being released for record %s", request.Key, request.Record, record)
 	}
 	return i

@@ -79,32 +79,15 @@ func reservationObject(name string) *wb.OverlappingRangeIPReservation {
 	return &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// Slices lists the slices of every NodeSlicePool, live; one without slices too, with an empty range.
-func (b *Backend) Slices(ctx context.Context) ([]ipam.Slice, error) {
-	pools, err := b.SlicePools(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var all []ipam.Slice
-	for _, pool := range pools {
-		all = append(all, ipam.Slice{Pool: pool.String()})
-		for _, slice := range pool.Slices {
-			all = append(all, ipam.Slice{Pool: pool.String(), Range: slice.Range, Node: slice.Node})
-		}
-	}
-	return all, nil
-}
-
 // NodeOf reads the node in the name of an IPPool, [network-]node-range. The network is the NodeSlicePool's name or left out; what then
 // stands before the range is a network of another kind unless it is known as a node.
-func (b *Backend) NodeOf(pool string, slice ipam.Slice, known func(string) bool) string {
-	in, network, _ := strings.Cut(slice.Pool, "/")
+func (b *Backend) NodeOf(pool string, divided *ipam.SlicePool, slice ipam.Slice, known func(string) bool) string {
 	namespace, name, _ := strings.Cut(pool, "/")
 	n := newNaming(name, slice.Range)
-	if slice.Range == "" || namespace != in || !n.known || n.prefix == "" {
+	if namespace != divided.Namespace || !n.known || n.prefix == "" {
 		return ""
 	}
-	node, named := strings.CutPrefix(n.prefix, network+"-")
+	node, named := strings.CutPrefix(n.prefix, divided.Name+"-")
 	if named && node != "" && (known(node) || !known(n.prefix)) {
 		return node
 	}

@@ -71,7 +71,7 @@ func (r *Reporting) DeleteReservation(ctx context.Context, reservation ipam.Rese
 }
 
 // ClearSlice reports a slice that would have been taken from its node.
-func (r *Reporting) ClearSlice(ctx context.Context, pool *SlicePool, index int) error {
+func (r *Reporting) ClearSlice(ctx context.Context, pool *ipam.SlicePool, index int) error {
 	slice := pool.Slices[index]
 	return r.report.Withhold(ctx, shadow.ClearSlice, fmt.Sprintf("slice %s of node %s in NodeSlicePool %s", slice.Range, slice.Node, pool),
 		"the node is gone, and no entry of the slice remains")

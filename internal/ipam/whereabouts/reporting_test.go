@@ -13,9 +13,9 @@ import (
 )
 
 // reads are the methods of a Backend that write nothing. A new method belongs here, or Reporting needs one of its name.
-var reads = []string{"All", "Covers", "Find", "GuardsSlices", "HasSynced", "Live", "Manages", "Name", "NodeOf", "PoolReference", "Ranges", "ReservationAddresses",
+var reads = []string{"All", "Covers", "DecodePool", "DecodeReservation", "DecodeSlicePool", "Find", "GuardsSlices", "HasSynced", "KeepSlices", "Live", "Manages", "Name", "NodeOf", "PoolReference", "Ranges", "ReconcilerShared", "ReservationAddresses",
 	"ReservationHolders", "ReservationName", "ReservationNames", "ReservationReference", "Reservations", "Reserves", "SameReservation", "Setup",
-	"SlicePool", "SlicePools", "SliceUse", "Slices", "Subscribe", "Usage", "Versions"}
+	"SlicePool", "SlicePoolReference", "SlicePools", "SliceUse", "Subscribe", "Usage", "Versions"}
 
 var writes = []string{"ClearSlice", "CreateReservation", "DeleteReservation", "GiveReservation", "Release", "Rewrite", "Tombstone"}
 
@@ -33,7 +33,7 @@ func TestEveryMethodOfABackendReadsOrIsReported(t *testing.T) {
 func TestAReportingBackendWritesNothing(t *testing.T) {
 	r := NewReporting(New(Options{}), shadow.NewReporter())
 	ctx := t.Context()
-	slice := &SlicePool{Slices: []Slice{{Node: "n", Range: "10.0.0.0/26"}}}
+	slice := &ipam.SlicePool{Slices: []ipam.Slice{{Node: "n", Range: "10.0.0.0/26"}}}
 	got := map[string]error{
 		"ClearSlice":        r.ClearSlice(ctx, slice, 0),
 		"CreateReservation": r.CreateReservation(ctx, ipam.Reservation{}),

@@ -76,7 +76,7 @@ func (b *Backend) rewriteIn(ctx context.Context, pool string, items []*item) {
 // newRewriting refuses requests that could not be compared with what is in a pool, or would leave an entry without a sandbox or a pod.
 func newRewriting(request *ipam.Rewrite) *item {
 	i := &item{Request: ipam.Request{Key: request.Key}, successor: request.Successor}
-	owner, _, err := parsePodRef(request.PodRef)
+	owner, _, err := ipam.ParseReference(request.PodRef)
 	switch {
 	case request.Backend != Name:
 		i.err = fmt.Errorf("rewriting %s: it belongs to the backend %q, not to %q", request.Key, request.Backend, Name)

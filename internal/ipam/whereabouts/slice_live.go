@@ -18,26 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=nodeslicepools,verbs=get;list;patch
 
 // errNotListed says that the cache has not seen every pool yet.
 var errNotListed = errors.New("the IPPools have not been listed yet")
-
-// ErrSliceChanged says that a NodeSlicePool is not as it was read any more. It is no failure: read it again.
-var ErrSliceChanged = errors.New("the NodeSlicePool is not as it was read")
-
-// SliceUse is what stands in a node's slice. The zero value is nothing.
-type SliceUse struct {
-	// Pool is an IPPool with entries of the node, as "namespace/name".
-	Pool string
-	// Entries is how many it has.
-	Entries int
-}
-
-// Any says that the slice is in use.
-func (u SliceUse) Any() bool { return u.Entries > 0 }
 
 // GuardsSlices says whether the NodeSlicePools of a namespace are whereabouts' own, as configured.
 func (b *Backend) GuardsSlices(namespace string) bool {
@@ -50,9 +38,9 @@ func (b *Backend) GuardsSlices(namespace string) bool {
 // The pool's name follows from the network, the node and the slice (IPPoolName, pkg/storage/kubernetes/ipam.go); a
 // SlicePool is named like its network, and whether the pools are too depends on the network. What else the cache knows with the
 // slice's range and the node's name in its own is read as well: too much is only kept for longer.
-func (b *Backend) SliceUse(ctx context.Context, pool *SlicePool, slice Slice) (SliceUse, error) {
+func (b *Backend) SliceUse(ctx context.Context, pool *ipam.SlicePool, slice ipam.Slice) (ipam.SliceUse, error) {
 	if !b.HasSynced() {
-		return SliceUse{}, errNotListed
+		return ipam.SliceUse{}, errNotListed
 	}
 	own := slice.Node + "-" + normalize(slice.Range)
 	names := sets.New(own, pool.Name+"-"+own)
@@ -65,18 +53,18 @@ func (b *Backend) SliceUse(ctx context.Context, pool *SlicePool, slice Slice) (S
 		key := client.ObjectKey{Namespace: pool.Namespace, Name: name}
 		found, err := b.livePool(ctx, key)
 		if err != nil {
-			return SliceUse{}, err
+			return ipam.SliceUse{}, err
 		}
 		if found != nil && len(found.Spec.Allocations) > 0 {
-			return SliceUse{Pool: poolName(key.Namespace, key.Name), Entries: len(found.Spec.Allocations)}, nil
+			return ipam.SliceUse{Pool: poolName(key.Namespace, key.Name), Entries: len(found.Spec.Allocations)}, nil
 		}
 	}
-	return SliceUse{}, nil
+	return ipam.SliceUse{}, nil
 }
 
 // SlicePools lists every NodeSlicePool, live. Where their CRD is not installed there are none.
-func (b *Backend) SlicePools(ctx context.Context) ([]*SlicePool, error) {
-	var pools []*SlicePool
+func (b *Backend) SlicePools(ctx context.Context) ([]*ipam.SlicePool, error) {
+	var pools []*ipam.SlicePool
 	for _, namespace := range b.options.Namespaces {
 		list := &wb.NodeSlicePoolList{}
 		err := b.reader.List(ctx, list, client.InNamespace(namespace))
@@ -93,9 +81,9 @@ func (b *Backend) SlicePools(ctx context.Context) ([]*SlicePool, error) {
 	return pools, nil
 }
 
-// ClearSlice takes the slice at an index of a SlicePool from its node. It fails with ErrSliceChanged if the object is not as it
+// ClearSlice takes the slice at an index of a SlicePool from its node. It fails with ipam.ErrSliceChanged if the object is not as it
 // was read: somebody may have given the slice away, or the node may have it again.
-func (b *Backend) ClearSlice(ctx context.Context, pool *SlicePool, index int) error {
+func (b *Backend) ClearSlice(ctx context.Context, pool *ipam.SlicePool, index int) error {
 	slice, path := pool.Slices[index], slicePath(index)
 	data, err := json.Marshal([]operation{
 		{"test", "/metadata/uid", pool.UID},
@@ -112,7 +100,7 @@ func (b *Backend) ClearSlice(ctx context.Context, pool *SlicePool, index int) er
 	err = b.writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(fieldManager))
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsConflict(err), isGone(err):
-		return fmt.Errorf("%w: %s: %w", ErrSliceChanged, pool, err)
+		return fmt.Errorf("%w: %s: %w", ipam.ErrSliceChanged, pool, err)
 	case err != nil:
 		return fmt.Errorf("taking slice %s of NodeSlicePool %s from node %s: %w", slice.Range, pool, slice.Node, err)
 	}

@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // sliceBackend is a backend over these objects, whose cache has seen the pools among them that are named.
@@ -53,28 +55,28 @@ func ipPool(name, cidr string, entries int) *wb.IPPool {
 func TestSliceUse(t *testing.T) {
 	const six = "fd00::/64"
 	for name, tc := range map[string]struct {
-		slice  Slice
+		slice  ipam.Slice
 		cached []*wb.IPPool
 		live   *wb.IPPool
-		want   SliceUse
+		want   ipam.SliceUse
 	}{
-		"no pool":                              {slice: Slice{"a", low}},
-		"an empty pool":                        {slice: Slice{"a", low}, live: ipPool("net-a-10.0.0.0-26", low, 0)},
-		"a pool of a network with a name":      {slice: Slice{"a", low}, live: ipPool("net-a-10.0.0.0-26", low, 2), want: SliceUse{"kube-system/net-a-10.0.0.0-26", 2}},
-		"a pool of a network without one":      {slice: Slice{"a", low}, live: ipPool("a-10.0.0.0-26", low, 1), want: SliceUse{"kube-system/a-10.0.0.0-26", 1}},
-		"IPv6":                                 {slice: Slice{"a", six}, live: ipPool("a-fd00---64", six, 1), want: SliceUse{"kube-system/a-fd00---64", 1}},
-		"a pool of the name, of another range": {slice: Slice{"a", low}, live: ipPool("a-10.0.0.0-26", mid, 1), want: SliceUse{"kube-system/a-10.0.0.0-26", 1}},
-		"another node's pool":                  {slice: Slice{"a", low}, live: ipPool("net-b-10.0.0.0-26", low, 1)},
-		"another slice's pool":                 {slice: Slice{"a", low}, live: ipPool("net-a-10.0.0.64-26", mid, 1)},
+		"no pool":                              {slice: ipam.Slice{Node: "a", Range: low}},
+		"an empty pool":                        {slice: ipam.Slice{Node: "a", Range: low}, live: ipPool("net-a-10.0.0.0-26", low, 0)},
+		"a pool of a network with a name":      {slice: ipam.Slice{Node: "a", Range: low}, live: ipPool("net-a-10.0.0.0-26", low, 2), want: ipam.SliceUse{Pool: "kube-system/net-a-10.0.0.0-26", Entries: 2}},
+		"a pool of a network without one":      {slice: ipam.Slice{Node: "a", Range: low}, live: ipPool("a-10.0.0.0-26", low, 1), want: ipam.SliceUse{Pool: "kube-system/a-10.0.0.0-26", Entries: 1}},
+		"IPv6":                                 {slice: ipam.Slice{Node: "a", Range: six}, live: ipPool("a-fd00---64", six, 1), want: ipam.SliceUse{Pool: "kube-system/a-fd00---64", Entries: 1}},
+		"a pool of the name, of another range": {slice: ipam.Slice{Node: "a", Range: low}, live: ipPool("a-10.0.0.0-26", mid, 1), want: ipam.SliceUse{Pool: "kube-system/a-10.0.0.0-26", Entries: 1}},
+		"another node's pool":                  {slice: ipam.Slice{Node: "a", Range: low}, live: ipPool("net-b-10.0.0.0-26", low, 1)},
+		"another slice's pool":                 {slice: ipam.Slice{Node: "a", Range: low}, live: ipPool("net-a-10.0.0.64-26", mid, 1)},
 		"the cache knows another name": {
-			slice: Slice{"a", low}, cached: []*wb.IPPool{ipPool("x-a-y", low, 1)}, live: ipPool("x-a-y", low, 3), want: SliceUse{"kube-system/x-a-y", 3}},
-		"the cache knows another name, and is behind": {slice: Slice{"a", low}, cached: []*wb.IPPool{ipPool("x-a-y", low, 1)}, live: ipPool("x-a-y", low, 0)},
-		"the cache knows a pool that is gone":         {slice: Slice{"a", low}, cached: []*wb.IPPool{ipPool("x-a-y", low, 1)}},
-		"the cache knows another node's pool":         {slice: Slice{"a", low}, cached: []*wb.IPPool{ipPool("x-b-y", low, 1)}, live: ipPool("x-b-y", low, 1)},
-		"the cache knows another range":               {slice: Slice{"a", low}, cached: []*wb.IPPool{ipPool("x-a-y", mid, 1)}, live: ipPool("x-a-y", mid, 1)},
+			slice: ipam.Slice{Node: "a", Range: low}, cached: []*wb.IPPool{ipPool("x-a-y", low, 1)}, live: ipPool("x-a-y", low, 3), want: ipam.SliceUse{Pool: "kube-system/x-a-y", Entries: 3}},
+		"the cache knows another name, and is behind": {slice: ipam.Slice{Node: "a", Range: low}, cached: []*wb.IPPool{ipPool("x-a-y", low, 1)}, live: ipPool("x-a-y", low, 0)},
+		"the cache knows a pool that is gone":         {slice: ipam.Slice{Node: "a", Range: low}, cached: []*wb.IPPool{ipPool("x-a-y", low, 1)}},
+		"the cache knows another node's pool":         {slice: ipam.Slice{Node: "a", Range: low}, cached: []*wb.IPPool{ipPool("x-b-y", low, 1)}, live: ipPool("x-b-y", low, 1)},
+		"the cache knows another range":               {slice: ipam.Slice{Node: "a", Range: low}, cached: []*wb.IPPool{ipPool("x-a-y", mid, 1)}, live: ipPool("x-a-y", mid, 1)},
 		"the cache shows an empty pool that is not": {
-			slice: Slice{"a", low}, cached: []*wb.IPPool{ipPool("a-10.0.0.0-26", low, 0)}, live: ipPool("a-10.0.0.0-26", low, 1),
-			want: SliceUse{"kube-system/a-10.0.0.0-26", 1}},
+			slice: ipam.Slice{Node: "a", Range: low}, cached: []*wb.IPPool{ipPool("a-10.0.0.0-26", low, 0)}, live: ipPool("a-10.0.0.0-26", low, 1),
+			want: ipam.SliceUse{Pool: "kube-system/a-10.0.0.0-26", Entries: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var objects []client.Object
@@ -94,7 +96,7 @@ func TestSliceUse(t *testing.T) {
 }
 
 func TestWhatStandsInASliceIsUnknown(t *testing.T) {
-	slice := Slice{"a", low}
+	slice := ipam.Slice{Node: "a", Range: low}
 	t.Run("when a pool cannot be read", func(t *testing.T) {
 		b := sliceBackend(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return apierrors.NewGenericServerResponse(404, "get", wb.Resource("ippools"), "p", "404 page not found", 0, true)
@@ -153,10 +155,10 @@ func TestClearSlice(t *testing.T) {
 				o.SetResourceVersion("8")
 				return errors.Join(err, tc.answer)
 			}}, nil)
-			pool := sliced(Slice{"b", mid}, Slice{"a", low})
+			pool := sliced(ipam.Slice{Node: "b", Range: mid}, ipam.Slice{Node: "a", Range: low})
 			pool.UID, pool.ResourceVersion = "u", "7"
 			err := b.ClearSlice(t.Context(), pool, 1)
-			if errors.Is(err, ErrSliceChanged) != tc.changed || (err == nil) != (tc.answer == nil) {
+			if errors.Is(err, ipam.ErrSliceChanged) != tc.changed || (err == nil) != (tc.answer == nil) {
 				t.Errorf("error %v", err)
 			}
 			const want = `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/resourceVersion","value":"7"},` +

@@ -8,6 +8,8 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 const (
@@ -15,75 +17,12 @@ const (
 )
 
 // sliced is a SlicePool of these slices.
-func sliced(slices ...Slice) *SlicePool {
-	return &SlicePool{Namespace: "kube-system", Name: "net", Range: "10.0.0.0/24", Size: "/26", Slices: slices}
-}
-
-func TestTakenSlices(t *testing.T) {
-	before := sliced(Slice{"a", low}, Slice{"b", mid}, Slice{"", high})
-	for name, tc := range map[string]struct {
-		before, after *SlicePool
-		want          []TakenSlice
-	}{
-		"nothing changes": {after: before},
-		"a free slice is given away": {
-			after: sliced(Slice{"a", low}, Slice{"b", mid}, Slice{"c", high}),
-		},
-		"a slice is cleared": {
-			after: sliced(Slice{"", low}, Slice{"b", mid}, Slice{"c", high}),
-			want:  []TakenSlice{{Slice{"a", low}, 0, ""}},
-		},
-		"a slice is given to another node": {
-			after: sliced(Slice{"c", low}, Slice{"b", mid}, Slice{"", high}),
-			want:  []TakenSlice{{Slice{"a", low}, 0, "c"}},
-		},
-		"two nodes swap": {
-			after: sliced(Slice{"b", low}, Slice{"a", mid}, Slice{"", high}),
-			want:  []TakenSlice{{Slice{"a", low}, 0, "b"}, {Slice{"b", mid}, 1, "a"}},
-		},
-		"the order is another one": {
-			after: sliced(Slice{"", high}, Slice{"b", mid}, Slice{"a", low}),
-		},
-		"a slice is cleared and has another place": {
-			after: sliced(Slice{"", high}, Slice{"b", mid}, Slice{"", low}),
-			want:  []TakenSlice{{Slice{"a", low}, 2, ""}},
-		},
-		"a slice is dropped": {
-			after: sliced(Slice{"b", mid}, Slice{"", high}),
-			want:  []TakenSlice{{Slice{"a", low}, -1, ""}},
-		},
-		"everything is dropped": {
-			after: sliced(),
-			want:  []TakenSlice{{Slice{"a", low}, -1, ""}, {Slice{"b", mid}, -1, ""}},
-		},
-		"a slice is written a second time, for another node": {
-			after: sliced(Slice{"a", low}, Slice{"b", mid}, Slice{"", high}, Slice{"c", low}),
-			want:  []TakenSlice{{Slice{"a", low}, 3, "c"}},
-		},
-		"a slice stands twice already": {
-			before: sliced(Slice{"a", low}, Slice{"b", low}),
-			after:  sliced(Slice{"a", low}, Slice{"b", low}),
-		},
-		"the size is another one": {
-			after: &SlicePool{Range: "10.0.0.0/24", Size: "/25", Slices: []Slice{{"", low}}},
-		},
-		"the range is another one": {
-			after: &SlicePool{Range: "10.0.1.0/24", Size: "/26", Slices: []Slice{{"", low}}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if tc.before == nil {
-				tc.before = before
-			}
-			if diff := cmp.Diff(tc.want, TakenSlices(tc.before, tc.after)); diff != "" {
-				t.Errorf("taken (-want +got):\n%s", diff)
-			}
-		})
-	}
+func sliced(slices ...ipam.Slice) *ipam.SlicePool {
+	return &ipam.SlicePool{Namespace: "kube-system", Name: "net", Range: "10.0.0.0/24", Size: "/26", Slices: slices}
 }
 
 func TestKeepSlices(t *testing.T) {
-	kept := []TakenSlice{{Slice{"a", low}, 1, "c"}, {Slice{"b", mid}, -1, ""}}
+	kept := []ipam.TakenSlice{{Slice: ipam.Slice{Node: "a", Range: low}, Index: 1, By: "c"}, {Slice: ipam.Slice{Node: "b", Range: mid}, Index: -1}}
 	for name, tc := range map[string]struct{ object, want string }{
 		"names go back to their places, and what is missing to the end": {
 			object: `{"status":{"allocations":[{"nodeName":"d","sliceRange":"10.0.0.128/26"},{"nodeName":"c","sliceRange":"10.0.0.0/26"}]}}`,
@@ -98,26 +37,26 @@ func TestKeepSlices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { checkKept(t, tc.object, kept, tc.want) })
 	}
-	missing := []TakenSlice{{Slice{"a", low}, -1, ""}, {Slice{"b", mid}, -1, ""}}
+	missing := []ipam.TakenSlice{{Slice: ipam.Slice{Node: "a", Range: low}, Index: -1}, {Slice: ipam.Slice{Node: "b", Range: mid}, Index: -1}}
 	const all = `{"status":{"allocations":[{"nodeName":"a","sliceRange":"10.0.0.0/26"},{"nodeName":"b","sliceRange":"10.0.0.64/26"}]}}`
 	for name, object := range map[string]string{
 		"an empty list": `{"status":{"allocations":[]}}`, "no list": `{"status":{}}`, "null": `{"status":{"allocations":null}}`, "no status": `{}`,
 	} {
 		t.Run(name, func(t *testing.T) { checkKept(t, object, missing, all) })
 	}
-	if patch := KeepSlices(sliced(Slice{"", low}), nil); patch != nil {
+	if patch := New(Options{}).KeepSlices(sliced(ipam.Slice{Node: "", Range: low}), nil); patch != nil {
 		t.Errorf("nothing is kept, and the patch is %v", patch)
 	}
 }
 
 // checkKept applies the patch as the API server does.
-func checkKept(t *testing.T, object string, kept []TakenSlice, want string) {
+func checkKept(t *testing.T, object string, kept []ipam.TakenSlice, want string) {
 	t.Helper()
-	after, err := DecodeSlicePool([]byte(object))
+	after, err := New(Options{}).DecodeSlicePool([]byte(object))
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := json.Marshal(KeepSlices(after, kept))
+	data, err := json.Marshal(New(Options{}).KeepSlices(after, kept))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,16 +74,16 @@ func checkKept(t *testing.T, object string, kept []TakenSlice, want string) {
 }
 
 func TestDecodeSlicePool(t *testing.T) {
-	pool, err := DecodeSlicePool([]byte(`{"metadata":{"namespace":"kube-system","name":"net","uid":"u","resourceVersion":"7"},
+	pool, err := New(Options{}).DecodeSlicePool([]byte(`{"metadata":{"namespace":"kube-system","name":"net","uid":"u","resourceVersion":"7"},
 		"spec":{"range":"10.0.0.0/24","sliceSize":"/26"},"status":{"allocations":[{"nodeName":"a","sliceRange":"10.0.0.0/26"}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &SlicePool{Namespace: "kube-system", Name: "net", UID: "u", ResourceVersion: "7", Range: "10.0.0.0/24", Size: "/26", Slices: []Slice{{"a", low}}}
+	want := &ipam.SlicePool{Namespace: "kube-system", Name: "net", UID: "u", ResourceVersion: "7", Range: "10.0.0.0/24", Size: "/26", Slices: []ipam.Slice{{Node: "a", Range: low}}}
 	if diff := cmp.Diff(want, pool); diff != "" {
 		t.Errorf("pool (-want +got):\n%s", diff)
 	}
-	if _, err := DecodeSlicePool([]byte(`{"spec":[]}`)); err == nil {
+	if _, err := New(Options{}).DecodeSlicePool([]byte(`{"spec":[]}`)); err == nil {
 		t.Error("a NodeSlicePool that cannot be read is no error")
 	}
 }

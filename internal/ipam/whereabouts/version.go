@@ -20,7 +20,7 @@ var preRelease = regexp.MustCompile(`^(?i:rc|alpha|beta|pre|dev|snapshot)`)
 
 // ReconcilerShared says whether whereabouts' reconciler may run in a pod with these images, under the pod's token: unless every whereabouts
 // image among them, one at least, has the tag of a version in which it does not.
-func ReconcilerShared(images []string) bool {
+func (b *Backend) ReconcilerShared(images []string) bool {
 	found := false
 	for _, image := range images {
 		repository, tag := splitImage(image)

@@ -5,6 +5,7 @@ package whereabouts
 import (
 	"encoding/json"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func TestObjectsOfVersion08AreReadInFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.apply(pool, time.Time{})
-		if admitted, err := DecodePool([]byte(raw)); err != nil || admitted.Name != "kube-system/"+pool.Name || len(admitted.Entries) != len(pool.Spec.Allocations) {
+		if admitted, err := New(Options{}).DecodePool([]byte(raw)); err != nil || admitted.Name != "kube-system/"+pool.Name || len(admitted.Entries) != len(pool.Spec.Allocations) {
 			t.Errorf("pool %s in admission: %+v, error %v", pool.Name, admitted, err)
 		}
 	}
@@ -70,11 +71,12 @@ func TestReservationsOfVersion08AreFound(t *testing.T) {
 		"of an address of family 6": {sixReservation08, "fd00---64", "fd00::/64", "fd00::1:0:0:0", "net3", "net1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			admitted, err := DecodeReservation([]byte(tc.raw))
+			admitted, err := New(Options{}).DecodeReservation([]byte(tc.raw))
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := reservation{name: admitted.Name, podRef: admitted.PodRef, iface: admitted.Interface}
+			_, object, _ := strings.Cut(admitted.Name, "/")
+			r := reservation{name: object, podRef: admitted.PodRef, iface: admitted.Interface}
 			key := ipam.Key{IP: netip.MustParseAddr(tc.ip), PodRef: "ns/web-0", Interface: tc.iface}
 			n := newNaming(tc.pool, tc.network)
 			if !n.owns(r, key, false) {

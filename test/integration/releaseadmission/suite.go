@@ -115,7 +115,7 @@ func startGuard(ctx context.Context) {
 		}
 		backend := whereabouts.New(whereabouts.Options{Namespaces: []string{poolNamespace}, Log: GinkgoLogr})
 		return mgr, errors.Join(backend.Setup(running, mgr), webhooks.SetupReleaseWebhooks(mgr, webhooks.ReleaseOptions{
-			Mode: webhooks.ReleaseModeDeny, ManagerUser: "system:serviceaccount:" + managerNamespace + ":" + managerAccount, Reservations: backend,
+			Mode: webhooks.ReleaseModeDeny, ManagerUser: "system:serviceaccount:" + managerNamespace + ":" + managerAccount, Backend: backend,
 			DaemonSets: []types.NamespacedName{{Namespace: poolNamespace, Name: "whereabouts"}},
 		}))
 	})

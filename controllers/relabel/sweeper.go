@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package relabel puts the label back on pods that carry the finalizer without it: they are invisible to every cache, and "left the
+// selector" is never "deleted".
+package relabel
 
 import (
 	"context"
@@ -20,34 +22,41 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 )
 
-// sweepPage is how many pods' metadata one request of the sweep reads.
-const sweepPage = 500
+// pageSize is how many pods' metadata one request reads.
+const pageSize = 500
 
-// sweeper pages through the metadata of all pods and puts the label back on those that carry the finalizer without it: they
-// are invisible to every cache, and "left the selector" is never "gone".
-type sweeper struct {
-	*core
+// Writer puts the label on a pod.
+type Writer interface {
+	Relabel(ctx context.Context, pod finalizer.Pod) error
 }
 
-func setupSweeper(mgr manager.Manager, shared *core, _ *router) error {
-	return mgr.Add(&sweeper{core: shared})
+// sweeper pages through the metadata of all pods.
+type sweeper struct {
+	live     client.Reader
+	writer   Writer
+	interval time.Duration
+}
+
+// Setup registers the sweep, at once and then at every interval.
+func Setup(mgr manager.Manager, writer Writer, interval time.Duration) error {
+	return mgr.Add(&sweeper{live: mgr.GetAPIReader(), writer: writer, interval: interval})
 }
 
 // NeedLeaderElection: one sweep in the cluster is enough.
 func (s *sweeper) NeedLeaderElection() bool { return true }
 
 const (
-	// firstSweepRetry and lastSweepRetry bound the back-off of a sweep that failed; it is never longer than the interval.
-	firstSweepRetry = time.Second
-	lastSweepRetry  = 5 * time.Minute
+	// firstRetry and lastRetry bound the back-off of a sweep that failed; it is never longer than the interval.
+	firstRetry = time.Second
+	lastRetry  = 5 * time.Minute
 )
 
 // Start sweeps at once and then at every interval. A failed sweep is logged and tried again with back-off.
 func (s *sweeper) Start(ctx context.Context) error {
-	pauses := newSweepPauses(s.options.SweepInterval)
+	breaks := newPauses(s.interval)
 	for {
 		err := s.sweep(ctx)
-		pause := pauses.next(err != nil)
+		pause := breaks.next(err != nil)
 		if err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Sweeping for finalizers without a label failed; it is tried again", "after", pause)
 		}
@@ -59,28 +68,28 @@ func (s *sweeper) Start(ctx context.Context) error {
 	}
 }
 
-// sweepPauses are the times between two sweeps.
-type sweepPauses struct {
+// pauses are the times between two sweeps.
+type pauses struct {
 	interval time.Duration
 	backoff  wait.Backoff
 }
 
-func newSweepPauses(interval time.Duration) *sweepPauses {
+func newPauses(interval time.Duration) *pauses {
 	if interval <= 0 {
 		interval = time.Hour
 	}
-	p := &sweepPauses{interval: interval}
+	p := &pauses{interval: interval}
 	p.next(false)
 	return p
 }
 
 // next is the pause after a sweep.
-func (p *sweepPauses) next(failed bool) time.Duration {
+func (p *pauses) next(failed bool) time.Duration {
 	const factor, jitter, steps = 2, 0.1, 1 << 16 // as many as it takes: nothing is given up
 	if failed {
 		return min(p.backoff.Step(), p.interval)
 	}
-	p.backoff = wait.Backoff{Duration: firstSweepRetry, Factor: factor, Jitter: jitter, Steps: steps, Cap: lastSweepRetry}
+	p.backoff = wait.Backoff{Duration: firstRetry, Factor: factor, Jitter: jitter, Steps: steps, Cap: lastRetry}
 	return wait.Jitter(p.interval, jitter)
 }
 
@@ -90,7 +99,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	for {
 		var pods metav1.PartialObjectMetadataList
 		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := s.live.List(ctx, &pods, client.Limit(sweepPage), client.Continue(page)); err != nil {
+		if err := s.live.List(ctx, &pods, client.Limit(pageSize), client.Continue(page)); err != nil {
 			return fmt.Errorf("listing the metadata of pods: %w", err)
 		}
 		for i := range pods.Items {
@@ -99,7 +108,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 				continue
 			}
 			// One pod that cannot be labeled must not hide all that come after it.
-			failures = append(failures, s.finalizers.Relabel(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}))
+			failures = append(failures, s.writer.Relabel(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}))
 		}
 		if page = pods.Continue; page == "" {
 			return errors.Join(failures...)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package audit
 
 import (
 	"context"
@@ -155,7 +155,7 @@ func TestRepair(t *testing.T) {
 				e.Pool = "kube-system/node-a-10.0.0.0-26"
 				p.set(true, e)
 				p.reservations = reserved("ns/web")
-				p.divided = []ipam.Slice{{Pool: "kube-system/wb", Range: "10.0.0.0/26", Node: "node-b"}}
+				p.divided = dividedFor("node-b")
 			}},
 			objects: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}},
 			events:  []string{"SliceMoved"}, lines: []string{"SliceMoved Reported"},
@@ -163,7 +163,7 @@ func TestRepair(t *testing.T) {
 		"a pod on a node without a slice is reported": {
 			prepare: []func(*auditedPool){entry, func(p *auditedPool) {
 				p.reservations, p.slicedBy = reserved("ns/web"), "wb"
-				p.divided = []ipam.Slice{{Pool: "kube-system/wb"}, {Pool: "kube-system/wb", Range: "10.0.0.0/26", Node: "node-b"}}
+				p.divided = dividedFor("node-b")
 			}},
 			pod: func(pod *corev1.Pod) {
 				pod.Spec.NodeName = "node-a"
@@ -293,14 +293,13 @@ func TestAFinishedPodIsNoUser(t *testing.T) {
 			pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: new(metav1.Now()),
 				FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
 			if !tc.registered.IsZero() {
-				node := nodeObject("node-of-done", "n", "m")
-				node.CreationTimestamp = metav1.NewTime(tc.registered)
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-done", UID: "n", CreationTimestamp: metav1.NewTime(tc.registered)}}
 				if err := a.client.Create(t.Context(), node); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if tc.seen {
-				a.tracker.alive[pod.UID] = struct{}{}
+				pod.Labels = map[string]string{seenAlive: "true"}
 			}
 			ips := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
 			if got := len(a.usersOf(t.Context(), "kube-system/10.0.0.1", ips, release.Known([]*corev1.Pod{pod})).Get()); got != tc.users {

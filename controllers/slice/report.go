@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package slice
 
 import (
 	"context"
@@ -13,33 +13,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// slicesNamed is how many nodes a report names.
-const slicesNamed = 3
+// maxNamed is how many nodes a report names.
+const maxNamed = 3
 
 // reportNodes tells of nodes that have no slice: whereabouts panics at each of their pods, and gives slices away only when a
 // Node or a network changes, not when a slice becomes free. The Nodes come from the cache, since nothing but a report follows.
-// A Node that is younger than slicesSettle is looked at when that is over.
-func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*whereabouts.SlicePool) (without int, due time.Duration, err error) {
+// A Node that is younger than nodeDelay is looked at when that is over.
+func (r *Reconciler) reportNodes(ctx context.Context, pools []*ipam.SlicePool) (without int, due time.Duration, err error) {
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes); err != nil {
 		return 0, 0, fmt.Errorf("listing the nodes that need slices: %w", err)
 	}
 	told := map[types.UID]string{}
 	for _, pool := range pools {
-		owners := sets.New[string]()
-		for _, slice := range pool.Slices {
-			owners.Insert(slice.Node)
-		}
+		owners := pool.Owners()
 		var missing []string
 		for i := range nodes.Items {
 			node := &nodes.Items[i]
 			if owners.Has(node.Name) || node.DeletionTimestamp != nil {
 				continue
 			}
-			if left := node.CreationTimestamp.Add(slicesSettle).Sub(r.clock.Now()); left > 0 {
+			if left := node.CreationTimestamp.Add(nodeDelay).Sub(r.clock.Now()); left > 0 {
 				due = max(due, left)
 				continue
 			}
@@ -55,22 +52,22 @@ func (r *SliceReconciler) reportNodes(ctx context.Context, pools []*whereabouts.
 }
 
 // reportPool writes an event where something else is to be said than the last time.
-func (r *SliceReconciler) reportPool(pool *whereabouts.SlicePool, missing []string, free bool) string {
+func (r *Reconciler) reportPool(pool *ipam.SlicePool, missing []string, free bool) string {
 	names := sets.List(sets.New(missing...))
 	key := fmt.Sprint(free, names)
 	if r.told[pool.UID] == key {
 		return key
 	}
-	who := strings.Join(names[:min(len(names), slicesNamed)], ", ")
-	if more := len(names) - slicesNamed; more > 0 {
+	who := strings.Join(names[:min(len(names), maxNamed)], ", ")
+	if more := len(names) - maxNamed; more > 0 {
 		who += fmt.Sprintf(" and %d more", more)
 	}
 	action, what := "AwaitSlice", fmt.Sprintf("all %d slices are taken: widen the range, make the slices smaller, or wait until nodes that are gone have none left", len(pool.Slices))
 	if free {
 		action, what = "AwaitNodeChange", "slices are free, but whereabouts gives them away only when a Node comes or goes, or the NetworkAttachmentDefinition changes"
 	}
-	first := whereabouts.Slice{Node: names[0]}
-	r.recorder.Eventf(pool.Reference(), first.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonNodeWithoutSlice), action,
+	first := ipam.Slice{Node: names[0]}
+	r.recorder.Eventf(r.slices.SlicePoolReference(pool), first.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonNodeWithoutSlice), action,
 		"%s: no slice of %s, so no pod with this network starts there; %s", who, pool.Range, what)
 	return key
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package slice takes slices of a divided range from nodes that are deleted, once the pools of the slices hold no entry, and
+// reports nodes that have no slice. The entries themselves are released like all others.
+package slice
 
 import (
 	"context"
@@ -12,50 +14,47 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 const (
-	// slicesSettle is how long the IPAM has to look at a Node that came or went before its slices are looked at.
-	slicesSettle = 5 * time.Second
-	// slicesPoolChange gathers changes of pools, of which there may be many, into one look.
-	slicesPoolChange = 2 * time.Second
-	// slicesAgain is how often slices are looked at while some of them wait, or nodes have none.
-	slicesAgain = time.Minute
+	// nodeDelay is how long the IPAM has to look at a Node that came or went before its slices are looked at.
+	nodeDelay = 5 * time.Second
+	// poolDelay gathers changes of pools, of which there may be many, into one look.
+	poolDelay = 2 * time.Second
+	// checkInterval is how often slices are looked at while some of them wait, or nodes have none.
+	checkInterval = time.Minute
 )
 
-// sliceBackend is a backend whose IPAM divides ranges among nodes. What its methods do is said at whereabouts.Backend.
-type sliceBackend interface {
-	Subscribe(f func(ipam.Event))
-	SlicePools(ctx context.Context) ([]*whereabouts.SlicePool, error)
-	SliceUse(ctx context.Context, pool *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error)
-	ClearSlice(ctx context.Context, pool *whereabouts.SlicePool, index int) error
-}
+// request is the one key: all slices are looked at together.
+type request struct{}
 
-// sliceRequest is the one key: all slices are looked at together.
-type sliceRequest struct{}
-
-// SliceReconciler takes a slice from a node that is gone once the node's pool of it is empty, which the webhook had kept the
+// Reconciler takes a slice from a node that is gone once the node's pool of it is empty, which the webhook had kept the
 // IPAM from doing; and tells of nodes that have no slice. The entries themselves are released like all others.
-type SliceReconciler struct {
-	*core
-	slices sliceBackend
+type Reconciler struct {
+	// client reads the cache, live the API server.
+	client, live client.Reader
+	slices       ipam.Sliced
+	recorder     events.EventRecorder
+	clock        clock.PassiveClock
 	// waiting: slices of nodes that are gone wait for their entries, so a change of a pool may end the wait.
 	waiting atomic.Bool
-	queue   atomic.Pointer[sliceQueue]
+	queue   atomic.Pointer[queue]
 	// told is what was said of each SlicePool last.
 	told map[types.UID]string
 }
 
 // Reconcile looks at every slice.
-func (r *SliceReconciler) Reconcile(ctx context.Context, _ sliceRequest) (reconcile.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, _ request) (reconcile.Result, error) {
 	r.waiting.Store(true) // what changes from here on is looked at again
 	pools, err := r.slices.SlicePools(ctx)
 	if err != nil {
@@ -66,7 +65,7 @@ func (r *SliceReconciler) Reconcile(ctx context.Context, _ sliceRequest) (reconc
 	for _, pool := range pools {
 		inPool, err := r.clear(ctx, pool)
 		held += inPool
-		if errors.Is(err, whereabouts.ErrSliceChanged) {
+		if errors.Is(err, ipam.ErrSliceChanged) {
 			changed, err = true, nil
 		}
 		failures = append(failures, err)
@@ -81,16 +80,16 @@ func (r *SliceReconciler) Reconcile(ctx context.Context, _ sliceRequest) (reconc
 	}
 	switch {
 	case changed:
-		due = slicesPoolChange
+		due = poolDelay
 	case due == 0 && held+without > 0:
-		due = slicesAgain
+		due = checkInterval
 	}
 	return reconcile.Result{RequeueAfter: due}, nil
 }
 
 // clear takes from nodes that are gone what they do not use any more, and counts the slices that they keep. One slice that
 // cannot be judged is kept and hides none of the others.
-func (r *SliceReconciler) clear(ctx context.Context, pool *whereabouts.SlicePool) (held int, err error) {
+func (r *Reconciler) clear(ctx context.Context, pool *ipam.SlicePool) (held int, err error) {
 	var failures []error
 	for i, slice := range pool.Slices {
 		if slice.Node == "" || r.isCached(ctx, slice.Node) {
@@ -101,7 +100,7 @@ func (r *SliceReconciler) clear(ctx context.Context, pool *whereabouts.SlicePool
 			held++
 		}
 		failures = append(failures, shadow.Ignore(err))
-		if errors.Is(err, whereabouts.ErrSliceChanged) {
+		if errors.Is(err, ipam.ErrSliceChanged) {
 			break
 		}
 	}
@@ -109,13 +108,13 @@ func (r *SliceReconciler) clear(ctx context.Context, pool *whereabouts.SlicePool
 }
 
 // isCached: a Node that the cache has may be gone, and then its deletion wakes us.
-func (r *SliceReconciler) isCached(ctx context.Context, node string) bool {
+func (r *Reconciler) isCached(ctx context.Context, node string) bool {
 	return r.client.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{}) == nil
 }
 
 // clearSlice says whether a node that is gone keeps its slice. The Node is read last: a machine that registers under the name
 // has the slice, and its first ADD comes long after.
-func (r *SliceReconciler) clearSlice(ctx context.Context, pool *whereabouts.SlicePool, index int) (kept bool, err error) {
+func (r *Reconciler) clearSlice(ctx context.Context, pool *ipam.SlicePool, index int) (kept bool, err error) {
 	slice := pool.Slices[index]
 	use, err := r.slices.SliceUse(ctx, pool, slice)
 	if err != nil {
@@ -136,7 +135,7 @@ func (r *SliceReconciler) clearSlice(ctx context.Context, pool *whereabouts.Slic
 		return true, err
 	}
 	metrics.ClearedSlices.Inc()
-	r.recorder.Eventf(pool.Reference(), slice.NodeReference(), corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
+	r.recorder.Eventf(r.slices.SlicePoolReference(pool), slice.NodeReference(), corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
 		"slice %s is free: node %s is gone, and no entry of it remains", slice.Range, slice.Node)
 	return false, nil
 }

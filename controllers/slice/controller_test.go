@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package slice
 
 import (
 	"context"
@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
 // fakeSlices is a backend with one SlicePool. entries is by node; calls are in order.
 type fakeSlices struct {
+	ipam.Sliced
 	nodes    []string
 	entries  map[string]int
 	useErr   map[string]error
@@ -36,22 +36,24 @@ type fakeSlices struct {
 	calls    []string
 }
 
-func (f *fakeSlices) Subscribe(func(ipam.Event)) {}
+func (f *fakeSlices) SlicePoolReference(pool *ipam.SlicePool) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Namespace: pool.Namespace, Name: pool.Name, UID: pool.UID}
+}
 
-func (f *fakeSlices) SlicePools(context.Context) ([]*whereabouts.SlicePool, error) {
-	pool := &whereabouts.SlicePool{Namespace: "kube-system", Name: "net", UID: "u", Range: "10.0.0.0/24", Size: "/28"}
+func (f *fakeSlices) SlicePools(context.Context) ([]*ipam.SlicePool, error) {
+	pool := &ipam.SlicePool{Namespace: "kube-system", Name: "net", UID: "u", Range: "10.0.0.0/24", Size: "/28"}
 	for i, node := range f.nodes {
-		pool.Slices = append(pool.Slices, whereabouts.Slice{Node: node, Range: fmt.Sprintf("10.0.0.%d/28", i*16)})
+		pool.Slices = append(pool.Slices, ipam.Slice{Node: node, Range: fmt.Sprintf("10.0.0.%d/28", i*16)})
 	}
-	return []*whereabouts.SlicePool{pool}, f.listErr
+	return []*ipam.SlicePool{pool}, f.listErr
 }
 
-func (f *fakeSlices) SliceUse(_ context.Context, _ *whereabouts.SlicePool, slice whereabouts.Slice) (whereabouts.SliceUse, error) {
+func (f *fakeSlices) SliceUse(_ context.Context, _ *ipam.SlicePool, slice ipam.Slice) (ipam.SliceUse, error) {
 	f.calls = append(f.calls, "use "+slice.Node)
-	return whereabouts.SliceUse{Pool: "pool", Entries: f.entries[slice.Node]}, f.useErr[slice.Node]
+	return ipam.SliceUse{Pool: "pool", Entries: f.entries[slice.Node]}, f.useErr[slice.Node]
 }
 
-func (f *fakeSlices) ClearSlice(_ context.Context, pool *whereabouts.SlicePool, index int) error {
+func (f *fakeSlices) ClearSlice(_ context.Context, pool *ipam.SlicePool, index int) error {
 	f.calls = append(f.calls, "clear "+pool.Slices[index].Node)
 	if f.clearErr == nil {
 		f.nodes[index] = ""
@@ -59,20 +61,20 @@ func (f *fakeSlices) ClearSlice(_ context.Context, pool *whereabouts.SlicePool, 
 	return f.clearErr
 }
 
-// sliceWorld has Nodes in the cache and, live, others.
-type sliceWorld struct {
+// world has Nodes in the cache and, live, others.
+type world struct {
 	slices       *fakeSlices
 	cached, live []string
 	liveErr      error
 	clock        *clocktesting.FakeClock
-	reconciler   *SliceReconciler
+	reconciler   *Reconciler
 	events       <-chan string
 }
 
 // born is when all Nodes were made; the worlds' clock starts long after.
 var born = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (w *sliceWorld) build() *SliceReconciler {
+func (w *world) build() *Reconciler {
 	if w.reconciler != nil {
 		return w.reconciler
 	}
@@ -96,12 +98,11 @@ func (w *sliceWorld) build() *SliceReconciler {
 	}
 	recorder := events.NewFakeRecorder(100)
 	w.events = recorder.Events
-	w.reconciler = &SliceReconciler{core: &core{client: objects(w.cached).Build(), live: live, recorder: recorder, clock: w.clock},
-		slices: w.slices, told: map[types.UID]string{}}
+	w.reconciler = &Reconciler{client: objects(w.cached).Build(), live: live, recorder: recorder, clock: w.clock, slices: w.slices, told: map[types.UID]string{}}
 	return w.reconciler
 }
 
-func (w *sliceWorld) told() string {
+func (w *world) told() string {
 	var all []string
 	for {
 		select {
@@ -116,51 +117,51 @@ func (w *sliceWorld) told() string {
 func TestSlicesAreClearedOnlyOfNodesThatAreGoneAndHoldNothing(t *testing.T) {
 	failed := errors.New("no answer")
 	for name, tc := range map[string]struct {
-		world   sliceWorld
+		world   world
 		calls   []string
 		waiting bool
 		after   time.Duration
 		err     error
 	}{
 		"the node is gone and its pool is empty": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"", "a"}}},
+			world: world{slices: &fakeSlices{nodes: []string{"", "a"}}},
 			calls: []string{"use a", "node a", "clear a"},
 		},
 		"the node is gone and entries remain": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}, entries: map[string]int{"a": 1}}},
-			calls: []string{"use a", "node a"}, waiting: true, after: slicesAgain,
+			world: world{slices: &fakeSlices{nodes: []string{"a"}, entries: map[string]int{"a": 1}}},
+			calls: []string{"use a", "node a"}, waiting: true, after: checkInterval,
 		},
 		"the node is there": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a"}, live: []string{"a"}},
+			world: world{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a"}, live: []string{"a"}},
 		},
 		"the node is there, and the cache does not know it yet": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, live: []string{"a"}},
+			world: world{slices: &fakeSlices{nodes: []string{"a"}}, live: []string{"a"}},
 			calls: []string{"use a", "node a"},
 		},
 		"the node is gone, and the cache does not know it yet": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a"}},
+			world: world{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a"}},
 		},
 		"the node cannot be read": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, liveErr: failed},
+			world: world{slices: &fakeSlices{nodes: []string{"a"}}, liveErr: failed},
 			calls: []string{"use a", "node a"}, waiting: true, err: failed,
 		},
 		"the pool cannot be read, which hides no other": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a", "b"}, useErr: map[string]error{"a": failed}}},
+			world: world{slices: &fakeSlices{nodes: []string{"a", "b"}, useErr: map[string]error{"a": failed}}},
 			calls: []string{"use a", "use b", "node b", "clear b"}, waiting: true, err: failed,
 		},
 		"the object has changed: it is read again before anything else is written": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a", "b"}, clearErr: whereabouts.ErrSliceChanged}},
-			calls: []string{"use a", "node a", "clear a"}, waiting: true, after: slicesPoolChange,
+			world: world{slices: &fakeSlices{nodes: []string{"a", "b"}, clearErr: ipam.ErrSliceChanged}},
+			calls: []string{"use a", "node a", "clear a"}, waiting: true, after: poolDelay,
 		},
 		"the write fails": {
-			world: sliceWorld{slices: &fakeSlices{nodes: []string{"a"}, clearErr: failed}},
+			world: world{slices: &fakeSlices{nodes: []string{"a"}, clearErr: failed}},
 			calls: []string{"use a", "node a", "clear a"}, waiting: true, err: failed,
 		},
-		"the list fails": {world: sliceWorld{slices: &fakeSlices{listErr: failed}}, err: failed, waiting: true},
+		"the list fails": {world: world{slices: &fakeSlices{listErr: failed}}, err: failed, waiting: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := tc.world.build()
-			result, err := r.Reconcile(t.Context(), sliceRequest{})
+			result, err := r.Reconcile(t.Context(), request{})
 			if !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
 				t.Errorf("error %v", err)
 			}
@@ -175,7 +176,7 @@ func TestSlicesAreClearedOnlyOfNodesThatAreGoneAndHoldNothing(t *testing.T) {
 }
 
 func TestNodesWithoutASliceAreToldOfOnce(t *testing.T) {
-	w := &sliceWorld{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a", "e", "d", "c", "b"}}
+	w := &world{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a", "e", "d", "c", "b"}}
 	r := w.build()
 	steps := []struct {
 		name, want string
@@ -183,18 +184,18 @@ func TestNodesWithoutASliceAreToldOfOnce(t *testing.T) {
 		none       bool
 		after      time.Duration
 	}{
-		{name: "no slice is free", want: "b, c, d and 1 more: no slice of 10.0.0.0/24", after: slicesAgain},
-		{name: "nothing has changed", none: true, after: slicesAgain},
-		{name: "one is free", want: "slices are free", change: func() { w.slices.nodes = []string{"a", ""} }, after: slicesAgain},
-		{name: "some have one now", want: "b, c: no slice", change: func() { w.slices.nodes = []string{"a", "d", "e"} }, after: slicesAgain},
+		{name: "no slice is free", want: "b, c, d and 1 more: no slice of 10.0.0.0/24", after: checkInterval},
+		{name: "nothing has changed", none: true, after: checkInterval},
+		{name: "one is free", want: "slices are free", change: func() { w.slices.nodes = []string{"a", ""} }, after: checkInterval},
+		{name: "some have one now", want: "b, c: no slice", change: func() { w.slices.nodes = []string{"a", "d", "e"} }, after: checkInterval},
 		{name: "all have one", none: true, change: func() { w.slices.nodes = []string{"a", "b", "c", "d", "e"} }},
-		{name: "one has lost it again", want: "b: no slice", change: func() { w.slices.nodes = []string{"a", "c", "d", "e"} }, after: slicesAgain},
+		{name: "one has lost it again", want: "b: no slice", change: func() { w.slices.nodes = []string{"a", "c", "d", "e"} }, after: checkInterval},
 	}
 	for _, step := range steps {
 		if step.change != nil {
 			step.change()
 		}
-		result, err := r.Reconcile(t.Context(), sliceRequest{})
+		result, err := r.Reconcile(t.Context(), request{})
 		if err != nil || result.RequeueAfter != step.after {
 			t.Errorf("%s: result %v, error %v", step.name, result, err)
 		}
@@ -205,44 +206,44 @@ func TestNodesWithoutASliceAreToldOfOnce(t *testing.T) {
 }
 
 func TestANewNodeHasTimeToGetASlice(t *testing.T) {
-	w := &sliceWorld{slices: &fakeSlices{nodes: []string{"b"}}, cached: []string{"a", "b"}, clock: clocktesting.NewFakeClock(born.Add(time.Second))}
+	w := &world{slices: &fakeSlices{nodes: []string{"b"}}, cached: []string{"a", "b"}, clock: clocktesting.NewFakeClock(born.Add(time.Second))}
 	r := w.build()
-	result, err := r.Reconcile(t.Context(), sliceRequest{})
-	if err != nil || result.RequeueAfter != slicesSettle-time.Second || w.told() != "" {
+	result, err := r.Reconcile(t.Context(), request{})
+	if err != nil || result.RequeueAfter != nodeDelay-time.Second || w.told() != "" {
 		t.Errorf("result %v, error %v", result, err)
 	}
 	w.clock.Step(result.RequeueAfter)
-	if _, err := r.Reconcile(t.Context(), sliceRequest{}); err != nil || !strings.Contains(w.told(), "a: no slice") {
+	if _, err := r.Reconcile(t.Context(), request{}); err != nil || !strings.Contains(w.told(), "a: no slice") {
 		t.Errorf("it is not told of later; error %v", err)
 	}
 }
 
 // recordingQueue keeps what is added with a delay.
 type recordingQueue struct {
-	sliceQueue
+	queue
 	after []time.Duration
 }
 
-func (q *recordingQueue) AddAfter(_ sliceRequest, after time.Duration) {
+func (q *recordingQueue) AddAfter(_ request, after time.Duration) {
 	q.after = append(q.after, after)
 }
 
 func TestAPoolWakesNobodyWhileNoSliceWaits(t *testing.T) {
-	w := &sliceWorld{slices: &fakeSlices{nodes: []string{"a"}, entries: map[string]int{"a": 1}}}
+	w := &world{slices: &fakeSlices{nodes: []string{"a"}, entries: map[string]int{"a": 1}}}
 	r := w.build()
 	r.poolChanged(ipam.Event{}) // nobody leads yet
 	recording := &recordingQueue{}
-	var queue workqueue.TypedRateLimitingInterface[sliceRequest] = recording
+	var queue workqueue.TypedRateLimitingInterface[request] = recording
 	r.queue.Store(&queue)
 	r.poolChanged(ipam.Event{})
 	if recording.after != nil {
 		t.Error("a pool woke it while no slice was known to wait")
 	}
-	if _, err := r.Reconcile(t.Context(), sliceRequest{}); err != nil {
+	if _, err := r.Reconcile(t.Context(), request{}); err != nil {
 		t.Fatal(err)
 	}
 	r.poolChanged(ipam.Event{})
-	if diff := cmp.Diff([]time.Duration{slicesPoolChange}, recording.after); diff != "" {
+	if diff := cmp.Diff([]time.Duration{poolDelay}, recording.after); diff != "" {
 		t.Errorf("woken (-want +got):\n%s", diff)
 	}
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package poolusage has the gauges of how full the ranges of the IPAMs are made at each scrape, on every replica.
+package poolusage
 
 import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -17,49 +16,15 @@ import (
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
-// setupGauges has the gauges of what the caches show made at each scrape, on every replica.
-func setupGauges(mgr manager.Manager, shared *core, _ *router) error {
-	metrics.OldestHold.From(shared.tracker.oldestHolds)
+// Setup registers the gauges of these backends.
+func Setup(mgr manager.Manager, backends []ipam.Backend) error {
 	networks := &networkConfigs{cache: mgr.GetCache(), byKey: map[string]string{}}
-	metrics.Pools.From(func() []metrics.PoolUse { return poolUses(shared.backends, networks.all()) })
+	metrics.Pools.From(func() []metrics.PoolUse { return poolUses(backends, networks.all()) })
 	return mgr.Add(networks)
-}
-
-// hold is a pod that is kept from going.
-type hold struct {
-	// since is the end of its grace period.
-	since  time.Time
-	reason v1alpha1.Reason
-}
-
-// holdOf reads from a pod what it was told of its hold; false for a pod that is not deleting, or of which nothing was said yet.
-func holdOf(pod *corev1.Pod) (hold, bool) {
-	if pod.DeletionTimestamp == nil {
-		return hold{}, false
-	}
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition && c.Status == corev1.ConditionFalse {
-			return hold{since: pod.DeletionTimestamp.Time, reason: v1alpha1.Reason(c.Reason)}, true
-		}
-	}
-	return hold{}, false
-}
-
-// oldestHolds is the age of the oldest hold of each reason. It costs what is held, not what runs.
-func (t *tracker) oldestHolds() map[string]time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	oldest := map[string]time.Duration{}
-	for _, held := range t.holds {
-		reason := string(held.reason)
-		oldest[reason] = max(oldest[reason], t.clock.Since(held.since))
-	}
-	return oldest
 }
 
 // poolUses is how full the ranges of all backends are.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package audit
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
@@ -98,7 +99,7 @@ func (a *auditor) findRecords(ctx context.Context, u *unsaid) error {
 		u.records, u.known = []string{string(f.UID)}, true
 		return nil
 	}
-	records, err := a.cachedRecords(ctx, indexRecordAddress, addressKey(a.backend.Name(), f.Pool, f.IP.String()))
+	records, err := index.Records(ctx, a.client, index.RecordAddress, index.AddressKey(a.backend.Name(), f.Pool, f.IP.String()))
 	if err != nil {
 		return fmt.Errorf("looking for the records of %s in pool %s: %w", f.IP, f.Pool, err)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package audit
 
 import (
 	"context"
@@ -24,28 +24,40 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // auditedPool is a backend whose cache may differ from what the API server has.
 type auditedPool struct {
-	onePool
-	live         []ipam.Entry
-	liveErr      error
-	reservations []ipam.Reservation
-	unsynced     bool
-	problems     []ipam.Problem
+	ipam.Repairable // what no audit calls
+	entries         []ipam.Entry
+	live            []ipam.Entry
+	liveErr         error
+	reservations    []ipam.Reservation
+	unsynced        bool
+	problems        []ipam.Problem
 	// divided are the slices; slicedBy is the object that divides the network "ns/wb".
-	divided  []ipam.Slice
+	divided  []*ipam.SlicePool
 	slicedBy string
 	// writeErr is the answer to every write; wrote are those that were made.
 	writeErr error
 	wrote    []string
 }
 
+// dividedFor is a divided range of which the node has a slice.
+func dividedFor(node string) []*ipam.SlicePool {
+	return []*ipam.SlicePool{{Namespace: "kube-system", Name: "wb", Slices: []ipam.Slice{{Range: "10.0.0.0/26", Node: node}}}}
+}
+
+func (p *auditedPool) Name() string                                 { return "whereabouts" }
+func (p *auditedPool) Manages(podnetwork.IPAM) bool                 { return true }
+func (p *auditedPool) PoolReference(string) *corev1.ObjectReference { return &corev1.ObjectReference{} }
+func (p *auditedPool) All() ipam.Snapshot                           { return ipam.Snapshot{Entries: slices.Clone(p.entries)} }
 func (p *auditedPool) SlicePool(config, _ string) string {
 	if strings.Contains(config, "whereabouts") {
 		return p.slicedBy
@@ -55,8 +67,10 @@ func (p *auditedPool) SlicePool(config, _ string) string {
 func (p *auditedPool) Ranges(string) []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
 }
-func (p *auditedPool) Slices(context.Context) ([]ipam.Slice, error) { return p.divided, nil }
-func (p *auditedPool) NodeOf(pool string, slice ipam.Slice, known func(string) bool) string {
+func (p *auditedPool) SlicePools(context.Context) ([]*ipam.SlicePool, error) {
+	return p.divided, nil
+}
+func (p *auditedPool) NodeOf(pool string, _ *ipam.SlicePool, slice ipam.Slice, known func(string) bool) string {
 	node := strings.TrimSuffix(strings.TrimPrefix(pool, "kube-system/"), "-"+strings.ReplaceAll(slice.Range, "/", "-"))
 	if known(node) {
 		return node
@@ -148,20 +162,36 @@ func audited(t *testing.T, pool *auditedPool, change func(*corev1.Pod)) (*audito
 			t.Fatal(err)
 		}
 	}
-	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pod,
+	builder := fake.NewClientBuilder().WithScheme(scheme)
+	for _, i := range index.All {
+		builder.WithIndex(i.Object, i.Field, i.Keys)
+	}
+	cluster := builder.WithObjects(pod,
 		network("wb", `{"type":"macvlan","ipam":{"type":"whereabouts"}}`)).
 		WithStatusSubresource(&v1alpha1.IPAllocation{}).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordAddress, recordKeys(recordAddressKeys)).
-		WithIndex(&v1alpha1.IPAllocation{}, indexRecordNode, func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.NodeName} }).
 		WithIndex(&v1alpha1.IPAllocation{}, "spec.podNamespace", func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.PodNamespace} }).
 		WithIndex(&v1alpha1.IPAllocation{}, "spec.podName", func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.PodName} }).
 		Build()
 	clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	recorder := events.NewFakeRecorder(10)
-	shared := &core{client: cluster, live: cluster, backends: []ipam.Backend{pool}, recorder: recorder, clock: clock, tracker: newTracker(clock),
-		options: Options{Settings: release.Settings{ReleaseDelay: auditedDelay}}}
-	return newAuditor(shared, pool), clock, recorder
+	o := Options{ReleaseDelay: auditedDelay, Scheduled: func() []string { return nil },
+		Pod: func(_ context.Context, pod *corev1.Pod) release.Pod {
+			return release.Pod{Ending: release.EvidenceKubelet.Ending(pod, pod.Labels[seenAlive] != "", time.Time{}), Begun: release.Begun(pod),
+				EndedBy: release.Absent[release.Machine](), EndWritten: release.EndWritten(pod)}
+		},
+		Node: func(ctx context.Context, name string) release.Fact[release.Node] {
+			var node corev1.Node
+			if cluster.Get(ctx, client.ObjectKey{Name: name}, &node) != nil {
+				return release.Absent[release.Node]()
+			}
+			return release.Known(release.Node{Machine: release.Machine{NodeUID: node.UID}, Registered: node.CreationTimestamp.Time})
+		},
+	}
+	return newAuditor(cluster, cluster, pool, recorder, clock, o), clock, recorder
 }
+
+// seenAlive labels a pod that was seen alive while it was being deleted.
+const seenAlive = "seen-alive"
 
 func entryOfWeb() ipam.Entry {
 	return ipam.Entry{Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/10.0.0.0-24", IP: netip.MustParseAddr("10.0.0.1"),
@@ -279,8 +309,8 @@ func TestAuditWritesNothing(t *testing.T) {
 		}
 		clock.SetTime(clock.Now().Add(auditedDelay))
 	}
-	if said := drained(recorder); len(said) != 1 || len(pool.released) != 0 || !slices.Equal(pool.entries, []ipam.Entry{entryOfWeb()}) {
-		t.Errorf("told %q, released %v", said, pool.released)
+	if said := drained(recorder); len(said) != 1 || len(pool.wrote) != 0 || !slices.Equal(pool.entries, []ipam.Entry{entryOfWeb()}) {
+		t.Errorf("told %q, wrote %v", said, pool.wrote)
 	}
 }
 
@@ -298,12 +328,4 @@ func (readOnly) Delete(context.Context, client.Object, ...client.DeleteOption) e
 }
 func (readOnly) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
 	panic("a write")
-}
-
-func TestBackOffGrowsToItsEnd(t *testing.T) {
-	for failures, want := range map[int]time.Duration{1: firstRetry, 2: 2 * firstRetry, 4: 8 * firstRetry, 100: time.Second, 1_000_000: time.Second} {
-		if got := backOff(failures, time.Second); got != want {
-			t.Errorf("after %d failures %s, expected %s", failures, got, want)
-		}
-	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package audit
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
@@ -89,7 +90,7 @@ func poolOf(f ipamaudit.Finding) string {
 }
 
 func (a *auditor) nodeOfPod(ctx context.Context, f ipamaudit.Finding) (string, error) {
-	ref, _ := podRefOf(f.PodRef)
+	ref, _ := ipam.ParsePodRef(f.PodRef)
 	var pod corev1.Pod
 	if err := a.live.Get(ctx, types.NamespacedName(ref), &pod); err != nil {
 		return "", fmt.Errorf("reading pod %s: %w", f.PodRef, err)
@@ -102,7 +103,7 @@ func (a *auditor) nodeOfPod(ctx context.Context, f ipamaudit.Finding) (string, e
 
 // nameUnder is the name of an address's reservation in a network ("namespace/name" of its definition, read live).
 func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachment) release.Fact[string] {
-	ref, ok := podRefOf(network)
+	ref, ok := ipam.ParsePodRef(network)
 	if !ok {
 		return release.Unknown[string](fmt.Sprintf("the network is called %q, expected \"namespace/name\" of a NetworkAttachmentDefinition", network))
 	}
@@ -133,7 +134,7 @@ func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachm
 // One that cannot be read, of the reservation's pod or of a pool as a whole, leaves all unknown.
 func (a *auditor) entriesLive(ctx context.Context, name, owner string, addresses []netip.Addr, reservations []ipam.Reservation) release.Fact[[]ipamaudit.Entry] {
 	query := ipam.Query{Addresses: addresses}
-	if ref, ok := podRefOf(owner); ok {
+	if ref, ok := ipam.ParsePodRef(owner); ok {
 		query.Pod = ref
 	}
 	snapshot, err := a.backend.Live(ctx, query)
@@ -168,12 +169,12 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 		return release.Unknown[[]ipamrepair.User](pods.Why())
 	}
 	var users []ipamrepair.User
-	networks := networksFrom(a.live)
+	networks := claim.From(a.live, a.backend, a.options.Rules)
 	for _, pod := range pods.Get() {
 		if !showsAny(pod.Annotations, addresses) || a.finishedHere(ctx, pod) || a.usesElsewhere(ctx, pod, reservation, addresses) {
 			continue
 		}
-		counts, err := a.claims(ctx, pod, addresses, networks)
+		counts, err := networks.Claims(ctx, pod, addresses)
 		if err != nil {
 			return unread[[]ipamrepair.User](a, "", err)
 		}
@@ -188,11 +189,11 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 // finishedHere says whether the kubelet of the Node object on which a pod began has finished it. Another machine's kubelet knows nothing of
 // the pod's sandbox.
 func (a *auditor) finishedHere(ctx context.Context, pod *corev1.Pod) bool {
-	facts := a.provenFacts(ctx, pod)
+	facts := a.options.Pod(ctx, pod)
 	if facts.Ending != release.EndingFinished {
 		return false
 	}
-	node := a.observeNode(ctx, pod.Spec.NodeName, true)
+	node := a.options.Node(ctx, pod.Spec.NodeName)
 	return node.IsKnown() && release.EndedUnder(facts, node.Get())
 }
 
@@ -236,7 +237,7 @@ func (a *auditor) recordsOf(reservation string, addresses []netip.Addr, reads re
 
 // ownerLive is the pod of a reservation's reference: whether it is gone.
 func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipamrepair.Owner] {
-	ref, ok := podRefOf(owner)
+	ref, ok := ipam.ParsePodRef(owner)
 	if !ok {
 		return release.Unknown[ipamrepair.Owner](fmt.Sprintf("the reference is %q, expected \"namespace/name\"", owner))
 	}
@@ -252,9 +253,9 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 	if err := a.live.List(ctx, records, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
 		return unread[ipamrepair.Owner](a, "its records", err)
 	}
-	facts := a.provenFacts(ctx, &pod)
+	facts := a.options.Pod(ctx, &pod)
 	found := ipamrepair.Owner{UID: pod.UID, Held: controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer),
-		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Node: a.observeNode(ctx, pod.Spec.NodeName, true)}
+		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Node: a.options.Node(ctx, pod.Spec.NodeName)}
 	for i := range records.Items {
 		record := &records.Items[i]
 		if record.Name != string(pod.UID) {
@@ -266,7 +267,7 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 		facts.Remember(record)
 		for j := range record.Spec.Sandboxes {
 			if node := record.Spec.Sandboxes[j].Node; node != nil {
-				found.Machines = append(found.Machines, machineOf(*node))
+				found.Machines = append(found.Machines, release.MachineOf(*node))
 			}
 		}
 	}

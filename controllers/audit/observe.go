@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package audit
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
-	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -44,7 +45,7 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 	var pods []corev1.Pod
 	var snapshot ipam.Snapshot
 	for _, text := range sets.List(refs) {
-		ref, ok := podRefOf(text)
+		ref, ok := ipam.ParsePodRef(text)
 		if !ok {
 			continue
 		}
@@ -78,24 +79,21 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 // facts puts together what was read, and adds reservations and slices, live.
 func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
 	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}, ForRepair: true}
-	divided, err := a.backend.Slices(ctx)
+	divided, err := a.backend.SlicePools(ctx)
 	if err != nil {
 		return facts, err
 	}
-	for _, slice := range divided {
-		if facts.Slices[slice.Pool] == nil {
-			facts.Slices[slice.Pool] = sets.New[string]()
-		}
-		facts.Slices[slice.Pool].Insert(slice.Node)
+	for _, pool := range divided {
+		facts.Slices[pool.String()] = pool.Owners()
 	}
-	networks := networksFrom(a.client)
+	networks := claim.From(a.client, a.backend, a.options.Rules)
 	for i := range pods {
 		pod := &pods[i]
 		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 			facts.Pods = append(facts.Pods, a.auditPod(ctx, pod, networks))
 		}
-		if starting := a.starting(ctx, pod, networks); len(starting.Divided) > 0 {
-			facts.Starting = append(facts.Starting, starting)
+		if s := starting(ctx, pod, networks); len(s.Divided) > 0 {
+			facts.Starting = append(facts.Starting, s)
 		}
 	}
 	a.addEntries(ctx, &facts, snapshot, divided)
@@ -108,7 +106,7 @@ func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.S
 func (a *auditor) addReservations(ctx context.Context, facts *ipamaudit.Facts) error {
 	reservations, err := a.backend.Reservations(ctx)
 	for _, r := range reservations {
-		if _, ok := podRefOf(r.PodRef); ok {
+		if _, ok := ipam.ParsePodRef(r.PodRef); ok {
 			facts.Reservations = append(facts.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface,
 				Addresses: a.backend.ReservationAddresses(r.Name)})
 		}
@@ -116,7 +114,7 @@ func (a *auditor) addReservations(ctx context.Context, facts *ipamaudit.Facts) e
 	return err
 }
 
-func (a *auditor) addEntries(ctx context.Context, facts *ipamaudit.Facts, snapshot *ipam.Snapshot, divided []ipam.Slice) {
+func (a *auditor) addEntries(ctx context.Context, facts *ipamaudit.Facts, snapshot *ipam.Snapshot, divided []*ipam.SlicePool) {
 	for i := range snapshot.Problems {
 		facts.Doubtful.Insert(snapshot.Problems[i].PodRef)
 		facts.Unreadable = facts.Unreadable || snapshot.Problems[i].Offset == ""
@@ -143,53 +141,59 @@ func (a *auditor) auditEntry(e *ipam.Entry) ipamaudit.Entry {
 
 // sliceOf is the slice for which a pool was made; the zero value where it is none's. A node is known by its object, or by
 // the record of a pod that was there.
-func (a *auditor) sliceOf(ctx context.Context, pool string, divided []ipam.Slice) ipamaudit.Slice {
+func (a *auditor) sliceOf(ctx context.Context, pool string, divided []*ipam.SlicePool) ipamaudit.Slice {
 	known := func(name string) bool {
 		if a.client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}) == nil {
 			return true
 		}
-		records, err := a.cachedRecords(ctx, indexRecordNode, name)
+		records, err := index.Records(ctx, a.client, index.RecordNode, name)
 		return err == nil && len(records) > 0
 	}
-	for _, slice := range divided {
-		if node := a.backend.NodeOf(pool, slice, known); node != "" {
-			return ipamaudit.Slice{Name: slice.Pool + " " + slice.Range, For: node, Node: slice.Node}
+	for _, of := range divided {
+		for _, slice := range of.Slices {
+			if node := a.backend.NodeOf(pool, of, slice, known); node != "" {
+				return ipamaudit.Slice{Name: of.String() + " " + slice.Range, For: node, Node: slice.Node}
+			}
 		}
 	}
 	return ipamaudit.Slice{}
 }
 
 // starting is a pod with the divided networks that it asks for: it has an ADD before it, or a DEL.
-func (a *auditor) starting(ctx context.Context, pod *corev1.Pod, networks auditNetworks) ipamaudit.Starting {
-	starting := ipamaudit.Starting{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
-	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
-		return starting
+func starting(ctx context.Context, pod *corev1.Pod, networks *claim.Networks) ipamaudit.Starting {
+	s := ipamaudit.Starting{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+	if pod.Spec.NodeName != "" && !release.PodEnding(pod).ByKubelet() {
+		s.Divided = networks.Divided(ctx, pod)
 	}
-	attachments, _ := podnetwork.Attachments(pod.Annotations, pod.Namespace, a.options.Rules.MultusNamespace)
-	for _, attachment := range attachments {
-		if name := a.network(ctx, attachment.String(), networks).divided; name != "" && !slices.Contains(starting.Divided, name) {
-			starting.Divided = append(starting.Divided, name)
-		}
-	}
-	return starting
+	return s
 }
 
 // auditPod is a live pod with the addresses that it shows, and what bounds those that only its annotation names.
-func (a *auditor) auditPod(ctx context.Context, pod *corev1.Pod, networks auditNetworks) ipamaudit.Pod {
-	audited := ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: a.shown(ctx, pod, networks)}
+func (a *auditor) auditPod(ctx context.Context, pod *corev1.Pod, networks *claim.Networks) ipamaudit.Pod {
+	audited := ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: networks.Shown(ctx, pod)}
 	if !slices.ContainsFunc(audited.Shown, func(s ipamaudit.Shown) bool { return s.Managed }) {
 		return audited
 	}
-	audited.Allowed = a.allowed(ctx, pod, networks)
+	audited.Allowed = networks.Allowed(ctx, pod)
 	var record v1alpha1.IPAllocation
 	if a.client.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record) == nil {
-		audited.Recorded = recordedAddresses(&record)
+		audited.Recorded = claim.Recorded(&record)
 	}
 	return audited
 }
 
-// podRefOf reads "namespace/name".
-func podRefOf(text string) (ipam.PodRef, bool) {
-	namespace, name, ok := strings.Cut(text, "/")
-	return ipam.PodRef{Namespace: namespace, Name: name}, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
+// accounts come after the entries: what leads to one may end in between, and then the next audit finds it.
+func (a *auditor) accounts(ctx context.Context, pods []corev1.Pod) (*ipamaudit.Accounts, error) {
+	var records v1alpha1.IPAllocationList
+	if err := a.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the records: %w", err)
+	}
+	accounts := &ipamaudit.Accounts{Recorded: sets.New[string](), Pods: sets.New[string](), Scheduled: sets.New(a.options.Scheduled()...)}
+	for i := range records.Items {
+		accounts.Recorded.Insert(index.SandboxIDs(&records.Items[i])...)
+	}
+	for i := range pods {
+		accounts.Pods.Insert(pods[i].Namespace + "/" + pods[i].Name)
+	}
+	return accounts, nil
 }

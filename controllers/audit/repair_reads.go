@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package audit
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (a *auditor) usersLive(ctx context.Context, addresses []netip.Addr, subject
 	for {
 		var list metav1.PartialObjectMetadataList
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := a.live.List(ctx, &list, client.Limit(sweepPage), client.Continue(page)); err != nil {
+		if err := a.live.List(ctx, &list, client.Limit(pageSize), client.Continue(page)); err != nil {
 			return nil, fmt.Errorf("listing the metadata of pods: %w", err)
 		}
 		for i := range list.Items {
@@ -119,7 +119,7 @@ func (a *auditor) recordsLive(ctx context.Context, addresses []netip.Addr) ([]v1
 	page := ""
 	for {
 		var list v1alpha1.IPAllocationList
-		if err := a.live.List(ctx, &list, client.Limit(sweepPage), client.Continue(page)); err != nil {
+		if err := a.live.List(ctx, &list, client.Limit(pageSize), client.Continue(page)); err != nil {
 			return nil, fmt.Errorf("listing the records: %w", err)
 		}
 		for i := range list.Items {

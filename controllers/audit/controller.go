@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package audit compares the records of an IPAM with each other and with what live pods show: pools, reservations and slices. It
+// reports contradictions, and repairs reservations. internal/ipamaudit finds, and internal/ipamrepair decides.
+package audit
 
 import (
 	"context"
@@ -11,39 +13,67 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 const (
-	// auditInterval is how often the records are compared when nothing changes. A shorter SweepInterval shortens it.
+	// auditInterval is how often the records are compared when nothing changes. A shorter Options.Interval shortens it.
 	auditInterval = 10 * time.Minute
 	// auditDelay gathers changes of pools: each audit lists all reservations.
 	auditDelay = time.Minute
 	// auditTold bounds how many findings one audit reads live; the next goes on.
 	auditTold = 50
+	// pageSize bounds one answer of the API server.
+	pageSize = 500
 )
 
-// auditor compares an IPAM's records with each other and with what live pods show, reports what contradicts, and puts right
-// what can be (repair_controller.go).
+// Options configure the audit.
+type Options struct {
+	// Rules say which pods are protected.
+	Rules protection.Rules
+	// ReleaseDelay is how long a finding stands before it is confirmed and reported.
+	ReleaseDelay time.Duration
+	// Interval shortens the time between two audits, and LastRetry bounds that to the next try of one that failed.
+	Interval, LastRetry time.Duration
+	// Repair corrects what the audit finds; false only reports it.
+	Repair bool
+	// Pod and Node are the facts of a pod that was read live, and of a node, which is read live, as releases are decided on.
+	Pod  func(ctx context.Context, pod *corev1.Pod) release.Pod
+	Node func(ctx context.Context, name string) release.Fact[release.Node]
+	// LookAt has the orphan controller look at a sandbox, and Scheduled are the sandboxes that it will look at.
+	LookAt    func(sandbox string)
+	Scheduled func() []string
+}
+
+// auditor compares an IPAM's records with each other and with what live pods show, reports contradictions, and repairs what can be
+// repaired: observe, compare, confirm live, repair, record.
 //
 // A finding stands for ReleaseDelay before it is looked at again, live, and told once. So an ADD or a DEL in between is none.
 type auditor struct {
-	*core
-	claimReader
-	backend ipam.Repairable
-	// lookAt has the orphan controller look at a sandbox; nil in tests without one.
-	lookAt  func(sandbox string)
-	changed chan struct{}
-	known   []*knownFinding
-	writes  flowcontrol.RateLimiter
+	// client reads the cache and writes records, live reads the API server.
+	client   client.Client
+	live     client.Reader
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	options  Options
+	backend  ipam.Repairable
+	changed  chan struct{}
+	known    []*knownFinding
+	writes   flowcontrol.RateLimiter
 	// failures are the audits in a row that have failed.
 	failures int
 	// unsaid are the lines about repairs that records do not have yet.
@@ -63,14 +93,14 @@ type knownFinding struct {
 	soon    bool
 }
 
-func setupAudit(mgr manager.Manager, shared *core, routes *router) error {
-	for _, backend := range shared.backends {
+// Setup registers an audit of each backend whose reservations can be repaired.
+func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock, o Options) error {
+	for _, backend := range backends {
 		repairable, ok := backend.(ipam.Repairable)
 		if !ok {
 			continue
 		}
-		a := newAuditor(shared, repairable)
-		a.lookAt = routes.routeSandbox
+		a := newAuditor(mgr.GetClient(), mgr.GetAPIReader(), repairable, mgr.GetEventRecorder("holdfast"), clk, o)
 		backend.Subscribe(func(ipam.Event) { a.wake() })
 		if err := mgr.Add(a); err != nil {
 			return fmt.Errorf("setting up the audit of %s: %w", backend.Name(), err)
@@ -79,8 +109,8 @@ func setupAudit(mgr manager.Manager, shared *core, routes *router) error {
 	return nil
 }
 
-func newAuditor(shared *core, backend ipam.Repairable) *auditor {
-	return &auditor{core: shared, claimReader: claimReader{shared, backend}, backend: backend, changed: make(chan struct{}, 1),
+func newAuditor(cached client.Client, live client.Reader, backend ipam.Repairable, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *auditor {
+	return &auditor{client: cached, live: live, recorder: recorder, clock: clk, options: o, backend: backend, changed: make(chan struct{}, 1),
 		writes: flowcontrol.NewTokenBucketRateLimiter(repairsPerSecond, repairsAtOnce)}
 }
 
@@ -113,14 +143,14 @@ func (a *auditor) Start(ctx context.Context) error {
 // pause waits for the next audit; false at the end.
 func (a *auditor) pause(ctx context.Context) bool {
 	interval := auditInterval
-	if sweep := a.options.SweepInterval; sweep > 0 {
+	if sweep := a.options.Interval; sweep > 0 {
 		interval = min(interval, sweep)
 	}
 	if slices.ContainsFunc(a.known, func(k *knownFinding) bool { return !k.told || k.soon }) || !a.backend.HasSynced() {
-		interval = min(interval, max(a.options.Settings.ReleaseDelay, time.Second))
+		interval = min(interval, max(a.options.ReleaseDelay, time.Second))
 	}
 	if a.failures > 0 {
-		interval = min(interval, backOff(a.failures, a.options.LastRetry))
+		interval = min(interval, backoff.After(a.failures, a.options.LastRetry))
 	}
 	due := time.NewTimer(interval)
 	defer due.Stop()
@@ -141,15 +171,6 @@ func (a *auditor) pause(ctx context.Context) bool {
 			gather = soon.C
 		}
 	}
-}
-
-// backOff is the time to the next try after failures in a row.
-func backOff(failures int, last time.Duration) time.Duration {
-	wait := firstRetry
-	for ; failures > 1 && wait < last; failures-- {
-		wait *= 2
-	}
-	return min(wait, last)
 }
 
 func (a *auditor) audit(ctx context.Context) error {
@@ -231,7 +252,7 @@ func (a *auditor) confirm(ctx context.Context) error {
 func (a *auditor) due() []*knownFinding {
 	var due []*knownFinding
 	for _, k := range a.known {
-		if a.clock.Since(k.since) >= a.options.Settings.ReleaseDelay && !a.isSaid(k) {
+		if a.clock.Since(k.since) >= a.options.ReleaseDelay && !a.isSaid(k) {
 			due = append(due, k)
 		}
 	}
@@ -247,8 +268,8 @@ func (a *auditor) isSaid(k *knownFinding) bool {
 // tell reports a finding on the pod; or, where no live one has to do with it, on the reservation or the pool.
 func (a *auditor) tell(ctx context.Context, finding ipamaudit.Finding) {
 	message := finding.Message()
-	if finding.Kind == v1alpha1.ReasonEntryUnaccounted && a.lookAt != nil {
-		a.lookAt(finding.SandboxID)
+	if finding.Kind == v1alpha1.ReasonEntryUnaccounted {
+		a.options.LookAt(finding.SandboxID)
 	}
 	if _, marked := ipam.ReservationOwner(finding.PodRef); !marked { // that was told before its mark
 		a.recorder.Eventf(a.about(finding), nil, corev1.EventTypeWarning, string(finding.Kind), "Audit", "%s", message)
@@ -258,7 +279,7 @@ func (a *auditor) tell(ctx context.Context, finding ipamaudit.Finding) {
 
 // about is the object of a finding's events.
 func (a *auditor) about(finding ipamaudit.Finding) runtime.Object {
-	ref, ok := podRefOf(finding.PodRef)
+	ref, ok := ipam.ParsePodRef(finding.PodRef)
 	switch {
 	case finding.Kind == v1alpha1.ReasonReservationOrphaned:
 		return a.backend.ReservationReference(finding.Reservation)

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backoff is how long a controller waits before it tries again what failed.
+package backoff
+
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+)
+
+// First and Last bound the wait: nothing is given up, and nothing waits for a quarter of an hour because calls failed for a minute.
+const (
+	First = 5 * time.Millisecond
+	Last  = 30 * time.Second
+)
+
+// RateLimiter is the back-off of a queue: twice as long after each failure of an item, up to last.
+func RateLimiter[T comparable](last time.Duration) workqueue.TypedRateLimiter[T] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](First, last)
+}
+
+// After is the wait after failures in a row, up to last.
+func After(failures int, last time.Duration) time.Duration {
+	wait := First
+	for ; failures > 1 && wait < last; failures-- {
+		wait *= 2
+	}
+	return min(wait, last)
+}

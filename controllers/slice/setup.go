@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+type queue = workqueue.TypedRateLimitingInterface[request]
+
+// Setup registers a Reconciler for each of the backends that divides ranges among nodes. What failed is tried again with a back-off
+// up to lastRetry.
+func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock, lastRetry time.Duration) error {
+	for _, backend := range backends {
+		slices, divides := backend.(ipam.Sliced)
+		if !divides {
+			continue
+		}
+		reconciler := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), slices: slices, recorder: mgr.GetEventRecorder("holdfast"),
+			clock: clk, told: map[types.UID]string{}}
+		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[request]{Reconciler: shadow.Settled[request](reconciler),
+			RateLimiter: backoff.RateLimiter[request](lastRetry)})
+		if err != nil {
+			return fmt.Errorf("setting up the controller of node slices: %w", err)
+		}
+		sources := []source.TypedSource[request]{
+			source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents()),
+			source.TypedFunc[request](func(_ context.Context, q queue) error {
+				reconciler.queue.Store(&q)
+				q.Add(request{})
+				return nil
+			}),
+		}
+		for _, s := range sources {
+			if err := c.Watch(s); err != nil {
+				return fmt.Errorf("setting up the watches of node slices: %w", err)
+			}
+		}
+		slices.Subscribe(reconciler.poolChanged)
+	}
+	return nil
+}
+
+// nodeEvents: only Nodes that come and go move slices.
+func nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
+	return handler.TypedFuncs[*corev1.Node, request]{
+		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[*corev1.Node], q queue) {
+			q.AddAfter(request{}, nodeDelay)
+		},
+		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[*corev1.Node], q queue) {
+			q.AddAfter(request{}, nodeDelay)
+		},
+	}
+}
+
+// poolChanged is called for each change of any pool.
+func (r *Reconciler) poolChanged(ipam.Event) {
+	if q := r.queue.Load(); q != nil && r.waiting.Load() {
+		(*q).AddAfter(request{}, poolDelay)
+	}
+}
