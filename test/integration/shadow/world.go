@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow_test
+package shadow
 
 import (
 	"context"
@@ -27,8 +27,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
-	"github.com/holdfast-dev/holdfast/internal/testing/admission"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // world is one spec's own namespace, node, and pool of 10.<n>.0.0/24.
@@ -96,9 +96,7 @@ func (w *world) clear(ctx context.Context) {
 	}
 	Expect(admin.DeleteAllOf(ctx, &v1alpha1.NodeResourcePolicy{})).To(Succeed())
 	Expect(admin.DeleteAllOf(ctx, &corev1.Node{})).To(Succeed())
-	collector, err := client.New(admission.As(plane.Config(), admission.Collector), client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(collector.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
+	Expect(fixture.As(fixture.Collector).DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
 	for shard := range 16 { // a Node that was seen and has no agent would hold every orphan of the next spec
 		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: fmt.Sprintf("holdfast-nodes-%d", shard)}}
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, list))).To(Succeed())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package uninstall_test
+package uninstall
 
 import (
 	"context"
@@ -17,14 +17,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
-var _ = Describe("An uninstallation under a live manager", func() {
+var _ = suite.Describe("An uninstallation under a live manager", func() {
 	It("ends it before it can stamp again, and leaves nothing of what it made", func(ctx context.Context) {
 		apps := newNamespace(ctx)
 		install(ctx)
@@ -74,21 +76,14 @@ func bind(ctx context.Context, pod *corev1.Pod) {
 // then the pod's object goes. The function says whether the manager has ended.
 func runManager(ctx context.Context, pod *corev1.Pod, mayEnd <-chan struct{}) (stopped func() bool) {
 	GinkgoHelper()
-	identity, err := plane.ServiceAccountConfig(ctx, own, app.Name, nil)
-	Expect(err).NotTo(HaveOccurred())
-	watcher, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mgr, err := app.New(running, identity, managerConfiguration(), app.Options{Log: logr.Discard()})
+	identity := fixture.AccountConfig(ctx, own, app.Name, nil)
+	watcher, err := client.NewWithWatch(plane.Config(), client.Options{Scheme: fixture.Scheme})
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan struct{})
-	go func() {
-		defer GinkgoRecover()
-		defer close(ended)
-		Expect(mgr.Start(running)).To(Succeed())
-	}()
-	stop := sync.OnceFunc(func() { cancel(); <-ended })
-	DeferCleanup(stop)
+	endManager := fixture.RunManager(ctx, func(running context.Context) (manager.Manager, error) {
+		return app.New(running, identity, managerConfiguration(), app.Options{Log: logr.Discard()})
+	})
+	stop := sync.OnceFunc(func() { endManager(); close(ended) })
 
 	kubelet, end := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(end)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow_test
+package shadow
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
@@ -30,6 +31,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/faults"
 	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // installation is one manager after the other, behind webhooks that stay registered.
@@ -60,7 +62,7 @@ func newInstallation(ctx context.Context, evidence configv1alpha1.Evidence) *ins
 // register installs webhooks as config/webhook has them, at this machine. They fail closed, so that whatever comes through was allowed.
 func (i *installation) register(ctx context.Context, file string, object client.Object) {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(repository, "config/webhook", file))
+	content, err := os.ReadFile(fixture.Path("config/webhook", file))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(yaml.UnmarshalStrict(content, object)).To(Succeed())
 	var calls []*admissionregistrationv1.WebhookClientConfig
@@ -92,23 +94,11 @@ func (i *installation) register(ctx context.Context, file string, object client.
 func (i *installation) run(ctx context.Context, mode configv1alpha1.Mode) {
 	GinkgoHelper()
 	i.stop()
-	identity, err := plane.ServiceAccountConfig(ctx, managerNamespace, app.Name, nil)
-	Expect(err).NotTo(HaveOccurred())
-	made := &writes{}
-	identity.Wrap(made.wrap)
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mgr, err := app.New(running, identity, i.configuration(mode), app.Options{Log: GinkgoLogr, LastRetry: time.Second, PoliciesSince: judged.Always})
-	Expect(err).NotTo(HaveOccurred())
-	ended := make(chan error, 1)
-	go func() {
-		defer GinkgoRecover()
-		ended <- mgr.Start(running)
-	}()
-	i.made = made
-	i.stop = sync.OnceFunc(func() {
-		GinkgoHelper()
-		cancel()
-		Eventually(ended).Should(Receive()) // one that loses its Lease as it stops says so
+	identity := fixture.AccountConfig(ctx, managerNamespace, app.Name, nil)
+	i.made = &writes{}
+	identity.Wrap(i.made.wrap)
+	i.stop = fixture.RunManager(ctx, func(running context.Context) (manager.Manager, error) {
+		return app.New(running, identity, i.configuration(mode), app.Options{Log: GinkgoLogr, LastRetry: time.Second, PoliciesSince: judged.Always})
 	})
 	Eventually(i.readiness).WithContext(ctx).Should(HaveHTTPStatus(http.StatusOK))
 }
@@ -216,28 +206,6 @@ func (w *writes) all() []faults.Call {
 // ofRecords are the writes of records.
 func (w *writes) ofRecords() []faults.Call {
 	return slices.DeleteFunc(w.all(), func(c faults.Call) bool { return c.Resource.Resource != "ipallocations" })
-}
-
-// warnings keeps what the API server warns of.
-type warnings struct {
-	mu   sync.Mutex
-	said []string
-}
-
-// HandleWarningHeader keeps a warning.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.said = append(w.said, text)
-}
-
-// take gives the warnings since the last call.
-func (w *warnings) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	said := w.said
-	w.said = nil
-	return said
 }
 
 // selfSigned is made once: a certificate and its key.

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package uninstall_test
+package uninstall
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -23,16 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
-	own, agents  = "holdfast-system", "holdfast-agent"
-	fieldManager = client.FieldOwner("administrator")
+	own, agents = "holdfast-system", "holdfast-agent"
 	// silent is a node whose kubelet does nothing.
 	silent = "silent"
 	// foreign is somebody else's finalizer.
@@ -50,24 +44,18 @@ func createNode(ctx context.Context) {
 	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: silent, Labels: map[string]string{corev1.LabelOSStable: "linux"}}})).To(Succeed())
 }
 
-// install applies the installation with components and the presets for node-scoped resources.
-func install(ctx context.Context, with ...string) {
+// install applies the installation with the presets for node-scoped resources.
+func install(ctx context.Context) {
 	GinkgoHelper()
-	objects := render(append(slices.Clone(components), with...)...)
-	foundation := func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "Namespace" || o.GetKind() == "CustomResourceDefinition"
-	}
-	for _, first := range []bool{true, false} {
-		for _, object := range objects {
-			if foundation(object) == first && object.GroupVersionKind().Group != "monitoring.coreos.com" {
-				// A definition that is new is served after a moment.
-				Eventually(ctx, func() error {
-					return admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.ForceOwnership, fieldManager)
-				}).Should(Succeed(), "%s %s", object.GetKind(), object.GetName())
-			}
-		}
-	}
+	fixture.Apply(ctx, slices.DeleteFunc(rendered(), func(o *unstructured.Unstructured) bool { return o.GroupVersionKind().Group == "monitoring.coreos.com" }))
 	awaitPods(ctx, own, 2)
+}
+
+// rendered are config/default and the presets with components.
+func rendered() []*unstructured.Unstructured {
+	GinkgoHelper()
+	return fixture.Kustomization{Components: components,
+		Resources: []string{"config/default", "config/samples/node-resources", "config/samples/node-resources/wait-role.yaml"}}.Objects()
 }
 
 // awaitPods waits until a namespace has so many pods.
@@ -78,49 +66,6 @@ func awaitPods(ctx context.Context, namespace string, n int) []corev1.Pod {
 	return pods
 }
 
-// render builds config/default and the presets with components.
-func render(with ...string) []*unstructured.Unstructured {
-	GinkgoHelper()
-	folder, err := filepath.EvalSymlinks(GinkgoT().TempDir())
-	Expect(err).NotTo(HaveOccurred())
-	paths := make([]string, 0, len(with))
-	for _, component := range with {
-		paths = append(paths, relative(folder, "config/components/"+component))
-	}
-	content, err := yaml.Marshal(map[string]any{
-		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "components": paths,
-		"resources": []string{relative(folder, "config/default"),
-			relative(folder, "config/samples/node-resources"), relative(folder, "config/samples/node-resources/wait-role.yaml")},
-	})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(os.WriteFile(filepath.Join(folder, "kustomization.yaml"), content, 0o600)).To(Succeed())
-	rendered := run("go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", "--load-restrictor=LoadRestrictionsNone", folder)
-
-	var objects []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(rendered), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		Expect(err).NotTo(HaveOccurred())
-		objects = append(objects, object)
-	}
-}
-
-// relative is the way from a folder to a path of the repository: kustomize takes no absolute one.
-func relative(from, path string) string {
-	GinkgoHelper()
-	absolute, err := filepath.Abs(filepath.Join(repository, path))
-	Expect(err).NotTo(HaveOccurred())
-	absolute, err = filepath.EvalSymlinks(absolute)
-	Expect(err).NotTo(HaveOccurred())
-	way, err := filepath.Rel(from, absolute)
-	Expect(err).NotTo(HaveOccurred())
-	return way
-}
-
 var namespacesMade int
 
 // newNamespace makes a namespace of workloads for one spec.
@@ -128,7 +73,7 @@ func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	namespacesMade++
 	name := fmt.Sprintf("apps-%d", namespacesMade)
-	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	fixture.CreateNamespace(ctx, name)
 	return name
 }
 
@@ -212,39 +157,18 @@ func withNetworks(namespace, name string) *corev1.Pod {
 // breakPodUpdates makes every update of pods' resources in a namespace fail, until the returned function, or the spec's end.
 func breakPodUpdates(ctx context.Context, namespace string, resources ...string) (mend func()) {
 	GinkgoHelper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "broken"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "broken on purpose"}},
-		},
-	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "broken"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "broken",
-			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
-	}
-	Expect(admin.Create(ctx, policy)).To(Succeed())
-	Expect(admin.Create(ctx, binding)).To(Succeed())
 	probe := guarded(namespace, "probe")
 	probe.Finalizers, probe.Labels = nil, nil
 	Expect(admin.Create(ctx, probe)).To(Succeed())
 	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
-	refused := func() error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) }
-	Eventually(ctx, refused).Should(MatchError(ContainSubstring("broken on purpose")))
-	mend = sync.OnceFunc(func() {
-		Expect(admin.Delete(ctx, binding)).To(Succeed())
-		Expect(admin.Delete(ctx, policy)).To(Succeed())
-		Eventually(ctx, refused).Should(Succeed())
-	})
-	DeferCleanup(func(cleaning context.Context) { ctx = cleaning; mend() })
-	return mend
+	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}}
+	for _, resource := range resources {
+		match.ResourceRules = append(match.ResourceRules, fixture.Rule("", resource, admissionregistrationv1.Update))
+	}
+	refused := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func() error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
+	var once sync.Once
+	DeferCleanup(func(ctx context.Context) { once.Do(func() { refused(ctx) }) })
+	return func() { once.Do(func() { refused(ctx) }) }
 }
 
 // newPool has an entry of a held pod, one of a living, one of an earlier pod of the same name, one of nobody, and a tombstone.
@@ -262,19 +186,6 @@ func newPool(namespace string) *wbv1alpha1.IPPool {
 			"5": entry(v1alpha1.TombstonePrefix+"/record", "sandbox-r"),
 		}},
 	}
-}
-
-// record makes the record of one address, as nobody but the manager does without a word about it.
-func record(ctx context.Context, name, namespace, pod, ip, sandbox string) {
-	GinkgoHelper()
-	now := metav1.Now()
-	Expect(admin.Create(ctx, &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name,
-		Annotations: map[string]string{"holdfast.dev/break-glass": "a test"}}, Spec: v1alpha1.IPAllocationSpec{
-		PodNamespace: namespace, PodName: pod,
-		Sandboxes: []v1alpha1.SandboxRecord{{ID: sandbox, ObservedTime: now, Attribution: v1alpha1.AttributionNetworkStatus}},
-		Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/" + namespace, IP: ip, PodRef: namespace + "/" + pod,
-			SandboxID: sandbox, ObservedTime: now, PoolResourceVersion: "1"}},
-	}})).To(Succeed())
 }
 
 func readFile(path string) string {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow_test
+package shadow
 
 import (
 	"context"
@@ -10,8 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
@@ -24,16 +22,16 @@ const askedAt, heldAt, cleanAt, ghostAt = 40, 41, 42, 43
 
 var ghostSandbox = sandboxID("ghost")
 
-var _ = Describe("Mode Shadow after Guard, with agents", func() {
+var _ = suite.Describe("Mode Shadow after Guard, with agents", func() {
 	var (
-		w       *world
-		manager *installation
+		w     *world
+		guard *installation
 	)
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx, configv1alpha1.EvidenceAgent)
-		manager = newInstallation(ctx, configv1alpha1.EvidenceAgent)
-		manager.run(ctx, configv1alpha1.ModeGuard)
+		guard = newInstallation(ctx, configv1alpha1.EvidenceAgent)
+		guard.run(ctx, configv1alpha1.ModeGuard)
 	})
 
 	AfterEach(func() {
@@ -50,7 +48,7 @@ var _ = Describe("Mode Shadow after Guard, with agents", func() {
 		Eventually(verdict(ctx, recordOf(asked), sandboxOf(asked))).Should(Equal(v1alpha1.VerdictDoNotRelease))
 
 		By("holding them for as long as their sandboxes are there")
-		manager.run(ctx, configv1alpha1.ModeShadow)
+		guard.run(ctx, configv1alpha1.ModeShadow)
 		releases := reported(shadow.Release)()
 		lose(ctx, held)
 		Eventually(verdict(ctx, recordOf(held), sandboxOf(held))).Should(Equal(v1alpha1.VerdictDoNotRelease))
@@ -65,7 +63,7 @@ var _ = Describe("Mode Shadow after Guard, with agents", func() {
 				g.Expect(isStamped(ctx, pod)()).To(BeTrue(), pod.Name)
 			}
 			g.Expect(w.held(ctx)).To(ConsistOf(fmt.Sprint(askedAt), fmt.Sprint(heldAt)))
-			g.Expect(manager.made.beside()).To(BeEmpty())
+			g.Expect(guard.made.beside()).To(BeEmpty())
 		}).WithContext(ctx).Should(Succeed())
 		Expect(reported(shadow.Release)()).To(Equal(releases))
 
@@ -86,11 +84,11 @@ var _ = Describe("Mode Shadow after Guard, with agents", func() {
 			for _, offset := range []int{askedAt, heldAt} {
 				g.Expect(w.reserved(ctx, offset)).NotTo(BeEmpty())
 			}
-			g.Expect(manager.made.beside()).To(And(HaveLen(3), HaveEach(And(HaveField("Verb", "patch"), HaveField("Resource.Resource", "pods"), HaveField("Subresource", "")))))
+			g.Expect(guard.made.beside()).To(And(HaveLen(3), HaveEach(And(HaveField("Verb", "patch"), HaveField("Resource.Resource", "pods"), HaveField("Subresource", "")))))
 		}).WithContext(ctx).Should(Succeed())
 
 		By("giving the addresses back by the proofs that Shadow has kept")
-		manager.run(ctx, configv1alpha1.ModeGuard)
+		guard.run(ctx, configv1alpha1.ModeGuard)
 		Eventually(w.held).WithContext(ctx).ShouldNot(ContainElements(fmt.Sprint(askedAt), fmt.Sprint(heldAt)))
 		for _, pod := range []*corev1.Pod{asked, held} {
 			Eventually(exists(ctx, recordOf(pod))).Should(BeFalse())
@@ -98,74 +96,6 @@ var _ = Describe("Mode Shadow after Guard, with agents", func() {
 		for _, offset := range []int{askedAt, heldAt} {
 			Eventually(w.reserved).WithContext(ctx).WithArguments(offset).Should(BeEmpty())
 		}
-	})
-
-	It("goes on with pods that it held, when the mode is Guard again before their end", func(ctx context.Context) {
-		pod := w.run(ctx, "held", heldAt)
-		Eventually(isRecorded(ctx, pod)).Should(BeTrue())
-		manager.run(ctx, configv1alpha1.ModeShadow)
-		lose(ctx, pod)
-		Eventually(verdict(ctx, recordOf(pod), sandboxOf(pod))).Should(Equal(v1alpha1.VerdictDoNotRelease))
-		manager.run(ctx, configv1alpha1.ModeGuard)
-		Consistently(func(g Gomega, ctx context.Context) {
-			g.Expect(isStamped(ctx, pod)()).To(BeTrue())
-			g.Expect(w.held(ctx)).To(ConsistOf(fmt.Sprint(heldAt)))
-		}).WithContext(ctx).Should(Succeed())
-		w.machine.remove(sandboxOf(pod))
-		Eventually(exists(ctx, pod)).Should(BeFalse())
-		Eventually(w.held).WithContext(ctx).Should(BeEmpty())
-		Eventually(exists(ctx, recordOf(pod))).Should(BeFalse())
-	})
-
-	It("asks nobody about a pod that lives or has ended by itself, and rewrites nothing", func(ctx context.Context) {
-		restarted, job := w.run(ctx, "restarted", heldAt), w.run(ctx, "job", askedAt)
-		for _, pod := range []*corev1.Pod{restarted, job} {
-			Eventually(isRecorded(ctx, pod)).Should(BeTrue())
-		}
-		manager.run(ctx, configv1alpha1.ModeShadow)
-		asks := reported(shadow.Ask)()
-
-		By("a second sandbox in the place of the first, and a Job that is over")
-		next := sandboxID("next-" + string(restarted.UID))
-		w.add(ctx, cleanAt, w.namespace+"/restarted", next)
-		w.machine.run(restarted, next)
-		w.machine.remove(sandboxOf(restarted))
-		kubeletWrites(ctx, job, corev1.PodSucceeded)
-		w.machine.remove(sandboxOf(job))
-		Eventually(reported(shadow.Ask)).Should(Equal(asks + 2))
-		Consistently(func(g Gomega, ctx context.Context) {
-			g.Expect(manager.made.beside()).To(BeEmpty())
-			g.Expect(manager.made.asked()).To(BeZero())
-			g.Expect(w.machineWrites()).To(BeEmpty())
-			g.Expect(w.held(ctx)).To(ConsistOf(fmt.Sprint(heldAt), fmt.Sprint(askedAt), fmt.Sprint(cleanAt)))
-		}).WithContext(ctx).Should(Succeed())
-
-		By("being told to guard")
-		manager.run(ctx, configv1alpha1.ModeGuard)
-		Eventually(w.held).WithContext(ctx).ShouldNot(ContainElement(fmt.Sprint(askedAt)))
-		Eventually(w.sandboxAt).WithContext(ctx).WithArguments(heldAt).Should(Equal(next))
-	})
-
-	It("reports the release of an address of unknown owner that Guard has asked about, and leaves it to Guard", func(ctx context.Context) {
-		w.machine.run(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "ghost", UID: types.UID("of-a-pod-that-is-gone")}}, ghostSandbox)
-		w.add(ctx, ghostAt, w.namespace+"/ghost", ghostSandbox)
-		ghost := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + ghostSandbox}}
-		Eventually(told(ctx, ghost.Name, v1alpha1.ReasonSandboxRunning)).ShouldNot(BeEmpty())
-
-		manager.run(ctx, configv1alpha1.ModeShadow)
-		releases := reported(shadow.Release)()
-		w.machine.remove(ghostSandbox)
-		Eventually(reported(shadow.Release)).Should(Equal(releases + 1))
-		Consistently(func(g Gomega, ctx context.Context) {
-			g.Expect(manager.made.beside()).To(BeEmpty())
-			g.Expect(w.held(ctx)).To(ConsistOf(fmt.Sprint(ghostAt)))
-			g.Expect(w.reserved(ctx, ghostAt)).NotTo(BeEmpty())
-			g.Expect(exists(ctx, ghost)()).To(BeTrue())
-		}).WithContext(ctx).Should(Succeed())
-
-		manager.run(ctx, configv1alpha1.ModeGuard)
-		Eventually(w.held).WithContext(ctx).Should(BeEmpty())
-		Eventually(exists(ctx, ghost)).Should(BeFalse())
 	})
 })
 

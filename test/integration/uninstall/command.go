@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package uninstall_test
+package uninstall
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
+
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // endSoon bounds a whole run of the command, a namespace's end included.
@@ -22,7 +24,7 @@ const endSoon = 3 * time.Minute
 func start(args ...string) *gexec.Session {
 	GinkgoHelper()
 	all := append([]string{"uninstall", "--kubeconfig", plane.Kubeconfig(), "--pass-interval", passInterval.String()}, args...)
-	session, err := gexec.Start(exec.Command(binary, all...), GinkgoWriter, GinkgoWriter)
+	session, err := gexec.Start(exec.Command(fixture.Command("manager"), all...), GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) { Eventually(session.Kill()).WithContext(ctx).Should(gexec.Exit()) })
 	return session
@@ -42,7 +44,7 @@ func execute(ctx context.Context, args ...string) (int, string) {
 	return session.ExitCode(), string(session.Out.Contents()) + string(session.Err.Contents())
 }
 
-var _ = Describe("The command", func() {
+var _ = suite.Describe("The command", func() {
 	var apps string
 	BeforeEach(func(ctx context.Context) {
 		apps = newNamespace(ctx)
@@ -51,7 +53,7 @@ var _ = Describe("The command", func() {
 	})
 
 	It("is killed in the middle of the sweep, and ends what was begun when it is run again", func(ctx context.Context) {
-		const pods = 200
+		const pods = 60
 		hold(ctx, apps, pods)
 		session := start("--yes", "--qps", "20")
 		Eventually(ctx, func() int { return len(heldPods(ctx)) }).Should(BeNumerically("<", pods-20))
@@ -143,7 +145,7 @@ var _ = Describe("The command", func() {
 // documented is the block of commands that follows a line of docs/uninstall.md which begins with the text.
 func documented(line string) string {
 	GinkgoHelper()
-	text := readFile(repository + "/docs/uninstall.md")
+	text := readFile(fixture.Path("docs/uninstall.md"))
 	_, after, found := strings.Cut(text, "\n"+line)
 	Expect(found).To(BeTrue(), "no line begins with %q", line)
 	_, block, found := strings.Cut(after, "```sh\n")
@@ -158,7 +160,7 @@ func shell(ctx context.Context, lines string) string {
 	GinkgoHelper()
 	var stderr strings.Builder
 	command := exec.CommandContext(ctx, "sh", "-e", "-u", "-c", lines)
-	command.Dir, command.Stderr = repository, &stderr
+	command.Dir, command.Stderr = fixture.Path(), &stderr
 	command.Env = []string{"KUBECONFIG=" + plane.Kubeconfig(), "HOME=" + GinkgoT().TempDir(), "PATH=" + plane.AssetsDir() + ":/usr/bin:/bin"}
 	out, err := command.Output()
 	Expect(err).NotTo(HaveOccurred(), "%s\n%s%s", lines, out, &stderr)

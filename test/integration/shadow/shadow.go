@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow_test
+package shadow
 
 import (
 	"context"
@@ -93,22 +93,22 @@ func (m *mess) sliceOwner(ctx context.Context) func() (string, error) {
 	}
 }
 
-var _ = Describe("Mode Shadow", func() {
+var _ = suite.Describe("Mode Shadow", func() {
 	AfterEach(func() {
 		Expect(metric("holdfast_shadow_blocked_total", "")).To(BeZero(), "a write was forgotten, and came as far as the gate")
 	})
 
 	DescribeTable("reports what Guard does about the very same cluster, and writes nothing", func(ctx context.Context, evidence configv1alpha1.Evidence) {
 		m := newMess(ctx, evidence)
-		manager := newInstallation(ctx, evidence)
+		guard := newInstallation(ctx, evidence)
 		before := map[shadow.Action]float64{}
 		for _, action := range []shadow.Action{shadow.StampLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice, shadow.Ask} {
 			before[action] = reported(action)()
 		}
-		manager.run(ctx, configv1alpha1.ModeShadow)
+		guard.run(ctx, configv1alpha1.ModeShadow)
 
 		By("saying what it is")
-		response, err := manager.readiness(ctx)
+		response, err := guard.readiness(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		defer response.Body.Close()
 		checks, err := io.ReadAll(response.Body)
@@ -117,7 +117,7 @@ var _ = Describe("Mode Shadow", func() {
 		Expect([]float64{metric("holdfast_mode", "Shadow"), metric("holdfast_mode", "Guard")}).To(Equal([]float64{1, 0}))
 
 		By("letting every request through as it is")
-		warned.take()
+		warned.Take()
 		stamps, refusals := reported(shadow.Stamp)(), reported(shadow.Refuse)()
 		young := m.create(ctx, "young")
 		Expect(young.Finalizers).To(BeEmpty())
@@ -133,7 +133,7 @@ var _ = Describe("Mode Shadow", func() {
 			g.Expect(m.touch(ctx)).To(Succeed())
 			g.Expect(reported(shadow.Refuse)()).To(BeNumerically(">", refusals))
 		}).WithContext(ctx).Should(Succeed())
-		Expect(warned.take()).To(BeEmpty())
+		Expect(warned.Take()).To(BeEmpty())
 		var generated admissionregistrationv1.ValidatingWebhookConfiguration
 		Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-node-resources"}, &generated)).To(Succeed())
 		Expect(generated.Webhooks).To(HaveEach(HaveField("FailurePolicy", gstruct.PointTo(Equal(admissionregistrationv1.Ignore)))))
@@ -151,38 +151,37 @@ var _ = Describe("Mode Shadow", func() {
 		By("doing none of it")
 		untouched := m.versions(ctx)
 		Consistently(func(g Gomega, ctx context.Context) {
-			g.Expect(manager.made.beside()).To(BeEmpty())
-			g.Expect(manager.made.asked()).To(BeZero(), "a record has a question in it")
+			g.Expect(guard.made.beside()).To(BeEmpty())
+			g.Expect(guard.made.asked()).To(BeZero(), "a record has a question in it")
 			g.Expect(m.machineWrites()).To(BeEmpty(), "an agent has answered, and nobody had asked")
 			g.Expect(m.versions(ctx)).To(Equal(untouched))
-		}).WithContext(ctx).Should(Succeed())
-		Expect(manager.made.all()).NotTo(BeEmpty(), "the writes of the manager are not seen")
+		}).WithTimeout(quiet).WithContext(ctx).Should(Succeed())
+		Expect(guard.made.all()).NotTo(BeEmpty(), "the writes of the manager are not seen")
 		m.isUntouched(ctx)
 
 		By("being told to guard")
-		manager.run(ctx, configv1alpha1.ModeGuard)
+		guard.run(ctx, configv1alpha1.ModeGuard)
 		m.isGuarded(ctx)
-		Expect(manager.made.beside()).NotTo(BeEmpty())
+		Expect(guard.made.beside()).NotTo(BeEmpty())
 		if evidence == configv1alpha1.EvidenceAgent {
 			Eventually(m.held).WithContext(ctx).Should(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt)), "the leak is not reclaimed")
-			Expect(manager.made.asked()).To(BeNumerically(">", 0), "the questions of the manager are not seen")
+			Expect(guard.made.asked()).To(BeNumerically(">", 0), "the questions of the manager are not seen")
 		}
 	},
-		Entry("by the kubelet's word", configv1alpha1.EvidenceKubelet),
 		Entry("by the agents' word", configv1alpha1.EvidenceAgent),
 	)
 
 	It("lets a pod go that Guard has stamped when its kubelet has ended it, and leaves its address to Guard", func(ctx context.Context) {
 		w := newWorld(ctx, configv1alpha1.EvidenceKubelet)
-		manager := newInstallation(ctx, configv1alpha1.EvidenceKubelet)
-		manager.run(ctx, configv1alpha1.ModeGuard)
+		guard := newInstallation(ctx, configv1alpha1.EvidenceKubelet)
+		guard.run(ctx, configv1alpha1.ModeGuard)
 		leaking, clean := w.run(ctx, "leaking", 12), w.run(ctx, "clean", 13)
 		for _, pod := range []*corev1.Pod{leaking, clean} {
 			Expect(isStamped(ctx, pod)()).To(BeTrue())
 			Eventually(exists(ctx, recordOf(pod))).Should(BeTrue())
 		}
 
-		manager.run(ctx, configv1alpha1.ModeShadow)
+		guard.run(ctx, configv1alpha1.ModeShadow)
 		releases := reported(shadow.Release)()
 		w.patchPool(ctx, map[string]any{"13": nil})
 		w.finish(ctx, clean)
@@ -195,31 +194,14 @@ var _ = Describe("Mode Shadow", func() {
 		Consistently(func(g Gomega, ctx context.Context) {
 			g.Expect(w.held(ctx)).To(ConsistOf("12"))
 			g.Expect(exists(ctx, recordOf(leaking))()).To(BeTrue(), "it has the proof")
-			for _, call := range manager.made.beside() {
+			for _, call := range guard.made.beside() {
 				g.Expect(call.Verb+" "+call.Resource.Resource).To(Equal("patch pods"), "%v", call)
 			}
 		}).WithContext(ctx).Should(Succeed())
 
-		manager.run(ctx, configv1alpha1.ModeGuard)
+		guard.run(ctx, configv1alpha1.ModeGuard)
 		Eventually(w.held).WithContext(ctx).Should(BeEmpty())
 		Eventually(exists(ctx, recordOf(leaking))).Should(BeFalse())
-	})
-
-	It("holds a pod that Guard has stamped for as long as nobody has proven its end", func(ctx context.Context) {
-		w := newWorld(ctx, configv1alpha1.EvidenceKubelet)
-		manager := newInstallation(ctx, configv1alpha1.EvidenceKubelet)
-		manager.run(ctx, configv1alpha1.ModeGuard)
-		pod := w.run(ctx, "running", 14)
-		Eventually(exists(ctx, recordOf(pod))).Should(BeTrue())
-
-		manager.run(ctx, configv1alpha1.ModeShadow)
-		Expect(admin.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0))).To(Succeed())
-		Eventually(told(ctx, pod.Name, v1alpha1.ReasonKubeletNotFinished)).Should(ContainElement(HavePrefix(asReported)))
-		Consistently(func(g Gomega, ctx context.Context) {
-			g.Expect(isStamped(ctx, pod)()).To(BeTrue())
-			g.Expect(w.held(ctx)).To(ConsistOf("14"))
-			g.Expect(manager.made.beside()).To(BeEmpty())
-		}).WithContext(ctx).Should(Succeed())
 	})
 })
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package shadow_test
+package shadow
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	apitest "k8s.io/cri-api/pkg/apis/testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/agent"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 	"github.com/holdfast-dev/holdfast/internal/sandbox/cri"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -61,19 +61,14 @@ func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 // startAgent runs the real agent under a token that is bound to a pod of the DaemonSet on this node.
 func (w *world) startAgent(ctx context.Context) {
 	GinkgoHelper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, GenerateName: "agent-"},
-		Spec: corev1.PodSpec{NodeName: w.node, ServiceAccountName: agentAccount, TerminationGracePeriodSeconds: new(int64(0)),
-			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers:  []corev1.Container{{Name: "agent", Image: "registry.invalid/agent"}}}}
-	Expect(admin.Create(ctx, pod)).To(Succeed())
+	pod := fixture.DaemonPod(ctx, agentNamespace, agentAccount, w.node)
 	DeferCleanup(func(ctx context.Context) {
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
 	})
 	w.machine.run(pod, "agent-"+string(pod.UID))
-	identity, err := plane.ServiceAccountConfig(ctx, agentNamespace, agentAccount, pod)
-	Expect(err).NotTo(HaveOccurred())
+	identity := fixture.AccountConfig(ctx, agentNamespace, agentAccount, pod)
 	identity.Wrap(w.machine.made.wrap)
-	direct, err := client.NewWithWatch(identity, client.Options{Scheme: scheme})
+	direct, err := client.NewWithWatch(identity, client.Options{Scheme: fixture.Scheme})
 	Expect(err).NotTo(HaveOccurred())
 	lister := cri.New(cri.Options{Endpoint: w.machine.path("cri.sock"), Timeout: criTimeout})
 	node, err := agent.New(agent.Options{NodeName: w.node, Client: direct, Lister: lister, Recorder: events.NewFakeRecorder(eventBuffer),
