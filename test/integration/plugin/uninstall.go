@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin_test
+package plugin
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // What it does is tried by the suite of the uninstallation; here that the plugin leads to it, and asks first.
-var _ = Describe("An uninstallation", func() {
+var _ = suite.Describe("An uninstallation", func() {
 	It("is tried dry, and wants consent", func(ctx context.Context) {
 		r := plugin(ctx, "uninstall", "--dry-run")
 		Expect(r.code).To(BeZero(), r.out+r.err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package chart_test
+package chart
 
 import (
 	"context"
@@ -16,9 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
-var _ = Describe("the chart", Ordered, func() {
+var _ = suite.Describe("the chart", Ordered, func() {
 	const apps = "default"
 
 	It("is installed beside what is there, and upgraded", func(ctx context.Context) {
@@ -106,37 +107,15 @@ func configurationOf(deployment *appsv1.Deployment) string {
 // breakPodUpdates makes every update of a pod in a namespace fail, until the returned function.
 func breakPodUpdates(ctx context.Context, namespace string) (mend func()) {
 	GinkgoHelper()
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "broken"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods", "pods/status"}},
-				}}},
-			},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: "broken on purpose"}},
-		},
-	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "broken"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "broken",
-			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
-	}
-	Expect(admin.Create(ctx, policy)).To(Succeed())
-	Expect(admin.Create(ctx, binding)).To(Succeed())
 	probe := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
 	}
 	Expect(admin.Create(ctx, probe)).To(Succeed())
 	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
-	refused := func() error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) }
-	Eventually(ctx, refused).Should(MatchError(ContainSubstring("broken on purpose")))
-	return func() {
-		Expect(admin.Delete(ctx, binding)).To(Succeed())
-		Expect(admin.Delete(ctx, policy)).To(Succeed())
-		Eventually(ctx, refused).Should(Succeed())
-	}
+	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+			fixture.Rule("", "pods", admissionregistrationv1.Update), fixture.Rule("", "pods/status", admissionregistrationv1.Update)}}
+	restore := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func() error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
+	return func() { restore(ctx) }
 }

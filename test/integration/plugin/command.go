@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin_test
+package plugin
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 
-	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // result is how a command ended, and what it printed.
@@ -33,7 +33,7 @@ func plugin(ctx context.Context, args ...string) result {
 // pluginWith runs it with a kubeconfig and an answer at its standard input.
 func pluginWith(ctx context.Context, kubeconfig, answer string, args ...string) result {
 	GinkgoHelper()
-	command := exec.Command(binary, append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	command := exec.Command(fixture.Command("kubectl-holdfast"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
 	command.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir())
 	command.Stdin = strings.NewReader(answer)
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
@@ -46,13 +46,7 @@ func pluginWith(ctx context.Context, kubeconfig, answer string, args ...string) 
 // kubeconfigOf is the kubeconfig of a user with the rights of a ClusterRole that is given elsewhere, or with none.
 func kubeconfigOf(name string, groups ...string) string {
 	GinkgoHelper()
-	return kubeconfigOn(plane, name, groups...)
-}
-
-// kubeconfigOn is the same on another control plane.
-func kubeconfigOn(on *controlplane.ControlPlane, name string, groups ...string) string {
-	GinkgoHelper()
-	_, content, err := on.AddUser(name, groups...)
+	_, content, err := plane.AddUser(name, groups...)
 	Expect(err).NotTo(HaveOccurred())
 	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())

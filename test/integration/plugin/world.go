@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin_test
+package plugin
 
 import (
 	"context"
@@ -192,10 +192,4 @@ func awaitReason(ctx context.Context, record string, reason v1alpha1.Reason) {
 		g.Expect(admin.Get(ctx, client.ObjectKey{Name: record}, r)).To(Succeed())
 		g.Expect(r.Status.Conditions).To(ContainElement(HaveField("Reason", string(reason))))
 	}).Should(Succeed())
-}
-
-func removeFinalizers(ctx context.Context, pod *corev1.Pod) {
-	GinkgoHelper()
-	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null,"labels":null}}`))
-	Expect(client.IgnoreNotFound(admin.Patch(ctx, pod.DeepCopy(), nothing))).To(Succeed())
 }

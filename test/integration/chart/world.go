@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package chart_test
+package chart
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,11 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -59,7 +59,7 @@ func hold(ctx context.Context, namespace, name string, more ...string) *corev1.P
 
 // kubelet runs the pods of the hook until ctx ends: the command of the container, with a token that is bound to the pod. Where enough
 // is not empty, it ends the command once that is printed, as a node does that is shut down. What the command printed comes at the end.
-// Pods that never stop get seconds instead of minutes.
+// Pods that never stop get seconds instead of minutes, and two clean reads may follow each other at once.
 func kubelet(ctx context.Context, enough string) (logs <-chan string) {
 	ended := make(chan string, 1)
 	go func() {
@@ -78,7 +78,7 @@ func kubelet(ctx context.Context, enough string) (logs <-chan string) {
 			}
 			return false, nil
 		}
-		if err := wait.PollUntilContextCancel(ctx, pollInterval, true, look); ctx.Err() == nil {
+		if err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, look); ctx.Err() == nil {
 			Expect(err).NotTo(HaveOccurred())
 		}
 	}()
@@ -101,7 +101,7 @@ func runPod(ctx context.Context, pod *corev1.Pod, printed io.Writer, enough stri
 	Expect(container.Command).To(Equal([]string{"/manager"}))
 	running, end := context.WithCancel(ctx)
 	defer end()
-	command := exec.CommandContext(running, binary, append(container.Args, "--stop-timeout=2s")...)
+	command := exec.CommandContext(running, fixture.Command("manager"), append(container.Args, "--stop-timeout=2s", "--pass-interval=200ms")...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	command.Env = append(os.Environ(), "KUBECONFIG="+file)
 	command.Stdout = io.MultiWriter(printed, GinkgoWriter, watcher{enough, end})
@@ -152,19 +152,9 @@ func installed() []*unstructured.Unstructured {
 	GinkgoHelper()
 	manifest, err := helm("get", "manifest", release)
 	Expect(err).NotTo(HaveOccurred())
-	var objects []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		Expect(err).NotTo(HaveOccurred())
-		if len(object.Object) > 0 && object.GetAnnotations()["helm.sh/resource-policy"] != "keep" {
-			objects = append(objects, object)
-		}
-	}
+	objects := slices.DeleteFunc(fixture.Decode([]byte(manifest)), func(o *unstructured.Unstructured) bool {
+		return o.GetAnnotations()["helm.sh/resource-policy"] == "keep"
+	})
 	Expect(len(objects)).To(BeNumerically(">", 40))
 	return objects
 }

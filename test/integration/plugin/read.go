@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin_test
+package plugin
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-var _ = Describe("What is read", Ordered, ContinueOnFailure, func() {
+var _ = suite.Describe("What is read", Ordered, func() {
 	var w *world
 	BeforeAll(func(ctx context.Context) { startManager(ctx) })
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
@@ -113,76 +113,5 @@ AGE Warning NodeUnreachable node NODE is not Ready and nobody declared it dead: 
 		Expect(w.text(plugin(ctx, "who", w.ip(1)).out)).To(ContainSubstring("NS/web-0 Held NODE SANDBOX Record,Pool,NetworkStatus AGE\n"))
 		// The whole life took less than the second that objects tell times in.
 		Expect(w.text(plugin(ctx, "history", w.ip(1)).out)).To(And(MatchRegexp("(?s)Created.*DeletionRequested.*NodeUnreachable"), ContainSubstring("NS/web-0 Recorded pool")))
-	}, SpecTimeout(specTimeout))
-
-	It("is broken: the pod's object is gone, and its record tells the rest", func(ctx context.Context) {
-		pod := w.run(ctx, "web-0", 1)
-		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
-		forceDelete(ctx, pod)
-		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
-		removeFinalizers(ctx, pod)
-		Eventually(ctx, func() bool { return exists(ctx, pod) }).Should(BeFalse())
-		r := plugin(ctx, "explain", "pod/web-0", "-n", w.namespace)
-		Expect(r.code).To(Equal(2), r.out+r.err)
-		Expect(w.text(r.out)).To(HavePrefix("Pod NS/web-0 (UID UID): Gone, on node NODE\nHeld: Wait, NodeUnreachable (row 14"))
-	}, SpecTimeout(specTimeout))
-
-	It("is broken: an entry has no pod behind it", func(ctx context.Context) {
-		w.run(ctx, "web-0", 1)
-		w.add(ctx, 2, w.namespace+"/gone-0", leaked(2))
-		awaitReason(ctx, "orphan-"+leaked(2), v1alpha1.ReasonOwnerUnknown)
-		r := plugin(ctx, "explain", "ipa/orphan-"+leaked(2))
-		Expect(r.code).To(Equal(2), r.out+r.err)
-		Expect(w.text(r.out)).To(HavePrefix("Record orphan-SANDBOX, of addresses whose owner nobody can tell; the IPAM names pod NS/gone-0\nHeld: Wait, OwnerUnknown\n"))
-		r = plugin(ctx, "audit")
-		Expect(r.code).To(Equal(2), r.out+r.err)
-		Expect(w.text(r.out)).To(And(ContainSubstring("Found: Leak 1.\n"),
-			ContainSubstring("Leak PodGone NET.2 NS/gone-0 NET.2 in pool kube-system/NET.0-24 is recorded for pod NS/gone-0, which does not exist; Holdfast holds it as orphan-SANDBOX, because nobody can tell whose it is\n"),
-			ContainSubstring("1 of the leaks may be released once a later report agrees")))
-	}, SpecTimeout(specTimeout))
-
-	It("is broken: two pods show one address", func(ctx context.Context) {
-		w.run(ctx, "web-0", 1)
-		other := w.create(ctx, "web-1")
-		w.show(ctx, other, 1)
-		w.phase(ctx, other, corev1.PodRunning, "kubelet")
-		r := plugin(ctx, "who", w.ip(1))
-		Expect(r.code).To(Equal(2), r.out+r.err)
-		Expect(w.text(r.out)).To(And(ContainSubstring("NS/web-0 InUse NODE SANDBOX Record,Pool,NetworkStatus AGE\nNS/web-1 InUse NODE - NetworkStatus -\n"),
-			ContainSubstring("More than one has the address")))
-		r = plugin(ctx, "audit")
-		Expect(r.code).To(Equal(2), r.out+r.err)
-		Expect(w.text(r.out)).To(And(ContainSubstring("Found: Duplicate 1, Unrecorded 1.\n"),
-			ContainSubstring("Duplicate ShownTwice NET.1 NS/web-0,NS/web-1 NET.1 of network NS/net is shown by 2 pods"),
-			ContainSubstring("Unrecorded EntryMissing NET.1 NS/web-1 pod NS/web-1 (UID UID) uses NET.1 on net1, but pool kube-system/NET.0-24 has it for NS/web-0")))
-	}, SpecTimeout(specTimeout))
-
-	It("is asked for wrongly, and says what was expected", func(ctx context.Context) {
-		for _, c := range []struct {
-			args []string
-			err  string
-		}{
-			{[]string{"explain", "pod/nobody", "-n", w.namespace}, "there is no pod " + w.namespace + "/nobody, and no record of an earlier one"},
-			{[]string{"explain", "deployment/web"}, "is neither a pod (pod/NAME), a pod's UID nor a record (ipa/NAME)"},
-			{[]string{"explain", "00000000-0000-0000-0000-000000000000"}, "there is no IPAllocation 00000000"},
-			{[]string{"who", "10.0.0.0/24"}, "is no address: expected one like"},
-			{[]string{"audit", "-o", "xml"}, "--output is \"xml\": expected one of table|wide|json|yaml"},
-			{[]string{"who", w.ip(1), "--context", "nowhere"}, "finding a way to the cluster"},
-		} {
-			r := plugin(ctx, c.args...)
-			Expect(r.code).To(Equal(1), r.out+r.err)
-			Expect(r.err).To(ContainSubstring(c.err))
-			Expect(r.out).To(BeEmpty())
-		}
-	}, SpecTimeout(specTimeout))
-
-	It("is completed by kubectl's own completion", func(ctx context.Context) {
-		w.run(ctx, "web-0", 1)
-		Expect(plugin(ctx, "__complete", "explain", "-n", w.namespace, "").out).To(HavePrefix("pod/web-0\n"))
-		Expect(plugin(ctx, "__complete", "who", "").out).To(HavePrefix(w.ip(1) + "\n"))
-		Expect(plugin(ctx, "__complete", "audit", "-o", "").out).To(HavePrefix("table\nwide\njson\nyaml\n"))
-		link := filepath.Join(GinkgoT().TempDir(), "kubectl_complete-holdfast")
-		Expect(os.Symlink(binary, link)).To(Succeed())
-		Expect(run(link, "--kubeconfig", plane.Kubeconfig(), "who", "")).To(HavePrefix(w.ip(1) + "\n"))
 	}, SpecTimeout(specTimeout))
 })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin_test
+package plugin
 
 import (
 	"context"
@@ -35,10 +35,9 @@ func noted(ctx context.Context, reason v1alpha1.Reason) []string {
 	return notes
 }
 
-var _ = Describe("A release by hand", Ordered, ContinueOnFailure, func() {
+var _ = suite.Describe("A release by hand", Ordered, func() {
 	var w *world
-	var stop func()
-	BeforeAll(func(ctx context.Context) { stop = startManager(ctx) })
+	BeforeAll(func(ctx context.Context) { startManager(ctx) })
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 
 	It("is refused while the sandbox is known to live, and changes nothing", func(ctx context.Context) {
@@ -49,17 +48,6 @@ var _ = Describe("A release by hand", Ordered, ContinueOnFailure, func() {
 		Expect(r.err).To(ContainSubstring("a sandbox that may use " + w.ip(1) + " is known to live"))
 		Expect(w.entries(ctx)).To(HaveKey("1"))
 		Expect(noted(ctx, v1alpha1.ReasonReleaseByHand)).NotTo(ContainElement(ContainSubstring(w.ip(1))))
-	}, SpecTimeout(specTimeout))
-
-	It("wants a reason and a confirmation", func(ctx context.Context) {
-		w.add(ctx, 2, w.namespace+"/gone-0", leaked(2))
-		awaitReason(ctx, "orphan-"+leaked(2), v1alpha1.ReasonOwnerUnknown)
-		for _, args := range [][]string{{}, {"--reason", "because"}, {"--reason", reason}, {"--reason", reason, "--confirm", w.ip(3)}} {
-			r := plugin(ctx, append([]string{"release", w.ip(2)}, args...)...)
-			Expect(r.code).To(Equal(5), r.out+r.err)
-		}
-		Expect(plugin(ctx, "release", w.ip(2), "--dry-run").code).To(BeZero())
-		Expect(w.entries(ctx)).To(HaveKeyWithValue("2", HaveField("PodRef", w.namespace+"/gone-0")))
 	}, SpecTimeout(specTimeout))
 
 	It("is refused while time alone would do it, unless it is forced", func(ctx context.Context) {
@@ -142,37 +130,9 @@ var _ = Describe("A release by hand", Ordered, ContinueOnFailure, func() {
 			ContainSubstring(w.ip(3)+" in kube-system/"+w.pool+": the first report does not have it in this form")))
 		Expect(exists(ctx, living)).To(BeTrue())
 	}, SpecTimeout(specTimeout))
-
-	It("says which right is missing", func(ctx context.Context) {
-		w.run(ctx, "web-0", 1)
-		r := pluginWith(ctx, kubeconfigOf("nobody"), "", "release", w.ip(1), "--reason", reason, "--confirm", w.ip(1))
-		Expect(r.code).To(Equal(1))
-		Expect(r.err).To(ContainSubstring("this needs the right to list ippools.whereabouts.cni.cncf.io in all namespaces, which you do not have"))
-	}, SpecTimeout(specTimeout))
-
-	It("does not release by reports what the manager holds for a pod it knows", func(ctx context.Context) {
-		folder := GinkgoT().TempDir()
-		first, second := filepath.Join(folder, "first.json"), filepath.Join(folder, "second.json")
-		pod := w.run(ctx, "web-0", 1)
-		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
-		forceDelete(ctx, pod)
-		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
-		stop() // the manager would give the entry its tombstone, which is no leak
-		removeFinalizers(ctx, pod)
-		Eventually(ctx, func() bool { return exists(ctx, pod) }).Should(BeFalse())
-		for _, file := range []string{first, second} {
-			r := plugin(ctx, "audit", "--report", file)
-			Expect(r.out).To(And(ContainSubstring("PodGone"), ContainSubstring("Holdfast holds it for UID "+string(pod.UID))))
-		}
-		backdate(first, time.Minute)
-		r := plugin(ctx, "release", "--from-reports", first, second, "--reason", reason, "--confirm", "1")
-		Expect(r.code).To(BeZero(), r.out+r.err)
-		Expect(r.out).To(And(ContainSubstring("agree on nothing that may be released"), ContainSubstring("releases it once its sandbox is proven gone")))
-		Expect(w.entries(ctx)).To(HaveKey("1"))
-	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A release by hand where admission denies unsafe ones", Ordered, ContinueOnFailure, func() {
+var _ = suite.Describe("A release by hand where admission denies unsafe ones", Ordered, func() {
 	BeforeAll(func(ctx context.Context) { startManagerInMode(ctx, "Deny") })
 
 	It("is refused, unless it is made as the manager; the trail has the person", func(ctx context.Context) {

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin_test
+package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,21 +15,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/testing/admission"
 	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
-	own          = "holdfast-system"
-	fieldManager = client.FieldOwner("administrator")
+	own = "holdfast-system"
 )
 
 // configuration is the manager's, with delays that a test can wait for; the plugin reads the same from the ConfigMap.
@@ -66,19 +62,12 @@ func install(ctx context.Context) {
 	Expect(os.WriteFile(filepath.Join(certDir, "tls.crt"), certificate, 0o600)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(certDir, "tls.key"), key, 0o600)).To(Succeed())
 
-	objects := render()
-	for _, first := range []bool{true, false} {
-		for _, object := range objects {
-			kind := object.GetKind()
-			if foundation := kind == "Namespace" || kind == "CustomResourceDefinition"; foundation != first {
-				continue
-			}
-			adapt(object)
-			Eventually(ctx, func() error {
-				return admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.ForceOwnership, fieldManager)
-			}).Should(Succeed(), "%s %s", kind, object.GetName())
-		}
+	// The suite's configuration wants no agents, and no kubelet would run them.
+	objects := fixture.Installation().Objects("DaemonSet")
+	for _, object := range objects {
+		adapt(object)
 	}
+	fixture.Apply(ctx, objects)
 	Expect(admin.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "holdfast-webhook-cert"}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}})).To(Succeed())
 	installIPAM(ctx)
@@ -117,25 +106,6 @@ func setWebhooks(object *unstructured.Unstructured, webhooks []any) error {
 	return unstructured.SetNestedSlice(object.Object, webhooks, "webhooks")
 }
 
-func render() []*unstructured.Unstructured {
-	GinkgoHelper()
-	rendered := run("go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", "config/default")
-	var objects []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(rendered), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		Expect(err).NotTo(HaveOccurred())
-		// The suite's configuration wants no agents, and no kubelet would run them.
-		if object.GetKind() != "DaemonSet" {
-			objects = append(objects, object)
-		}
-	}
-}
-
 // startManager runs the manager of the installation in this process, with its account's token, and makes its pods look Ready.
 func startManager(ctx context.Context) (stop func()) {
 	GinkgoHelper()
@@ -144,25 +114,12 @@ func startManager(ctx context.Context) (stop func()) {
 
 func startManagerInMode(ctx context.Context, mode string) (stop func()) {
 	GinkgoHelper()
-	identity, err := plane.ServiceAccountConfig(ctx, own, app.Name, nil)
-	Expect(err).NotTo(HaveOccurred())
+	identity := fixture.AccountConfig(ctx, own, app.Name, nil)
 	c, err := config.ParseManager("the suite's", fmt.Appendf(nil, configuration, mode, webhookPort, certDir))
 	Expect(err).NotTo(HaveOccurred())
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	mgr, err := app.New(running, rest.CopyConfig(identity), c, app.Options{Log: GinkgoLogr, PoliciesSince: judged.Always})
-	Expect(err).NotTo(HaveOccurred())
-	ended := make(chan error, 1)
-	go func() {
-		defer GinkgoRecover()
-		ended <- mgr.Start(running)
-	}()
-	stop = sync.OnceFunc(func() {
-		GinkgoHelper()
-		cancel()
-		Eventually(ended).Should(Receive())
+	return fixture.RunManager(ctx, func(running context.Context) (manager.Manager, error) {
+		return app.New(running, identity, c, app.Options{Log: GinkgoLogr, PoliciesSince: judged.Always})
 	})
-	DeferCleanup(stop)
-	return stop
 }
 
 // playReplicas does what scheduler and kubelets of the manager's pods would: each is on a node of its own, and Ready.

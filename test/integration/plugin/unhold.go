@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plugin_test
+package plugin
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-var _ = Describe("Letting go of a pod by hand, while no manager runs", func() {
+var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 	unhold := func(ctx context.Context, name, why string) result {
