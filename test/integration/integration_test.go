@@ -14,6 +14,7 @@ import (
 
 	_ "github.com/holdfast-dev/holdfast/test/integration/bootstrap"
 	_ "github.com/holdfast-dev/holdfast/test/integration/chart"
+	_ "github.com/holdfast-dev/holdfast/test/integration/harness"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodepolicy"
 	_ "github.com/holdfast-dev/holdfast/test/integration/noderesources"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodewait"

@@ -94,7 +94,7 @@ var policies = map[string]guarded{
 	}, nodecrds.NodeResourceTopology},
 }
 
-var suite = fixture.NewSuite("noderesources", fixture.PlaneOne, func(ctx context.Context) {
+var suite = fixture.NewSuite("noderesources", fixture.PlaneTwo, func(ctx context.Context) {
 	config := fixture.Plane.Config()
 	config.WarningHandlerWithContext = &warned
 	admin = fixture.Client(config)
