@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +17,7 @@ import (
 )
 
 // The places of a world in which Guard has begun something that Shadow finds.
-const askedAt, heldAt, cleanAt, ghostAt = 40, 41, 42, 43
-
-var ghostSandbox = sandboxID("ghost")
+const askedAt, heldAt, cleanAt = 40, 41, 42
 
 var _ = suite.Describe("Mode Shadow after Guard, with agents", func() {
 	var (
@@ -125,11 +122,4 @@ func marksOf(ctx context.Context, pod *corev1.Pod) func() ([]string, error) {
 		}
 		return ids, err
 	}
-}
-
-// sandboxAt is the sandbox that a pool's entry names; empty without an entry.
-func (w *world) sandboxAt(ctx context.Context, offset int) (string, error) {
-	var pool wbv1alpha1.IPPool
-	err := admin.Get(ctx, client.ObjectKey{Namespace: poolNamespace, Name: w.pool}, &pool)
-	return pool.Spec.Allocations[fmt.Sprint(offset)].ContainerID, err
 }
