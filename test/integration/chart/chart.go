@@ -116,6 +116,6 @@ func breakPodUpdates(ctx context.Context, namespace string) (mend func()) {
 	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
 			fixture.Rule("", "pods", admissionregistrationv1.Update), fixture.Rule("", "pods/status", admissionregistrationv1.Update)}}
-	restore := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func() error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
+	restore := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func(ctx context.Context) error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
 	return func() { restore(ctx) }
 }

@@ -165,7 +165,7 @@ func breakPodUpdates(ctx context.Context, namespace string, resources ...string)
 	for _, resource := range resources {
 		match.ResourceRules = append(match.ResourceRules, fixture.Rule("", resource, admissionregistrationv1.Update))
 	}
-	refused := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func() error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
+	refused := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func(ctx context.Context) error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
 	var once sync.Once
 	DeferCleanup(func(ctx context.Context) { once.Do(func() { refused(ctx) }) })
 	return func() { once.Do(func() { refused(ctx) }) }
