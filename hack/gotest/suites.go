@@ -33,7 +33,6 @@ var roots = []struct {
 	{"test/e2e/cluster", machine},
 	{"test/e2e", suite},
 	{"test/integration", suite},
-	{"internal/testing/controlplane", suite},
 	{"hack/dev/test/sim", unit},
 	{"hack/dev/test/shapes", long},
 	{"hack/dev/test", nodes},

@@ -13,11 +13,17 @@ import (
 	"github.com/holdfast-dev/holdfast/test/fixture"
 
 	_ "github.com/holdfast-dev/holdfast/test/integration/bootstrap"
+	_ "github.com/holdfast-dev/holdfast/test/integration/chart"
+	_ "github.com/holdfast-dev/holdfast/test/integration/harness"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodepolicy"
+	_ "github.com/holdfast-dev/holdfast/test/integration/noderesources"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodewait"
+	_ "github.com/holdfast-dev/holdfast/test/integration/plugin"
 	_ "github.com/holdfast-dev/holdfast/test/integration/releaseadmission"
 	_ "github.com/holdfast-dev/holdfast/test/integration/seatbelts"
+	_ "github.com/holdfast-dev/holdfast/test/integration/shadow"
 	_ "github.com/holdfast-dev/holdfast/test/integration/stamping"
+	_ "github.com/holdfast-dev/holdfast/test/integration/uninstall"
 )
 
 var _ = ReportAfterSuite("suites", func(report Report) { fixture.Table(os.Stdout, report) })

@@ -48,7 +48,7 @@ const (
 
 var admin = fixture.Admin
 
-var suite = fixture.NewSuite("nodepolicy", fixture.PlaneOne, func(ctx context.Context) {
+var suite = fixture.NewSuite("nodepolicy", fixture.PlaneTwo, func(ctx context.Context) {
 	fixture.CreateNamespace(ctx, managerNamespace)
 	fixture.Apply(ctx, fixture.Folder("config/rbac").Objects())
 	define(ctx, "gadgets", "v1", "v1beta1")

@@ -168,7 +168,7 @@ var _ = suite.Describe("The sweeper", func() {
 
 	It("deletes the object of a Node that was replaced, says so on policy and Node, and leaves one with other owners", func(ctx context.Context) {
 		p := azurePolicy(ctx, deleting)
-		startSweeper(ctx, passes)
+		startSweeper(ctx, passes, sweepsOften)
 		expectSwept(ctx, p.Name, counts{})
 		node := createNode(ctx, "node")
 		object := create(ctx, nodecrds.NodeNetworkConfig(node.Name, node.UID))

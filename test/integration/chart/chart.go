@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"context"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
+)
+
+var _ = suite.Describe("the chart", Ordered, func() {
+	const apps = "default"
+
+	It("is installed beside what is there, and upgraded", func(ctx context.Context) {
+		install()
+		deployment := &appsv1.Deployment{}
+		Expect(admin.Get(ctx, client.ObjectKey{Namespace: own, Name: "holdfast-manager"}, deployment)).To(Succeed())
+		before := configurationOf(deployment)
+
+		out, err := helm("upgrade", release, chart, "--reset-then-reuse-values", "--set=manager.configuration.delays.releaseDelay=4m")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(admin.Get(ctx, client.ObjectKey{Namespace: own, Name: "holdfast-manager"}, deployment)).To(Succeed())
+		after := configurationOf(deployment)
+		Expect(after).NotTo(Equal(before))
+		for _, name := range []string{before, after} {
+			Expect(admin.Get(ctx, client.ObjectKey{Namespace: own, Name: name}, &corev1.ConfigMap{})).To(Succeed(), "replicas of before still have %s", name)
+		}
+		Expect(ofHook(ctx)).To(BeEmpty(), "the account exists only while the hook runs")
+	}, SpecTimeout(specTimeout))
+
+	It("tells in its notes what is next, and which labels the namespace lacks", func(ctx context.Context) {
+		notes, err := helm("get", "notes", release)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(notes).To(And(ContainSubstring("kubectl holdfast doctor"), ContainSubstring("helm uninstall holdfast -n holdfast-system"),
+			ContainSubstring("kubectl label --overwrite namespace holdfast-system pod-security.kubernetes.io/enforce=restricted")))
+		labels := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))
+		Expect(admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}, labels)).To(Succeed())
+		out, err := helm("upgrade", release, chart, "--reset-then-reuse-values")
+		Expect(err).NotTo(HaveOccurred(), out)
+		Expect(out).NotTo(ContainSubstring("kubectl label"))
+	}, SpecTimeout(specTimeout))
+
+	It("is not uninstalled while a pod is held that cannot be freed, and then is", func(ctx context.Context) {
+		objects := installed()
+		hold(ctx, apps, "held")
+		strand(ctx)
+		mend := breakPodUpdates(ctx, apps)
+		playing, stop := context.WithCancel(ctx)
+		logs := kubelet(playing, "broken on purpose")
+		out, err := helm("uninstall", release, "--timeout=3m")
+		stop()
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(ContainSubstring("holdfast-uninstall not ready"))
+		Expect(<-logs).To(And(ContainSubstring("so its account loses its rights"), ContainSubstring("ClusterRoleBinding holdfast-manager deleted"),
+			ContainSubstring("broken on purpose")))
+		Expect(heldPods(ctx)).To(ConsistOf("held"))
+		gone := func() []string { return standing(ctx, objects) }
+		Expect(gone()).To(ContainElements("Deployment holdfast-manager", "ClusterRole holdfast-manager", "Service holdfast-webhook"))
+		Eventually(ctx, func() []string { return ofHook(ctx) }).Should(ConsistOf("Job"))
+
+		mend()
+		other := hold(ctx, apps, "of-another-too", foreign)
+		playing, stop = context.WithCancel(ctx)
+		DeferCleanup(stop)
+		logs = kubelet(playing, "")
+		out, err = helm("uninstall", release, "--timeout=3m")
+		Expect(err).NotTo(HaveOccurred(), out)
+		stop()
+		Expect(<-logs).To(And(ContainSubstring("proven: 2 reads of all pods in a row"), Not(ContainSubstring("forbidden"))))
+		Expect(heldPods(ctx)).To(BeEmpty())
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
+		Expect(other.Finalizers).To(ConsistOf(foreign))
+		Eventually(ctx, gone).Should(BeEmpty())
+		Expect(ofHook(ctx)).To(ConsistOf("Job"), "its log has the list of what stays held")
+	}, SpecTimeout(specTimeout))
+
+	It("leaves definitions and records, and is installed again over them", func(ctx context.Context) {
+		record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "1f3b7e9c-0000-4000-8000-000000000000"}}
+		Expect(client.IgnoreAlreadyExists(admin.Create(ctx, record))).To(Succeed())
+		install()
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
+		objects := installed()
+		Expect(standing(ctx, objects)).To(HaveLen(len(objects)))
+	}, SpecTimeout(specTimeout))
+})
+
+// configurationOf is the name of the ConfigMap that a Deployment's pods mount.
+func configurationOf(deployment *appsv1.Deployment) string {
+	GinkgoHelper()
+	volumes := deployment.Spec.Template.Spec.Volumes
+	i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil })
+	Expect(i).To(BeNumerically(">=", 0))
+	return volumes[i].ConfigMap.Name
+}
+
+// breakPodUpdates makes every update of a pod in a namespace fail, until the returned function.
+func breakPodUpdates(ctx context.Context, namespace string) (mend func()) {
+	GinkgoHelper()
+	probe := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
+	}
+	Expect(admin.Create(ctx, probe)).To(Succeed())
+	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
+	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
+			fixture.Rule("", "pods", admissionregistrationv1.Update), fixture.Rule("", "pods/status", admissionregistrationv1.Update)}}
+	restore := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func(ctx context.Context) error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
+	return func() { restore(ctx) }
+}

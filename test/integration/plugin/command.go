@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gexec"
+
+	"github.com/holdfast-dev/holdfast/test/fixture"
+)
+
+// result is how a command ended, and what it printed.
+type result struct {
+	code     int
+	out, err string
+}
+
+// plugin runs the command to its end, as an administrator does.
+func plugin(ctx context.Context, args ...string) result {
+	GinkgoHelper()
+	return pluginWith(ctx, plane.Kubeconfig(), "", args...)
+}
+
+// pluginWith runs it with a kubeconfig and an answer at its standard input.
+func pluginWith(ctx context.Context, kubeconfig, answer string, args ...string) result {
+	GinkgoHelper()
+	command := exec.Command(fixture.Command("kubectl-holdfast"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	command.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir())
+	command.Stdin = strings.NewReader(answer)
+	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { session.Kill() }()
+	Eventually(session).WithContext(ctx).WithTimeout(commandTimeout).Should(gexec.Exit())
+	return result{session.ExitCode(), string(session.Out.Contents()), string(session.Err.Contents())}
+}
+
+// kubeconfigOf is the kubeconfig of a user with the rights of a ClusterRole that is given elsewhere, or with none.
+func kubeconfigOf(name string, groups ...string) string {
+	GinkgoHelper()
+	_, content, err := plane.AddUser(name, groups...)
+	Expect(err).NotTo(HaveOccurred())
+	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+	return file
+}
+
+// decoded is a report in JSON.
+func decoded(r result) map[string]any {
+	GinkgoHelper()
+	var report map[string]any
+	Expect(json.Unmarshal([]byte(r.out), &report)).To(Succeed(), r.out+r.err)
+	return report
+}
+
+var variable = []struct {
+	form *regexp.Regexp
+	word string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
+	{regexp.MustCompile(`[0-9a-f]{64}`), "SANDBOX"},
+	{regexp.MustCompile(`\b[0-9a-f]{13}\b`), "SANDBOX"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
+	{regexp.MustCompile(`\b\d+(m\d+)?(ms|s|m)\b`), "AGE"},
+	{regexp.MustCompile(` +`), " "},
+	{regexp.MustCompile(`(?m) $`), ""},
+}
+
+// text is what a command printed, without what differs from run to run.
+func text(out string) string {
+	for _, v := range variable {
+		out = v.form.ReplaceAllString(out, v.word)
+	}
+	return out
+}
+
+// text is what a command printed, without what differs from world to world.
+func (w *world) text(out string) string {
+	return text(strings.NewReplacer(w.namespace, "NS", w.node, "NODE", strings.TrimSuffix(w.ip(0), ".0")+".", "NET.").Replace(out))
+}

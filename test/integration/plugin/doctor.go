@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// levels are the outcomes of the doctor's checks by name; the worst of those with one name.
+func levels(r result) map[string]string {
+	GinkgoHelper()
+	worst := map[string]string{}
+	for _, check := range decoded(r)["checks"].([]any) {
+		name, level := check.(map[string]any)["name"].(string), check.(map[string]any)["level"].(string)
+		if worst[name] != "FAIL" && level != "OK" || worst[name] == "" {
+			worst[name] = level
+		}
+	}
+	return worst
+}
+
+// healthy is what the doctor says of a healthy installation.
+const healthy = `^LEVEL CHECK FOUND
+OK manager replicas 2 of 2 are Ready, on 2 nodes
+OK configuration evidence Kubelet, unsafe releases Warn, audit Report \(ConfigMap holdfast-system/holdfast-manager-config-[0-9a-z]+\)
+OK certificate for holdfast-webhook.holdfast-system.svc, ends in 364d
+OK webhooks \d+, each trusts the serving certificate and has a replica behind it
+OK admission policies 9, and each denies what it is about
+OK stamping a pod that names a network was stamped in a dry run
+OK webhooks of others none stops updates of pods
+OK pod updates a dry run went through for 1 guarded pods
+OK bootstrap with no manager alive, every pod starts
+OK rights of the accounts \d+ rights were asked for, and are given
+OK IPAM IPPools are served
+OK unsafe releases none within the last hour \(mode Warn\)
+OK agents not installed, and not needed \(evidence: Kubelet\)
+OK versions Kubernetes v1[.0-9]+, manager v[.0-9]+, plugin unknown
+OK records held none
+OK unclassified none
+OK node resource policies 2, and each works
+
+17 OK, 0 WARN, 0 FAIL
+$`
+
+var _ = suite.Describe("The doctor", Ordered, func() {
+	var w *world
+	var stop func()
+	BeforeAll(func(ctx context.Context) {
+		stop = startManager(ctx)
+		playReplicas(ctx)
+	})
+	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
+
+	It("finds nothing in a healthy installation", func(ctx context.Context) {
+		w.run(ctx, "web-0", 1)
+		// What other specs did on purpose is told by events, which come when they come.
+		Eventually(ctx, func(g Gomega) {
+			var events corev1.EventList
+			g.Expect(admin.List(ctx, &events, client.MatchingFields{"reason": string(v1alpha1.ReasonUnsafeReleaseRefused)})).To(Succeed())
+			for i := range events.Items {
+				g.Expect(client.IgnoreNotFound(admin.Delete(ctx, &events.Items[i]))).To(Succeed())
+			}
+			r := plugin(ctx, "doctor", "-n", w.namespace)
+			g.Expect(text(r.out)).To(MatchRegexp(healthy))
+			g.Expect(r.code).To(BeZero(), r.out+r.err)
+		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("finds a right that the manager lacks", func(ctx context.Context) {
+		var role rbacv1.ClusterRole
+		Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-manager"}, &role)).To(Succeed())
+		before := role.DeepCopy()
+		for i := range role.Rules {
+			if role.Rules[i].Resources[0] == "ippools" {
+				role.Rules[i].Verbs = []string{"get", "list", "watch"}
+			}
+		}
+		Expect(admin.Update(ctx, &role)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			before.ResourceVersion = ""
+			Expect(admin.Update(ctx, before)).To(Succeed())
+		})
+		Eventually(ctx, func() string { return text(plugin(ctx, "doctor", "-n", w.namespace).out) }).
+			Should(ContainSubstring("FAIL rights of the accounts system:serviceaccount:holdfast-system:holdfast-manager may not patch ippools.whereabouts.cni.cncf.io"))
+	}, SpecTimeout(specTimeout))
+
+	It("finds that the manager is away", func(ctx context.Context) {
+		stop()
+		r := plugin(ctx, "doctor", "-n", w.namespace, "-o", "json")
+		Expect(r.code).To(Equal(2), r.out+r.err)
+		Expect(levels(r)).To(HaveKeyWithValue("stamping", "FAIL"))
+		By("the API server went on: its failurePolicy is Ignore")
+		pod := w.create(ctx, "web-0")
+		Expect(pod.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+	}, SpecTimeout(specTimeout))
+})

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", func() {
+	var w *world
+	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
+	unhold := func(ctx context.Context, name, why string) result {
+		GinkgoHelper()
+		return plugin(ctx, "unhold", "pod/"+name, "-n", w.namespace, "--reason", why)
+	}
+
+	It("writes an event with user and reason, and takes the finalizer off against the policy", func(ctx context.Context) {
+		pod := w.create(ctx, "web-0")
+		r := unhold(ctx, "web-0", reason)
+		Expect(r.code).To(Equal(5), r.out+r.err)
+		Expect(r.err).To(ContainSubstring("is not being deleted"))
+
+		forceDelete(ctx, pod)
+		stripped := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		Expect(admin.Patch(ctx, pod.DeepCopy(), stripped)).To(MatchError(ContainSubstring("kubectl holdfast unhold pod/web-0 -n " + w.namespace)))
+		Expect(unhold(ctx, "web-0", "because").code).To(Equal(5), "the reason says nothing")
+		Expect(noted(ctx, v1alpha1.ReasonProtectionRemovedByUser)).NotTo(ContainElement(ContainSubstring(string(pod.UID))))
+
+		r = unhold(ctx, "web-0", reason)
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})).To(Satisfy(apierrors.IsNotFound))
+		Expect(noted(ctx, v1alpha1.ReasonProtectionRemovedByUser)).To(ContainElement(
+			And(HavePrefix("admin takes the finalizer"), ContainSubstring(string(pod.UID)), HaveSuffix(reason))))
+	}, SpecTimeout(specTimeout))
+
+	It("works in a namespace that is being deleted, where no event can be created", func(ctx context.Context) {
+		pod := w.create(ctx, "web-0")
+		Expect(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
+		forceDelete(ctx, pod)
+		r := unhold(ctx, "web-0", reason)
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		var events corev1.EventList
+		Expect(admin.List(ctx, &events, client.InNamespace(metav1.NamespaceDefault))).To(Succeed())
+		Expect(events.Items).To(ContainElement(And(HaveField("Reason", string(v1alpha1.ReasonProtectionRemovedByUser)),
+			HaveField("InvolvedObject.Kind", "Namespace"), HaveField("InvolvedObject.Name", w.namespace), HaveField("Message", ContainSubstring(string(pod.UID))))))
+	}, SpecTimeout(specTimeout))
+})

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/uninstall"
+)
+
+var _ = suite.Describe("An uninstallation", func() {
+	var (
+		apps string
+		out  *said
+	)
+	BeforeEach(func(ctx context.Context) {
+		apps, out = newNamespace(ctx), &said{}
+		install(ctx)
+		DeferCleanup(cleanUp, apps)
+	})
+
+	It("takes the finalizer off every pod, whatever its labels, and leaves nothing", func(ctx context.Context) {
+		held := hold(ctx, apps, 3)
+		living := guarded(apps, "living")
+		Expect(admin.Create(ctx, living)).To(Succeed())
+		unlabeled := guarded(apps, "unlabeled")
+		unlabeled.Labels = nil
+		Expect(admin.Create(ctx, unlabeled)).To(Succeed())
+		ending := guarded(apps, "ending") // its node's kubelet has still to end it
+		Expect(admin.Create(ctx, ending)).To(Succeed())
+		Expect(admin.Delete(ctx, ending)).To(Succeed())
+
+		others := guarded(apps, "backed-up")
+		others.Finalizers = []string{foreign, v1alpha1.Finalizer, "example.com/other"}
+		Expect(admin.Create(ctx, others)).To(Succeed())
+		Expect(admin.Delete(ctx, others, client.GracePeriodSeconds(0))).To(Succeed())
+
+		uninstalled(ctx, options(out))
+
+		for _, pod := range held {
+			_, err := read(ctx, pod)
+			Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		}
+		for _, pod := range []*corev1.Pod{living, unlabeled, ending} {
+			live, err := read(ctx, pod)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(live.UID).To(Equal(pod.UID))
+			Expect(live.Finalizers).To(BeEmpty())
+			Expect(live.Labels).NotTo(HaveKey(v1alpha1.GuardedLabel))
+		}
+		live, err := read(ctx, others)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(live.Finalizers).To(ConsistOf(foreign, "example.com/other"))
+		Expect(live.Labels).To(Equal(map[string]string{"app": "web"}))
+		Expect(out.String()).To(And(ContainSubstring("7 with the finalizer (5 of them being deleted)"), ContainSubstring("proven: 2 reads of all pods in a row")))
+	}, SpecTimeout(specTimeout))
+
+	It("has stopped the manager and removed every webhook and stamper before it touches the first pod", func(ctx context.Context) {
+		hold(ctx, apps, 2)
+		looked := false
+		out.at("Taking the finalizer off every pod", func() {
+			looked = true
+			Expect(podsOf(ctx, own)).To(BeEmpty())
+			Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeZero()))
+			Expect(webhooksAndStampers(ctx)).To(BeEmpty())
+			Expect(heldPods(ctx)).To(HaveLen(2))
+			// What judges and what records is still there: it is removed only once the proof is made.
+			Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-guarded-label"}, &admissionregistrationv1.ValidatingAdmissionPolicy{})).To(Succeed())
+			Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed())
+		})
+		uninstalled(ctx, options(out))
+		Expect(looked).To(BeTrue())
+	}, SpecTimeout(specTimeout))
+
+	It("notices that what stamps is applied again between the two clean reads", func(ctx context.Context) {
+		hold(ctx, apps, 1)
+		var late *corev1.Pod
+		out.at("0 with the finalizer", func() {
+			Expect(late).To(BeNil())
+			for _, object := range rendered() {
+				if strings.HasPrefix(object.GetKind(), "MutatingAdmissionPolicy") {
+					Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("administrator"))).To(Succeed())
+				}
+			}
+			Eventually(ctx, func(g Gomega) {
+				late = withNetworks(apps, "late")
+				g.Expect(admin.Create(ctx, late, client.DryRunAll)).To(Succeed())
+				g.Expect(late.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+			}).Should(Succeed())
+			late = withNetworks(apps, "late")
+			Expect(admin.Create(ctx, late)).To(Succeed())
+			Expect(late.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+		})
+		uninstalled(ctx, options(out))
+
+		live, err := read(ctx, late)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(live.Finalizers).To(BeEmpty())
+		Expect(out.String()).To(ContainSubstring("what stamps pods has come back"))
+		Expect(strings.Count(out.String(), "0 with the finalizer")).To(BeNumerically(">=", 3), "a clean read before it counts for nothing")
+	}, SpecTimeout(specTimeout))
+
+	It("goes through pods/status where somebody's admission breaks every update of a pod", func(ctx context.Context) {
+		pods := hold(ctx, apps, 2)
+		breakPodUpdates(ctx, apps, "pods")
+		uninstalled(ctx, options(out))
+		for _, pod := range pods {
+			_, err := read(ctx, pod)
+			Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		}
+		Expect(out.String()).To(ContainSubstring("0 freed, 2 through pods/status"))
+	}, SpecTimeout(specTimeout))
+
+	It("goes on trying what fails, proves nothing meanwhile, and says so at the end of its time", func(ctx context.Context) {
+		hold(ctx, apps, 2)
+		mend := breakPodUpdates(ctx, apps, "pods", "pods/status")
+		o := options(out)
+		o.Timeout = shortStop
+		var timeout *uninstall.TimeoutError
+		Expect(errors.As(uninstall.Run(ctx, o), &timeout)).To(BeTrue())
+		Expect(timeout).To(And(HaveField("Proven", BeFalse()), HaveField("Step", "taking the finalizer off every pod")))
+		Expect(out.String()).To(And(ContainSubstring("2 failed"), ContainSubstring("broken on purpose"), Not(ContainSubstring("proven: "))))
+		Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed(), "nothing behind the sweep was touched")
+
+		mend()
+		uninstalled(ctx, options(out))
+	}, SpecTimeout(specTimeout))
+
+	It("takes the rights of a manager whose pods do not stop, and removes these pods and those of silent agents", func(ctx context.Context) {
+		for _, pod := range append(awaitPods(ctx, own, 2), awaitPods(ctx, agents, 1)...) {
+			bind(ctx, &pod)
+		}
+		hold(ctx, apps, 1)
+		out.at("Taking the finalizer off every pod", func() {
+			Expect(podsOf(ctx, own)).To(HaveLen(2))
+			var bindings rbacv1.ClusterRoleBindingList
+			Expect(admin.List(ctx, &bindings)).To(Succeed())
+			Expect(slices.ContainsFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool { return b.RoleRef.Name == "holdfast-manager" })).To(BeFalse())
+			Expect(heldPods(ctx)).To(HaveLen(1))
+		})
+		o := options(out)
+		o.StopTimeout = shortStop
+		uninstalled(ctx, o)
+	}, SpecTimeout(specTimeout))
+
+	It("refuses, before it changes anything, where nodes' agents wait for a policy", func(ctx context.Context) {
+		waiter := &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: apps, Name: "agent"},
+			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec: corev1.PodSpec{
+					NodeSelector:   map[string]string{"on": "no-node"},
+					InitContainers: []corev1.Container{{Name: "wait", Image: "example.com/m", Args: []string{"wait-node-resource", "--policy=ciliumnodes"}}},
+					Containers:     []corev1.Container{{Name: "main", Image: "example.com/main"}},
+				},
+			}},
+		}
+		Expect(admin.Create(ctx, waiter)).To(Succeed())
+		var refused *uninstall.WaitersError
+		Expect(errors.As(uninstall.Run(ctx, options(out)), &refused)).To(BeTrue())
+		Expect(refused.DaemonSets).To(ConsistOf(apps + "/agent"))
+		Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+		Expect(admin.Delete(ctx, waiter)).To(Succeed())
+		uninstalled(ctx, options(out))
+	}, SpecTimeout(specTimeout))
+
+	It("refuses, before it changes anything, where the manager is in another namespace", func(ctx context.Context) {
+		o := options(out)
+		o.Namespace = "network-guard"
+		var refused *uninstall.ElsewhereError
+		Expect(errors.As(uninstall.Run(ctx, o), &refused)).To(BeTrue())
+		Expect(refused.Found).To(ConsistOf("holdfast-system"))
+		Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+		uninstalled(ctx, options(out))
+	}, SpecTimeout(specTimeout))
+})
+
+// webhooksAndStampers are the names of everything that the API server mutates by, or calls.
+func webhooksAndStampers(ctx context.Context) []string {
+	GinkgoHelper()
+	var names []string
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind + "List"))
+		Expect(admin.List(ctx, list)).To(Succeed())
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
+}
