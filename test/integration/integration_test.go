@@ -12,7 +12,10 @@ import (
 
 	"github.com/holdfast-dev/holdfast/test/fixture"
 
+	_ "github.com/holdfast-dev/holdfast/test/integration/allocation"
 	_ "github.com/holdfast-dev/holdfast/test/integration/bootstrap"
+	_ "github.com/holdfast-dev/holdfast/test/integration/handshake"
+	_ "github.com/holdfast-dev/holdfast/test/integration/lifecycle"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodepolicy"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodewait"
 	_ "github.com/holdfast-dev/holdfast/test/integration/releaseadmission"

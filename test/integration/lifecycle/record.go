@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package lifecycle_test
+package lifecycle
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
 )
 
 // validRecord is a record as the controller writes it.
@@ -24,7 +23,7 @@ func validRecord(name string) *v1alpha1.IPAllocation {
 	}}
 }
 
-var _ = Describe("The IPAllocation API", secondpass.Exempt("no manager takes part"), func() {
+var _ = suite.Describe("The IPAllocation API", func() {
 	DescribeTable("refuses a record that contradicts itself",
 		func(ctx context.Context, name string, spoil func(*v1alpha1.IPAllocation), says string) {
 			record := validRecord(name)
