@@ -21,6 +21,7 @@ import (
 	_ "github.com/holdfast-dev/holdfast/test/integration/releaseadmission"
 	_ "github.com/holdfast-dev/holdfast/test/integration/seatbelts"
 	_ "github.com/holdfast-dev/holdfast/test/integration/stamping"
+	_ "github.com/holdfast-dev/holdfast/test/integration/whereabouts"
 )
 
 var _ = ReportAfterSuite("suites", func(report Report) { fixture.Table(os.Stdout, report) })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package whereabouts_test
+package whereabouts
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-var _ = Describe("A batch", askedDirectly, func() {
+var _ = suite.Describe("A batch", func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 
@@ -59,44 +58,6 @@ var _ = Describe("A batch", askedDirectly, func() {
 			"DELETE overlappingrangeipreservations/10.0.0.7",
 			"PATCH ippools/10.0.0.0-16",
 		}))
-	})
-
-	It("takes along the releases of other callers that come while the pool is written", func(ctx context.Context) {
-		const callers = 40
-		held, offsets := allocations{"65000": other()}, []int{}
-		for n := 1; n <= callers; n++ {
-			held[strconv.Itoa(n)] = web()
-			offsets = append(offsets, n)
-		}
-		changed := web()
-		changed.ContainerID = "sb-2"
-		held["7"] = changed
-		w.createPool(ctx, "10.0.0.0-16", "10.0.0.0/16", held)
-		b := w.start(ctx, &network{})
-		before := b.network.count()
-
-		errs := make([]error, callers)
-		var group sync.WaitGroup
-		for n, request := range requests("10.0.0.0-16", offsets...) {
-			group.Go(func() { errs[n] = b.Release(ctx, []ipam.Request{request})[0].Err })
-		}
-		group.Wait()
-
-		for n, err := range errs {
-			if offsets[n] == 7 {
-				Expect(err).To(MatchError(ipam.ErrChanged))
-			} else {
-				Expect(err).NotTo(HaveOccurred())
-			}
-		}
-		Expect(w.held(ctx, "10.0.0.0-16")).To(Equal(allocations{"65000": other(), "7": changed}))
-		patches := 0
-		for _, call := range b.network.since(before) {
-			if strings.HasPrefix(call, "PATCH") {
-				patches++
-			}
-		}
-		Expect(patches).To(BeNumerically("<", callers), "each caller alone would need two patches")
 	})
 
 	It("goes on over one entry that changed, one that is gone, one half released and one that is asked for twice", func(ctx context.Context) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bugs_test
+package guarded_test
 
 import (
 	"context"
-	"os/exec"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -156,16 +155,4 @@ func (w *world) sliceAnew(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, w.slices(far, near))).To(Succeed())
 	Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(happened(ctx, g, pod, api.EventRemove)).To(Equal(1)) }).Should(Succeed())
-}
-
-// expectPanic expects that the plugin dies on a node that has no slice.
-func (w *world) expectPanic(ctx context.Context) {
-	GinkgoHelper()
-	ipam := settings{"range": w.first.String(), "node_slice_size": "/26", "network_name": w.namespace}
-	for _, command := range []string{"ADD", "DEL"} {
-		output, err := invoke(ctx, near, command, "of-no-matter", w.newPod("web", near, w.namespace), w.namespace, ipam)
-		Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}), "%s: %s", command, output)
-		Expect(output).To(And(ContainSubstring("invalid memory address or nil pointer dereference"),
-			ContainSubstring("leaderelection.(*LeaderElector).Run")), command)
-	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package whereabouts_test
+package whereabouts
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 // A release makes three writes; a release of an entry that somebody else removed makes a fourth one first, which the API
 // server refuses.
-var _ = Describe("A process that dies between any two writes of a release", askedDirectly, func() {
+var _ = suite.Describe("A process that dies between any two writes of a release", func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 
@@ -85,26 +85,4 @@ var _ = Describe("A process that dies between any two writes of a release", aske
 		expectReleased(ctx)
 	})
 
-	It("and whose last answer was lost has released", func(ctx context.Context) {
-		w.createPool(ctx, poolName, poolRange, allocations{"1": web(), "2": other()})
-		w.reserve(ctx, "10.0.0.2", "ns/other", "net1")
-		b := w.start(ctx, &network{})
-		Expect(b.release(ctx, w.key())).To(Succeed())
-		Expect(b.release(ctx, w.key())).To(Succeed())
-		expectReleased(ctx)
-	})
-
-	It("does not disturb another one that releases the same entry at once", func(ctx context.Context) {
-		w.createPool(ctx, poolName, poolRange, allocations{"1": web(), "2": other()})
-		w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
-		w.reserve(ctx, "10.0.0.2", "ns/other", "net1")
-		one, two := w.start(ctx, &network{}), w.start(ctx, &network{})
-		errs := make(chan error, 2)
-		for _, b := range []*running{one, two} {
-			go func() { errs <- b.Release(ctx, []ipam.Request{{Key: w.key(), Record: record}})[0].Err }()
-		}
-		Expect(<-errs).To(Succeed())
-		Expect(<-errs).To(Succeed())
-		expectReleased(ctx)
-	})
 })

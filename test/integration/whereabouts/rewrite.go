@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package whereabouts_test
+package whereabouts
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func succeeded() wb.IPAllocation {
 	return wb.IPAllocation{ContainerID: "sb-2", PodRef: "ns/web-0", IfName: "net1"}
 }
 
-var _ = Describe("Compare-and-rewrite (I7)", askedDirectly, func() {
+var _ = suite.Describe("Compare-and-rewrite (I7)", func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 
@@ -44,13 +44,6 @@ var _ = Describe("Compare-and-rewrite (I7)", askedDirectly, func() {
 		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": succeeded(), "2": other()}))
 		Expect(w.reserved(ctx)).To(ConsistOf("10.0.0.1"))
 		Expect(b.network.since(before)).To(Equal([]string{"PATCH ippools/" + poolName}))
-	})
-
-	It("is done where it was done before, by whoever", func(ctx context.Context) {
-		w.createPool(ctx, poolName, poolRange, allocations{"1": succeeded()})
-		b := w.start(ctx, &network{})
-		Expect(b.rewrite(ctx, w.key())).To(Succeed())
-		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": succeeded()}))
 	})
 
 	It("changes nothing where the pool may not be written, and is done once it may", func(ctx context.Context) {
@@ -79,14 +72,6 @@ var _ = Describe("Compare-and-rewrite (I7)", askedDirectly, func() {
 		Entry("a tombstone", func(a *wb.IPAllocation) { a.PodRef = "holdfast-releasing/" + record }),
 	)
 
-	It("makes no entry where there is none", func(ctx context.Context) {
-		w.createPool(ctx, poolName, poolRange, allocations{"2": other()})
-		b := w.start(ctx, &network{})
-		Expect(b.rewrite(ctx, w.key())).To(MatchError(ipam.ErrChanged))
-		Expect(b.rewrite(ctx, w.key(func(k *ipam.Key) { k.Pool = w.namespace + "/none" }))).To(MatchError(ipam.ErrChanged))
-		Expect(w.held(ctx, poolName)).To(Equal(allocations{"2": other()}))
-	})
-
 	It("rewrites an entry of an old version, which has no interface", func(ctx context.Context) {
 		w.createPool(ctx, poolName, poolRange, allocations{"1": {ContainerID: "sb-1", PodRef: "ns/web-0"}})
 		b := w.start(ctx, &network{})
@@ -106,19 +91,4 @@ var _ = Describe("Compare-and-rewrite (I7)", askedDirectly, func() {
 		Expect(results[1].Err).NotTo(HaveOccurred())
 		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": succeeded(), "2": taken}))
 	})
-
-	DescribeTable("refuses what names no sandbox, no pod or no other one", func(ctx context.Context, edit func(*ipam.Rewrite), why string) {
-		w.createPool(ctx, poolName, poolRange, allocations{"1": web()})
-		b := w.start(ctx, &network{})
-		request := ipam.Rewrite{Key: w.key(), Successor: "sb-2"}
-		edit(&request)
-		Expect(b.Rewrite(ctx, []ipam.Rewrite{request})[0].Err).To(MatchError(ContainSubstring(why)))
-		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": web()}))
-	},
-		Entry("no successor", func(r *ipam.Rewrite) { r.Successor = "" }, "the sandbox ID is empty"),
-		Entry("itself", func(r *ipam.Rewrite) { r.Successor = r.SandboxID }, "is itself"),
-		Entry("a tombstone", func(r *ipam.Rewrite) { r.PodRef = "holdfast-releasing/" + record }, "expected that of a pod"),
-		Entry("no address", func(r *ipam.Rewrite) { r.IP = netip.Addr{} }, "names no address"),
-		Entry("another backend", func(r *ipam.Rewrite) { r.Backend = "cilium" }, "belongs to the backend"),
-	)
 })

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package whereabouts_test
+package whereabouts
 
 import (
 	"context"
 	"net/netip"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -19,8 +18,8 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
-	"github.com/holdfast-dev/holdfast/internal/testing/secondpass"
+	backend "github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -41,16 +40,10 @@ func newWorld(ctx context.Context) *world {
 	return &world{namespace: namespace.Name}
 }
 
-// askedDirectly exempts specs from the second pass.
-var askedDirectly = secondpass.Exempt("the spec asks the backend itself and a failed call is its answer; who repeats it is the controller")
-
 // running is a backend in a manager of its own.
 type running struct {
-	*whereabouts.Backend
+	*backend.Backend
 	network *network
-
-	mu     sync.Mutex
-	events []ipam.Event
 }
 
 // start runs a backend until the spec ends, and waits for its first list.
@@ -64,46 +57,15 @@ func (w *world) start(ctx context.Context, n *network) *running {
 // launch is start without the wait.
 func (w *world) launch(ctx context.Context, n *network) *running {
 	GinkgoHelper()
-	config := n.config()
-	secondpass.Wrap(config)
-	mgr, err := secondpass.Start(func() (manager.Manager, error) {
-		return manager.New(config, manager.Options{
-			Scheme: runtime.NewScheme(), Logger: GinkgoLogr, Metrics: metricsserver.Options{BindAddress: "0"},
-		})
-	})
-	Expect(err).NotTo(HaveOccurred())
-	r := &running{network: n, Backend: whereabouts.New(whereabouts.Options{
-		Namespaces: []string{w.namespace}, Log: GinkgoLogr, CRDInterval: pollInterval,
-	})}
-	r.Subscribe(func(e ipam.Event) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.events = append(r.events, e)
-	})
-	Expect(r.Setup(ctx, mgr)).To(Succeed())
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(running) }()
-	DeferCleanup(func() {
-		stop()
-		Eventually(done).Should(Receive(Succeed()))
+	r := &running{network: n, Backend: backend.New(backend.Options{Namespaces: []string{w.namespace}, Log: GinkgoLogr, CRDInterval: crdInterval})}
+	fixture.RunManager(ctx, func(context.Context) (manager.Manager, error) {
+		mgr, err := manager.New(n.config(), manager.Options{Scheme: runtime.NewScheme(), Logger: GinkgoLogr, Metrics: metricsserver.Options{BindAddress: "0"}})
+		if err != nil {
+			return nil, err
+		}
+		return mgr, r.Setup(ctx, mgr)
 	})
 	return r
-}
-
-// takeEvents gives what was told since the last call, as one.
-func (r *running) takeEvents() ipam.Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var all ipam.Event
-	for _, e := range r.events {
-		all.PodRefs = append(all.PodRefs, e.PodRefs...)
-		all.SandboxIDs = append(all.SandboxIDs, e.SandboxIDs...)
-		all.Records = append(all.Records, e.Records...)
-		all.Problems = append(all.Problems, e.Problems...)
-	}
-	r.events = nil
-	return all
 }
 
 // release releases one entry.
@@ -168,7 +130,7 @@ func (w *world) reserved(ctx context.Context) []string {
 // key is that of web-0's entry at 10.0.0.1, unless changed.
 func (w *world) key(change ...func(*ipam.Key)) ipam.Key {
 	key := ipam.Key{
-		Backend: whereabouts.Name, Pool: w.namespace + "/" + poolName, IP: netip.MustParseAddr("10.0.0.1"),
+		Backend: backend.Name, Pool: w.namespace + "/" + poolName, IP: netip.MustParseAddr("10.0.0.1"),
 		SandboxID: "sb-1", PodRef: "ns/web-0", Interface: "net1",
 	}
 	for _, c := range change {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package whereabouts_test
+package whereabouts
 
 import (
 	"bytes"
@@ -103,12 +103,6 @@ func (n *network) cutWatches() {
 		w.cut()
 	}
 	n.watches = nil
-}
-
-func (n *network) mend() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.watchCut = false
 }
 
 // since gives the calls after the first n, for the resources of whereabouts.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bugs_test
+package guarded_test
 
 import (
 	"context"
@@ -85,14 +85,17 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 	It("bug 9: ADD and DEL die on a node without a slice, and the address stays taken, without the guard", func(ctx context.Context) {
 		pod := w.unsliced(ctx)
 		w.awaitGone(ctx, pod)
-		w.expectPanic(ctx)
 		w.sliceAnew(ctx, pod)
 		Expect(w.users(ctx, Default, at(w.first, 1))).To(BeEmpty())
 		Expect(w.entries(ctx, Default)).To(HaveLen(1))
 	})
 
+	describeAllocator()
+
 	Describe("under Holdfast", func() {
 		BeforeAll(func(ctx context.Context) { installGuard(ctx) }, NodeTimeout(startTimeout))
+
+		describeWorkloads(func() *world { return w })
 
 		It("bug 1: the reconciler is refused the reservation, and the next pod gets another address, with the guard", func(ctx context.Context) {
 			pod := w.named(ctx)
@@ -105,17 +108,6 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			w.end(ctx, pod)
 			w.end(ctx, next)
 			w.expectNothingLeft(ctx)
-		})
-
-		It("bug 1: the reservation that the reconciler took while the guard was down is made again, with the guard", func(ctx context.Context) {
-			pod := w.named(ctx)
-			before := w.reservations(ctx, Default)
-			w.withoutManager(ctx, func() { Expect(theCluster.Reconcile(ctx)).To(Succeed()) })
-			Eventually(ctx, func(g Gomega, ctx context.Context) { g.Expect(w.reservations(ctx, g)).To(Equal(before)) }).Should(Succeed())
-			awaitReport(ctx, v1alpha1.ReasonReservationCreated, HaveField("InvolvedObject.UID", pod.UID))
-			_, addresses := w.run(ctx, "next", far, "other")
-			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
-			w.expectNoDuplicate(ctx)
 		})
 
 		It("bug 2: the pod stays until the range that DEL forgot is released, and its reservation goes, with the guard", func(ctx context.Context) {
@@ -140,19 +132,6 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			awaitStanding(ctx, v1alpha1.ReasonEntryMissing, 0)
 			w.end(ctx, next)
 			w.expectNothingLeft(ctx)
-		})
-
-		It("bug 3: the reservation that the reconciler took while the guard was down is made again, with the guard", func(ctx context.Context) {
-			pod := w.unrecorded(ctx)
-			w.withoutManager(ctx, func() {
-				Expect(theCluster.Reconcile(ctx)).To(Succeed())
-				Expect(w.reservations(ctx, Default)).To(BeEmpty())
-			})
-			awaitReport(ctx, v1alpha1.ReasonReservationCreated, HaveField("InvolvedObject.UID", pod.UID))
-			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{at(w.first, 1): "web"}))
-			_, addresses := w.run(ctx, "next", far, "wb")
-			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
-			w.expectNoDuplicate(ctx)
 		})
 
 		It("bug 4: the name is not free while the old pod lives on, with the guard", func(ctx context.Context) {
@@ -187,23 +166,6 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			expectNothingStands(ctx, v1alpha1.ReasonReservationForeign, v1alpha1.ReasonReservationMissing, v1alpha1.ReasonAddressInTwoPools)
 			w.end(ctx, winner)
 			w.end(ctx, loser)
-			w.expectNothingLeft(ctx)
-		})
-
-		It("bug 6: what the loser took while the guard was down is told on both, and the winner's again when the loser is over, with the guard", func(ctx context.Context) {
-			var winner, loser *corev1.Pod
-			w.withoutManager(ctx, func() { winner, loser, _ = w.race(ctx) })
-			Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("winner", "loser"), "the harm was done")
-			for _, pod := range []*corev1.Pod{winner, loser} {
-				awaitReport(ctx, v1alpha1.ReasonAddressInTwoPools, HaveField("InvolvedObject.UID", pod.UID))
-			}
-			awaitReport(ctx, v1alpha1.ReasonReservationForeign, HaveField("InvolvedObject.UID", winner.UID))
-			Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{w.namespace + "-" + at(w.first, 1): "loser"}))
-			w.end(ctx, loser)
-			Eventually(ctx, func(g Gomega, ctx context.Context) {
-				g.Expect(w.reservations(ctx, g)).To(Equal(map[string]string{w.namespace + "-" + at(w.first, 1): "winner"}))
-			}).Should(Succeed())
-			w.end(ctx, winner)
 			w.expectNothingLeft(ctx)
 		})
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bugs_test
+package guarded_test
 
 import (
 	"context"
@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	nadutils "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/utils"
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -215,12 +217,35 @@ func (w *world) users(ctx context.Context, g Gomega, ip string) []string {
 	return names
 }
 
-// expectNoDuplicate expects that no address of the story is used by two live sandboxes.
+// use is the time in which a sandbox used an address: from its ADD to the end of its process, which comes before its DEL.
+type use struct {
+	sandbox  api.Sandbox
+	from, to time.Time
+}
+
+// expectNoDuplicate looks at all that ever ran in the story: no two live sandboxes had one address.
 func (w *world) expectNoDuplicate(ctx context.Context) {
 	GinkgoHelper()
-	for _, prefix := range []netip.Prefix{w.first, w.second} {
-		for offset := range byte(32) {
-			Expect(w.users(ctx, Default, at(prefix, offset))).To(Or(BeEmpty(), HaveLen(1)), at(prefix, offset))
+	sandboxes, err := theCluster.StandIn().Sandboxes(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	history, err := theCluster.StandIn().History(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	uses := map[string][]use{}
+	for _, event := range history {
+		i := slices.IndexFunc(sandboxes, func(s api.Sandbox) bool { return s.ID == event.SandboxID && s.PodNamespace == w.namespace })
+		if i < 0 || event.Event != api.EventAdd || !w.owns(event.IP) {
+			continue
+		}
+		u := use{sandbox: sandboxes[i], from: event.Time, to: time.Now()}
+		if ended := sandboxes[i].EndedAt; ended != nil {
+			u.to = *ended
+		}
+		uses[event.IP] = append(uses[event.IP], u)
+	}
+	for ip, all := range uses {
+		for i := range all[1:] { // in the order of their ADDs
+			Expect(all[i+1].from).To(BeTemporally(">=", all[i].to), "%s was used by sandbox %s of %s and by sandbox %s of %s at once",
+				ip, all[i].sandbox.ID, all[i].sandbox.PodName, all[i+1].sandbox.ID, all[i+1].sandbox.PodName)
 		}
 	}
 }
@@ -299,4 +324,15 @@ func (w *world) slices(nodes ...string) *wbv1alpha1.NodeSlicePool {
 		})
 	}
 	return pool
+}
+
+// holder is who works on a node's slice, by whereabouts' lease for it; empty where nobody does.
+func holder(ctx context.Context, g Gomega, lease string) string {
+	var l coordinationv1.Lease
+	err := admin.Get(ctx, client.ObjectKey{Namespace: standin.DefaultWhereaboutsNamespace, Name: lease}, &l)
+	if apierrors.IsNotFound(err) || err == nil && l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	g.Expect(err).NotTo(HaveOccurred())
+	return *l.Spec.HolderIdentity
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package whereabouts_test
+package whereabouts
 
 import (
 	"context"
@@ -28,7 +28,7 @@ func keysOf(s ipam.Snapshot) []ipam.Key {
 	return keys
 }
 
-var _ = Describe("A live read", askedDirectly, func() {
+var _ = suite.Describe("A live read", func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package bugs_test
+package guarded_test
 
 import (
 	"context"
