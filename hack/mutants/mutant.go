@@ -21,7 +21,7 @@ type mutant struct {
 
 // all are the mutants, in the order of the documentation.
 func all() []mutant {
-	return slices.Concat(decisionMutants, ownershipMutants, edgeMutants, livenessMutants)
+	return slices.Concat(decisionMutants, ownershipMutants, edgeMutants, livenessMutants, allocationMutants)
 }
 
 // selected are those whose rule has the text; all for an empty one.

@@ -2,7 +2,7 @@
 
 // Package ipamaudit compares, purely, what an IPAM has recorded with what live pods show, and finds contradictions. An IPAM
 // makes them by itself: whereabouts answers an ADD whose record it could not write, skips reservations, and deletes those of
-// others (hack/dev/test/bugs tells these as stories). A finding is a candidate: facts are read one after the other
+// others (hack/dev/test/guarded tells these as stories). A finding is a candidate: facts are read one after the other
 // while addresses come and go, so whoever speaks of it looks again, later and live.
 //
 //	EntryMissing         a live pod shows an address of a managed network, and no pool has it for the pod

@@ -12,9 +12,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/test/fixture"
 
+	_ "github.com/holdfast-dev/holdfast/test/integration/allocation"
 	_ "github.com/holdfast-dev/holdfast/test/integration/bootstrap"
 	_ "github.com/holdfast-dev/holdfast/test/integration/chart"
 	_ "github.com/holdfast-dev/holdfast/test/integration/harness"
+	_ "github.com/holdfast-dev/holdfast/test/integration/handshake"
+	_ "github.com/holdfast-dev/holdfast/test/integration/lifecycle"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodepolicy"
 	_ "github.com/holdfast-dev/holdfast/test/integration/noderesources"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodewait"
@@ -24,6 +27,7 @@ import (
 	_ "github.com/holdfast-dev/holdfast/test/integration/shadow"
 	_ "github.com/holdfast-dev/holdfast/test/integration/stamping"
 	_ "github.com/holdfast-dev/holdfast/test/integration/uninstall"
+	_ "github.com/holdfast-dev/holdfast/test/integration/whereabouts"
 )
 
 var _ = ReportAfterSuite("suites", func(report Report) { fixture.Table(os.Stdout, report) })

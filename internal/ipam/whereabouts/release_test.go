@@ -57,6 +57,29 @@ func TestRequestsThatCannotBeComparedAreRefused(t *testing.T) {
 	}
 }
 
+func TestRewritesThatCannotBeComparedAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*ipam.Rewrite)
+		message string
+	}{
+		"without a successor":       {func(r *ipam.Rewrite) { r.Successor = "" }, "the sandbox ID is empty"},
+		"that is its own successor": {func(r *ipam.Rewrite) { r.Successor = r.SandboxID }, "is itself"},
+		"of a tombstone":            {func(r *ipam.Rewrite) { r.PodRef = "holdfast-releasing/uid-1" }, "expected that of a pod"},
+		"without an address":        {func(r *ipam.Rewrite) { r.IP = netip.Addr{} }, "names no address"},
+		"of another backend":        {func(r *ipam.Rewrite) { r.Backend = "cilium" }, "belongs to the backend"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := ipam.Rewrite{Key: requestOf("ns/web-0", "net1").Key, Successor: "sb-2"}
+			tc.change(&request)
+			results := New(Options{}).Rewrite(context.Background(), []ipam.Rewrite{request}) // no client: whoever reads or writes panics
+			if len(results) != 1 || results[0].Rewrite != request {
+				t.Fatalf("got %+v", results)
+			}
+			checkMessage(t, results[0].Err, tc.message)
+		})
+	}
+}
+
 func TestPatches(t *testing.T) {
 	web := newItem(requestOf("ns/web-0", "net1"))
 	bare := newItem(requestOf("ns/web-0", ""))

@@ -65,7 +65,7 @@ var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentCl
 
 // performers are what each kind does. What counts itself when it comes true is in counted.
 var performers = map[Kind]func(*World, Fault){
-	CrashAfterWrite: func(w *World, f Fault) { w.locked(func() { w.crash = &crash{after: f.N} }) },
+	CrashAfterWrite: (*World).crashAfterWrite,
 	StaleRestart:    (*World).staleRestart, TwoLeaders: (*World).twoLeaders, ClockJump: (*World).clockJump, AgentClockSkew: (*World).skewAgent,
 	WatchDelayed: (*World).delayWatches, WatchCut: (*World).cutWatches, WatchExpired: (*World).cutWatches,
 	Conflict: (*World).inject, Invalid: (*World).inject, Throttled: (*World).inject, InternalError: (*World).inject, AnswerLost: (*World).inject,

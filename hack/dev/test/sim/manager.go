@@ -158,6 +158,8 @@ func (w *World) webhook(c admissionregistrationv1.WebhookClientConfig) http.Hand
 // crash kills the manager behind one of its writes.
 type crash struct {
 	after int
+	// of says which writes count; nil counts all.
+	of func(apiserver.Change) bool
 }
 
 // wrote is called for each write of a manager, with the world locked.

@@ -213,7 +213,7 @@ func (w *World) changed(c apiserver.Change) {
 	case "ippools":
 		w.ledger.poolChanged(w, c)
 	}
-	if w.crash != nil && strings.HasPrefix(c.Client, "manager") && c.Kind.Plural != "events" {
+	if w.crash != nil && strings.HasPrefix(c.Client, "manager") && c.Kind.Plural != "events" && w.crash.counts(c) {
 		w.crash.wrote(w, c.Client)
 	}
 }

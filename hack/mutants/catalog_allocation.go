@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+var inSlices = []string{"./controllers/slice"}
+
+// What repairs of reservations and the guard of node slices rest on, and the order in which what belongs to a pod goes.
+var allocationMutants = []mutant{
+	{
+		rule: "liveness: what carries the proof of the end goes last",
+		file: "controllers/pod_controller.go",
+		old:  `		slices.Reverse(steps)`,
+		new:  `		_ = slices.Reverse[[]func() error]`, by: inControllers,
+	},
+	{
+		rule: "repairs: a reservation of a pod that lives stays",
+		file: "internal/ipamrepair/decide.go",
+		old: `	if gone, why := f.gone(); !gone {
+		return hold(v1alpha1.ReasonPodInUse, "reservation %s of %s stays: %s", r.Name, r.Owner, why)
+	}
+	return Decision{Action: Mark`,
+		new: `	return Decision{Action: Mark`, by: inRepair,
+	},
+	{
+		rule: "repairs: a reservation for nothing is marked before it goes",
+		file: "internal/ipamrepair/decide.go",
+		old: `	if r.Marked {
+		return f.decideMarked(r)
+	}`,
+		new: `	if r.Marked || f.Owner.IsAbsent() {
+		return f.decideMarked(r)
+	}`, by: inRepair,
+	},
+	{
+		rule: "slices: a slice is cleared only once its node is gone",
+		file: "controllers/slice/controller.go",
+		old: `	case err == nil:
+		return false, nil
+	case !apierrors.IsNotFound(err):`,
+		new: `	case err != nil && !apierrors.IsNotFound(err):`, by: inSlices,
+	},
+	{
+		rule: "slices: a slice is cleared only once no entry of it remains",
+		file: "controllers/slice/controller.go",
+		old: `	case use.Any():
+`,
+		new: `	case use.Any() && false:
+`, by: inSlices,
+	},
+	{
+		rule: "slices: a slice in use stays with its node",
+		file: "internal/ipam/slice.go",
+		old:  `if is := after.Slices[i]; !had[is] {`,
+		new:  `if is := after.Slices[i]; !had[is] && is.Node == "" {`, by: []string{"./webhooks"},
+	},
+}

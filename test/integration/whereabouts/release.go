@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package whereabouts
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+var _ = suite.Describe("Compare-and-release (I7)", func() {
+	var w *world
+	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
+
+	It("marks the entry, deletes the reservation, removes the entry, in this order and nothing else", func(ctx context.Context) {
+		w.createPool(ctx, poolName, poolRange, allocations{"1": web(), "2": other()})
+		w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
+		w.reserve(ctx, "10.0.0.2", "ns/other", "net1")
+		b := w.start(ctx, &network{})
+		before := b.network.count()
+		var writers []string
+		b.network.onWrite = func(method, _, _ string) bool {
+			if method == "DELETE" {
+				writers = managersOf(ctx, w, poolName)
+			}
+			return false
+		}
+
+		Expect(b.release(ctx, w.key())).To(Succeed())
+
+		Expect(w.held(ctx, poolName)).To(Equal(allocations{"2": other()}))
+		Expect(w.reserved(ctx)).To(ConsistOf("10.0.0.2"))
+		Expect(b.network.since(before)).To(Equal([]string{
+			"PATCH ippools/" + poolName,
+			"GET overlappingrangeipreservations/10.0.0.1",
+			"DELETE overlappingrangeipreservations/10.0.0.1",
+			"PATCH ippools/" + poolName,
+		}))
+		Expect(writers).To(ContainElement("holdfast-manager"))
+	})
+
+	DescribeTable("changes nothing when one field differs", func(ctx context.Context, edit func(*wb.IPAllocation)) {
+		changed := web()
+		edit(&changed)
+		w.createPool(ctx, poolName, poolRange, allocations{"1": changed})
+		w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
+		b := w.start(ctx, &network{})
+
+		err := b.release(ctx, w.key())
+
+		Expect(err).To(MatchError(ipam.ErrChanged))
+		Expect(err).To(MatchError(And(ContainSubstring(changed.ContainerID), ContainSubstring(changed.PodRef), ContainSubstring(`"ns/web-0"`))))
+		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": changed}))
+		Expect(w.reserved(ctx)).To(ConsistOf("10.0.0.1"))
+	},
+		Entry("the sandbox: a successor of the same name inherited it", func(a *wb.IPAllocation) { a.ContainerID = "sb-2" }),
+		Entry("the podref", func(a *wb.IPAllocation) { a.PodRef = "ns/web-1" }),
+		Entry("the interface", func(a *wb.IPAllocation) { a.IfName = "net2" }),
+		Entry("the interface, none any more", func(a *wb.IPAllocation) { a.IfName = "" }),
+		Entry("another record's tombstone", func(a *wb.IPAllocation) { a.PodRef = "holdfast-releasing/other" }),
+	)
+
+	It(`releases entries of an old version, which have no interface, or have it as ""`, func(ctx context.Context) {
+		pool := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "IPPool",
+			"metadata": map[string]any{"namespace": w.namespace, "name": poolName},
+			"spec": map[string]any{"range": poolRange, "allocations": map[string]any{
+				"1": map[string]any{"id": "sb-1", "podref": "ns/web-0", "ifname": ""},
+				"2": map[string]any{"id": "sb-1", "podref": "ns/web-0"},
+				"3": map[string]any{"id": "sb-9", "podref": "ns/other", "ifname": "net1"},
+			}},
+		}}
+		Expect(admin.Create(ctx, pool)).To(Succeed())
+		b := w.start(ctx, &network{})
+		for _, ip := range []string{"10.0.0.1", "10.0.0.2"} {
+			Expect(b.release(ctx, w.key(func(k *ipam.Key) { k.Interface, k.IP = "", netip.MustParseAddr(ip) }))).To(Succeed())
+		}
+		Expect(w.held(ctx, poolName)).To(Equal(allocations{"3": other()}))
+	})
+
+	It("releases IPv6, and an entry of a named network's slice", func(ctx context.Context) {
+		const six, slice = "fd00---64", "blue-node-a-10.0.0.0-28"
+		w.createPool(ctx, six, "fd00::/64", allocations{"256": web()})
+		w.createPool(ctx, slice, "10.0.0.0/28", allocations{"1": web()})
+		w.reserve(ctx, "fd00--100", "ns/web-0", "net1")
+		w.reserve(ctx, "blue-10.0.0.1", "ns/web-0", "net1")
+		w.reserve(ctx, "red-10.0.0.1", "ns/web-0", "net1")
+		b := w.start(ctx, &network{})
+
+		Expect(b.release(ctx, w.key(func(k *ipam.Key) { k.Pool, k.IP = w.namespace+"/"+six, netip.MustParseAddr("fd00::100") }))).To(Succeed())
+		Expect(b.release(ctx, w.key(func(k *ipam.Key) { k.Pool = w.namespace + "/" + slice }))).To(Succeed())
+		Expect(w.held(ctx, six)).To(BeEmpty())
+		Expect(w.held(ctx, slice)).To(BeEmpty())
+		Expect(w.reserved(ctx)).To(ConsistOf("red-10.0.0.1"))
+	})
+
+	It("looks through all reservations when a pool's name tells no network", func(ctx context.Context) {
+		w.createPool(ctx, "mine", poolRange, allocations{"1": web()})
+		w.reserve(ctx, "red-10.0.0.1", "ns/web-0", "net1")
+		w.reserve(ctx, "red-10.0.0.11", "ns/web-0", "net1")
+		b := w.start(ctx, &network{})
+
+		Expect(b.release(ctx, w.key(func(k *ipam.Key) { k.Pool = w.namespace + "/mine" }))).To(Succeed())
+		Expect(w.held(ctx, "mine")).To(BeEmpty())
+		Expect(w.reserved(ctx)).To(ConsistOf("red-10.0.0.11"))
+	})
+
+	Describe("of an entry that somebody else removed", func() {
+		It("removes the reservation that was left, under a tombstone", func(ctx context.Context) {
+			w.createPool(ctx, poolName, poolRange, allocations{"2": other()})
+			w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
+			b := w.start(ctx, &network{})
+			var during allocations
+			b.network.onWrite = func(method, _, _ string) bool {
+				if method == "DELETE" {
+					during = w.held(ctx, poolName)
+				}
+				return false
+			}
+			Expect(b.release(ctx, w.key())).To(Succeed())
+			Expect(during).To(Equal(allocations{"1": marked(web()), "2": other()}))
+			Expect(w.held(ctx, poolName)).To(Equal(allocations{"2": other()}))
+			Expect(w.reserved(ctx)).To(BeEmpty())
+		})
+
+		It("leaves the reservation to a successor that inherited it while we looked", func(ctx context.Context) {
+			successor := wb.IPAllocation{ContainerID: "sb-2", PodRef: "ns/web-0", IfName: "net1"}
+			w.createPool(ctx, poolName, poolRange, nil)
+			w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
+			b := w.start(ctx, &network{})
+			b.network.onWrite = func(method, _, body string) bool {
+				if method == "PATCH" && strings.Contains(body, `"add"`) {
+					w.change(ctx, poolName, func(p *wb.IPPool) { p.Spec.Allocations["1"] = successor })
+				}
+				return false
+			}
+			Expect(b.release(ctx, w.key())).To(MatchError(ipam.ErrChanged))
+			Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": successor}))
+			Expect(w.reserved(ctx)).To(ConsistOf("10.0.0.1"))
+		})
+
+		It("removes the reservation that was left when the pool is gone too", func(ctx context.Context) {
+			w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
+			w.reserve(ctx, "10.0.0.2", "ns/other", "net1")
+			b := w.start(ctx, &network{})
+			Expect(b.release(ctx, w.key())).To(Succeed())
+			Expect(w.reserved(ctx)).To(ConsistOf("10.0.0.2"))
+		})
+
+	})
+
+	It("does not delete a reservation that changed after it was read", func(ctx context.Context) {
+		w.createPool(ctx, poolName, poolRange, allocations{"1": web()})
+		w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
+		b := w.start(ctx, &network{})
+		b.network.onWrite = func(method, _, _ string) bool {
+			if method == "DELETE" {
+				r := &wb.OverlappingRangeIPReservation{}
+				Expect(admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "10.0.0.1"}, r)).To(Succeed())
+				r.Spec.PodRef = "ns/web-1"
+				Expect(admin.Update(ctx, r)).To(Succeed())
+			}
+			return false
+		}
+		err := b.release(ctx, w.key())
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "got %v", err)
+		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": marked(web())}), "the address stays taken")
+
+		Expect(b.release(ctx, w.key())).To(Succeed())
+		Expect(w.held(ctx, poolName)).To(BeEmpty())
+		Expect(w.reserved(ctx)).To(ConsistOf("10.0.0.1"))
+	})
+})
+
+func managersOf(ctx context.Context, w *world, pool string) []string {
+	GinkgoHelper()
+	object := &wb.IPPool{}
+	Expect(admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: pool}, object)).To(Succeed())
+	var managers []string
+	for _, f := range object.ManagedFields {
+		managers = append(managers, f.Manager)
+	}
+	return managers
+}
