@@ -28,7 +28,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
-	"github.com/holdfast-dev/holdfast/internal/testing/faults"
+	"github.com/holdfast-dev/holdfast/internal/testing/calls"
 	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/test/fixture"
@@ -133,7 +133,7 @@ func (i *installation) readiness(ctx context.Context) (*http.Response, error) {
 // writes keeps every call of a process that is no read.
 type writes struct {
 	mu    sync.Mutex
-	calls []faults.Call
+	calls []calls.Call
 	// marks are how many of them wrote a record in which a question stands.
 	marks int
 }
@@ -141,7 +141,7 @@ type writes struct {
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
-			call, asks := faults.CallOf(request), asksSomebody(request)
+			call, asks := calls.Of(request), asksSomebody(request)
 			w.mu.Lock()
 			w.calls = append(w.calls, call)
 			if asks {
@@ -155,7 +155,7 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 
 // asksSomebody: the request writes a record that has a mark. One for its status has the marks with it, and changes none.
 func asksSomebody(request *http.Request) bool {
-	call := faults.CallOf(request)
+	call := calls.Of(request)
 	if request.Body == nil || call.Resource.Resource != "ipallocations" || call.Subresource != "" {
 		return false
 	}
@@ -177,10 +177,10 @@ func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // beside are the writes that are not what a shadow reports in or is run with: its own objects, events, its Lease, the list of Nodes ever
 // seen, and the webhooks of the policies.
-func (w *writes) beside() []faults.Call {
+func (w *writes) beside() []calls.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(w.calls), func(c faults.Call) bool {
+	return slices.DeleteFunc(slices.Clone(w.calls), func(c calls.Call) bool {
 		switch c.Resource.Group {
 		case "holdfast.dev", "events.k8s.io":
 			return true
@@ -197,15 +197,15 @@ func (w *writes) beside() []faults.Call {
 }
 
 // all are the writes that were made at all.
-func (w *writes) all() []faults.Call {
+func (w *writes) all() []calls.Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.calls)
 }
 
 // ofRecords are the writes of records.
-func (w *writes) ofRecords() []faults.Call {
-	return slices.DeleteFunc(w.all(), func(c faults.Call) bool { return c.Resource.Resource != "ipallocations" })
+func (w *writes) ofRecords() []calls.Call {
+	return slices.DeleteFunc(w.all(), func(c calls.Call) bool { return c.Resource.Resource != "ipallocations" })
 }
 
 // selfSigned is made once: a certificate and its key.

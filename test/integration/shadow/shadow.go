@@ -23,7 +23,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
-	"github.com/holdfast-dev/holdfast/internal/testing/faults"
+	"github.com/holdfast-dev/holdfast/internal/testing/calls"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
 )
 
@@ -236,7 +236,7 @@ func hostSubnets() *unstructured.UnstructuredList {
 }
 
 // machineWrites are the agent's answers; none where there is no agent.
-func (w *world) machineWrites() []faults.Call {
+func (w *world) machineWrites() []calls.Call {
 	if w.machine == nil {
 		return nil
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package faults
+// Package calls reads HTTP requests of a client as calls of the Kubernetes API.
+package calls
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,19 +28,14 @@ type Call struct {
 // String is the verb and the path.
 func (c Call) String() string { return c.Verb + " " + c.Path }
 
-var writes = sets.New("create", "update", "patch", "delete", "deletecollection")
-
-// IsWrite says whether the call changes objects.
-func (c Call) IsWrite() bool { return c.Resource.Resource != "" && writes.Has(c.Verb) }
-
 // resolver reads a request as the API server does.
 var resolver = &request.RequestInfoFactory{
 	APIPrefixes:          map[string]sets.Empty{"api": {}, "apis": {}},
 	GrouplessAPIPrefixes: map[string]sets.Empty{"api": {}},
 }
 
-// CallOf reads a request. One that cannot be read is a call without a resource.
-func CallOf(r *http.Request) Call {
+// Of reads a request. One that cannot be read is a call without a resource.
+func Of(r *http.Request) Call {
 	info, err := resolver.NewRequestInfo(r)
 	if err != nil {
 		return Call{Verb: strings.ToLower(r.Method), Path: r.URL.Path}
@@ -51,14 +46,3 @@ func CallOf(r *http.Request) Call {
 	}
 	return call
 }
-
-// uids are the parts of a path that differ from one run to the next.
-var uids = regexp.MustCompile(`[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}`)
-
-// pattern is the call without UIDs, so that it is the same in every run.
-func (c Call) pattern() string { return uids.ReplaceAllString(c.String(), "<uid>") }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip calls the function.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
