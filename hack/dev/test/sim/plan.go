@@ -42,6 +42,8 @@ type Plan struct {
 	Faults []Fault
 	// Workers is how many pods are reconciled at once.
 	Workers int32
+	// Replicas says whether two managers run, and elect a leader.
+	Replicas bool
 	// Agents says whether the nodes have agents: without, kubelets are the only evidence.
 	Agents bool
 }
@@ -56,12 +58,14 @@ const (
 	soon = 2 * time.Minute
 	// withoutAgents: one seed of so many is a cluster without agents.
 	withoutAgents = 5
+	// withReplicas: one seed of so many has two managers.
+	withReplicas = 8
 )
 
 // NewPlan makes the plan of a seed. keep says which of its faults are played; nil plays all.
 func NewPlan(seed uint64, keep []int) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x51a))
-	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0}
+	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0, Replicas: seed%withReplicas == 3}
 	for range 5 + r.IntN(4) {
 		e := Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: "delete"}
 		if r.IntN(5) == 0 {
