@@ -42,6 +42,7 @@ const (
 	SandboxNotLoaded  Kind = "sandbox-not-loaded"
 	SandboxRestart    Kind = "sandbox-restart"
 	SandboxSlow       Kind = "sandbox-slow"
+	KubeletLate       Kind = "kubelet-late"
 	StopFails         Kind = "stop-sandbox-fails"
 	DELLost           Kind = "del-lost"
 	Reboot            Kind = "node-reboot"
@@ -61,7 +62,7 @@ const (
 
 // kinds are all that a plan draws from.
 var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled,
-	InternalError, AnswerLost, Refused, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, StopFails, DELLost, Reboot,
+	InternalError, AnswerLost, Refused, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, Reboot,
 	Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, Reconciler, ControlLoop, StripFinalizer, ForceDelete, Forger, TenantAnnotations}
 
 // performers are what each kind does. What counts itself when it comes true is in counted.
@@ -73,8 +74,12 @@ var performers = map[Kind]func(*World, Fault){
 	Refused: (*World).inject, ReportLost: (*World).inject, ReportDoubled: (*World).inject,
 	AgentRestart: (*World).restartAgent, ReportLate: func(w *World, f Fault) { w.hold("agent@"+w.at(f).name, f.For) },
 	RuntimeEmpty: (*World).breakRuntime, RuntimeFails: (*World).breakRuntime, SandboxSlow: (*World).breakRuntime, StopFails: (*World).breakRuntime, SandboxNotLoaded: (*World).unload, SandboxRestart: (*World).endSandbox,
-	DELLost: func(w *World, f Fault) { w.locked(func() { w.ledger.lostDELs[w.machines[f.Pod%2].name] += 1 + f.N%2 }) },
-	Reboot:  (*World).reboot, Replacement: (*World).replace, Partition: (*World).cutOff, Reregistration: (*World).reregister, Clone: (*World).clone,
+	DELLost: func(w *World, f Fault) {
+		m := w.near(f)
+		w.locked(func() { w.ledger.lostDELs[m.name] += 1 + f.N%2 })
+	},
+	KubeletLate: func(w *World, f Fault) { w.hold("world kubelet of "+w.near(f).name+" looks", min(f.For, soon)) },
+	Reboot:      (*World).reboot, Replacement: (*World).replace, Partition: (*World).cutOff, Reregistration: (*World).reregister, Clone: (*World).clone,
 	OutOfService: (*World).declareDead, DeclaredDead: (*World).declareDeadAlive, Reconciler: (*World).reconcile, ControlLoop: (*World).collectEntries, StripFinalizer: (*World).strip, ForceDelete: (*World).forceDelete,
 	Forger: (*World).forge, TenantAnnotations: (*World).annotate,
 }
@@ -125,6 +130,14 @@ func (w *World) at(f Fault) *machine {
 	panic("no machine " + name)
 }
 
+// near is the machine of the pod that a fault befalls, or else of the fault's node: what goes wrong with a pod goes wrong where it runs.
+func (w *World) near(f Fault) *machine {
+	if pod := w.target(f); pod != nil && pod.Spec.NodeName != "" {
+		f.Who = pod.Spec.NodeName
+	}
+	return w.at(f)
+}
+
 // inject has the next calls of a process fail.
 func (w *World) inject(f Fault) {
 	i := &injection{kind: f.Kind, client: "manager", left: f.N, writes: f.Kind == Conflict || f.Kind == Invalid || f.Kind == AnswerLost}
@@ -167,7 +180,7 @@ func (w *World) mergeWatches(f Fault) {
 
 // late are the watches that a fault delays.
 func (w *World) late(f Fault) []*apiserver.Stream {
-	of := map[int]string{4: " ippools", 5: " pods", 6: " ipallocations"}[f.N]
+	of := map[int]string{3: " ippools", 4: " ippools", 5: " pods", 6: " ipallocations"}[f.N]
 	return slices.DeleteFunc(w.server.Streams(), func(s *apiserver.Stream) bool {
 		return !strings.HasPrefix(s.Name(), w.processOf(f)) || !strings.Contains(s.Name(), of)
 	})
@@ -190,6 +203,9 @@ func (w *World) cutWatches(f Fault) {
 // breakRuntime has a machine's runtime do something wrong for a while; what, the machine knows by the kind.
 func (w *World) breakRuntime(f Fault) {
 	m := w.at(f)
+	if f.Kind == SandboxSlow || f.Kind == StopFails {
+		m = w.near(f)
+	}
 	w.locked(func() { m.broken[f.Kind]++ })
 	w.after(f.For, func() { w.locked(func() { m.broken[f.Kind]-- }) })
 }
@@ -197,15 +213,18 @@ func (w *World) breakRuntime(f Fault) {
 // target is the pod that a fault befalls; nil if there is none.
 func (w *World) target(f Fault) *corev1.Pod { return w.pod(namespace, podName(f.Pod), "") }
 
+// What follows a strip of a pod that lives, by N; without either it is force-deleted at once.
 const (
-	// frozenAfterStrip: strips with a greater N are followed by a frozen node.
-	frozenAfterStrip = 4
+	// leftAfterStrip: nothing, if N leaves this remainder by three.
+	leftAfterStrip = 2
+	// frozenAfterStrip: a frozen node.
+	frozenAfterStrip = 6
 	// protectedWithin is when that comes: a stripped pod is protected again within seconds.
 	protectedWithin = 20 * time.Second
 )
 
 // strip is a person who takes the finalizers off a pod: of one that is being deleted, with the annotation that this needs or without, or of one
-// that lives and is force-deleted at once.
+// that lives.
 func (w *World) strip(f Fault) {
 	pod := w.target(f)
 	if pod == nil {
@@ -223,7 +242,10 @@ func (w *World) strip(f Fault) {
 	}
 	err := c.Patch(w.ctx, pod, client.RawPatch(types.MergePatchType, must(json.Marshal(map[string]any{"metadata": patch}))))
 	w.note("a person strips %s (%s): %v", pod.Name, pod.UID, err)
-	if lives && f.N > frozenAfterStrip {
+	switch {
+	case lives && f.N%3 == leftAfterStrip:
+		return
+	case lives && f.N == frozenAfterStrip:
 		w.freezeAndForce(f, pod)
 		return
 	}

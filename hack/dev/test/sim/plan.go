@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -57,7 +58,7 @@ const (
 	// soon is how long after a fault at most comes what follows it.
 	soon = 2 * time.Minute
 	// withoutAgents: one seed of so many is a cluster without agents.
-	withoutAgents = 5
+	withoutAgents = 4
 	// withReplicas: one seed of so many has two managers.
 	withReplicas = 8
 )
@@ -95,18 +96,23 @@ func drawFaults(r *rand.Rand, p *Plan) []Fault {
 			Who: []string{"manager", "node-1", "node-2"}[r.IntN(3)], Pod: r.IntN(p.Pods), N: 1 + r.IntN(6)}
 		if i > 0 && r.IntN(2) == 0 {
 			before := faults[r.IntN(len(faults))]
-			f.At, f.Who, f.Pod = min(before.At+between(r, time.Second, soon), faultsUntil), before.Who, before.Pod
+			f.At, f.Who, f.Pod = min(before.At+shortly(r), faultsUntil), before.Who, before.Pod
 		}
 		faults = append(faults, f)
 	}
 	for i := range p.Events {
 		if r.IntN(2) == 0 {
 			f := faults[r.IntN(len(faults))]
-			p.Events[i].At, p.Events[i].Pod = f.At+between(r, time.Second, soon), f.Pod
+			p.Events[i].At, p.Events[i].Pod = f.At+shortly(r), f.Pod
 		}
 	}
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return faults
+}
+
+// shortly is a second to two minutes, as likely each time twice as long.
+func shortly(r *rand.Rand) time.Duration {
+	return time.Duration(float64(time.Second) * math.Pow(soon.Seconds(), r.Float64()))
 }
 
 func between(r *rand.Rand, least, most time.Duration) time.Duration {
