@@ -12,6 +12,7 @@ var (
 	inProtection  = []string{"./internal/protection", "./webhooks", "./controllers"}
 	inControllers = []string{"./controllers"}
 	inPolicies    = []string{"./internal/reportpolicy"}
+	inSimulation  = []string{simulation}
 	inSeatbelts   = []string{"./test/integration/seatbelts"}
 )
 

@@ -43,6 +43,7 @@ func TestVerdict(t *testing.T) {
 	cases := map[string]struct{ output, want string }{
 		"a test":         {"--- FAIL: TestA (0.00s)\n    --- FAIL: TestA/one (0.00s)\nFAIL\n", "TestA"},
 		"a spec":         {"\x1b[38;5;9m  [FAIL]\x1b[0m a policy [It] refuses it\n--- FAIL: TestSuite (3s)\n", "a policy [It] refuses it"},
+		"a history":      {"--- FAIL: TestExplore (2s)\n    sim_test.go:9: seed 3, history 2: safety at 5m: a, b\nFAIL\n", "seed 3, history 2: safety at 5m: a, b"},
 		"a panic":        {"panic: boom\n\ngoroutine 1\n", "boom"},
 		"what is broken": {"FAIL\tp [build failed]\n", ""},
 		"nothing":        {"exit status 1\n", ""},
