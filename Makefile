@@ -129,13 +129,14 @@ fuzz: ## Fuzz every decoder of foreign bytes, each with FUZZTIME inputs
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
 	    $(STEP) "fuzzing $$name in $$(dirname $$file)" go test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || failed=1; done; done; test -z "$$failed"
 
-# SEED is the first seed, a new one by default; BUDGET is a Go duration. ONLY and KEEP, as a violation prints them, play one history again.
+# SEED is the first seed, a new one by default; BUDGET is a Go duration. ONLY and KEEP, as a violation prints them, play one history again, TIMES times,
+# from the schedule that was recorded beside the report.
 BUDGET ?= 3m
 
 .PHONY: explore
 explore: ## Play histories of the whole product in virtual time (SEED, BUDGET), bin/robustness/report.json, then fuzz (FUZZTIME)
 	@go -C hack/dev run ./test/sim/explore -report $(CURDIR)/bin/robustness/report.json -budget $(BUDGET) \
-	  $(SEED:%=-seed %) $(ONLY:%=-only %) $(KEEP:%=-keep %)
+	  $(SEED:%=-seed %) $(ONLY:%=-only %) $(KEEP:%=-keep %) $(TIMES:%=-times %)
 	@$(if $(ONLY),,$(MAKE) fuzz)
 
 .PHONY: mutants

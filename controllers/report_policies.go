@@ -17,15 +17,15 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 
 // PoliciesSince says from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in
-// force. A cache will do: whoever may change the policies may change everything that Holdfast rests on.
+// force. A cache will do: whoever may change the policies may change everything that Holdfast rests on. Each pass on a pod asks, so nothing is copied.
 func PoliciesSince(reader client.Reader) func(context.Context) (time.Time, error) {
 	return func(ctx context.Context) (time.Time, error) {
 		var policies admissionregistrationv1.ValidatingAdmissionPolicyList
-		if err := reader.List(ctx, &policies); err != nil {
+		if err := reader.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
 			return time.Time{}, fmt.Errorf("listing the admission policies that make a kubelet's report evidence: %w", err)
 		}
 		var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
-		if err := reader.List(ctx, &bindings); err != nil {
+		if err := reader.List(ctx, &bindings, client.UnsafeDisableDeepCopy); err != nil {
 			return time.Time{}, fmt.Errorf("listing the bindings of the admission policies that make a kubelet's report evidence: %w", err)
 		}
 		return reportpolicy.Evidence(policies.Items, bindings.Items).Since, nil

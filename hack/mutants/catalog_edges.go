@@ -13,6 +13,7 @@ var (
 	inControllers = []string{"./controllers"}
 	inPolicies    = []string{"./internal/reportpolicy"}
 	inSeatbelts   = []string{"./test/integration -ginkgo.label-filter=seatbelts"}
+	inSimulation  = []string{simulation}
 )
 
 var edgeMutants = []mutant{

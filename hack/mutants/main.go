@@ -3,11 +3,12 @@
 // Command mutants breaks the product, one rule at a time, and demands that a test
 // notices each breakage.
 //
-//	go run ./hack/mutants [-only TEXT] [-workers N] [-report FILE] [-assets DIR]
+//	go run ./hack/mutants [-only TEXT] [-workers N] [-report FILE] [-assets DIR] [-simulation N]
 //
 // It works on copies of the tracked files below bin/mutants, and writes what it
 // found to the report. It fails if a mutant is missed, no longer applies, or does
 // not compile. A suite that fails before its first spec has not noticed anything. -only takes the mutants whose rule has TEXT.
+// -simulation tries them with N histories of the simulation alone.
 package main
 
 import (
@@ -35,10 +36,17 @@ type report struct {
 func main() {
 	only := flag.String("only", "", "try the mutants whose rule has this text")
 	workers := flag.Int("workers", 2, "how many mutants are tried at a time")
+	histories := flag.Int("simulation", 0, "try the mutants with so many histories of the simulation, and with nothing else")
 	path := flag.String("report", "bin/mutants/report.json", "where the report goes")
 	assets := flag.String("assets", "bin/kube", "folder with etcd, kube-apiserver and kubectl, for the mutants of policies")
 	flag.Parse()
-	result, err := run(selected(*only), *workers, *assets)
+	mutants := selected(*only)
+	for i := range mutants {
+		if *histories > 0 {
+			mutants[i].by, mutants[i].histories = inSimulation, *histories
+		}
+	}
+	result, err := run(mutants, *workers, *assets)
 	if writeErr := write(*path, result); writeErr != nil {
 		err = errors.Join(err, writeErr)
 	}

@@ -17,11 +17,13 @@ import (
 type mutant struct {
 	rule, file, old, new string
 	by                   []string
+	// histories bounds what the simulation plays, where it is among them; zero is simulationHistories.
+	histories int
 }
 
 // all are the mutants, in the order of the documentation.
 func all() []mutant {
-	return slices.Concat(decisionMutants, ownershipMutants, edgeMutants, livenessMutants, allocationMutants)
+	return slices.Concat(decisionMutants, ownershipMutants, edgeMutants, livenessMutants, allocationMutants, plantedMutants)
 }
 
 // selected are those whose rule has the text; all for an empty one.

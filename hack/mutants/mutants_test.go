@@ -48,6 +48,7 @@ func TestVerdict(t *testing.T) {
 		"a panic":                              {"panic: boom\n\ngoroutine 1\n", "boom"},
 		"what is broken":                       {"FAIL\tp [build failed]\n", ""},
 		"nothing":                              {"exit status 1\n", ""},
+		"a history":                            {"--- FAIL: TestExplore (2s)\n    sim_test.go:9: seed 3, history 2: safety at 5m: a, b\nFAIL\n", "seed 3, history 2: safety at 5m: a, b"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -64,7 +65,7 @@ func try(tree, assets string, m mutant) (catcher string, err error) {
 	}
 	defer func() { err = errors.Join(err, restore()) }()
 	for _, folder := range m.by {
-		cmd := exec.Command("go", append([]string{"test", "-count=1", "-failfast", "-timeout=10m"}, strings.Fields(folder)...)...)
+		cmd := exec.Command("go", arguments(folder, m.histories)...)
 		cmd.Dir, cmd.Env = tree, append(os.Environ(), "KUBEBUILDER_ASSETS="+assets, "GINKGO_EDITOR_INTEGRATION=1")
 		var output bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &output, &output
@@ -84,7 +85,26 @@ func try(tree, assets string, m mutant) (catcher string, err error) {
 	return "", nil
 }
 
+const (
+	// simulation is the package whose histories can notice a mutant. It is in a module of its own.
+	simulation, simulationModule = "./hack/dev/test/sim", "hack/dev"
+	// simulationSeed is the first seed that is played.
+	simulationSeed = 1
+	// simulationHistories is how many are played of a mutant that does not say.
+	simulationHistories = 300
+)
+
+// arguments are those of the go command that tries a folder. The simulation plays histories from a fixed seed, and ends at the first that is violated.
+func arguments(folder string, histories int) []string {
+	if folder != simulation {
+		return append([]string{"test", "-count=1", "-failfast", "-timeout=10m"}, strings.Fields(folder)...)
+	}
+	return []string{"-C", simulationModule, "test", "-count=1", "-timeout=60m", "./test/sim", "-run=^TestExplore$", "-args", fmt.Sprintf("-sim.seed=%d", simulationSeed),
+		fmt.Sprintf("-sim.count=%d", cmp.Or(histories, simulationHistories)), "-sim.stop"}
+}
+
 var (
+	explored = regexp.MustCompile(`(?m)(seed \d+, history \d+: .+)$`)
 	colors   = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 	failed   = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 	spec     = regexp.MustCompile(`(?m)^\s*\[FAIL\] (.+)$`)
@@ -105,7 +125,7 @@ func verdict(output string) (string, error) {
 	if at := before.FindString(output); at != "" && !body.MatchString(output) {
 		return "", fmt.Errorf("%w: %s", errNotStarted, strings.TrimSpace(at))
 	}
-	for _, pattern := range []*regexp.Regexp{body, spec, failed, panicked} {
+	for _, pattern := range []*regexp.Regexp{explored, body, spec, failed, panicked} {
 		if found := pattern.FindStringSubmatch(output); found != nil {
 			return found[1], nil
 		}

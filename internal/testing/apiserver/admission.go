@@ -113,11 +113,11 @@ func labelsOf(o object) labels.Set {
 
 // mutate calls the mutating webhooks that match, by the names of their configurations, each once.
 func (s *Server) mutate(q *request, operation admissionv1.Operation, next, old object) (object, error) {
-	hooks, err := s.mutatingWebhooks()
+	force, err := s.admission()
 	if err != nil {
 		return nil, err
 	}
-	for _, hook := range hooks {
+	for _, hook := range force.mutating {
 		changed, err := s.call(hook, s.newReview(q, operation, next, old))
 		if err != nil {
 			return nil, err
@@ -135,20 +135,16 @@ func (s *Server) mutate(q *request, operation admissionv1.Operation, next, old o
 // validate asks the policies and the validating webhooks; any of them can refuse.
 func (s *Server) validate(q *request, operation admissionv1.Operation, next, old object) error {
 	r := s.newReview(q, operation, next, old)
-	policies, err := s.policies()
+	force, err := s.admission()
 	if err != nil {
 		return err
 	}
-	for _, policy := range policies {
+	for _, policy := range force.policies {
 		if err := policy.judge(r); err != nil {
 			return err
 		}
 	}
-	hooks, err := s.validatingWebhooks()
-	if err != nil {
-		return err
-	}
-	for _, hook := range hooks {
+	for _, hook := range force.validating {
 		if _, err := s.call(hook, r); err != nil {
 			return err
 		}

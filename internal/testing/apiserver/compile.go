@@ -3,7 +3,6 @@
 package apiserver
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"sync"
@@ -17,7 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// compiledAdmission keeps what was compiled of each stored version of a configuration.
+// compiledAdmission keeps what was compiled of each stored version of a configuration. Servers that begin with one state share it: to compile a
+// policy costs more than all that it judges in a simulation.
 type compiledAdmission struct {
 	lock     sync.Mutex
 	hooks    map[*stored][]*webhook
@@ -25,18 +25,43 @@ type compiledAdmission struct {
 	bindings map[*stored]*admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// compiledPolicies are those of all servers, by name and spec: to compile one costs more than all that it judges in a simulation.
-var compiledPolicies, compiledHooks sync.Map
+func newCompiledAdmission() *compiledAdmission {
+	return &compiledAdmission{hooks: map[*stored][]*webhook{}, policies: map[*stored]*policy{},
+		bindings: map[*stored]*admissionregistrationv1.ValidatingAdmissionPolicyBinding{}}
+}
 
-// text is what of a configuration decides: its name and all that is not metadata.
-func (o *stored) text() string {
-	rest := maps.Clone(o.object)
-	rest["metadata"] = o.object["metadata"].(object)["name"]
-	raw, err := json.Marshal(rest)
-	if err != nil {
-		return string(o.raw)
+// inForce is what judges writes, until a configuration changes.
+type inForce struct {
+	mutating, validating []*webhook
+	policies             []*policy
+}
+
+// admission is what is in force now.
+func (s *Server) admission() (*inForce, error) {
+	s.mu.Lock()
+	now := s.force
+	revision := s.revision
+	s.mu.Unlock()
+	if now != nil {
+		return now, nil
 	}
-	return string(raw)
+	now = &inForce{}
+	var err error
+	if now.mutating, err = s.mutatingWebhooks(); err != nil {
+		return nil, err
+	}
+	if now.validating, err = s.validatingWebhooks(); err != nil {
+		return nil, err
+	}
+	if now.policies, err = s.policies(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.revision == revision {
+		s.force = now
+	}
+	return now, nil
 }
 
 var environments = sync.OnceValue(func() *environment.EnvSet {
@@ -98,15 +123,9 @@ func (s *Server) webhooks(plural string, compile func(object) ([]*webhook, error
 		hooks, known := s.compiled.hooks[configuration]
 		if !known {
 			var err error
-			if shared, is := compiledHooks.Load(configuration.text()); is {
-				hooks, _ = shared.([]*webhook)
-			} else if hooks, err = compile(configuration.object); err != nil {
+			if hooks, err = compile(configuration.object); err != nil {
 				s.compiled.lock.Unlock()
 				return nil, err
-			}
-			compiledHooks.Store(configuration.text(), hooks)
-			if s.compiled.hooks == nil {
-				s.compiled.hooks = map[*stored][]*webhook{}
 			}
 			s.compiled.hooks[configuration] = hooks
 		}
@@ -177,9 +196,6 @@ func (s *Server) binding(o *stored) (*admissionregistrationv1.ValidatingAdmissio
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &binding); err != nil {
 		return nil, err
 	}
-	if s.compiled.bindings == nil {
-		s.compiled.bindings = map[*stored]*admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	}
 	s.compiled.bindings[o] = &binding
 	return &binding, nil
 }
@@ -190,11 +206,6 @@ func (s *Server) compilePolicy(o *stored) (*policy, error) {
 	if known := s.compiled.policies[o]; known != nil {
 		return known, nil
 	}
-	if shared, is := compiledPolicies.Load(o.text()); is {
-		compiled, _ := shared.(*policy)
-		s.keepPolicy(o, compiled)
-		return compiled, nil
-	}
 	var p admissionregistrationv1.ValidatingAdmissionPolicy
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &p); err != nil {
 		return nil, err
@@ -204,17 +215,8 @@ func (s *Server) compilePolicy(o *stored) (*policy, error) {
 		return nil, err
 	}
 	compiled := compilePolicy(compiler, &p)
-	compiledPolicies.Store(o.text(), compiled)
-	s.keepPolicy(o, compiled)
-	return compiled, nil
-}
-
-// keepPolicy is called with the lock held.
-func (s *Server) keepPolicy(o *stored, compiled *policy) {
-	if s.compiled.policies == nil {
-		s.compiled.policies = map[*stored]*policy{}
-	}
 	s.compiled.policies[o] = compiled
+	return compiled, nil
 }
 
 func compilePolicy(compiler *plugincel.CompositedCompiler, p *admissionregistrationv1.ValidatingAdmissionPolicy) *policy {

@@ -4,7 +4,9 @@ package apiserver
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,6 +26,8 @@ type Options struct {
 	OnChange func(Change)
 	// Webhook is the handler behind the client configuration of a webhook; nil is a webhook that no call reaches.
 	Webhook func(admissionregistrationv1.WebhookClientConfig) http.Handler
+	// State is what the server begins with; nil is nothing. Its kinds have to be those of the server that it was taken from.
+	State *State
 }
 
 // Gate stands between the clients and the server. Pass blocks until the call may be served.
@@ -69,14 +73,17 @@ type Server struct {
 
 	mu       sync.Mutex
 	revision uint64
-	serial   uint64 // of UIDs and generated names
+	serial   uint64         // of generated names
+	created  map[string]int // how many objects there were of each name
 	objects  map[*Kind]map[string]*stored
 	history  []event
 	// compacted is the last revision from before which nothing can be read or watched.
 	compacted uint64
 	streams   []*Stream
 
-	compiled compiledAdmission
+	compiled *compiledAdmission
+	// force is nil when it has to be made anew.
+	force *inForce
 }
 
 // firstRevision leaves room below it for versions that are too old.
@@ -84,10 +91,17 @@ const firstRevision = 100
 
 // New serves kinds, all of them empty.
 func New(o Options, kinds ...*Kind) *Server {
-	s := &Server{options: o, kinds: map[string]*Kind{}, objects: map[*Kind]map[string]*stored{}, revision: firstRevision}
+	s := &Server{options: o, kinds: map[string]*Kind{}, objects: map[*Kind]map[string]*stored{}, revision: firstRevision, created: map[string]int{}, compiled: newCompiledAdmission()}
 	for _, k := range kinds {
 		s.kinds[k.Group+"/"+k.Version+"/"+k.Plural] = k
 		s.objects[k] = map[string]*stored{}
+	}
+	if from := o.State; from != nil {
+		s.revision, s.serial, s.compacted, s.compiled, s.force = from.revision, from.serial, from.compacted, from.compiled, from.force
+		s.history, s.created = slices.Clone(from.history), maps.Clone(from.created)
+		for k, objects := range from.objects {
+			s.objects[k] = maps.Clone(objects)
+		}
 	}
 	s.mapper = s.newMapper()
 	return s

@@ -5,10 +5,13 @@ package apiserver
 import (
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -36,12 +39,15 @@ func (s *Server) find(q *request) *stored {
 	return s.objects[q.kind][q.key()]
 }
 
-// newUID is a UID that no object has had.
-func (s *Server) newUID() string {
+// newUID is a UID that no object has had: the next one of this name, so that it does not depend on what is created at the same time.
+func (s *Server) newUID(plural, namespace, name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.serial++
-	return fmt.Sprintf("00000000-0000-4000-8000-%012d", s.serial)
+	of := plural + "/" + key(namespace, name)
+	s.created[of]++
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(of))
+	return fmt.Sprintf("%08x-0000-4000-8000-%012d", h.Sum32(), s.created[of])
 }
 
 // seal makes the version of an object that is stored under a revision. The object is not changed.
@@ -119,6 +125,9 @@ func (s *Server) rehearse(p *plan) (*stored, bool, error) {
 
 func (s *Server) publish(q *request, e event) {
 	s.history = append(s.history, e)
+	if e.kind.Group == admissionregistrationv1.GroupName {
+		s.force = nil
+	}
 	if s.options.OnChange != nil {
 		change := Change{Kind: e.kind, User: q.user.GetName(), Client: q.client, Revision: e.revision}
 		if e.old != nil {
@@ -132,6 +141,28 @@ func (s *Server) publish(q *request, e event) {
 	for _, stream := range s.streams {
 		stream.see(e)
 	}
+}
+
+// State is what a server has stored, and how far it is. It is not changed by what becomes of the server.
+type State struct {
+	revision, serial, compacted uint64
+	created                     map[string]int
+	objects                     map[*Kind]map[string]*stored
+	history                     []event
+	compiled                    *compiledAdmission
+	force                       *inForce
+}
+
+// State is that of the server now: other servers may begin with it.
+func (s *Server) State() *State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := &State{revision: s.revision, serial: s.serial, compacted: s.compacted, created: maps.Clone(s.created), history: slices.Clone(s.history), objects: map[*Kind]map[string]*stored{},
+		compiled: s.compiled, force: s.force}
+	for k, objects := range s.objects {
+		now.objects[k] = maps.Clone(objects)
+	}
+	return now
 }
 
 // Compact forgets all versions before the present one: what asks for them is answered with 410.

@@ -98,7 +98,7 @@ func (s *Server) ask(hook *webhook, r *review) (*admissionv1.AdmissionResponse, 
 	if handler == nil {
 		return nil, fmt.Errorf("no endpoints available")
 	}
-	uid := types.UID(s.newUID())
+	uid := types.UID(s.newUID("admissionreviews", "", ""))
 	body, err := r.encode(uid)
 	if err != nil {
 		return nil, err

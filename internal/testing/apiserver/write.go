@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -131,7 +132,8 @@ func (s *Server) prepareForCreate(k *Kind, o object) {
 	for _, field := range []string{"deletionTimestamp", "deletionGracePeriodSeconds", "generation"} {
 		delete(metadata, field)
 	}
-	metadata["uid"], metadata["creationTimestamp"] = s.newUID(), timestamp(now())
+	u := unstructured.Unstructured{Object: o}
+	metadata["uid"], metadata["creationTimestamp"] = s.newUID(k.Plural, u.GetNamespace(), u.GetName()), timestamp(now())
 	if k.strategy.generation {
 		metadata["generation"] = int64(1)
 	}
@@ -260,13 +262,18 @@ func isSame(a, b object) bool {
 }
 
 func withoutVersions(o object) object {
-	u := unstructured.Unstructured{Object: maps.Clone(o)}
-	u.Object["metadata"] = maps.Clone(o["metadata"].(object))
-	u.SetResourceVersion("")
-	fields := u.GetManagedFields()
-	for i := range fields {
-		fields[i].Time = nil
+	o = maps.Clone(o)
+	metadata := maps.Clone(o["metadata"].(object))
+	delete(metadata, "resourceVersion")
+	if fields, ok := metadata["managedFields"].([]any); ok {
+		fields = slices.Clone(fields)
+		for i := range fields {
+			entry := maps.Clone(fields[i].(object))
+			delete(entry, "time")
+			fields[i] = entry
+		}
+		metadata["managedFields"] = fields
 	}
-	u.SetManagedFields(fields)
-	return u.Object
+	o["metadata"] = metadata
+	return o
 }

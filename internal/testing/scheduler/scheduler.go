@@ -50,7 +50,7 @@ type Options struct {
 	Exempt func(apiserver.Call) bool
 	// Held names what cannot happen now, a call or "STREAM event"; Wake says that this changed. Default: nothing.
 	Held func(name string) bool
-	// Replay is a recorded schedule; a step that is not possible when its turn comes is chosen by the seed instead.
+	// Replay is a recorded schedule. A step that is not possible when its turn comes is taken as soon as it is; where none is, the seed chooses.
 	Replay []string
 }
 
@@ -68,6 +68,8 @@ type Scheduler struct {
 	recorded []string
 	faults   map[Fault]int
 	derailed int
+	// left is what of the recorded schedule was not replayed yet.
+	left []string
 }
 
 // waiting is a call or an actor that waits for its turn.
@@ -79,7 +81,7 @@ type waiting struct {
 
 // New makes a scheduler that holds everything. Serve tells it the server before the first step.
 func New(o Options) *Scheduler {
-	return &Scheduler{options: o, began: time.Now(), arrived: make(chan struct{}, 1), faults: map[Fault]int{}}
+	return &Scheduler{options: o, began: time.Now(), arrived: make(chan struct{}, 1), faults: map[Fault]int{}, left: slices.Clone(o.Replay)}
 }
 
 // Serve sets the server whose watches are scheduled; its gate is the scheduler, and it holds events.
@@ -199,7 +201,7 @@ func (s *Scheduler) Faults() map[Fault]int {
 	return counted
 }
 
-// Derailed counts the steps of a replay that were not possible when their turn came.
+// Derailed counts the steps of a replay that were not taken in their turn.
 func (s *Scheduler) Derailed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -98,21 +98,39 @@ func deliver(stream *apiserver.Stream, f Fault) {
 	}
 }
 
-// choose takes the recorded step, else the option and the fault that the seed says.
-func (s *Scheduler) choose(options []option) (option, Fault) {
-	number := s.number()
-	if number < len(s.options.Replay) {
+// lookAhead is how far ahead of its turn a recorded step may be taken.
+const lookAhead = 64
+
+// recall takes the first recorded step that is possible now. Those before it are taken when they become possible.
+func (s *Scheduler) recall(options []option) (option, Fault, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, recorded := range s.left[:min(len(s.left), lookAhead)] {
 		for _, o := range options {
 			for _, fault := range append([]Fault{none}, o.faults...) {
-				if line(o.name, fault) == s.options.Replay[number] {
-					return o, fault
+				if line(o.name, fault) != recorded {
+					continue
 				}
+				if i > 0 {
+					s.derailed++
+				}
+				s.left = slices.Delete(s.left, i, i+1)
+				return o, fault, true
 			}
 		}
-		s.mu.Lock()
-		s.derailed++
-		s.mu.Unlock()
 	}
+	if len(s.left) > 0 {
+		s.derailed++
+	}
+	return option{}, none, false
+}
+
+// choose takes a recorded step, else the option and the fault that the seed says.
+func (s *Scheduler) choose(options []option) (option, Fault) {
+	if o, fault, found := s.recall(options); found {
+		return o, fault
+	}
+	number := s.number()
 	chosen := slices.MinFunc(options, func(a, b option) int { return cmp.Compare(s.hash(number, a.name), s.hash(number, b.name)) })
 	s.mu.Lock()
 	calm := s.calm

@@ -44,6 +44,17 @@ func (w *World) checkEnd() {
 	w.checkRecordsLocked(records, pods)
 }
 
+// isQuiet says that a judgment would find nothing.
+func (w *World) isQuiet() bool {
+	found, trace := len(w.found), len(w.trace)
+	w.checkEnd()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	quiet := len(w.found) == found
+	w.found, w.trace = w.found[:found], w.trace[:trace]
+	return quiet
+}
+
 // forAKubelet are the records whose pod waits for another restart of the kubelet.
 func (w *World) forAKubelet(records objects) map[string]bool {
 	found := map[string]bool{}

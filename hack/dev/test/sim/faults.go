@@ -3,19 +3,17 @@
 package sim
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
 // The kinds of faults.
@@ -28,6 +26,7 @@ const (
 	WatchDelayed      Kind = "watch-delayed"
 	WatchCut          Kind = "watch-cut"
 	WatchExpired      Kind = "watch-expired"
+	WatchMerged       Kind = "watch-merged"
 	Conflict          Kind = "conflict"
 	Invalid           Kind = "invalid"
 	Throttled         Kind = "throttled"
@@ -37,11 +36,13 @@ const (
 	AgentRestart      Kind = "agent-restart"
 	ReportLate        Kind = "report-late"
 	ReportLost        Kind = "report-lost"
+	ReportDoubled     Kind = "report-doubled"
 	RuntimeEmpty      Kind = "runtime-lists-nothing"
 	RuntimeFails      Kind = "runtime-fails"
 	SandboxNotLoaded  Kind = "sandbox-not-loaded"
 	SandboxRestart    Kind = "sandbox-restart"
 	SandboxSlow       Kind = "sandbox-slow"
+	KubeletLate       Kind = "kubelet-late"
 	StopFails         Kind = "stop-sandbox-fails"
 	DELLost           Kind = "del-lost"
 	Reboot            Kind = "node-reboot"
@@ -52,6 +53,7 @@ const (
 	OutOfService      Kind = "out-of-service"
 	DeclaredDead      Kind = "declared-dead-alive"
 	Reconciler        Kind = "reconciler"
+	ControlLoop       Kind = "control-loop"
 	StripFinalizer    Kind = "strip-finalizer"
 	ForceDelete       Kind = "force-delete"
 	Forger            Kind = "forged-status"
@@ -59,27 +61,31 @@ const (
 )
 
 // kinds are all that a plan draws from.
-var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, Conflict, Invalid, Throttled,
-	InternalError, AnswerLost, Refused, AgentRestart, ReportLate, ReportLost, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, StopFails, DELLost, Reboot,
-	Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, Reconciler, StripFinalizer, ForceDelete, Forger, TenantAnnotations}
+var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled,
+	InternalError, AnswerLost, Refused, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, Reboot,
+	Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, Reconciler, ControlLoop, StripFinalizer, ForceDelete, Forger, TenantAnnotations}
 
 // performers are what each kind does. What counts itself when it comes true is in counted.
 var performers = map[Kind]func(*World, Fault){
 	CrashAfterWrite: (*World).crashAfterWrite,
 	StaleRestart:    (*World).staleRestart, TwoLeaders: (*World).twoLeaders, ClockJump: (*World).clockJump, AgentClockSkew: (*World).skewAgent,
-	WatchDelayed: (*World).delayWatches, WatchCut: (*World).cutWatches, WatchExpired: (*World).cutWatches,
+	WatchDelayed: (*World).delayWatches, WatchMerged: (*World).mergeWatches, WatchCut: (*World).cutWatches, WatchExpired: (*World).cutWatches,
 	Conflict: (*World).inject, Invalid: (*World).inject, Throttled: (*World).inject, InternalError: (*World).inject, AnswerLost: (*World).inject,
-	Refused: (*World).inject, ReportLost: (*World).inject,
+	Refused: (*World).inject, ReportLost: (*World).inject, ReportDoubled: (*World).inject,
 	AgentRestart: (*World).restartAgent, ReportLate: func(w *World, f Fault) { w.hold("agent@"+w.at(f).name, f.For) },
 	RuntimeEmpty: (*World).breakRuntime, RuntimeFails: (*World).breakRuntime, SandboxSlow: (*World).breakRuntime, StopFails: (*World).breakRuntime, SandboxNotLoaded: (*World).unload, SandboxRestart: (*World).endSandbox,
-	DELLost: func(w *World, f Fault) { w.locked(func() { w.ledger.lostDELs[w.machines[f.Pod%2].name] += 1 + f.N%2 }) },
-	Reboot:  (*World).reboot, Replacement: (*World).replace, Partition: (*World).cutOff, Reregistration: (*World).reregister, Clone: (*World).clone,
-	OutOfService: (*World).declareDead, DeclaredDead: (*World).declareDeadAlive, Reconciler: (*World).reconcile, StripFinalizer: (*World).strip, ForceDelete: (*World).forceDelete,
+	DELLost: func(w *World, f Fault) {
+		m := w.near(f)
+		w.locked(func() { w.ledger.lostDELs[m.name] += 1 + f.N%2 })
+	},
+	KubeletLate: func(w *World, f Fault) { w.hold("world kubelet of "+w.near(f).name+" looks", min(f.For, soon)) },
+	Reboot:      (*World).reboot, Replacement: (*World).replace, Partition: (*World).cutOff, Reregistration: (*World).reregister, Clone: (*World).clone,
+	OutOfService: (*World).declareDead, DeclaredDead: (*World).declareDeadAlive, Reconciler: (*World).reconcile, ControlLoop: (*World).collectEntries, StripFinalizer: (*World).strip, ForceDelete: (*World).forceDelete,
 	Forger: (*World).forge, TenantAnnotations: (*World).annotate,
 }
 
 // counted are the kinds that are counted when they befall a call.
-var counted = []Kind{CrashAfterWrite, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, ReportLost}
+var counted = []Kind{CrashAfterWrite, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, ReportLost, ReportDoubled, ControlLoop}
 
 func (w *World) locked(f func()) {
 	w.mu.Lock()
@@ -124,13 +130,22 @@ func (w *World) at(f Fault) *machine {
 	panic("no machine " + name)
 }
 
+// near is the machine of the pod that a fault befalls, or else of the fault's node: what goes wrong with a pod goes wrong where it runs.
+func (w *World) near(f Fault) *machine {
+	if pod := w.target(f); pod != nil && pod.Spec.NodeName != "" {
+		f.Who = pod.Spec.NodeName
+	}
+	return w.at(f)
+}
+
 // inject has the next calls of a process fail.
 func (w *World) inject(f Fault) {
 	i := &injection{kind: f.Kind, client: "manager", left: f.N, writes: f.Kind == Conflict || f.Kind == Invalid || f.Kind == AnswerLost}
-	if f.Kind == ReportLost || f.Who != "manager" {
+	isReport := f.Kind == ReportLost || f.Kind == ReportDoubled
+	if isReport || f.Who != "manager" {
 		i.client = "agent@" + w.at(f).name
 	}
-	i.writes = i.writes || f.Kind == ReportLost
+	i.writes = i.writes || isReport
 	w.locked(func() { w.injected = append(w.injected, i) })
 	w.after(f.For, func() { w.locked(func() { i.left = 0 }) })
 }
@@ -145,22 +160,41 @@ func (w *World) processOf(f Fault) string {
 
 // delayWatches delays all watches of a process or, so that one is late where the others are not, those of one resource.
 func (w *World) delayWatches(f Fault) {
-	late := map[int]string{4: " ippools", 5: " pods", 6: " ipallocations"}[f.N]
-	for _, s := range w.server.Streams() {
-		if name := s.Name(); strings.HasPrefix(name, w.processOf(f)) && strings.Contains(name, late) {
-			w.hold(name+" event", f.For)
-		}
+	for _, s := range w.late(f) {
+		w.hold(s.Name()+" event", f.For)
 	}
 }
 
+// mergeWatches delays them, and then has them begin again with a list: of all that happened meanwhile, the client sees what was last.
+func (w *World) mergeWatches(f Fault) {
+	streams := w.late(f)
+	w.delayWatches(f)
+	w.after(f.For, func() {
+		for _, s := range streams {
+			if w.turn(w.ctx, "%s: %s", f.Kind, s.Name()) {
+				s.Expire()
+			}
+		}
+	})
+}
+
+// late are the watches that a fault delays.
+func (w *World) late(f Fault) []*apiserver.Stream {
+	of := map[int]string{3: " ippools", 4: " ippools", 5: " pods", 6: " ipallocations"}[f.N]
+	return slices.DeleteFunc(w.server.Streams(), func(s *apiserver.Stream) bool {
+		return !strings.HasPrefix(s.Name(), w.processOf(f)) || !strings.Contains(s.Name(), of)
+	})
+}
+
+// cutWatches ends all watches of a process, one after the other.
 func (w *World) cutWatches(f Fault) {
-	prefix := w.processOf(f)
 	for _, s := range w.server.Streams() {
-		switch name := s.Name(); {
-		case len(name) <= len(prefix) || name[:len(prefix)] != prefix:
-		case f.Kind == WatchCut:
+		if !strings.HasPrefix(s.Name(), w.processOf(f)) || !w.turn(w.ctx, "%s: %s", f.Kind, s.Name()) {
+			continue
+		}
+		if f.Kind == WatchCut {
 			s.Cut()
-		default:
+		} else {
 			s.Expire()
 		}
 	}
@@ -169,29 +203,28 @@ func (w *World) cutWatches(f Fault) {
 // breakRuntime has a machine's runtime do something wrong for a while; what, the machine knows by the kind.
 func (w *World) breakRuntime(f Fault) {
 	m := w.at(f)
+	if f.Kind == SandboxSlow || f.Kind == StopFails {
+		m = w.near(f)
+	}
 	w.locked(func() { m.broken[f.Kind]++ })
 	w.after(f.For, func() { w.locked(func() { m.broken[f.Kind]-- }) })
-}
-
-// reconcile is one run of whereabouts' own reconciler.
-func (w *World) reconcile(Fault) {
-	config, _ := w.restConfig("reconciler", account(metav1.NamespaceSystem, "whereabouts-reconciler", "reconciler", "reconciler", "", ""))
-	freed, err := reconciler.Run(w.ctx, config)
-	w.note("the reconciler freed %v: %v", freed, err)
 }
 
 // target is the pod that a fault befalls; nil if there is none.
 func (w *World) target(f Fault) *corev1.Pod { return w.pod(namespace, podName(f.Pod), "") }
 
+// What follows a strip of a pod that lives, by N; without either it is force-deleted at once.
 const (
-	// frozenAfterStrip: strips with a greater N are followed by a frozen node.
-	frozenAfterStrip = 4
+	// leftAfterStrip: nothing, if N leaves this remainder by three.
+	leftAfterStrip = 2
+	// frozenAfterStrip: a frozen node.
+	frozenAfterStrip = 6
 	// protectedWithin is when that comes: a stripped pod is protected again within seconds.
 	protectedWithin = 20 * time.Second
 )
 
 // strip is a person who takes the finalizers off a pod: of one that is being deleted, with the annotation that this needs or without, or of one
-// that lives and is force-deleted at once.
+// that lives.
 func (w *World) strip(f Fault) {
 	pod := w.target(f)
 	if pod == nil {
@@ -209,7 +242,10 @@ func (w *World) strip(f Fault) {
 	}
 	err := c.Patch(w.ctx, pod, client.RawPatch(types.MergePatchType, must(json.Marshal(map[string]any{"metadata": patch}))))
 	w.note("a person strips %s (%s): %v", pod.Name, pod.UID, err)
-	if lives && f.N > frozenAfterStrip {
+	switch {
+	case lives && f.N%3 == leftAfterStrip:
+		return
+	case lives && f.N == frozenAfterStrip:
 		w.freezeAndForce(f, pod)
 		return
 	}
@@ -260,10 +296,10 @@ func (w *World) excuse(pod *corev1.Pod, why string) {
 
 // What keeps a manager, or an agent, from doing its work in time.
 var (
-	managerKinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, WatchDelayed, WatchCut, WatchExpired, Conflict, Invalid, Throttled, InternalError,
+	managerKinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled, InternalError,
 		AnswerLost, Refused}
-	agentKinds = []Kind{AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, AgentRestart, ReportLate,
-		ReportLost, RuntimeEmpty, RuntimeFails, Partition, Reboot, Replacement, Reregistration, Clone, OutOfService}
+	agentKinds = []Kind{AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, WatchMerged, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, AgentRestart, ReportLate,
+		ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, Partition, Reboot, Replacement, Reregistration, Clone, OutOfService}
 )
 
 // felt is how long a fault is felt behind its end.
@@ -279,48 +315,4 @@ func (w *World) isDisturbed(f Fault, kinds []Kind, node string, matters time.Dur
 // isOnNode: what befalls calls and watches befalls the manager's, unless a node is named.
 func isOnNode(f Fault, node string) bool {
 	return nodeOf(f) == node && (f.Who != "manager" || !slices.Contains(managerKinds, f.Kind))
-}
-
-func (w *World) forceDelete(f Fault) {
-	if pod := w.target(f); pod != nil {
-		err := w.client("person", nil).Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-		w.note("a person force-deletes %s (%s): %v", pod.Name, pod.UID, err)
-	}
-}
-
-// forge is a tenant who writes a pod's end, as if he were its kubelet or, with an even N, under a name of his own.
-func (w *World) forge(f Fault) {
-	pod := w.target(f)
-	if pod == nil {
-		return
-	}
-	c := w.client("forger", account(namespace, "multus-like", "", "", "", ""))
-	_ = w.client("person", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
-	patch := client.RawPatch("application/strategic-merge-patch+json", []byte(`{"status":{"phase":"Succeeded","conditions":[{"type":"PodReadyToStartContainers",`+
-		`"status":"False","message":"no pod sandbox exists","lastTransitionTime":"`+time.Now().UTC().Format(time.RFC3339)+`"}]}}`))
-	manager := "kubelet"
-	if f.N%2 == 0 {
-		manager = "kubectl-patch"
-	}
-	err := c.Status().Patch(w.ctx, pod, patch, client.FieldOwner(manager))
-	w.note("a forger ends %s (%s) as %s: %v", pod.Name, pod.UID, manager, err)
-	if err == nil {
-		w.locked(func() { w.forged[pod.UID] = true })
-	}
-}
-
-// annotate is a tenant who writes what he likes into his pod's annotations.
-func (w *World) annotate(f Fault) {
-	pod := w.target(f)
-	if pod == nil {
-		return
-	}
-	status := `[{"name":"apps/blue","interface":"net1","ips":["10.0.0.2"],"dns":{}}]`
-	if f.N%2 == 0 {
-		status = ""
-	}
-	patch := client.MergeFrom(pod.DeepCopy())
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "k8s.v1.cni.cncf.io/network-status", status)
-	err := w.client("tenant", account(namespace, "default", "", "", "", "")).Patch(context.Background(), pod, patch)
-	w.note("a tenant annotates %s: %v", pod.Name, err)
 }

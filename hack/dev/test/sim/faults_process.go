@@ -97,7 +97,7 @@ func (w *World) unload(f Fault) {
 	if !w.plan.Agents {
 		return // nobody else could know it
 	}
-	m := w.at(f)
+	m := w.near(f)
 	for _, b := range m.byAge() {
 		if b.namespace == namespace && b.ready && !b.creating && b.name == podName(f.Pod) {
 			w.locked(func() { b.unloaded = true })
@@ -112,8 +112,12 @@ func (w *World) unload(f Fault) {
 	}
 }
 
-// endSandbox kills the sandbox of a pod that goes on: its kubelet makes another one.
+// endSandbox kills the sandbox of a pod that goes on: its kubelet makes another one. A runtime that loses one may be slow for a while.
 func (w *World) endSandbox(f Fault) {
+	if slow := f; f.N%2 == 0 {
+		slow.Kind = SandboxSlow
+		w.breakRuntime(slow)
+	}
 	for _, m := range w.all() {
 		for _, b := range m.byAge() {
 			if b.namespace == namespace && b.name == podName(f.Pod) && b.ready && !b.creating && !b.unloaded {

@@ -14,7 +14,13 @@ import (
 )
 
 // quiescence is how long the world is left alone before it is judged: longer than all of the product's delays together.
-const quiescence = 50 * time.Minute
+const (
+	quiescence = 50 * time.Minute
+	// shortest is the least that the world is left alone, and looksEvery how often it is looked at then.
+	shortest, looksEvery = 15 * time.Minute, 5 * time.Minute
+	// restsToTheEnd: one history of so many is played to the end, also where nothing is left to wait for.
+	restsToTheEnd = 8
+)
 
 // Result is what a history came to.
 type Result struct {
@@ -24,14 +30,16 @@ type Result struct {
 	Faults          map[Kind]int
 	Rows            map[string]int
 	Steps           int
+	// Derailed counts the steps of a recorded schedule that were not played in their turn.
+	Derailed int
 	// ByHand is how many addresses a person had to release in the end.
 	ByHand int
 }
 
-// Play plays a history. It must run in a synctest bubble of its own; prepare has to be called outside of it.
-func Play(plan Plan, log logr.LogSink) Result {
+// Play plays a history, by a recorded schedule if there is one. It must run in a synctest bubble of its own; prepare has to be called outside of it.
+func Play(plan Plan, log logr.LogSink, schedule []string) Result {
 	rand.Seed(int64(plan.Seed)) //nolint:staticcheck // with GODEBUG=randseednop=0
-	w := newWorld(plan, log, nil)
+	w := newWorld(plan, log, schedule)
 	w.install()
 	w.locked(func() { w.free = false })
 	for _, name := range []string{"node-1", "node-2"} {
@@ -39,6 +47,9 @@ func Play(plan Plan, log logr.LogSink) Result {
 	}
 	w.createPod(w.admin, "plain", false)
 	w.startManager(0)
+	if plan.Replicas {
+		w.startManager(0)
+	}
 	w.sched.Run(10 * time.Second)
 	w.settledAt = w.server.Revision()
 	for i := range plan.Pods {
@@ -50,12 +61,25 @@ func Play(plan Plan, log logr.LogSink) Result {
 	w.sched.Run(duration - w.since())
 	w.act(w.heal)
 	w.act(w.operate)
-	w.sched.Run(quiescence)
+	w.rest()
 	w.checkEnd()
 	w.end()
 	result := Result{Violations: w.found, Story: w.trace, Schedule: w.sched.Recorded(), Faults: maps.Clone(w.faults), Rows: w.rows.rows, ByHand: w.byHand}
-	result.Steps = len(result.Schedule)
+	result.Steps, result.Derailed = len(result.Schedule), w.sched.Derailed()
 	return result
+}
+
+// rest leaves the world alone until it is judged. Most histories end as soon as nothing is left to wait for: what happens then is periodic.
+func (w *World) rest() {
+	end := w.since() + quiescence
+	w.sched.Run(shortest)
+	for w.plan.Seed%restsToTheEnd == 0 || !w.isQuiet() {
+		left := end - w.since()
+		if left <= 0 {
+			return
+		}
+		w.sched.Run(min(left, looksEvery))
+	}
 }
 
 // settled is the oldest version that a stale list may show.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -184,19 +183,6 @@ func (p *worker) running() *box {
 		}
 	}
 	return nil
-}
-
-// renew renews the node's Lease and keeps it Ready.
-func (k *kubelet) renew() {
-	var standing coordinationv1.Lease
-	for {
-		if !k.isCut() {
-			renew(context.Background(), k.m.node, k.client, &standing)
-		}
-		if !rested(k.ctx, time.Minute) {
-			return
-		}
-	}
 }
 
 // jitter is a short time of this kubelet.

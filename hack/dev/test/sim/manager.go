@@ -8,15 +8,19 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
@@ -51,6 +55,7 @@ type manager struct {
 	ended  chan struct{}
 	// stale is the version of its first lists; empty for the present one.
 	stale  string
+	lock   *coordinationclient.CoordinationV1Client
 	paused bool
 	dead   bool
 }
@@ -67,6 +72,7 @@ func (w *World) startManager(stale uint64) *manager {
 	}
 	var config *rest.Config
 	config, m.client = w.restConfig(m.name, account("holdfast-system", app.Name, "", "", "", ""))
+	m.lock = must(coordinationclient.NewForConfig(config))
 	ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), w.log))
 	m.cancel = cancel
 	w.act(func() {
@@ -75,7 +81,13 @@ func (w *World) startManager(stale uint64) *manager {
 		if err == nil {
 			err = mgr.Start(ctx)
 		}
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case ctx.Err() != nil:
+		case w.plan.Replicas && err != nil && strings.Contains(err.Error(), "leader election lost"):
+			w.note("%s lost the lead, and ended", m.name)
+			w.locked(m.kill)
+			w.startAgain()
+		case err != nil:
 			w.violate("running", "%s ended by itself: %v", m.name, err)
 		}
 	})
@@ -92,9 +104,12 @@ func (m *manager) configuration() *configv1alpha1.ManagerConfiguration {
 		// The default without agents is Warn, which lets whereabouts' reconciler have what it takes for free.
 		UnsafeReleases: configv1alpha1.UnsafeReleases{Mode: configv1alpha1.ReleaseModeDeny},
 		Server:         configv1alpha1.Server{MetricsBindAddress: "0", HealthProbeBindAddress: "0"},
-		Controller:     configv1alpha1.Controller{LeaderElection: new(false), Concurrency: new(m.w.plan.Workers), QPS: new(float32(0))},
+		Controller:     configv1alpha1.Controller{LeaderElection: new(m.w.plan.Replicas), LeaderElectionNamespace: "holdfast-system", Concurrency: new(m.w.plan.Workers), QPS: new(float32(0))},
 	}
 }
+
+// leaseDuration is how long a leader is waited for.
+const leaseDuration = 2 * time.Minute
 
 // adjust takes away what a bubble cannot have: sockets, and discovery.
 func (m *manager) adjust(o *ctrlmanager.Options) {
@@ -102,6 +117,10 @@ func (m *manager) adjust(o *ctrlmanager.Options) {
 	o.Metrics = metricsserver.Options{BindAddress: "0"}
 	o.HealthProbeBindAddress = "0"
 	o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return m.w.server.Mapper(), nil }
+	// The times are longer than the shipped ones, with which most of all steps would renew the Lease.
+	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = new(leaseDuration), new(leaseDuration*3/4), new(leaseDuration/4)
+	o.LeaderElectionResourceLockInterface = &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "holdfast-system", Name: app.Name}, Client: m.lock,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: m.name}}
 	o.Cache.NewInformer = func(source cache.ListerWatcher, _ runtime.Object, _ time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		return newInformer(source, indexers, func() string { return m.stale })
 	}
@@ -155,6 +174,9 @@ func (w *World) webhook(c admissionregistrationv1.WebhookClientConfig) http.Hand
 	return nil
 }
 
+// restartsWithin is how soon a process that ended runs again.
+const restartsWithin = 3 * time.Second
+
 // crash kills the manager behind one of its writes.
 type crash struct {
 	after int
@@ -174,12 +196,14 @@ func (c *crash) wrote(w *World, client string) {
 			m.kill()
 		}
 	}
-	w.act(func() {
-		rested(w.ctx, 3*time.Second)
-		if w.ctx.Err() == nil && w.turn(w.ctx, "the manager starts again") {
-			w.startManager(0)
-		}
-	})
+	w.act(w.startAgain)
+}
+
+// startAgain is what the kubelet does with a manager that ended.
+func (w *World) startAgain() {
+	if rested(w.ctx, restartsWithin) && w.turn(w.ctx, "the manager starts again") {
+		w.startManager(0)
+	}
 }
 
 var errNoManager = errors.New("no manager runs")

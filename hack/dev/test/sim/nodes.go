@@ -11,12 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const leaseNamespace = "kube-node-lease"
+const (
+	leaseNamespace = "kube-node-lease"
+	// collectedWithin is how soon a Lease goes after its Node.
+	collectedWithin = 10 * time.Second
+)
 
 // register makes the Node object of a machine, or brings an existing one up to date, and starts the kubelet, and the agent where nodes have one.
 func (m *machine) register() {
@@ -54,30 +59,57 @@ func (m *machine) report(ready corev1.ConditionStatus) {
 	}
 }
 
+// node is a Node by name; nil if there is none.
 func (w *World) node(name string) *corev1.Node {
-	var node corev1.Node
-	if err := w.admin.Get(context.Background(), client.ObjectKey{Name: name}, &node); err != nil {
+	o := w.server.Find("nodes", "", name)
+	if o == nil {
 		return nil
 	}
-	return &node
+	w.podsMu.Lock()
+	defer w.podsMu.Unlock()
+	if node := w.typedNodes[o.GetUID()]; node != nil && node.ResourceVersion == o.GetResourceVersion() {
+		return node.DeepCopy()
+	}
+	node := &corev1.Node{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, node); err != nil {
+		return nil
+	}
+	w.typedNodes[node.UID] = node
+	return node.DeepCopy()
 }
 
-// renew renews a node's Lease; standing is what the kubelet wrote last.
-func renew(ctx context.Context, node string, c client.Client, standing *coordinationv1.Lease) {
+// renew renews a node's Lease. A kubelet can make it only while its Node stands (component-helpers, apimachinery/lease).
+func (k *kubelet) renewLease() {
 	now := metav1.NowMicro()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: node},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &node, LeaseDurationSeconds: new(int32(40)), RenewTime: &now}}
-	if standing.ResourceVersion == "" {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), standing); apierrors.IsNotFound(err) {
-			if c.Create(ctx, lease) == nil {
-				*standing = *lease
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: k.m.node}}
+	err := k.client.Get(context.Background(), client.ObjectKeyFromObject(lease), lease)
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &k.m.node, LeaseDurationSeconds: new(int32(40)), RenewTime: &now}
+	switch {
+	case err == nil:
+		_ = k.client.Update(context.Background(), lease)
+	case apierrors.IsNotFound(err) && k.w.node(k.m.node) != nil:
+		_ = k.client.Create(context.Background(), lease)
+	}
+}
+
+// renew keeps the node's Lease. Nobody reads it while the Node stands: only then, and once for each Node, it is written at all.
+func (k *kubelet) renew() {
+	var known types.UID
+	for {
+		var stands types.UID
+		if node := k.w.node(k.m.node); node != nil {
+			stands = node.UID
+		}
+		if !k.isCut() && (stands == "" || stands != known) {
+			if !k.w.turn(k.ctx, "kubelet of %s renews its Lease", k.m.name) {
+				return
 			}
+			known = stands
+			k.renewLease()
+		}
+		if !rested(k.ctx, time.Minute) {
 			return
 		}
-	}
-	standing.Spec = lease.Spec
-	if c.Update(ctx, standing) != nil {
-		*standing = coordinationv1.Lease{}
 	}
 }
 
@@ -112,6 +144,11 @@ func (w *World) deleteNode(name string) types.UID {
 	if err := w.admin.Delete(context.Background(), node); err != nil {
 		w.note("deleting node %s: %v", name, err)
 	}
+	w.act(func() {
+		if rested(w.ctx, collectedWithin) && w.turn(w.ctx, "the garbage collector takes the Lease of %s", name) {
+			_ = w.admin.Delete(context.Background(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: leaseNamespace, Name: name}})
+		}
+	})
 	w.act(func() {
 		if rested(w.ctx, time.Minute) && w.turn(w.ctx, "PodGC looks at %s", name) && w.node(name) == nil {
 			w.collect(name)

@@ -105,14 +105,20 @@ var manifests = sync.OnceValue(func() []*unstructured.Unstructured {
 	return all
 })
 
+// installed is the cluster without its nodes, as the first history of the process put it up: it is the same in all.
+var installed *apiserver.State
+
 // install puts up the cluster without its nodes.
 func (w *World) install() {
+	if installed != nil {
+		return
+	}
 	create := func(o client.Object) {
 		if err := w.admin.Create(context.Background(), o); err != nil {
 			panic(fmt.Sprintf("creating %T %s: %v", o, o.GetName(), err))
 		}
 	}
-	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, "holdfast-system", agentNamespace, namespace} {
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, "holdfast-system", agentNamespace, leaseNamespace, namespace} {
 		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}})
 	}
 	for _, o := range manifests() {
@@ -121,6 +127,7 @@ func (w *World) install() {
 	create(&nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: network}, Spec: nadv1.NetworkAttachmentDefinitionSpec{
 		Config: `{"cniVersion":"0.3.1","name":"blue","type":"macvlan","ipam":{"type":"whereabouts","range":"` + poolRange + `"}}`}})
 	create(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "whereabouts"}})
+	installed = w.server.State()
 }
 
 // networksCRD defines NetworkAttachmentDefinitions, as Multus does.

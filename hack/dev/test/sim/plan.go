@@ -4,6 +4,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -42,6 +43,8 @@ type Plan struct {
 	Faults []Fault
 	// Workers is how many pods are reconciled at once.
 	Workers int32
+	// Replicas says whether two managers run, and elect a leader.
+	Replicas bool
 	// Agents says whether the nodes have agents: without, kubelets are the only evidence.
 	Agents bool
 }
@@ -55,13 +58,15 @@ const (
 	// soon is how long after a fault at most comes what follows it.
 	soon = 2 * time.Minute
 	// withoutAgents: one seed of so many is a cluster without agents.
-	withoutAgents = 5
+	withoutAgents = 4
+	// withReplicas: one seed of so many has two managers.
+	withReplicas = 8
 )
 
 // NewPlan makes the plan of a seed. keep says which of its faults are played; nil plays all.
 func NewPlan(seed uint64, keep []int) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x51a))
-	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0}
+	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0, Replicas: seed%withReplicas == 3}
 	for range 5 + r.IntN(4) {
 		e := Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: "delete"}
 		if r.IntN(5) == 0 {
@@ -91,18 +96,23 @@ func drawFaults(r *rand.Rand, p *Plan) []Fault {
 			Who: []string{"manager", "node-1", "node-2"}[r.IntN(3)], Pod: r.IntN(p.Pods), N: 1 + r.IntN(6)}
 		if i > 0 && r.IntN(2) == 0 {
 			before := faults[r.IntN(len(faults))]
-			f.At, f.Who, f.Pod = min(before.At+between(r, time.Second, soon), faultsUntil), before.Who, before.Pod
+			f.At, f.Who, f.Pod = min(before.At+shortly(r), faultsUntil), before.Who, before.Pod
 		}
 		faults = append(faults, f)
 	}
 	for i := range p.Events {
 		if r.IntN(2) == 0 {
 			f := faults[r.IntN(len(faults))]
-			p.Events[i].At, p.Events[i].Pod = f.At+between(r, time.Second, soon), f.Pod
+			p.Events[i].At, p.Events[i].Pod = f.At+shortly(r), f.Pod
 		}
 	}
 	slices.SortFunc(p.Events, func(a, b Event) int { return int(a.At - b.At) })
 	return faults
+}
+
+// shortly is a second to two minutes, as likely each time twice as long.
+func shortly(r *rand.Rand) time.Duration {
+	return time.Duration(float64(time.Second) * math.Pow(soon.Seconds(), r.Float64()))
 }
 
 func between(r *rand.Rand, least, most time.Duration) time.Duration {

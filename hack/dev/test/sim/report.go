@@ -93,6 +93,19 @@ func (r *Report) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
+// Never are the kinds of faults and the rows that never came true.
+func (r *Report) Never() []string {
+	var never []string
+	for _, counts := range []map[string]int{r.Faults, r.Rows} {
+		for _, key := range slices.Sorted(maps.Keys(counts)) {
+			if counts[key] == 0 {
+				never = append(never, key)
+			}
+		}
+	}
+	return never
+}
+
 // String is the report in a few lines.
 func (r *Report) String() string {
 	var lines []string
@@ -106,5 +119,8 @@ func (r *Report) String() string {
 		lines = append(lines, name+": "+strings.Join(all, ", "))
 	}
 	slices.Sort(lines[1:])
+	if never := r.Never(); len(never) > 0 {
+		lines = append(lines, "NEVER PLAYED: "+strings.Join(never, ", "))
+	}
 	return strings.Join(lines, "\n")
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,13 +31,15 @@ var (
 	out    = flag.String("sim.out", "", "file for the report of an exploration")
 	only   = flag.Uint64("sim.only", 0, "seed of the one history to play")
 	keep   = flag.String("sim.keep", "all", "which faults of that history are played: all, none, or as i,j,k")
+	times  = flag.Int("sim.times", 1, "how many times that history is played")
+	dir    = flag.String("sim.dir", "", "folder for the schedules of violated histories")
 	logs   = flag.Bool("sim.log", false, "print what manager and agents log")
 	stop   = flag.Bool("sim.stop", false, "end the exploration at the first history that is violated")
 	steps  = flag.Bool("sim.steps", false, "print every step")
 )
 
 // fixed are the first seeds, and regressions those that were violated once: by the product, by a planted bug, or because the simulator was wrong.
-const fixed = 8
+const fixed = 60
 
 var regressions = []uint64{23, 30, 35, 49, 52, 60, 138, 205, 315, 338, 1014}
 
@@ -51,19 +54,29 @@ var shrunk = map[uint64][]int{
 }
 
 // play plays the history of a plan in a bubble of its own.
-func play(t *testing.T, plan Plan) (result Result) {
+func play(t *testing.T, plan Plan) Result {
+	t.Helper()
+	return playBy(t, plan, nil)
+}
+
+// playBy plays it by a recorded schedule.
+func playBy(t *testing.T, plan Plan, schedule []string) (result Result) {
 	t.Helper()
 	var sink logr.LogSink
 	if *logs {
 		sink = funcr.New(func(_, line string) { fmt.Println(time.Now().Format("15:04:05.000"), line) }, funcr.Options{Verbosity: 1}).GetSink()
 	}
-	synctest.Test(t, func(*testing.T) { result = Play(plan, sink) })
+	synctest.Test(t, func(*testing.T) { result = Play(plan, sink, schedule) })
 	return result
 }
+
+// gcPercent: a history leaves nothing behind, and what lives is little.
+const gcPercent = 1000
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	runtime.GOMAXPROCS(1) // what the scheduler does not decide is then the same in every run
+	debug.SetGCPercent(gcPercent)
 	prepare()
 	os.Exit(m.Run())
 }
@@ -120,9 +133,12 @@ func TestExplore(t *testing.T) {
 		result := play(t, NewPlan(seed, nil))
 		report.Add(seed, result)
 		if len(result.Violations) > 0 {
-			fmt.Println(shrink(t, seed, result))
+			kept, shortest := shrink(t, seed, result)
+			fmt.Printf("seed %d: %s\n", seed, tell(NewPlan(seed, kept), shortest, kept))
+			keepRecord(t, record{seed, kept, shortest.Schedule})
 		}
 		if *stop && report.Violations > 0 {
+			t.Errorf("seed %d, history %d: %s", seed, report.Histories, result.Violations[0])
 			break
 		}
 		if report.Twice < *twice {
@@ -156,8 +172,8 @@ func save(t *testing.T, report *Report) {
 	}
 }
 
-// shrink leaves out faults as long as the history is violated in the same way, and tells the shortest.
-func shrink(t *testing.T, seed uint64, result Result) string {
+// shrink leaves out faults as long as the history is violated in the same way.
+func shrink(t *testing.T, seed uint64, result Result) ([]int, Result) {
 	t.Helper()
 	var kept []int
 	for i := range NewPlan(seed, nil).Faults {
@@ -170,7 +186,7 @@ func shrink(t *testing.T, seed uint64, result Result) string {
 			kept, result = fewer, r
 		}
 	}
-	return fmt.Sprintf("seed %d: %s", seed, tell(NewPlan(seed, kept), result, kept))
+	return kept, result
 }
 
 // tell is the story of a violated history, and how to play it again.
@@ -188,28 +204,6 @@ func tell(plan Plan, r Result, kept []int) string {
 	}
 	fmt.Fprintf(&text, "\n  play it again: make explore ONLY=%d KEEP=%s", plan.Seed, keep)
 	return text.String()
-}
-
-// TestReplay plays one history, and tells it.
-func TestReplay(t *testing.T) {
-	if *only == 0 {
-		t.Log("no seed was given: nothing to replay")
-		return
-	}
-	kept, err := faultsOf(*keep)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan := NewPlan(*only, kept)
-	r := play(t, plan)
-	lines := r.Story
-	if *steps {
-		lines = r.Schedule
-	}
-	fmt.Println(strings.Join(lines, "\n"))
-	if len(r.Violations) > 0 {
-		t.Error(tell(plan, r, kept))
-	}
 }
 
 // faultsOf reads which faults are played; nil is all.

@@ -4,7 +4,6 @@ package sim
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,17 +68,13 @@ func (w *World) createPod(c client.Client, name string, attached bool) {
 
 // anyNode is a node that is Ready and has no taint, of those with the fewest pods; empty without one.
 func (w *World) anyNode(draw int) string {
-	var nodes corev1.NodeList
-	if err := w.admin.List(context.Background(), &nodes); err != nil {
-		return ""
-	}
+	nodes := w.server.All("nodes")
 	var fit []string
-	for i := range nodes.Items {
-		n := &nodes.Items[i]
-		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+	for _, key := range slices.Sorted(maps.Keys(nodes)) {
+		n := w.node(nodes[key].GetName())
+		if n != nil && len(n.Spec.Taints) == 0 && n.Labels["clone"] == "" && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		})
-		if ready && len(n.Spec.Taints) == 0 && n.Labels["clone"] == "" {
+		}) {
 			fit = append(fit, n.Name)
 		}
 	}

@@ -37,8 +37,9 @@ type World struct {
 	admin  client.Client
 	actors sync.WaitGroup
 
-	podsMu    sync.Mutex
-	typedPods map[types.UID]*corev1.Pod
+	podsMu     sync.Mutex
+	typedPods  map[types.UID]*corev1.Pod
+	typedNodes map[types.UID]*corev1.Node
 
 	mu       sync.Mutex
 	free     bool // every call passes at once
@@ -79,11 +80,11 @@ func (v Violation) String() string {
 
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
 	w := &World{plan: plan, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
-		notify: map[string]chan struct{}{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, stripped: map[types.UID]bool{}, forged: map[types.UID]bool{}, ledger: newLedger()}
+		notify: map[string]chan struct{}{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, stripped: map[types.UID]bool{}, forged: map[types.UID]bool{}, ledger: newLedger()}
 	w.log = logr.New(w.rows)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sched = scheduler.New(scheduler.Options{Seed: plan.Seed, Held: w.isHeld, Replay: replay})
-	w.server = apiserver.New(apiserver.Options{Gate: w, HoldEvents: true, OnChange: w.changed, Webhook: w.webhook}, kindsOf()...)
+	w.server = apiserver.New(apiserver.Options{Gate: w, HoldEvents: true, OnChange: w.changed, Webhook: w.webhook, State: installed}, kindsOf()...)
 	w.sched.Serve(w.server)
 	w.admin = w.client("admin", nil)
 	return w

@@ -4,7 +4,7 @@
 // seed is one history; a seed that was violated is printed with its shrunk history and the command that plays it again.
 //
 //	go run ./test/sim/explore [-seed N] [-budget 20m] [-twice N] [-report FILE]
-//	go run ./test/sim/explore -only SEED [-keep i,j,k]
+//	go run ./test/sim/explore -only SEED [-keep i,j,k] [-times N]
 package main
 
 import (
@@ -37,6 +37,7 @@ type options struct {
 	twice        int
 	report, keep string
 	only         uint64
+	times        int
 }
 
 func main() {
@@ -47,6 +48,7 @@ func main() {
 	flag.StringVar(&o.report, "report", "bin/robustness/report.json", "file for the report")
 	flag.Uint64Var(&o.only, "only", 0, "seed of one history to tell")
 	flag.StringVar(&o.keep, "keep", "all", "which of its faults are played, as i,j,k, or none")
+	flag.IntVar(&o.times, "times", 1, "how many times it is played")
 	flag.Parse()
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().Unix()) % seeds * seedStep
@@ -62,6 +64,9 @@ func run(o options) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(o.dir(), 0o755); err != nil {
+		return err
+	}
 	defer os.RemoveAll(folder)
 	program := filepath.Join(folder, "sim.test")
 	build := exec.Command("go", "test", "-c", "-o", program, "./test/sim")
@@ -70,17 +75,27 @@ func run(o options) error {
 		return fmt.Errorf("building the simulation: %w", err)
 	}
 	if o.only != 0 {
-		return play(program, "-test.run", "^TestReplay$", "-sim.only", strconv.FormatUint(o.only, 10), "-sim.keep", o.keep)
+		return play(program, "-test.run", "^TestReplay$", "-sim.only", strconv.FormatUint(o.only, 10), "-sim.keep", o.keep,
+			"-sim.times", strconv.Itoa(o.times), "-sim.dir", o.dir())
 	}
 	fmt.Printf("Exploring for %s from seed %d\n", o.budget, o.seed)
 	e := &exploration{options: o, program: program, folder: folder, began: time.Now(), workers: runtime.GOMAXPROCS(0)}
 	return e.run()
 }
 
+// dir is where the schedules of violated histories are: beside the report.
+func (o options) dir() string {
+	path, err := filepath.Abs(filepath.Dir(o.report))
+	if err != nil {
+		return os.TempDir()
+	}
+	return path
+}
+
 // play runs the program on one processor: what is not decided by the scheduler is then the same in every run.
 func play(program string, args ...string) error {
 	c := exec.Command(program, append([]string{"-test.timeout", "0"}, args...)...)
-	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	c.Env = append(os.Environ(), "GOMAXPROCS=1")
 	c.Dir, c.Stdout, c.Stderr = "test/sim", os.Stdout, os.Stderr
 	return c.Run()
 }
@@ -129,7 +144,7 @@ func (e *exploration) work(number uint64) {
 		e.files = append(e.files, file)
 		e.mu.Unlock()
 		err := play(e.program, "-test.run", "^TestExplore$", "-sim.seed", strconv.FormatUint(next, 10), "-sim.stride", strconv.Itoa(e.workers),
-			"-sim.budget", left.String(), "-sim.twice", strconv.Itoa(e.twice/e.workers), "-sim.out", file)
+			"-sim.budget", left.String(), "-sim.twice", strconv.Itoa(e.twice/e.workers), "-sim.out", file, "-sim.dir", e.dir())
 		if err == nil {
 			return
 		}

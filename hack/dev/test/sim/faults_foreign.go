@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"context"
+	"time"
+
+	wbtypes "github.com/k8snetworkplumbingwg/whereabouts/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
+)
+
+// reconcile is one run of whereabouts' own reconciler.
+func (w *World) reconcile(Fault) {
+	config, _ := w.restConfig("reconciler", account(metav1.NamespaceSystem, "whereabouts-reconciler", "reconciler", "reconciler", "", ""))
+	freed, err := reconciler.Run(w.ctx, config)
+	w.note("the reconciler freed %v: %v", freed, err)
+}
+
+// collectEntries is whereabouts' control loop on a node: after a pod is gone it frees each entry under the pod's name, unless a pod of that name
+// lives. It has the token of CNI DEL, and is not told from it (docs/limits.md).
+func (w *World) collectEntries(f Fault) {
+	m, name := w.at(f), podName(f.Pod)
+	if pod := w.pod(namespace, name, ""); pod != nil && pod.DeletionTimestamp == nil || !m.isOn() || m.kubelet == nil {
+		return
+	}
+	for _, pool := range w.server.All("ippools") {
+		for _, e := range entriesOf(pool.Object) {
+			if e.podRef != namespace+"/"+name || !w.turn(w.ctx, "the control loop of %s frees %s", m.name, e.address) {
+				continue
+			}
+			w.locked(func() { w.faults[ControlLoop]++ })
+			w.excuseBox(e, "the control loop of a node freed its entry with the token of CNI DEL")
+			_, err := m.kubelet.cni.manage(w.ctx, wbtypes.Deallocate, &box{id: e.sandbox, namespace: namespace, name: name})
+			if w.hasEntry(&box{id: e.sandbox}, e.address) {
+				w.excuseBox(e, "") // it was refused
+			}
+			w.note("the control loop of %s frees %s of %s: %v", m.name, e.address, e.podRef, err)
+		}
+	}
+}
+
+// excuseBox excuses the sandbox of an entry, or takes that back.
+func (w *World) excuseBox(e entry, why string) {
+	w.locked(func() {
+		for _, b := range w.ledger.users[e.address] {
+			if b.live && b.id == e.sandbox {
+				b.excuse = why
+			}
+		}
+	})
+}
+
+func (w *World) forceDelete(f Fault) {
+	if pod := w.target(f); pod != nil {
+		err := w.client("person", nil).Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+		w.note("a person force-deletes %s (%s): %v", pod.Name, pod.UID, err)
+	}
+}
+
+// forge is a tenant who writes a pod's end, as if he were its kubelet or, with an even N, under a name of his own.
+func (w *World) forge(f Fault) {
+	pod := w.target(f)
+	if pod == nil {
+		return
+	}
+	c := w.client("forger", account(namespace, "multus-like", "", "", "", ""))
+	_ = w.client("person", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+	patch := client.RawPatch("application/strategic-merge-patch+json", []byte(`{"status":{"phase":"Succeeded","conditions":[{"type":"PodReadyToStartContainers",`+
+		`"status":"False","message":"no pod sandbox exists","lastTransitionTime":"`+time.Now().UTC().Format(time.RFC3339)+`"}]}}`))
+	manager := "kubelet"
+	if f.N%2 == 0 {
+		manager = "kubectl-patch"
+	}
+	err := c.Status().Patch(w.ctx, pod, patch, client.FieldOwner(manager))
+	w.note("a forger ends %s (%s) as %s: %v", pod.Name, pod.UID, manager, err)
+	if err == nil {
+		w.locked(func() { w.forged[pod.UID] = true })
+	}
+}
+
+// annotate is a tenant who writes what he likes into his pod's annotations.
+func (w *World) annotate(f Fault) {
+	pod := w.target(f)
+	if pod == nil {
+		return
+	}
+	status := `[{"name":"apps/blue","interface":"net1","ips":["10.0.0.2"],"dns":{}}]`
+	if f.N%2 == 0 {
+		status = ""
+	}
+	patch := client.MergeFrom(pod.DeepCopy())
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "k8s.v1.cni.cncf.io/network-status", status)
+	err := w.client("tenant", account(namespace, "default", "", "", "", "")).Patch(context.Background(), pod, patch)
+	w.note("a tenant annotates %s: %v", pod.Name, err)
+}

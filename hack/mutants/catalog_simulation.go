@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// Bugs that the product once had, planted again: histories of the simulation have to find each, with nothing in the simulation that knows of it
+// (docs/decisions/0155). The names are those under which they were first reported (docs/track-record.md).
+var plantedMutants = []mutant{
+	{
+		rule: "planted: with agents, a termination that the kubelet reported releases what CNI DEL left without a query (S1)",
+		file: "internal/release/sandbox.go",
+		old:  `case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent:`,
+		new:  `case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent && now.IsZero():`, by: inSimulation,
+	},
+	{
+		rule: "planted: a pod that has the label counts as guarded, also without the finalizer (S3)",
+		file: "controllers/router.go",
+		old:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
+		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inSimulation,
+	},
+}
