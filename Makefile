@@ -105,7 +105,7 @@ verify: ## Regenerate, check everything, demand a clean tree
 ##@ Test
 
 .PHONY: test
-test: kube build helm-tool ## Run the unit tests and the simulation (race detector), the suites on two control planes, the simulated nodes
+test: kube build helm-tool ## Run the unit tests (with the race detector), the simulation, the suites on two control planes, the simulated nodes
 	@$(GOTEST) all
 
 .PHONY: test-long

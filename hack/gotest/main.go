@@ -2,11 +2,11 @@
 
 // Command gotest runs the project's tests and closes with the seconds of each tier and one line that counts the tests.
 //
-//	go run ./hack/gotest [-assets DIR] unit|suites|nodes|all|long|machine [NAME...]
+//	go run ./hack/gotest [-assets DIR] unit|simulation|suites|nodes|all|long|machine [NAME...]
 //
-// unit is every package that starts no control plane, in every module that has tests, under the race detector; the simulation of hack/dev is
-// among them. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows it to suites.
-// nodes is the smoke of the simulated nodes (hack/dev/test). all is these three. long is what explores for too long for that. machine is the packages
+// unit is every package that starts no control plane, in every module that has tests, under the race detector. simulation plays histories of the
+// whole product (hack/dev/test/sim), without it, since a seed is one history only where nothing but the scheduler chooses. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows it to suites.
+// nodes is the smoke of the simulated nodes (hack/dev/test). all is these four. long is what explores for too long for that. machine is the packages
 // named that need root and a whole machine; nothing else runs these. It runs at the top of the repository.
 package main
 
@@ -87,15 +87,16 @@ type group struct {
 
 func selectGroups(what string, narrow []string) ([]group, error) {
 	kinds := map[string][]func([]string) ([]group, error){
-		"unit":    {unitGroups},
-		"suites":  {suiteGroups},
-		"nodes":   {nodeGroups},
-		"all":     {unitGroups, suiteGroups, nodeGroups},
-		"long":    {longGroups},
-		"machine": {machineGroups},
+		"unit":       {unitGroups},
+		"simulation": {simulationGroups},
+		"suites":     {suiteGroups},
+		"nodes":      {nodeGroups},
+		"all":        {unitGroups, simulationGroups, suiteGroups, nodeGroups},
+		"long":       {longGroups},
+		"machine":    {machineGroups},
 	}
 	if kinds[what] == nil {
-		return nil, fmt.Errorf("the first argument is %q: expected unit, suites, nodes, all, long or machine", what)
+		return nil, fmt.Errorf("the first argument is %q: expected unit, simulation, suites, nodes, all, long or machine", what)
 	}
 	var groups []group
 	for _, of := range kinds[what] {
@@ -118,6 +119,11 @@ func unitGroups([]string) ([]group, error) {
 		groups = append(groups, group{tier: "unit tests", dir: dir, flags: []string{"-race", "-timeout=10m"}, packages: packages})
 	}
 	return groups, nil
+}
+
+func simulationGroups([]string) ([]group, error) {
+	packages, err := testPackages("hack/dev", simulation, "./...")
+	return []group{{tier: "simulation", dir: "hack/dev", flags: []string{"-timeout=20m", "-count=1"}, packages: packages}}, err
 }
 
 func suiteGroups(names []string) ([]group, error) {

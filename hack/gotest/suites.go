@@ -14,6 +14,8 @@ type kind int
 
 const (
 	unit kind = iota
+	// simulation plays histories of the whole product in virtual time.
+	simulation
 	// suite is the one binary of the suites on a control plane.
 	suite
 	// nodes starts control planes with simulated nodes.
@@ -33,7 +35,7 @@ var roots = []struct {
 	{"test/e2e/cluster", machine},
 	{"test/e2e", suite},
 	{"test/integration", suite},
-	{"hack/dev/test/sim", unit},
+	{"hack/dev/test/sim", simulation},
 	{"hack/dev/test/shapes", long},
 	{"hack/dev/test", nodes},
 }

@@ -150,7 +150,7 @@ func TestKindOf(t *testing.T) {
 		"test/node":                 machine,
 		"hack/dev/test/guarded":     nodes,
 		"hack/dev/test/shapes":      long,
-		"hack/dev/test/sim/explore": unit,
+		"hack/dev/test/sim/explore": simulation,
 		"internal/release":          unit,
 		"testdata":                  unit,
 	}
