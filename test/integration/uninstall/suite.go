@@ -18,4 +18,4 @@ const (
 
 var plane, admin = fixture.Plane, fixture.Admin
 
-var suite = fixture.NewSuite("uninstall", fixture.PlaneOne, createNode)
+var suite = fixture.NewSuite("uninstall", fixture.PlaneTwo, createNode)

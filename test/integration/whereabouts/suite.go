@@ -23,7 +23,7 @@ const crdInterval = 50 * time.Millisecond
 
 var (
 	plane, admin = fixture.Plane, fixture.Admin
-	suite        = fixture.NewSuite("whereabouts", fixture.PlaneOne, nil)
+	suite        = fixture.NewSuite("whereabouts", fixture.PlaneTwo, nil)
 )
 
 var webPod = ipam.PodRef{Namespace: "ns", Name: "web-0"}
