@@ -17,7 +17,8 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 
 // PoliciesSince says from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in
-// force. A cache will do: whoever may change the policies may change everything that Holdfast rests on. Each pass on a pod asks, so nothing is copied.
+// force. A cache will do: a client that may change the policies may change everything that Holdfast rests on. Every pass reads them, so that
+// nothing is copied.
 func PoliciesSince(reader client.Reader) func(context.Context) (time.Time, error) {
 	return func(ctx context.Context) (time.Time, error) {
 		var policies admissionregistrationv1.ValidatingAdmissionPolicyList

@@ -93,7 +93,7 @@ type knownFinding struct {
 	soon    bool
 }
 
-// Setup registers an audit of each backend whose reservations can be repaired.
+// Setup registers an audit of each backend with reservations that can be repaired.
 func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock, o Options) error {
 	for _, backend := range backends {
 		repairable, ok := backend.(ipam.Repairable)
