@@ -22,7 +22,6 @@ const (
 // checkEnd judges what is left once everything is healed and quiet.
 func (w *World) checkEnd() {
 	pods, pools, records := w.pods(), w.server.All("ippools"), w.server.All("ipallocations") // the server's lock comes first
-	restart := w.forAKubelet(records)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	live := w.liveBoxesLocked()
@@ -33,9 +32,6 @@ func (w *World) checkEnd() {
 		}
 		if pod.DeletionTimestamp != nil {
 			held[key] = true
-			if restart[string(pod.UID)] || (!w.plan.Agents && w.forged[pod.UID]) { // docs/decisions/0053
-				continue
-			}
 			w.violateLocked("liveness", "pod %s (%s) is still being deleted: finalizers %v, %s", key, pod.UID, pod.Finalizers, why(records, string(pod.UID)))
 		}
 		w.checkPodLocked(pod, live)
@@ -53,18 +49,6 @@ func (w *World) isQuiet() bool {
 	quiet := len(w.found) == found
 	w.found, w.trace = w.found[:found], w.trace[:trace]
 	return quiet
-}
-
-// forAKubelet are the records whose pod waits for another restart of the kubelet.
-func (w *World) forAKubelet(records objects) map[string]bool {
-	found := map[string]bool{}
-	for name, record := range records {
-		waits := func(reason string) bool { return strings.Contains(conditionsOf(record), reason) }
-		if !w.plan.Agents && slices.ContainsFunc(forAKubelet, waits) && w.movedUnder(record) {
-			found[strings.TrimPrefix(name, "/")] = true
-		}
-	}
-	return found
 }
 
 func (w *World) liveBoxesLocked() map[string]*box {

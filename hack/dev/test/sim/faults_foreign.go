@@ -77,9 +77,6 @@ func (w *World) forge(f Fault) {
 	}
 	err := c.Status().Patch(w.ctx, pod, patch, client.FieldOwner(manager))
 	w.note("a forger ends %s (%s) as %s: %v", pod.Name, pod.UID, manager, err)
-	if err == nil {
-		w.locked(func() { w.forged[pod.UID] = true })
-	}
 }
 
 // annotate is a tenant who writes what he likes into his pod's annotations.

@@ -27,28 +27,60 @@ const forAPerson = "ClaimantUnknown"
 
 var forAPersonMoved = []string{"MachineUnknown", "SandboxRunning"}
 
-// forAKubelet are those that, without agents, the next restart of the kubelet ends, where the Node object was replaced (docs/decisions/0053).
-var forAKubelet = []string{"KubeletNotFinished", "MayBeStarting"}
+// forASwitch are those where, without agents, the runbook has a person switch the machine off and taint its node out-of-service.
+var forASwitch = []string{"KubeletNotFinished", "MayBeStarting"}
+
+// staysOff is how long a machine that was switched off for its taint stays so.
+const staysOff = 5 * time.Minute
 
 // operate is a person who follows the runbook. It releases nothing that a machine runs, and nothing of a node that kept its Node object.
 func (w *World) operate() {
 	if !rested(w.ctx, operatorLooks) || !w.turn(w.ctx, "the operator looks at what waits") {
 		return
 	}
-	records := w.server.All("ipallocations")
+	records, off := w.server.All("ipallocations"), map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		waits := func(reason string) bool { return strings.Contains(conditionsOf(records[name]), reason) }
 		if waits(forAPerson) || slices.ContainsFunc(forAPersonMoved, waits) && w.movedUnder(records[name]) {
 			w.releaseByHand(records[name])
 		}
+		if node := nodeNameOf(records[name]); node != "" && !w.plan.Agents && slices.ContainsFunc(forASwitch, waits) {
+			off[node] = true
+		}
 	}
+	for _, node := range slices.Sorted(maps.Keys(off)) {
+		w.switchOff(w.at(Fault{Who: node}))
+	}
+}
+
+// switchOff ends all that runs on a machine, declares it dead, and boots it later.
+func (w *World) switchOff(m *machine) {
+	if !m.isOn() {
+		return
+	}
+	w.note("the operator switches %s off", m.name)
+	m.off()
+	w.lose(m)
+	w.act(func() {
+		if !rested(w.ctx, time.Minute) || !w.turn(w.ctx, "the operator taints %s", m.node) {
+			return
+		}
+		w.taint(m.node)
+		if rested(w.ctx, staysOff) {
+			w.boot(m)
+		}
+	})
+}
+
+func nodeNameOf(record *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(record.Object, "spec", "nodeName")
+	return name
 }
 
 // movedUnder says whether the Node object of a record's node was made after its pod was bound.
 func (w *World) movedUnder(record *unstructured.Unstructured) bool {
-	name, _, _ := unstructured.NestedString(record.Object, "spec", "nodeName")
 	bound, _, _ := unstructured.NestedString(record.Object, "spec", "scheduledTime")
-	node := w.node(name)
+	node := w.node(nodeNameOf(record))
 	at, err := time.Parse(time.RFC3339, bound)
 	return node != nil && err == nil && node.CreationTimestamp.After(at)
 }

@@ -50,7 +50,12 @@ var shrunk = map[uint64][]int{
 	494440000902: {0, 1},          // a tombstone of a pod's record was not replaced by that of the orphan's
 	499093000461: {2, 6},          // the replaced machine of an orphan was disputed for ever
 	700261:       {0, 2, 3},       // the orphan's record was deleted while the entry had the tombstone of the pod's
-	494440001592: {0, 2},          // the pod that disowned a sandbox was taken for its owner
+	517622000832: {2, 6},          // a person has to end these five, since no agent can be queried (docs/runbook/reasons/waits.md)
+	517622000944: {0, 2, 3, 4},
+	517622000968: {2, 3},
+	517622001156: {3, 4},
+	517622001708: {2, 3},
+	494440001592: {0, 2}, // the pod that disowned a sandbox was taken for its owner
 }
 
 // play plays the history of a plan in a bubble of its own.
