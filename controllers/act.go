@@ -128,7 +128,7 @@ func (r *PodReconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAll
 	before := exists.DeepCopy()
 	exists.Spec.DisownedBy = orphan.Spec.DisownedBy
 	for _, a := range orphan.Spec.Addresses {
-		if key, err := keyOf(&a); err == nil && recordedAddress(&exists, key) == nil {
+		if key, err := ipam.KeyOf(&a); err == nil && recordedAddress(&exists, key) == nil {
 			exists.Spec.Addresses = append(exists.Spec.Addresses, a)
 		}
 	}
@@ -203,7 +203,7 @@ func (r *PodReconciler) dropProven(ctx context.Context, v *view, sandboxes sets.
 		return nil
 	}
 	proven := func(a v1alpha1.AddressRecord) bool {
-		key, err := keyOf(&a)
+		key, err := ipam.KeyOf(&a)
 		if err != nil || !sandboxes.Has(a.SandboxID) {
 			return false
 		}

@@ -60,7 +60,7 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 // rememberFollowed keeps among the held entries an address that a later sandbox of the UID has by now, or had when its entry was removed: an
 // IPAM gives it to the next sandbox of the pod's name, which proves nothing about the one before (docs/decisions/0135).
 func (c *core) rememberFollowed(v *view, snapshot reading, address *v1alpha1.AddressRecord, removed bool) {
-	key, err := keyOf(address)
+	key, err := ipam.KeyOf(address)
 	if err != nil || releasedByHand(v.record, address) {
 		return
 	}
@@ -101,7 +101,7 @@ func (c *core) rememberUnproven(ctx context.Context, v *view, address *v1alpha1.
 	if removed && (!v.podFact.IsAbsent() || releasedByHand(v.record, address)) {
 		return nil // as long as the pod object is there, its end is proven by more than an empty pool
 	}
-	if key, err := keyOf(address); err == nil {
+	if key, err := ipam.KeyOf(address); err == nil {
 		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: c.evidenceOf(v, key), superseded: true, removed: removed})
 	}
 	return nil

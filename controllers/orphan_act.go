@@ -168,7 +168,7 @@ func (r *OrphanReconciler) attribute(ctx context.Context, v *orphanView, d orpha
 		record.Spec.Sandboxes = append(record.Spec.Sandboxes, sandbox)
 	}
 	for _, address := range v.record.Spec.Addresses {
-		if key, err := keyOf(&address); err == nil && recordedAddress(record, key) == nil {
+		if key, err := ipam.KeyOf(&address); err == nil && recordedAddress(record, key) == nil {
 			record.Spec.Addresses = append(record.Spec.Addresses, address)
 		}
 	}

@@ -133,7 +133,7 @@ func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, 
 	}
 	if len(v.entries) == 0 && len(pools.takenOver(v)) > 0 {
 		for i := range v.record.Spec.Addresses {
-			if key, err := keyOf(&v.record.Spec.Addresses[i]); err == nil {
+			if key, err := ipam.KeyOf(&v.record.Spec.Addresses[i]); err == nil {
 				of.held = append(of.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v1alpha1.AttributionAgentSeen, superseded: true})
 			}
 		}

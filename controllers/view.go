@@ -3,7 +3,6 @@
 package controllers
 
 import (
-	"net/netip"
 	"slices"
 	"time"
 
@@ -295,14 +294,4 @@ func recordedAddress(record *v1alpha1.IPAllocation, key ipam.Key) *v1alpha1.Addr
 		}
 	}
 	return nil
-}
-
-// keyOf rebuilds the compare-and-release key of a recorded address.
-func keyOf(address *v1alpha1.AddressRecord) (ipam.Key, error) {
-	ip, err := netip.ParseAddr(address.IP)
-	if err != nil {
-		return ipam.Key{}, err
-	}
-	return ipam.Key{Backend: address.Backend, Pool: address.Pool, IP: ip, SandboxID: address.SandboxID,
-		PodRef: address.PodRef, Interface: address.Interface}, nil
 }

@@ -5,13 +5,16 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -19,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 const unholdDescription = `Unhold takes the finalizer holdfast.dev/ip-allocation off ONE pod that is being deleted, so that
@@ -26,19 +30,22 @@ the pod object goes although Holdfast does not know that its sandboxes are gone.
 past the admission policy holdfast-finalizer, and works while no manager runs.
 
 It releases no address: the record stays, and Holdfast keeps holding the addresses until it has
-the proof. Without a running manager a pod of the same name may get them: make sure that the
-sandboxes are gone first. To see what Holdfast waits for: kubectl holdfast explain.
+the proof. To see what Holdfast waits for: kubectl holdfast explain.
 
 It writes an event about the pod first (reason ProtectionRemovedByUser, with your name and your
-reason), and then, in one patch of the pod of that UID, the annotation holdfast.dev/unhold with
-the reason, and the finalizer off. Other finalizers stay.
+reason). Then each entry of the pod gets the tombstone of its record, so that no pod of the same
+name gets the address. If that fails nothing else is done, unless with --force. Then, in one patch
+of the pod of that UID, it writes the annotation holdfast.dev/unhold with the reason, and takes the
+finalizer off. Other finalizers stay.
 
-Needed rights: get and patch pods; create events (events.k8s.io); the verb unhold on
-ipallocations.holdfast.dev, which cluster-admin has and the role edit has not.`
+Needed rights: get and patch pods; create events (events.k8s.io); get ipallocations; list and patch
+ippools; the verb unhold on ipallocations.holdfast.dev, which cluster-admin has and the role edit
+has not.`
 
 type unholdOptions struct {
 	*options
 	reason string
+	force  bool
 }
 
 func (o *options) newUnholdCommand() *cobra.Command {
@@ -57,6 +64,7 @@ func (o *options) newUnholdCommand() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return u.run(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().StringVar(&u.reason, "reason", "", "why, in a `sentence` that others will read")
+	cmd.Flags().BoolVar(&u.force, "force", false, "go on where its addresses could not be kept from a pod of the same name")
 	return cmd
 }
 
@@ -104,6 +112,11 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 	if err := w.Unhold(ctx, pod, u.reason); err != nil {
 		return fmt.Errorf("%w; without a trail nothing is done, and nothing was", err)
 	}
+	if err := u.keepAddresses(ctx, c, pod); err != nil && !u.force {
+		return refuse("the addresses of %s could not be kept from a pod of the same name: %v. The finalizer stays; --force takes it off all the same", what, err)
+	} else if err != nil {
+		fmt.Fprintf(u.ErrOut, "warning: a pod of the same name may get the addresses of %s: %v\n", what, err)
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID,
 		"annotations":                         map[string]string{v1alpha1.UnholdAnnotation: u.reason},
 		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.Finalizer}}})
@@ -122,4 +135,40 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 	}
 	fmt.Fprintf(u.Out, "Took the finalizer %s off %s. Its record stays until its addresses are released: kubectl holdfast explain %s\n", v1alpha1.Finalizer, what, pod.UID)
 	return nil
+}
+
+// keepAddresses puts the tombstone of the pod's record on each entry that the record holds, as the manager does once a pod object is gone: then no
+// pod of the same name can come first.
+func (u *unholdOptions) keepAddresses(ctx context.Context, c *collect.Cluster, pod *corev1.Pod) error {
+	record := &v1alpha1.IPAllocation{}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: string(pod.UID)}, record); err != nil {
+		if client.IgnoreNotFound(err) == nil || meta.IsNoMatchError(err) {
+			return nil
+		}
+		return fmt.Errorf("reading its record: %w", err)
+	}
+	backend, served, err := c.Pools(ctx)
+	if err != nil || !served {
+		return err
+	}
+	var requests []ipam.Request
+	for i := range record.Spec.Addresses {
+		key, err := ipam.KeyOf(&record.Spec.Addresses[i])
+		if err != nil {
+			return fmt.Errorf("reading the addresses of its record: %w", err)
+		}
+		stands := backend.Find(ipam.Query{SandboxIDs: []string{key.SandboxID}}).Entries
+		if slices.ContainsFunc(stands, func(e ipam.Entry) bool { return e.Key == key }) {
+			requests = append(requests, ipam.Request{Key: key, Record: record.Name})
+		}
+	}
+	var failures []error
+	for _, result := range backend.Tombstone(ctx, requests) {
+		if result.Err != nil {
+			failures = append(failures, result.Err)
+			continue
+		}
+		fmt.Fprintf(u.Out, "%s of pool %s is kept for record %s.\n", result.Request.IP, result.Request.Pool, record.Name)
+	}
+	return errors.Join(failures...)
 }

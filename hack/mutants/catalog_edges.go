@@ -168,6 +168,18 @@ func removePending`, by: inWhereabouts,
 		return say(yes, v1alpha1.ReasonPodInUse`, by: inGuard,
 	},
 	{
+		rule: "admission: only the tombstone of the record that holds an entry gives nothing away",
+		file: "internal/releaseguard/judge.go",
+		old:  `return c.NewPodRef == v1alpha1.TombstonePrefix+"/"+record.Name`,
+		new:  `return strings.HasPrefix(c.NewPodRef, v1alpha1.TombstonePrefix+"/") && record.Name != ""`, by: inGuard,
+	},
+	{
+		rule: "admission: the entry of a pod that goes on gets no tombstone",
+		file: "internal/releaseguard/judge.go",
+		old:  `return ends && c.SameSandbox &&`,
+		new:  `return (ends || c.Pod.IsRead()) && c.SameSandbox &&`, by: inGuard,
+	},
+	{
 		rule: "admission: an entry that a record holds stays",
 		file: "internal/releaseguard/judge.go",
 		old:  `held := some(rival, pod, recordHolds(w, c), ownerUnknown(c))`,

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
 
@@ -39,6 +40,12 @@ type Key struct {
 	PodRef string
 	// Interface is the interface name as recorded; empty where none is.
 	Interface string
+}
+
+// KeyOf is the key of a recorded address.
+func KeyOf(a *v1alpha1.AddressRecord) (Key, error) {
+	ip, err := netip.ParseAddr(a.IP)
+	return Key{Backend: a.Backend, Pool: a.Pool, IP: ip, SandboxID: a.SandboxID, PodRef: a.PodRef, Interface: a.Interface}, err
 }
 
 // String is for messages: address, pool and sandbox.

@@ -19,10 +19,11 @@ type Removal struct {
 	Offset string
 	// Entry is what stood there before the write.
 	Entry
-	// Rewritten says that an entry stays at the offset, under NewPodRef. A tombstone is a reference like any other: only
-	// the manager may write one.
+	// Rewritten says that an entry stays at the offset, under NewPodRef.
 	Rewritten bool
 	NewPodRef string
+	// SameSandbox says that the entry which stays is for the same sandbox and interface.
+	SameSandbox bool
 }
 
 // Diff tells what a write takes away: the entries that are missing afterwards or stand under another reference, sorted by
@@ -32,7 +33,8 @@ func Diff(before, after map[string]Entry) (removals []Removal, adds bool) {
 	for offset, entry := range before {
 		now, stays := after[offset]
 		if !stays || now.PodRef != entry.PodRef {
-			removals = append(removals, Removal{Offset: offset, Entry: entry, Rewritten: stays, NewPodRef: now.PodRef})
+			same := stays && now.SandboxID == entry.SandboxID && now.Interface == entry.Interface
+			removals = append(removals, Removal{Offset: offset, Entry: entry, Rewritten: stays, NewPodRef: now.PodRef, SameSandbox: same})
 		}
 	}
 	for offset := range maps.Keys(after) {

@@ -35,6 +35,10 @@ func TestDiff(t *testing.T) {
 		},
 		"a tombstone is another reference": {
 			before: map[string]Entry{"1": web0}, after: map[string]Entry{"1": tombstone},
+			removals: []Removal{{Offset: "1", Entry: web0, Rewritten: true, NewPodRef: "holdfast-releasing/uid-0", SameSandbox: true}},
+		},
+		"a tombstone for another interface is not that of the same sandbox": {
+			before: map[string]Entry{"1": web0}, after: map[string]Entry{"1": {SandboxID: "s0", PodRef: "holdfast-releasing/uid-0", Interface: "net2"}},
 			removals: []Removal{{Offset: "1", Entry: web0, Rewritten: true, NewPodRef: "holdfast-releasing/uid-0"}},
 		},
 		"an entry that moves to another offset is a removal and an addition": {

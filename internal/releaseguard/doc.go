@@ -6,6 +6,8 @@
 // For each such removal, in this order:
 //
 //	1  the writer is the manager                                            allow
+//	   the entry gets the tombstone of the record that holds it, and its
+//	   pod is being deleted or gone: nobody gets the address                allow
 //	2  it is CNI DEL: the entry's node is Ready, and the writer's token
 //	   belongs to that node's pod of a trusted DaemonSet; and no record
 //	   has the address for a rival sandbox                                  allow

@@ -4,6 +4,7 @@ package releaseguard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -47,6 +48,9 @@ func judge(w *Write, c *Case) Judgment {
 	if ownership.KindOf(c.SandboxID) == ownership.KindResourceClaim {
 		return judgeClaimed(w, c)
 	}
+	if keepsFromSuccessors(w, c) {
+		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonAddressKept}
+	}
 	rival := rivalHolds(w, c)
 	del := all(cniDelete(w, c), opposite(rival))
 	if del.verdict == yes {
@@ -61,6 +65,15 @@ func judge(w *Write, c *Case) Judgment {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonNoSuchAddress, Message: loss(w, c, held)}
 	}
 	return Judgment{Outcome: Refuse, Reason: held.reason, Message: refusal(w, c, held, del)}
+}
+
+// keepsFromSuccessors says that the write gives nothing away: the entry gets the tombstone of the record that holds it, and no pod that goes on
+// looks for it under its name.
+func keepsFromSuccessors(w *Write, c *Case) bool {
+	ends := c.Pod.IsAbsent() || c.Pod.IsKnown() && c.Pod.Get().Deleting
+	return ends && c.SameSandbox && slices.ContainsFunc(w.holders(c), func(record *v1alpha1.IPAllocation) bool {
+		return c.NewPodRef == v1alpha1.TombstonePrefix+"/"+record.Name
+	})
 }
 
 func recordHolds(w *Write, c *Case) answer {

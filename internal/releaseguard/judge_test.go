@@ -425,3 +425,34 @@ func TestARefusalOfARivalNamesTheOtherHolder(t *testing.T) {
 		t.Errorf("the message says the same thing twice: %s", message)
 	}
 }
+
+// Whoever takes a pod out of the guard's care keeps its addresses first: that gives nothing away.
+func TestOnlyTheTombstoneOfTheHoldingRecordGivesNothingAway(t *testing.T) {
+	holding := records(record(string(testUID), nodeA, testSandbox, &machineA))
+	for name, tc := range map[string]struct {
+		ref   string
+		other bool
+		pod   release.Fact[Pod]
+		facts release.Fact[[]v1alpha1.IPAllocation]
+		want  Outcome
+	}{
+		"of a pod that is being deleted":             {pod: release.Known(held(deleting(release.EndingNone))), facts: holding, want: Allow},
+		"of a pod that is gone":                      {pod: release.Absent[Pod](), facts: holding, want: Allow},
+		"of a pod that goes on":                      {pod: release.Known(held(running())), facts: holding, want: Refuse},
+		"of a pod that could not be read":            {pod: release.Unknown[Pod]("broken"), facts: holding, want: Refuse},
+		"whose record does not hold the address":     {pod: release.Known(held(deleting(release.EndingNone))), facts: records(record(string(testUID), nodeA, "", &machineA)), want: Refuse},
+		"whose records could not be read":            {pod: release.Known(held(deleting(release.EndingNone))), facts: release.Unknown[[]v1alpha1.IPAllocation]("broken"), want: Refuse},
+		"of another record":                          {ref: "uid-2", pod: release.Known(held(deleting(release.EndingNone))), facts: holding, want: Refuse},
+		"that carries the ID of another sandbox too": {other: true, pod: release.Known(held(deleting(release.EndingNone))), facts: holding, want: Refuse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &Write{Backend: "whereabouts", Pool: testPool, Writer: Writer{User: "person"}, Nodes: map[string]release.Fact[release.Node]{nodeA: ready(machineA)},
+				Cases: []Case{{Removal: Removal{Offset: "1", Entry: Entry{SandboxID: testSandbox, PodRef: "default/web-0"}, Rewritten: true,
+					NewPodRef: v1alpha1.TombstonePrefix + "/" + cmp.Or(tc.ref, string(testUID)), SameSandbox: !tc.other},
+					Address: release.Known(testAddress), Pod: tc.pod, Records: tc.facts}}}
+			if got := Judge(w)[0]; got.Outcome != tc.want {
+				t.Errorf("outcome %v (%s: %s), want %v", got.Outcome, got.Reason, got.Message, tc.want)
+			}
+		})
+	}
+}

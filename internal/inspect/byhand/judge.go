@@ -82,10 +82,24 @@ func Judge(f *Facts, now time.Time) *Case {
 		c.Explanation = explain.Explain(f.Owner, now)
 		c.Record = c.Explanation.Record
 		f.owner(c)
+		f.restorePodRef(c)
 	} else {
 		f.named(c)
 	}
 	return c
+}
+
+// restorePodRef: an entry under the tombstone of its record is compared and released by the podref from before, which the record has.
+func (f *Facts) restorePodRef(c *Case) {
+	record := f.Owner.Record
+	if record == nil || f.Entry.Releasing != record.Name {
+		return
+	}
+	for i := range record.Spec.Addresses {
+		if a := &record.Spec.Addresses[i]; a.Pool == c.Entry.Pool && a.IP == c.Entry.Address && a.SandboxID == c.Entry.SandboxID {
+			c.Entry.PodRef = a.PodRef
+		}
+	}
 }
 
 func (c *Case) object(alive bool, format string, args ...any) {

@@ -234,3 +234,19 @@ func TestRequestRecord(t *testing.T) {
 		})
 	}
 }
+
+// A release that stopped behind its first step goes on where it was: the reservation is found by the podref from before.
+func TestATombstoneIsReleasedByThePodRefOfItsRecord(t *testing.T) {
+	for name, tc := range map[string]struct{ record, want string }{
+		"of the record that holds it": {uid, ref.String()},
+		"of another record":           {"uid-2", "holdfast-releasing/uid-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := heldFacts()
+			f.Entry.PodRef, f.Entry.Owner, f.Entry.Releasing = "holdfast-releasing/"+tc.record, nil, tc.record
+			if got := Judge(f, now).Entry.PodRef; got != tc.want {
+				t.Errorf("podref %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -42,6 +42,18 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 			And(HavePrefix("admin takes the finalizer"), ContainSubstring(string(pod.UID)), HaveSuffix(reason))))
 	}, SpecTimeout(specTimeout))
 
+	It("keeps the pod's address from the next pod of the name before it lets the pod go", func(ctx context.Context) {
+		stop := startManager(ctx)
+		pod := w.run(ctx, "web-0", 1)
+		stop()
+		forceDelete(ctx, pod)
+		r := unhold(ctx, "web-0", reason)
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		Expect(r.out).To(ContainSubstring(w.ip(1) + " of pool"))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})).To(Satisfy(apierrors.IsNotFound))
+		Expect(w.entries(ctx)["1"]).To(And(HaveField("PodRef", v1alpha1.TombstonePrefix+"/"+string(pod.UID)), HaveField("ContainerID", sandboxOf(pod))))
+	}, SpecTimeout(specTimeout))
+
 	It("works in a namespace that is being deleted, where no event can be created", func(ctx context.Context) {
 		pod := w.create(ctx, "web-0")
 		Expect(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())

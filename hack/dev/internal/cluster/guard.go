@@ -135,6 +135,9 @@ type endpoint struct {
 // url is without a path, which is the webhook's.
 func (e endpoint) url() string { return fmt.Sprintf("https://127.0.0.1:%d", e.webhookPort) }
 
+// Plugin is the path of the kubectl plugin that make build leaves.
+func (c *Cluster) Plugin() string { return filepath.Join(c.options.Root, "bin", "kubectl-holdfast") }
+
 func (c *Cluster) managerProgram() string { return filepath.Join(c.options.Root, "bin", "manager") }
 
 func (c *Cluster) newEndpoint() (endpoint, error) {

@@ -40,6 +40,8 @@ type Cluster interface {
 	// cluster's own.
 	Config() *rest.Config
 	Kubeconfig() string
+	// Plugin is the path of the kubectl plugin.
+	Plugin() string
 	// StandIn is the control socket of the stand-in nodes.
 	StandIn() *standin.Client
 	// InstallGuard brings up the guard with refusals of unsafe releases, and returns when it is ready.

@@ -16,6 +16,7 @@ type deadCluster struct{}
 
 func (*deadCluster) Config() *rest.Config               { return &rest.Config{} }
 func (*deadCluster) Kubeconfig() string                 { return "" }
+func (*deadCluster) Plugin() string                     { return "" }
 func (*deadCluster) StandIn() *standin.Client           { return nil }
 func (*deadCluster) InstallGuard(context.Context) error { return nil }
 func (*deadCluster) Reconcile(context.Context) error    { return nil }

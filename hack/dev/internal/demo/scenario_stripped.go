@@ -5,6 +5,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -88,8 +89,8 @@ func strippedAfter() scenario {
 		title: "A pod is force-deleted while its node's kubelet is frozen, and somebody removes its finalizers and with them the pod object",
 		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody force-deletes web-0 and removes whatever finalizer keeps it. The " +
 			"StatefulSet makes a new web-0 on another node, and whereabouts gives it the address of the old one.",
-		guard: "a policy refuses the removal from a pod that is being deleted. Here an administrator breaks the glass and the object vanishes. Its pool " +
-			"entry becomes a tombstone at once, so the successor starts with another address, and the old one goes back only when the " +
+		guard: "a policy refuses the removal from a pod that is being deleted. Here an administrator breaks the glass and the object vanishes. Before " +
+			"it does, its pool entry becomes a tombstone, so the successor starts with another address, and the old one goes back only when the " +
 			"machine was powered off and declared dead.",
 		play: playStrippedAfter,
 	}
@@ -123,7 +124,7 @@ func playStrippedAfter(ctx context.Context, s *stage) error {
 	})
 }
 
-// breakTheGlass removes the finalizers of a pod that is being deleted in the one way that the policy allows: with a reason in the same write.
+// breakTheGlass removes the finalizer of a pod that is being deleted as the policy's refusal says.
 func (s *stage) breakTheGlass(ctx context.Context, old *corev1.Pod) error {
 	if err := s.awaitHeld(ctx, old.UID); err != nil {
 		return err
@@ -132,10 +133,9 @@ func (s *stage) breakTheGlass(ctx context.Context, old *corev1.Pod) error {
 		return fmt.Errorf("the API server answered %w to the removal of the finalizer of web-0: expected the policy holdfast-finalizer to refuse it", err)
 	}
 	s.tell("a policy refuses that the finalizer of web-0 is removed")
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"uid":"`+string(old.UID)+`","finalizers":null,"annotations":{"`+
-		holdfastv1alpha1.UnholdAnnotation+`":"the machine burnt down"}}}`))
-	if err := s.cluster.Patch(ctx, old.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("removing the finalizer of web-0 with a reason: %w", err)
+	unhold := exec.CommandContext(ctx, s.plugin, "unhold", "pod/"+old.Name, "-n", old.Namespace, "--kubeconfig", s.kubeconfig, "--reason", "the machine burnt down")
+	if out, err := unhold.CombinedOutput(); err != nil {
+		return fmt.Errorf("removing the finalizer of web-0 with a reason: %w: %s", err, out)
 	}
 	s.tell("an administrator removes it all the same, with a reason")
 	return nil

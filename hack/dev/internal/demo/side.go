@@ -112,7 +112,7 @@ func (s *side) stage(p placed) *stage {
 	stage := &stage{
 		scenario: p.scenario, guard: s.guard, agents: s.Evidence == configv1alpha1.EvidenceAgent, cluster: s.client, machines: s.cluster.StandIn(),
 		observer: s.observer, reconcile: s.cluster.Reconcile, say: s.say,
-		config: s.cluster.Config(), kubeconfig: s.cluster.Kubeconfig(), guards: s.cluster, pool: p.pool(s.guard),
+		config: s.cluster.Config(), kubeconfig: s.cluster.Kubeconfig(), plugin: s.cluster.Plugin(), guards: s.cluster, pool: p.pool(s.guard),
 	}
 	stage.namespace = fmt.Sprintf("%s-guard-%s", p.name, s.state())
 	stage.first, stage.second = p.node(1), p.node(2)

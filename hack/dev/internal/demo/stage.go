@@ -49,6 +49,7 @@ type stage struct {
 	cluster    client.Client
 	config     *rest.Config // the administrator's
 	kubeconfig string       // absolute path of a file with config, in the cluster's folder
+	plugin     string       // the kubectl plugin's path
 	machines   *standin.Client
 	guards     NodeResourceGuard
 	observer   *observer.Observer
