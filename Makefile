@@ -108,10 +108,6 @@ verify: ## Regenerate, check everything, demand a clean tree
 test: kube build helm-tool ## Run the unit tests (with the race detector), the simulation, the suites on two control planes, the simulated nodes
 	@$(GOTEST) all
 
-.PHONY: test-long
-test-long: kube build ## Run what explores simulated nodes for long, with the race detector
-	@$(GOTEST) long
-
 .PHONY: unit
 unit: ## Run the unit tests
 	@$(GOTEST) unit

@@ -150,14 +150,16 @@ func newSuperviseCommand() *cobra.Command {
 		Short:  "Run a development cluster in the foreground, as up does in the background",
 		Args:   cobra.NoArgs,
 		Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			o, err := f.options(supervisor.Elapsed(cmd.OutOrStdout()))
 			if err != nil {
 				return err
 			}
-			if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+			logs, err := logToFile(filepath.Join(o.Dir, "logs", "libraries.log"))
+			if err != nil {
 				return err
 			}
+			defer func() { err = errors.Join(err, logs.Close()) }()
 			return supervisor.Supervise(cmd.Context(), o)
 		},
 	}

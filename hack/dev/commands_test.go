@@ -36,7 +36,7 @@ func TestEveryActionOfANodeSaysWhatItPlays(t *testing.T) {
 			t.Errorf("%s does not ask for a node", action.Name())
 		}
 	}
-	for _, want := range []string{"freeze", "thaw", "cut-off", "reconnect", "kill", "start", "reboot", "replace", "cut-cni", "mend-cni", "stop-agent", "start-agent", "kill-agent"} {
+	for _, want := range []string{"freeze", "thaw", "cut-off", "reconnect", "kill", "start", "reboot", "replace", "cut-cni", "mend-cni", "stop-agent", "start-agent"} {
 		if !found[want] {
 			t.Errorf("there is no action %s", want)
 		}

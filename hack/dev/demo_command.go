@@ -76,7 +76,7 @@ func (f *demoFlags) run(cmd *cobra.Command, scenarios []string) (err error) {
 	// Progress is told by the demo itself; what libraries say goes to a file.
 	log.SetLogger(logr.Discard())
 	logging.SetLogStderr(false)
-	logs, err := logToFile(f.dir)
+	logs, err := logToFile(filepath.Join(f.dir, "demo.log"))
 	if err != nil {
 		return err
 	}
@@ -91,12 +91,12 @@ func (f *demoFlags) run(cmd *cobra.Command, scenarios []string) (err error) {
 	})
 }
 
-// logToFile sends what Kubernetes' libraries log, whereabouts' node-slice controller among them, to a file.
-func logToFile(dir string) (io.Closer, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// logToFile sends what Kubernetes' libraries and whereabouts' node-slice controller log to a file.
+func logToFile(path string) (io.Closer, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	file, err := os.Create(filepath.Join(dir, "demo.log"))
+	file, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}

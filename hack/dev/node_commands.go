@@ -68,7 +68,7 @@ included, and runs the pods that are bound to it in new sandboxes; Holdfast's ag
 of them, and gets a new token.`,
 	},
 	{
-		name: "reboot", short: "Kill and start in one", run: (*standinclient.Client).Reboot,
+		name: "reboot", short: "Kill and start in one", run: reboot,
 		done: "it boots, with another boot ID",
 		long: `Reboot plays a crash after which the machine comes back by itself: all sandboxes are gone
 with no CNI DEL, then it boots as with start. Pods that are bound to it keep their UIDs and
@@ -100,19 +100,17 @@ boot, and needs a cluster with --evidence Agent.`,
 		long: `Start-agent undoes stop-agent. An agent that was away answers again what it was asked about;
 what it had seen before, it takes from its own answers.`,
 	},
-	{
-		name: "kill-agent", short: "End the process of its Holdfast agent once", run: (*standinclient.Client).KillAgent,
-		done: "its agent's process was killed; its kubelet starts another one",
-		long: `Kill-agent plays a crash of Holdfast's agent in the middle of whatever it does. Its kubelet
-starts it again after a second, unless it is frozen.`,
-	},
+}
+
+func reboot(c *standinclient.Client, ctx context.Context, node string) error {
+	if err := c.PowerOff(ctx, node); err != nil {
+		return err
+	}
+	return c.Start(ctx, node)
 }
 
 // nodeTarget says which stand-in nodes are meant.
-type nodeTarget struct {
-	clusterFlags
-	socket string
-}
+type nodeTarget struct{ clusterFlags }
 
 func newNodeCommand() *cobra.Command {
 	target := &nodeTarget{}
@@ -127,7 +125,6 @@ which failure an action plays; "holdfast-dev status" shows how the nodes are.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	target.add(cmd.PersistentFlags())
-	cmd.PersistentFlags().StringVar(&target.socket, "socket", "", "`path` of the control socket; default: that of the development cluster")
 	for _, action := range nodeActions {
 		cmd.AddCommand(target.command(action))
 	}
@@ -188,9 +185,6 @@ sandboxes live on beside the new machine's.`,
 
 // find is the path of the control socket.
 func (t *nodeTarget) find() (string, error) {
-	if t.socket != "" {
-		return t.socket, nil
-	}
 	if err := t.complete(); err != nil {
 		return "", err
 	}
@@ -199,7 +193,7 @@ func (t *nodeTarget) find() (string, error) {
 		return "", err
 	}
 	if state == nil || state.Socket == "" {
-		return "", fmt.Errorf("no development cluster is up in %s: run make dev-up, or name a --socket", t.dir)
+		return "", fmt.Errorf("no development cluster is up in %s: run make dev-up", t.dir)
 	}
 	return state.Socket, nil
 }

@@ -2,11 +2,11 @@
 
 // Command gotest runs the project's tests and closes with the seconds of each tier and one line that counts the tests.
 //
-//	go run ./hack/gotest [-assets DIR] unit|simulation|suites|nodes|all|long|machine [NAME...]
+//	go run ./hack/gotest [-assets DIR] unit|simulation|suites|nodes|all|machine [NAME...]
 //
 // unit is every package that starts no control plane, in every module that has tests, under the race detector. simulation plays histories of the
 // whole product (hack/dev/test/sim), without it, since a seed is one history only where nothing but the scheduler chooses. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows it to suites.
-// nodes is the smoke of the simulated nodes (hack/dev/test). all is these four. long is what explores for too long for that. machine is the packages
+// nodes is the smoke of the simulated nodes (hack/dev/test). all is these four. machine is the packages
 // named that need root and a whole machine; nothing else runs these. It runs at the top of the repository.
 package main
 
@@ -92,11 +92,10 @@ func selectGroups(what string, narrow []string) ([]group, error) {
 		"suites":     {suiteGroups},
 		"nodes":      {nodeGroups},
 		"all":        {unitGroups, simulationGroups, suiteGroups, nodeGroups},
-		"long":       {longGroups},
 		"machine":    {machineGroups},
 	}
 	if kinds[what] == nil {
-		return nil, fmt.Errorf("the first argument is %q: expected unit, simulation, suites, nodes, all, long or machine", what)
+		return nil, fmt.Errorf("the first argument is %q: expected unit, simulation, suites, nodes, all or machine", what)
 	}
 	var groups []group
 	for _, of := range kinds[what] {
@@ -146,11 +145,6 @@ func suiteGroups(names []string) ([]group, error) {
 func nodeGroups([]string) ([]group, error) {
 	packages, err := testPackages("hack/dev", nodes, "./...")
 	return []group{{tier: "simulated nodes", dir: "hack/dev", flags: []string{"-timeout=30m", "-p=2", "-count=1"}, packages: packages}}, err
-}
-
-func longGroups([]string) ([]group, error) {
-	packages, err := testPackages("hack/dev", long, "./...")
-	return []group{{tier: "exploring suites", dir: "hack/dev", flags: []string{"-race", "-timeout=60m", "-p=2", "-count=1"}, packages: packages}}, err
 }
 
 // machineGroups are packages that are only run when they are named, one at a time.

@@ -20,8 +20,6 @@ const (
 	suite
 	// nodes starts control planes with simulated nodes.
 	nodes
-	// long does too, and plays one story in many variants, for minutes.
-	long
 	// machine needs root and a whole machine: it starts container runtimes, or breaks the nodes of a cluster.
 	machine
 )
@@ -36,7 +34,7 @@ var roots = []struct {
 	{"test/e2e", suite},
 	{"test/integration", suite},
 	{"hack/dev/test/sim", simulation},
-	{"hack/dev/test/shapes", long},
+	{"hack/dev/test/shapes", unit},
 	{"hack/dev/test", nodes},
 }
 

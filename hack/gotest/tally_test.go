@@ -149,7 +149,7 @@ func TestKindOf(t *testing.T) {
 		"test/e2e/cluster":          machine,
 		"test/node":                 machine,
 		"hack/dev/test/guarded":     nodes,
-		"hack/dev/test/shapes":      long,
+		"hack/dev/test/shapes":      unit,
 		"hack/dev/test/sim/explore": simulation,
 		"internal/release":          unit,
 		"testdata":                  unit,

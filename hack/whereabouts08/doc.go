@@ -5,8 +5,8 @@
 //
 //	go build -o whereabouts github.com/k8snetworkplumbingwg/whereabouts/cmd
 //
-// Nodes of hack/dev/test/shapes execute it beside nodes with the allocator of
-// v0.9.4. What is different in 0.8.0, from its source and from what it did there:
+// hack/dev/test/shapes runs it, and the allocator of v0.9.4, through every shape of
+// a network. What is different in 0.8.0, from its source and from what it did there:
 //
 //   - IPPools and OverlappingRangeIPReservations have the same definitions and
 //     the same fields, and the allocator writes the same: a podref, an interface

@@ -176,9 +176,3 @@ func (m *machine) switchAgent(on bool) {
 	m.agentSwitch.Close()
 	m.killAgent()
 }
-
-// crashAgent ends the agent's process; its kubelet starts it again.
-func (m *machine) crashAgent() {
-	m.note(api.EventKillAgent)
-	m.killAgent()
-}

@@ -22,8 +22,8 @@ func isAgent(pod *corev1.Pod) bool {
 }
 
 // isWhereabouts says whether the pod is whereabouts' own on its node.
-func isWhereabouts(pod *corev1.Pod, namespace string) bool {
-	return pod.Namespace == namespace && isOfDaemonSet(pod, whereaboutsName)
+func isWhereabouts(pod *corev1.Pod) bool {
+	return pod.Namespace == WhereaboutsNamespace && isOfDaemonSet(pod, whereaboutsName)
 }
 
 // isCNS says whether the pod is the CNS of its node.

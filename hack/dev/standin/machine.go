@@ -3,7 +3,6 @@
 package standin
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -40,7 +39,7 @@ type hardware struct {
 	networks *cni.Plugins
 	// uplink is the machine's network, power is cut with everything else.
 	uplink, power *link.Link
-	// kubelet is that of the latest boot, which hears of dead sandboxes.
+	// kubelet is that of the latest boot.
 	kubelet *atomic.Pointer[kubelet.Kubelet]
 	// socket is where the container runtime serves the CRI.
 	socket string
@@ -55,16 +54,15 @@ func newHardware(o Options, number int, machine node.Machine, ip netip.Addr, his
 		kubelet: &atomic.Pointer[kubelet.Kubelet]{}, uplink: link.New(syscall.ENETUNREACH), power: link.New(syscall.ENETUNREACH),
 		socket: filepath.Join(o.sockets, fmt.Sprintf("%s-%.8s.sock", name, machine.MachineID)), agentSwitch: &node.Gate{},
 	}
-	h.runtime = runtime.New(name, o.clock, history, func(uid string) { h.kubelet.Load().Poke(types.UID(uid)) })
+	h.runtime = runtime.New(name, o.clock, history)
 	if slices.Contains(o.CNSNodes, name) {
 		h.cns = cni.NewCNS(name)
 	}
 	var err error
 	h.networks, err = cni.New(cni.Options{
-		Node: name, Uplink: h.way, Multus: multusIdentity(o.Config), MultusNamespace: DefaultWhereaboutsNamespace,
-		WhereaboutsNamespace: o.WhereaboutsNamespace, StateDir: filepath.Join(o.StateDir, name),
+		Node: name, Uplink: h.way, Multus: multusIdentity(o.Config), StateDir: filepath.Join(o.StateDir, name),
 		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(number), 0}), 24), CNS: h.cns,
-		Program: o.Programs[name], AddTimeout: o.AddTimeout, DelTimeout: cmp.Or(o.DelTimeouts[name], o.DelTimeout),
+		DelTimeout: o.DelTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("CNI of %s: %w", name, err)
@@ -119,7 +117,7 @@ func (m *machine) newKubelet() *kubelet.Kubelet {
 	return kubelet.New(kubelet.Options{
 		Node: m.node.Name, HostIP: m.node.InternalIP, Client: m.client, Gate: m.gate, Runtime: m.runtime,
 		Networks: m.networks, NetworkReady: m.networks.Ready,
-		OnStart: m.onStart, PassesProbes: m.passesProbes, MaxGrace: max(0, m.options.MaxGrace), Retry: m.options.Retry,
+		OnStart: m.onStart, PassesProbes: m.passesProbes, Retry: m.options.Retry,
 		Recorder: m.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: m.node.Name}),
 		Clock:    m.options.clock, Log: m.options.Log,
 	})
@@ -199,7 +197,7 @@ func (m *machine) onStart(ctx context.Context, pod *corev1.Pod) error {
 	if m.cns != nil && isCNS(pod) {
 		return m.startCNS(ctx, pod)
 	}
-	if !isWhereabouts(pod, m.options.WhereaboutsNamespace) {
+	if !isWhereabouts(pod) {
 		return nil
 	}
 	identity, err := token.ForPod(ctx, m.way(m.options.Config), pod)
@@ -242,17 +240,14 @@ func (m *machine) cutOff(cut bool) {
 
 // powerOff ends everything on the machine: nothing that runs there gets to say
 // or to clean up anything.
-func (m *machine) powerOff() { m.cutPower(api.EventPowerOff) }
-
-// cutPower does it and notes why; nothing where the machine is off already.
-func (m *machine) cutPower(event string) {
+func (m *machine) powerOff() {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	if m.poweredOff {
 		return
 	}
 	m.poweredOff = true
-	m.note(event)
+	m.note(api.EventPowerOff)
 	m.gate.Close()
 	m.power.Set(true)
 	m.killAgent()

@@ -20,9 +20,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// DefaultWhereaboutsNamespace is that of whereabouts' own manifests. Multus
-// looks there too.
-const DefaultWhereaboutsNamespace = "kube-system"
+// WhereaboutsNamespace is that of whereabouts' own manifests, and of its pools.
+const WhereaboutsNamespace = "kube-system"
 
 // Options of stand-in nodes.
 type Options struct {
@@ -41,30 +40,19 @@ type Options struct {
 	// Agent is Holdfast's agent binary, which runs in the pods of the DaemonSet
 	// holdfast-agent. Default: none, and those pods never become ready.
 	Agent string
-	// Programs are whereabouts' plugin programs, by the nodes that execute one in
-	// place of the allocator of v0.9.4: a machine may have an older version. Default:
-	// none.
-	Programs map[string]string
 	// Socket is the path of the control socket. Required.
 	Socket string
 	// StateDir gets whereabouts' configuration files. Default: a folder next to
 	// the socket.
 	StateDir string
-	// WhereaboutsNamespace holds IPPools, reservations and whereabouts'
-	// DaemonSet. Default: DefaultWhereaboutsNamespace.
-	WhereaboutsNamespace string
 	// Heartbeat is how often a node reports. Default: 2s.
 	Heartbeat time.Duration
-	// MaxGrace caps the grace periods of pods. Default: 2s; negative is no cap.
-	MaxGrace time.Duration
 	// Retry is a kubelet's pause after a failed step, such as a CNI ADD.
 	// Default: 1s.
 	Retry time.Duration
-	// AddTimeout and DelTimeout bound one call of whereabouts. Default: those of
-	// the plugin, 2 minutes and 1 minute: so long a cut-off CNI DEL takes.
-	AddTimeout, DelTimeout time.Duration
-	// DelTimeouts bound a CNI DEL on the nodes that are named. Default: DelTimeout.
-	DelTimeouts map[string]time.Duration
+	// DelTimeout bounds a CNI DEL. Default: that of the plugin, a minute: so long a
+	// cut-off DEL takes.
+	DelTimeout time.Duration
 	// Log defaults to slog.Default.
 	Log *slog.Logger
 
@@ -85,13 +73,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.StateDir == "" {
 		o.StateDir = filepath.Join(filepath.Dir(o.Socket), "standin")
 	}
-	if o.WhereaboutsNamespace == "" {
-		o.WhereaboutsNamespace = DefaultWhereaboutsNamespace
-	}
 	orDefault(&o.Heartbeat, 2*time.Second)
-	orDefault(&o.MaxGrace, 2*time.Second)
 	orDefault(&o.Retry, time.Second)
-	orDefault(&o.AddTimeout, types.AddTimeLimit)
 	orDefault(&o.DelTimeout, types.DelTimeLimit)
 	if o.Log == nil {
 		o.Log = slog.Default()

@@ -25,22 +25,8 @@ func laterAddress(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{198, 51, 100, byte(number + 1)})
 }
 
-// reboot cuts the power of a machine that exists, or takes one that is powered off, and boots
-// it again: the same machine, another boot ID, no sandbox alive. What the runtime
-// and CNI have on disk is still there.
-func (f *Fleet) reboot(ctx context.Context, name string) error {
-	f.changes.Lock()
-	defer f.changes.Unlock()
-	m := f.machine(name)
-	if m.isPoweredOff() {
-		m.note(api.EventReboot)
-	} else {
-		m.cutPower(api.EventReboot)
-	}
-	return f.bootAgain(ctx, m)
-}
-
-// start boots a machine that exists and is powered off.
+// start boots a machine that is powered off: the same machine, another boot ID, no sandbox alive. What the runtime and CNI
+// have on disk is still there.
 func (f *Fleet) start(ctx context.Context, name string) error {
 	f.changes.Lock()
 	defer f.changes.Unlock()
@@ -49,11 +35,6 @@ func (f *Fleet) start(ctx context.Context, name string) error {
 		return fmt.Errorf("node %s is on already", name) // by a request of the same moment
 	}
 	m.note(api.EventStart)
-	return f.bootAgain(ctx, m)
-}
-
-// bootAgain boots a machine whose power was cut.
-func (f *Fleet) bootAgain(ctx context.Context, m *machine) error {
 	if err := m.awaitEnd(ctx); err != nil {
 		return err
 	}

@@ -52,11 +52,17 @@ func expectHistory(t *testing.T, f *Fleet, want ...string) {
 	}
 }
 
-func TestRebootKeepsTheMachineAndItsDisk(t *testing.T) {
+func TestABootKeepsTheMachineAndItsDisk(t *testing.T) {
 	f, c := newFleet(t)
 	before := f.machine("node-a")
 	id, _ := before.runtime.Create(runtime.PodRef{UID: "uid-1"})
-	if err := c.Reboot(t.Context(), "node-a"); err != nil {
+	if err := c.PowerOff(t.Context(), "node-a"); err != nil {
+		t.Fatal(err)
+	}
+	if !before.power.IsCut() {
+		t.Error("what runs there still reaches the API server")
+	}
+	if err := c.Start(t.Context(), "node-a"); err != nil {
 		t.Fatal(err)
 	}
 	after := f.machine("node-a")
@@ -65,44 +71,20 @@ func TestRebootKeepsTheMachineAndItsDisk(t *testing.T) {
 		t.Errorf("the machine and the one before (-want +got):\n%s", diff)
 	}
 	if after.runtime.Alive(id) {
-		t.Error("a sandbox outlived the reboot")
+		t.Error("a sandbox outlived the boot")
 	}
 	if fresh, _ := after.runtime.Create(runtime.PodRef{UID: "uid-1"}); !after.runtime.Alive(fresh) {
 		t.Error("a new sandbox is dead")
 	}
-	expectHistory(t, f, api.EventCreate, api.EventReboot, api.EventEnd, api.EventCreate)
+	expectHistory(t, f, api.EventCreate, api.EventPowerOff, api.EventEnd, api.EventStart, api.EventCreate)
 	if list := f.sandboxes(); len(list) != 2 {
 		t.Errorf("%d sandboxes, want each once: %+v", len(list), list)
 	}
 }
 
-func TestAMachineThatIsOffBootsAgain(t *testing.T) {
-	for name, event := range map[string]string{"by reboot": api.EventReboot, "by start": api.EventStart} {
-		t.Run(name, func(t *testing.T) {
-			f, c := newFleet(t)
-			before := f.machine("node-a")
-			if err := c.PowerOff(t.Context(), "node-a"); err != nil {
-				t.Fatal(err)
-			}
-			if !before.power.IsCut() {
-				t.Error("what runs there still reaches the API server")
-			}
-			on := map[string]func(context.Context, string) error{api.EventReboot: c.Reboot, api.EventStart: c.Start}[event]
-			if err := on(t.Context(), "node-a"); err != nil {
-				t.Fatal(err)
-			}
-			want := comparison{Machine: true, System: true, Address: true, Disk: true, CNI: true, On: true}
-			if diff := cmp.Diff(want, compare(before, f.machine("node-a"))); diff != "" {
-				t.Errorf("the machine and the one before (-want +got):\n%s", diff)
-			}
-			expectHistory(t, f, api.EventPowerOff, event)
-		})
-	}
-}
-
 func TestACutOutlivesABoot(t *testing.T) {
 	f, c := newFleet(t)
-	for _, act := range []func(context.Context, string) error{c.CutOff, c.CutCNI, c.Reboot} {
+	for _, act := range []func(context.Context, string) error{c.CutOff, c.CutCNI, c.PowerOff, c.Start} {
 		if err := act(t.Context(), "node-a"); err != nil {
 			t.Fatal(err)
 		}

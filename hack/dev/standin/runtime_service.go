@@ -8,13 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/cri"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/kubelet"
 )
 
 // maxSocketPath is what fits into a socket's address on every system (unix(7) has 108 bytes, BSD 104).
@@ -40,16 +34,9 @@ func socketFolder(o Options) (dir string, remove func(), err error) {
 
 // serveCRI starts the machine's container runtime.
 func (m *machine) serveCRI(ctx context.Context) (*cri.Server, error) {
-	service, err := cri.Serve(ctx, cri.Options{Socket: m.socket, Runtime: m.runtime, NetworkReady: m.networks.Ready, Detach: m.detach})
+	service, err := cri.Serve(ctx, cri.Options{Socket: m.socket, Runtime: m.runtime})
 	if err != nil {
 		return nil, fmt.Errorf("container runtime of %s: %w", m.node.Name, err)
 	}
 	return service, nil
-}
-
-// detach is CNI DEL for whoever else than the kubelet stops a sandbox; the kubelet looks at the pod afterwards.
-func (m *machine) detach(ctx context.Context, s api.Sandbox) error {
-	defer m.kubelet.Load().Poke(types.UID(s.PodUID))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.PodNamespace, Name: s.PodName, UID: types.UID(s.PodUID)}}
-	return kubelet.Detach(ctx, m.runtime, m.networks, s.ID, pod)
 }

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
 )
 
 // requestTimeout bounds what a request makes us wait for.
@@ -26,7 +25,6 @@ func (f *Fleet) handler() http.Handler {
 	mux.HandleFunc("GET /v1/nodes", f.listNodes)
 	mux.HandleFunc("GET /v1/sandboxes", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.sandboxes()) })
 	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.history.List()) })
-	mux.HandleFunc("POST /v1/sandboxes/{id}/kill", f.killSandbox)
 	for action, run := range map[string]func(*machine){
 		"freeze":    (*machine).freeze,
 		"thaw":      (*machine).thaw,
@@ -37,7 +35,6 @@ func (f *Fleet) handler() http.Handler {
 
 		"stop-agent":  func(m *machine) { m.switchAgent(false) },
 		"start-agent": func(m *machine) { m.switchAgent(true) },
-		"kill-agent":  (*machine).crashAgent,
 	} {
 		mux.HandleFunc("POST /v1/nodes/{name}/"+action, f.nodeAction(isOn,
 			func(_ *http.Request, m *machine) error { run(m); return nil }))
@@ -46,8 +43,6 @@ func (f *Fleet) handler() http.Handler {
 		func(_ *http.Request, m *machine) error { m.powerOff(); return nil }))
 	mux.HandleFunc("POST /v1/nodes/{name}/start", f.nodeAction(isOff,
 		func(r *http.Request, m *machine) error { return f.start(r.Context(), m.node.Name) }))
-	mux.HandleFunc("POST /v1/nodes/{name}/reboot", f.nodeAction(inAnyState,
-		func(r *http.Request, m *machine) error { return f.reboot(r.Context(), m.node.Name) }))
 	mux.HandleFunc("POST /v1/nodes/{name}/replace", f.nodeAction(inAnyState,
 		func(r *http.Request, m *machine) error {
 			query := r.URL.Query()
@@ -94,21 +89,6 @@ func (f *Fleet) nodeAction(wrong func(*machine) string, run func(*http.Request, 
 		}
 		w.WriteHeader(http.StatusNoContent)
 	}
-}
-
-func (f *Fleet) killSandbox(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("id")
-	all := f.runtimes()
-	i := slices.IndexFunc(all, func(r *runtime.Runtime) bool { return r.Has(id) })
-	if i < 0 {
-		http.Error(w, fmt.Sprintf("no stand-in node has a sandbox %q", id), http.StatusNotFound)
-		return
-	}
-	if err := all[i].Kill(id); err != nil {
-		http.Error(w, err.Error(), http.StatusConflict)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 func (f *Fleet) listNodes(w http.ResponseWriter, r *http.Request) {

@@ -27,7 +27,7 @@ type Fleet struct {
 	client  kubernetes.Interface // the administrator's
 	history *runtime.History
 
-	changes  sync.Mutex // held while a machine is rebooted or replaced
+	changes  sync.Mutex // held while a machine is booted or replaced
 	mutex    sync.Mutex // of what follows
 	machines []*machine
 	// retired are the runtimes of machines that were replaced: what they did is not

@@ -175,7 +175,7 @@ func (c *Cluster) Socket() string { return c.socket }
 // Reconcile runs whereabouts' own reconciler once, under its own account. The
 // error is the reconciler's, as when a removal is refused.
 func (c *Cluster) Reconcile(ctx context.Context) error {
-	identity, err := reconciler.Identity(ctx, c.Config(), standin.DefaultWhereaboutsNamespace)
+	identity, err := reconciler.Identity(ctx, c.Config(), standin.WhereaboutsNamespace)
 	if err != nil {
 		return err
 	}

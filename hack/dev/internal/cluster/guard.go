@@ -27,10 +27,6 @@ import (
 // DefaultEvidence is that of a development cluster, as of an installation.
 const DefaultEvidence = configv1alpha1.EvidenceAgent
 
-// EvidenceVariable is the environment variable with the evidence of clusters for which none is named, so that the suites can be
-// run with the other one too.
-const EvidenceVariable = "HOLDFAST_DEV_EVIDENCE"
-
 const (
 	guardNamespace = "holdfast-system"
 	guardAccount   = "holdfast-manager"
@@ -44,12 +40,10 @@ type GuardOptions struct {
 	// Mode of the unsafe-release webhook. Default: as installed with this evidence.
 	Mode configv1alpha1.ReleaseMode
 	// Evidence is whose word proves a sandbox gone. With Agent every stand-in node
-	// runs Holdfast's agent. Default: that of EvidenceVariable, or DefaultEvidence.
+	// runs Holdfast's agent. Default: DefaultEvidence.
 	Evidence configv1alpha1.Evidence
 	// Configure changes the installed configuration further.
 	Configure func(*configv1alpha1.ManagerConfiguration)
-	// Program is the manager's binary. Default: bin/manager of the repository.
-	Program string
 }
 
 // The delays of ShortDelays. As installed they are 3, 10 and 5 minutes.
@@ -72,7 +66,6 @@ func ShortDelays(c *configv1alpha1.ManagerConfiguration) {
 // guard is an installed Holdfast.
 type guard struct {
 	rendered
-	program    string
 	configFile string
 	healthPort int
 	manager    *process.Process // nil before it was started
@@ -89,11 +82,8 @@ func (c *Cluster) InstallGuard(ctx context.Context, o GuardOptions) error {
 }
 
 func (c *Cluster) installGuard(ctx context.Context, o GuardOptions) error {
-	if o.Program == "" {
-		o.Program = c.managerProgram()
-	}
-	o.Evidence = cmp.Or(o.Evidence, configv1alpha1.Evidence(os.Getenv(EvidenceVariable)), DefaultEvidence)
-	if _, err := os.Stat(o.Program); err != nil {
+	o.Evidence = cmp.Or(o.Evidence, DefaultEvidence)
+	if _, err := os.Stat(c.managerProgram()); err != nil {
 		return fmt.Errorf("no manager binary: run make build: %w", err)
 	}
 	endpoint, err := c.newEndpoint()
@@ -108,7 +98,7 @@ func (c *Cluster) installGuard(ctx context.Context, o GuardOptions) error {
 	if err != nil {
 		return err
 	}
-	c.guard = &guard{rendered: rendered, program: o.Program, healthPort: endpoint.healthPort}
+	c.guard = &guard{rendered: rendered, healthPort: endpoint.healthPort}
 	// The agents start beside the manager: neither needs the other one for that.
 	if err := c.apply(ctx, slices.Concat(rendered.base, rendered.agents)...); err != nil {
 		return err
@@ -189,7 +179,7 @@ func (c *Cluster) startManager(ctx context.Context, configuration *configv1alpha
 // runManager starts the manager's process and waits until it is ready.
 func (c *Cluster) runManager(ctx context.Context) error {
 	p, err := process.Start(process.Options{
-		Name: "manager", Path: c.guard.program, LogFile: c.path("logs", "manager.log"),
+		Name: "manager", Path: c.managerProgram(), LogFile: c.path("logs", "manager.log"),
 		Args: []string{"run", "--config", c.guard.configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
 		Env:  []string{"POD_NAMESPACE=" + guardNamespace},
 	})

@@ -28,15 +28,10 @@ type Options struct {
 	// Ready when Start returns, and not before a DaemonSet azure-cns runs there and
 	// finds a NodeNetworkConfig.
 	CNSNodes []string
-	// Program is the holdfast-dev binary that runs the stand-in nodes as a child.
-	// Default: they run in this process.
-	Program string
 	// NodeMonitorGracePeriod is how long a node may be silent before it is found
 	// NotReady. Default: 6s, so that nobody has to wait.
 	NodeMonitorGracePeriod time.Duration
-	// StandIn holds the times of the stand-in nodes, and whereabouts' programs for
-	// those that run in this process; names, paths and configuration in it are
-	// ignored.
+	// StandIn holds the times of the stand-in nodes; what else is in it is ignored.
 	StandIn standin.Options
 	// Log gets a line for each step. Default: none.
 	Log io.Writer

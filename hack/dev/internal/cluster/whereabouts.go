@@ -90,7 +90,7 @@ func awayFrom(o *unstructured.Unstructured, nodes []string) error {
 // the reconciler's pod anywhere.
 func (c *Cluster) awaitWhereabouts(ctx context.Context) error {
 	return await(ctx, func(ctx context.Context) error {
-		pods, err := c.clientset.CoreV1().Pods(standin.DefaultWhereaboutsNamespace).List(ctx, metav1.ListOptions{})
+		pods, err := c.clientset.CoreV1().Pods(standin.WhereaboutsNamespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

@@ -77,7 +77,7 @@ func playNamedReservation(ctx context.Context, s *stage) error {
 
 func (s *stage) isReserved(ctx context.Context, name string) (bool, error) {
 	reservation := &whereaboutsv1alpha1.OverlappingRangeIPReservation{}
-	err := s.cluster.Get(ctx, client.ObjectKey{Namespace: standin.DefaultWhereaboutsNamespace, Name: name}, reservation)
+	err := s.cluster.Get(ctx, client.ObjectKey{Namespace: standin.WhereaboutsNamespace, Name: name}, reservation)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -17,7 +17,7 @@ import (
 const (
 	sliceName      = "sliced"
 	slicedNetwork  = sliceNamespace + "/" + sliceName
-	sliceNamespace = standin.DefaultWhereaboutsNamespace
+	sliceNamespace = standin.WhereaboutsNamespace
 )
 
 // handedOnSlice is the slice of a node whose Node object is deleted.

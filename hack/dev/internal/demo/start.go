@@ -38,20 +38,15 @@ const (
 )
 
 // StartIn returns the function that starts a cluster of the demo, from the repository at root, with its logs and state in
-// a folder of its name in dir, which is emptied. The stand-in nodes are a child process of this program. The guard goes by
-// this evidence.
+// a folder of its name in dir, which is emptied. The guard goes by this evidence.
 func StartIn(root, dir string, evidence configv1alpha1.Evidence) func(context.Context, string, []string, []string) (Cluster, error) {
 	return func(ctx context.Context, name string, nodes, cnsNodes []string) (Cluster, error) {
 		dir := filepath.Join(dir, name)
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("emptying the cluster's folder: %w", err)
 		}
-		program, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("finding this program: %w", err)
-		}
 		started, err := cluster.Start(ctx, cluster.Options{
-			Root: root, Dir: dir, Nodes: nodes, CNSNodes: cnsNodes, Program: program, NodeMonitorGracePeriod: monitorGrace,
+			Root: root, Dir: dir, Nodes: nodes, CNSNodes: cnsNodes, NodeMonitorGracePeriod: monitorGrace,
 			StandIn: standin.Options{DelTimeout: delTimeout},
 		})
 		if err != nil {

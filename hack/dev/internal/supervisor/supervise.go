@@ -67,7 +67,7 @@ type supervisor struct {
 
 func (s *supervisor) start(ctx context.Context) (*cluster.Cluster, error) {
 	c, err := cluster.Start(ctx, cluster.Options{
-		Root: s.Root, Dir: s.Dir, Nodes: s.Nodes, Program: s.Program, Log: s.Log, Started: s.started,
+		Root: s.Root, Dir: s.Dir, Nodes: s.Nodes, Log: s.Log, Started: s.started,
 	})
 	if err != nil {
 		return nil, err

@@ -9,9 +9,6 @@ const (
 	// RunAnnotation is how long the containers run before they end with exit code
 	// 0. It has no effect on a pod with restartPolicy Always.
 	RunAnnotation = "standin.holdfast.dev/run"
-	// TerminationAnnotation is how long the containers take to end once they are
-	// told to; they are killed (exit code 137) when the grace period is shorter.
-	TerminationAnnotation = "standin.holdfast.dev/termination"
 	// AddDelayAnnotation is how long CNI ADD goes on between the last address and
 	// the network-status annotation, as when one more delegate of Multus is slow.
 	AddDelayAnnotation = "standin.holdfast.dev/add-delay"

@@ -108,9 +108,8 @@ const (
 	// EventAgent: a process of Holdfast's agent started or ended.
 	EventAgent = "agent"
 	// EventFreeze, EventThaw, EventCutOff, EventReconnect, EventPowerOff, EventStart,
-	// EventReboot, EventReplace, EventCutCNI, EventMendCNI, EventStopAgent,
-	// EventStartAgent and EventKillAgent are what was done to the machine through the
-	// control socket. Reboot ends every sandbox as power-off does; replace says that
+	// EventReplace, EventCutCNI, EventMendCNI, EventStopAgent and EventStartAgent are
+	// what was done to the machine through the control socket. Replace says that
 	// another machine has the name from now on.
 	EventFreeze    = "freeze"
 	EventThaw      = "thaw"
@@ -118,14 +117,12 @@ const (
 	EventReconnect = "reconnect"
 	EventPowerOff  = "power-off"
 	EventStart     = "start"
-	EventReboot    = "reboot"
 	EventReplace   = "replace"
 	EventCutCNI    = "cut-cni"
 	EventMendCNI   = "mend-cni"
 
 	EventStopAgent  = "stop-agent"
 	EventStartAgent = "start-agent"
-	EventKillAgent  = "kill-agent"
 )
 
 // Event is one entry of the history. PodUID, SandboxID and IP are empty where

@@ -91,12 +91,6 @@ func (c *Client) Start(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "start")
 }
 
-// Reboot ends the node's sandboxes and boots the same machine again, also one that
-// is powered off.
-func (c *Client) Reboot(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "reboot")
-}
-
 // Replace powers the node's machine off and starts another one under its name.
 // The new kubelet takes the Node object over where it is still there.
 func (c *Client) Replace(ctx context.Context, node string) error {
@@ -135,18 +129,6 @@ func (c *Client) StopAgent(ctx context.Context, node string) error {
 // StartAgent undoes StopAgent.
 func (c *Client) StartAgent(ctx context.Context, node string) error {
 	return c.nodeAction(ctx, node, "start-agent")
-}
-
-// KillAgent ends the process of Holdfast's agent on the node, which its kubelet
-// starts again.
-func (c *Client) KillAgent(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "kill-agent")
-}
-
-// KillSandbox ends a sandbox's process behind the kubelet's back.
-func (c *Client) KillSandbox(ctx context.Context, id string) error {
-	_, err := c.do(ctx, http.MethodPost, "/v1/sandboxes/"+url.PathEscape(id)+"/kill")
-	return err
 }
 
 func (c *Client) nodeAction(ctx context.Context, node, action string) error {

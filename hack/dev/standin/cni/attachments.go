@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	nadutils "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/utils"
@@ -18,22 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 )
 
-const (
-	// defaultNetworkAnnotation names the network that takes the place of the
-	// cluster's own (Multus, docs/configuration.md).
-	defaultNetworkAnnotation = "v1.multus-cni.io/default-network"
-
-	defaultInterface = "eth0"
-)
-
-// What may be on a machine's disk, in Options.StateDir.
-const (
-	// MultusFile is Multus' own configuration; clusterNetwork is read.
-	MultusFile = "multus.conf"
-	// ConfigurationFolder has the configurations of the networks whose
-	// NetworkAttachmentDefinition is empty.
-	ConfigurationFolder = "net.d"
-)
+const defaultInterface = "eth0"
 
 // attachment is one interface of a pod.
 type attachment struct {
@@ -67,10 +50,7 @@ func (p *Plugins) attachments(ctx context.Context, pod *corev1.Pod) ([]attachmen
 	if live.UID != pod.UID {
 		return nil, fmt.Errorf("multus: pod %s/%s has UID %s, expected %s", pod.Namespace, pod.Name, live.UID, pod.UID)
 	}
-	eth0, err := p.defaultAttachment(ctx, live)
-	if err != nil {
-		return nil, err
-	}
+	eth0 := attachment{network: api.ClusterNetwork, interfaceName: defaultInterface}
 	elements, err := nadutils.ParsePodNetworkAnnotation(live)
 	if noNetwork := (*nadv1.NoK8sNetworkError)(nil); errors.As(err, &noNetwork) {
 		return []attachment{eth0}, nil
@@ -89,49 +69,6 @@ func (p *Plugins) attachments(ctx context.Context, pod *corev1.Pod) ([]attachmen
 	return list, nil
 }
 
-func (p *Plugins) defaultAttachment(ctx context.Context, pod *corev1.Pod) (attachment, error) {
-	value, source := pod.Annotations[defaultNetworkAnnotation], "annotation "+defaultNetworkAnnotation
-	if value == "" {
-		var err error
-		if value, err = p.clusterNetwork(); err != nil {
-			return attachment{}, err
-		}
-		source = "clusterNetwork"
-	}
-	if value == "" {
-		return attachment{network: api.ClusterNetwork, interfaceName: defaultInterface}, nil
-	}
-	elements, err := nadutils.ParseNetworkAnnotation(value, p.options.MultusNamespace)
-	if err != nil {
-		return attachment{}, fmt.Errorf("multus: %s: %w", source, err)
-	}
-	if len(elements) != 1 {
-		return attachment{}, fmt.Errorf("multus: %s names %d networks, expected one", source, len(elements))
-	}
-	elements[0].InterfaceRequest = defaultInterface
-	return p.attachment(ctx, elements[0], defaultInterface)
-}
-
-// clusterNetwork is the NetworkAttachmentDefinition that Multus' own file on this
-// machine makes the cluster's network of; empty where there is no such file, or
-// none is named there.
-func (p *Plugins) clusterNetwork() (string, error) {
-	content, err := os.ReadFile(filepath.Join(p.options.StateDir, MultusFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	var multus struct {
-		ClusterNetwork string `json:"clusterNetwork"`
-	}
-	if err == nil {
-		err = json.Unmarshal(content, &multus)
-	}
-	if err != nil {
-		return "", fmt.Errorf("multus: its configuration: %w", err)
-	}
-	return multus.ClusterNetwork, nil
-}
-
 func (p *Plugins) attachment(ctx context.Context, e *nadv1.NetworkSelectionElement, interfaceName string) (attachment, error) {
 	a := attachment{network: e.Namespace + "/" + e.Name, interfaceName: interfaceName}
 	if e.InterfaceRequest != "" {
@@ -141,11 +78,7 @@ func (p *Plugins) attachment(ctx context.Context, e *nadv1.NetworkSelectionEleme
 	if err != nil {
 		return a, fmt.Errorf("multus: NetworkAttachmentDefinition %s: %w", a.network, err)
 	}
-	config, err := nadutils.GetCNIConfig(nad, filepath.Join(p.options.StateDir, ConfigurationFolder))
-	if err == nil {
-		a.plugins, err = splitPlugins(config)
-	}
-	if err != nil {
+	if a.plugins, err = splitPlugins([]byte(nad.Spec.Config)); err != nil {
 		return a, fmt.Errorf("multus: NetworkAttachmentDefinition %s: %w", a.network, err)
 	}
 	return a, nil

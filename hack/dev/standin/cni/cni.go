@@ -35,24 +35,15 @@ type Options struct {
 	// Multus is the identity that reads pods and NetworkAttachmentDefinitions and
 	// writes network-status.
 	Multus *rest.Config
-	// MultusNamespace holds the NetworkAttachmentDefinitions that a default-network
-	// annotation names without a namespace.
-	MultusNamespace string
-	// WhereaboutsNamespace holds IPPools and reservations.
-	WhereaboutsNamespace string
-	// StateDir gets whereabouts' configuration file of this machine. MultusFile and
-	// ConfigurationFolder are looked for there.
+	// StateDir gets whereabouts' configuration file of this machine.
 	StateDir string
 	// PodCIDR is the machine's part of the cluster's own pod network. It is not
 	// looked at where there is a CNS.
 	PodCIDR netip.Prefix
 	// CNS, where it is not nil, gives the addresses of the pod network.
 	CNS *CNS
-	// Program is whereabouts' plugin program, which is executed in place of the
-	// allocator of v0.9.4. Empty is none.
-	Program string
-	// AddTimeout and DelTimeout bound one call of whereabouts.
-	AddTimeout, DelTimeout time.Duration
+	// DelTimeout bounds one CNI DEL of whereabouts.
+	DelTimeout time.Duration
 }
 
 // Plugins are those of one machine. They are safe for concurrent use.

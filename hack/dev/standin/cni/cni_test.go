@@ -34,7 +34,7 @@ func newPod(annotations map[string]string) *corev1.Pod {
 func newPlugins(t *testing.T, pod *corev1.Pod) *Plugins {
 	t.Helper()
 	o := Options{
-		Node: "node-a", Multus: &rest.Config{Host: "https://127.0.0.1:1"}, MultusNamespace: "kube-system",
+		Node: "node-a", Multus: &rest.Config{Host: "https://127.0.0.1:1"},
 		StateDir: t.TempDir(), PodCIDR: netip.MustParsePrefix("10.244.0.0/24"),
 	}
 	p, err := New(o)
@@ -75,15 +75,9 @@ func TestAttachments(t *testing.T) {
 			map[string]string{networks: `[{"name":"wb","interface":"lan"},{"name":"plain"}]`},
 			[]string{"cluster eth0", "ns/wb lan whereabouts", "ns/plain net2"}, "",
 		},
-		"a default network in the place of the cluster's": {
-			map[string]string{defaultNetworkAnnotation: "flat"}, []string{"kube-system/flat eth0 whereabouts"}, "",
-		},
-		"an annotation that nobody can read":         {map[string]string{networks: "[{"}, nil, "multus"},
-		"a network that does not exist":              {map[string]string{networks: "missing"}, nil, "ns/missing"},
-		"a network whose configuration is broken":    {map[string]string{networks: "broken"}, nil, "ns/broken"},
-		"a default network that nobody can read":     {map[string]string{defaultNetworkAnnotation: "a/b/c"}, nil, "default-network"},
-		"two default networks, where there is one":   {map[string]string{defaultNetworkAnnotation: "flat,wb"}, nil, "expected one"},
-		"a default network that does not exist here": {map[string]string{defaultNetworkAnnotation: "wb"}, nil, "kube-system/wb"},
+		"an annotation that nobody can read":      {map[string]string{networks: "[{"}, nil, "multus"},
+		"a network that does not exist":           {map[string]string{networks: "missing"}, nil, "ns/missing"},
+		"a network whose configuration is broken": {map[string]string{networks: "broken"}, nil, "ns/broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := newPod(tc.annotations)

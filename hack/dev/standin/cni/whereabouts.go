@@ -3,7 +3,6 @@
 package cni
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // callSlack is added to the time limit of a call: whereabouts waits without a
@@ -51,26 +49,18 @@ func (c call) arguments() string {
 type whereabouts struct {
 	options  Options
 	flatFile string
-	// kubeconfig is the path that the flat file names. There is no such file: the
-	// stand-in hands over clients.
-	kubeconfig string
-	client     atomic.Pointer[wbkubernetes.Client]
-	identity   atomic.Pointer[rest.Config]
+	client   atomic.Pointer[wbkubernetes.Client]
 }
 
 // newWhereabouts writes the configuration files that the plugin finds in its
 // folder: the flat file with the defaults, and the node's name for node slices.
 func newWhereabouts(o Options) (*whereabouts, error) {
-	w := &whereabouts{
-		options: o, flatFile: filepath.Join(o.StateDir, "whereabouts.conf"), kubeconfig: filepath.Join(o.StateDir, "whereabouts.kubeconfig"),
-	}
+	w := &whereabouts{options: o, flatFile: filepath.Join(o.StateDir, "whereabouts.conf")}
 	if err := os.MkdirAll(o.StateDir, 0o755); err != nil {
 		return nil, fmt.Errorf("whereabouts' folder of node %s: %w", o.Node, err)
 	}
-	flat := map[string]any{
-		"datastore":  "kubernetes",
-		"kubernetes": map[string]string{"kubeconfig": w.kubeconfig},
-	}
+	// The kubeconfig is not there: the stand-in hands over clients.
+	flat := map[string]any{"datastore": "kubernetes", "kubernetes": map[string]string{"kubeconfig": filepath.Join(o.StateDir, "whereabouts.kubeconfig")}}
 	content, err := json.Marshal(flat)
 	if err != nil {
 		return nil, fmt.Errorf("whereabouts' configuration file: %w", err)
@@ -95,7 +85,6 @@ func (w *whereabouts) install(identity *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("client of whereabouts: %w", err)
 	}
-	w.identity.Store(identity)
 	w.client.Store(wbkubernetes.NewKubernetesClient(pools, clientset))
 	return nil
 }
@@ -106,10 +95,7 @@ func (w *whereabouts) add(ctx context.Context, c call) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.options.Program != "" {
-		return w.addByProgram(ctx, c, ipam)
-	}
-	newIPs, err := manage(ctx, w.options.AddTimeout, types.Allocate, ipam)
+	newIPs, err := manage(ctx, types.AddTimeLimit, types.Allocate, ipam)
 	if err != nil {
 		return nil, fmt.Errorf("error at storage engine: %w", err)
 	}
@@ -130,9 +116,6 @@ func (w *whereabouts) del(ctx context.Context, c call) (dropped, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.options.Program != "" {
-		return w.delByProgram(ctx, c, ipam)
-	}
 	_, dropped = manage(ctx, w.options.DelTimeout, types.Deallocate, ipam)
 	return dropped, nil
 }
@@ -152,33 +135,11 @@ func (w *whereabouts) ipam(ctx context.Context, c call) (*wbkubernetes.Kubernete
 		return nil, err
 	}
 	conf.ConfigurationPath = w.options.StateDir // where it looks for the node's name
-	namespace, err := w.namespace(conf.Kubernetes.KubeConfigPath)
-	if err != nil {
-		return nil, err
-	}
 	ipam := &wbkubernetes.KubernetesIPAM{
-		Client: *client, Config: *conf, Namespace: namespace,
+		Client: *client, Config: *conf, Namespace: metav1.NamespaceSystem,
 		ContainerID: c.sandboxID, IfName: c.interfaceName,
 	}
 	return ipam, w.checkSlice(ctx, ipam)
-}
-
-// namespace holds the objects of a network: that of the current context in the
-// kubeconfig which its configuration names (NewKubernetesIPAM). So one cluster may
-// have several. Of such a file nothing else is used.
-func (w *whereabouts) namespace(kubeconfig string) (string, error) {
-	if kubeconfig == w.kubeconfig {
-		return w.options.WhereaboutsNamespace, nil
-	}
-	config, err := clientcmd.LoadFromFile(kubeconfig)
-	if err != nil {
-		return "", fmt.Errorf("whereabouts' kubeconfig: %w", err)
-	}
-	current := config.Contexts[config.CurrentContext]
-	if current == nil {
-		return "", fmt.Errorf("whereabouts' kubeconfig %s: it has no current context", kubeconfig)
-	}
-	return cmp.Or(current.Namespace, metav1.NamespaceSystem), nil
 }
 
 // checkSlice fails where the plugin would panic: a network of node slices in

@@ -4,8 +4,7 @@
 // does: every answer is read from the stand-in runtime's own table at the moment of the call. It is there whenever the
 // machine is on, whether its kubelet hangs or its network is cut, and refuses connections while the machine is off.
 //
-// Served is what looks at sandboxes and containers, and what ends sandboxes. Sandboxes are made by the stand-in kubelet
-// alone; that, and everything else, is answered with Unimplemented.
+// Served is what Holdfast's agent calls; everything else is answered with Unimplemented.
 package cri
 
 import (
@@ -18,7 +17,6 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
 )
 
@@ -28,10 +26,6 @@ type Options struct {
 	Socket string
 	// Runtime has the machine's sandboxes.
 	Runtime *runtime.Runtime
-	// NetworkReady is nil once the machine's CNI can give pods their network, and else says what it lacks.
-	NetworkReady func() error
-	// Detach is CNI DEL of a sandbox.
-	Detach func(ctx context.Context, sandbox api.Sandbox) error
 }
 
 // Server serves until Stop.

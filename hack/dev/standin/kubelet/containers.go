@@ -20,12 +20,10 @@ func (w *worker) startContainers() {
 	now := w.Clock.Now()
 	for _, c := range w.pod.Spec.InitContainers {
 		w.start(c.Name, now)
-		if !podstatus.IsSidecar(c) {
-			run := w.containers[c.Name]
-			run.FinishedAt = now
-			w.containers[c.Name] = run
-			w.Runtime.ExitContainer(run.ID)
-		}
+		run := w.containers[c.Name]
+		run.FinishedAt = now
+		w.containers[c.Name] = run
+		w.Runtime.ExitContainer(run.ID)
 	}
 	for _, c := range w.pod.Spec.Containers {
 		w.start(c.Name, now)
@@ -54,15 +52,6 @@ func (w *worker) endContainers(code int32) {
 			w.Runtime.ExitContainer(run.ID)
 		}
 	}
-}
-
-func (w *worker) anyRunning() bool {
-	for _, run := range w.containers {
-		if run.FinishedAt.IsZero() {
-			return true
-		}
-	}
-	return false
 }
 
 // startTime is when the last of the pod's containers started.

@@ -15,9 +15,6 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/podstatus"
 )
 
-// defaultGrace is that of Kubernetes for pods that name none.
-const defaultGrace = 30 * time.Second
-
 // awaitEnd looks whether the containers have run as long as they wanted to. If
 // so, the kubelet reports them with the phase unchanged, and terminates the pod.
 func (w *worker) awaitEnd(ctx context.Context) next {
@@ -47,12 +44,7 @@ func (w *worker) runTime() (time.Duration, bool) {
 // terminate is SyncTerminatingPod: the containers end, then every sandbox of the
 // pod is stopped, and only then their end is reported. The phase stays as it is.
 func (w *worker) terminate(ctx context.Context) (next, error) {
-	if w.terminatingSince.IsZero() {
-		w.terminatingSince = w.Clock.Now()
-	}
-	if rest := w.untilContainersEnd(); rest > 0 {
-		return next{after: rest}, nil
-	}
+	w.endContainers(0)                       // at once: no program here takes its time
 	if err := w.Gate.Wait(ctx); err != nil { // StopPodSandbox is a call of the kubelet's
 		return next{}, err
 	}
@@ -69,40 +61,6 @@ func (w *worker) terminate(ctx context.Context) (next, error) {
 	return next{}, nil
 }
 
-// untilContainersEnd ends the containers when it is time to.
-func (w *worker) untilContainersEnd() time.Duration {
-	want, err := time.ParseDuration(w.pod.Annotations[api.TerminationAnnotation])
-	if err != nil || !w.anyRunning() {
-		want = 0
-	}
-	code := int32(0)
-	if grace := w.grace(); want > grace {
-		want, code = grace, podstatus.ExitKilled
-	}
-	if rest := w.terminatingSince.Add(want).Sub(w.Clock.Now()); rest > 0 {
-		return rest
-	}
-	w.endContainers(code)
-	return 0
-}
-
-// grace is that of the deletion where there is one, at least a second as in
-// kubelet (pod_workers.go, calculateEffectiveGracePeriod), at most the cap.
-func (w *worker) grace() time.Duration {
-	grace := defaultGrace
-	if seconds := w.pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		grace = time.Duration(*seconds) * time.Second
-	}
-	if seconds := w.pod.DeletionGracePeriodSeconds; seconds != nil {
-		grace = time.Duration(*seconds) * time.Second
-	}
-	grace = max(grace, time.Second)
-	if w.MaxGrace > 0 {
-		grace = min(grace, w.MaxGrace)
-	}
-	return grace
-}
-
 // teardown is StopPodSandbox in containerd's order: the process ends, CNI DEL,
 // the network namespace is closed. After an error of DEL the sandbox stays listed
 // as NOTREADY, and the next call goes on.
@@ -112,7 +70,7 @@ func (w *worker) teardown(ctx context.Context) error {
 	}
 	w.Runtime.Stop(w.sandbox)
 	if !w.pod.Spec.HostNetwork {
-		if err := Detach(ctx, w.Runtime, w.Networks, w.sandbox, w.pod); err != nil {
+		if err := w.removeNetworks(ctx); err != nil {
 			return err
 		}
 	}

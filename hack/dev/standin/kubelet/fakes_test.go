@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
@@ -61,10 +60,9 @@ func onBenchAfter(t *testing.T, before, f func(*bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, client: fake.NewClientset(), gate: &node.Gate{}}
 		history := runtime.NewHistory(clock.RealClock{})
-		var k *Kubelet
-		b.runtime = runtime.New("node-a", clock.RealClock{}, history, func(uid string) { k.Poke(types.UID(uid)) })
+		b.runtime = runtime.New("node-a", clock.RealClock{}, history)
 		b.client.PrependReactor("*", "pods", b.record)
-		k = New(Options{
+		k := New(Options{
 			Node: "node-a", HostIP: "203.0.113.10", Client: b.client, Gate: b.gate, Runtime: b.runtime, Networks: b,
 			NetworkReady: b.networkReady, Recorder: &record.FakeRecorder{}, OnStart: b.onStart, PassesProbes: b.passesProbes,
 			Retry: time.Second, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
@@ -161,6 +159,13 @@ func (b *bench) probe(passes bool) {
 	b.mutex.Lock()
 	b.unready = !passes
 	b.mutex.Unlock()
+	b.kubelet.Poke("uid-1")
+	b.wait()
+}
+
+// die ends a sandbox behind the kubelet's back.
+func (b *bench) die(id string) {
+	b.runtime.Stop(id)
 	b.kubelet.Poke("uid-1")
 	b.wait()
 }

@@ -54,8 +54,6 @@ type Options struct {
 	// they run. It is asked whenever the pod is looked at; see Poke. A nil function
 	// passes all.
 	PassesProbes func(*corev1.Pod) bool
-	// MaxGrace caps every grace period; zero is no cap.
-	MaxGrace time.Duration
 	// Retry is the pause after a failed step, such as a CNI ADD.
 	Retry time.Duration
 	Clock clock.WithTicker

@@ -13,10 +13,7 @@ func TestAPodsProgramsStartInEverySandbox(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(nil)
 		first, _ := b.runtime.Listed("uid-1")
-		if err := b.runtime.Kill(first); err != nil {
-			t.Fatal(err)
-		}
-		b.wait()
+		b.die(first)
 		second, _ := b.runtime.Listed("uid-1")
 		b.probe(true) // another look starts nothing
 		if want := []string{first, second}; first == second || !slices.Equal(b.startedIn, want) {

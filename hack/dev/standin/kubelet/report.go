@@ -13,7 +13,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	"github.com/holdfast-dev/holdfast/hack/dev/standin/podstatus"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/runtime"
 )
 
 // report is the status manager: it reads the pod, and patches what differs into
@@ -69,19 +68,19 @@ func (w *worker) addNetworks(ctx context.Context, id string) (string, error) {
 	return ip, err
 }
 
-// Detach is CNI DEL, with its trace in the runtime's history. What whereabouts
+// removeNetworks is CNI DEL, with its trace in the runtime's history. What whereabouts
 // drops is an error for the history alone.
-func Detach(ctx context.Context, r *runtime.Runtime, networks Networks, id string, pod *corev1.Pod) error {
-	results, err := networks.Del(ctx, id, pod)
+func (w *worker) removeNetworks(ctx context.Context) error {
+	results, err := w.Networks.Del(ctx, w.sandbox, w.pod)
 	for _, result := range results {
 		event, message := api.EventDel, result.Address.Network+" "+result.Address.Interface
 		if result.Err != nil {
 			event, message = api.EventDelFailed, message+": "+result.Err.Error()
 		}
-		r.Note(id, event, result.Address.IP, message)
+		w.Runtime.Note(w.sandbox, event, result.Address.IP, message)
 	}
 	if err != nil {
-		r.Note(id, api.EventDelFailed, "", err.Error())
+		w.Runtime.Note(w.sandbox, api.EventDelFailed, "", err.Error())
 	}
 	return err
 }

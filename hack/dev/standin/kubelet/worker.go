@@ -33,9 +33,8 @@ type worker struct {
 	hookedIn   string    // the sandbox in which OnStart is through
 	notBefore  time.Time // of the next sandbox, after one that failed
 
-	terminatingSince time.Time
-	finished         bool // the terminal phase is reported
-	deleteSent       bool
+	finished   bool // the terminal phase is reported
+	deleteSent bool
 }
 
 func newWorker(k *Kubelet, pod *corev1.Pod) *worker {

@@ -15,7 +15,6 @@ import (
 const (
 	reasonContainersNotReady       = "ContainersNotReady"
 	reasonContainersNotInitialized = "ContainersNotInitialized"
-	reasonReadinessGatesNotReady   = "ReadinessGatesNotReady"
 	reasonPodCompleted             = "PodCompleted"
 	reasonPodFailed                = "PodFailed"
 	reasonSandboxNotReady          = "SandboxNotReady"
@@ -34,7 +33,7 @@ func conditions(pod *corev1.Pod, o Observed, status corev1.PodStatus, now time.T
 	for _, c := range []corev1.PodCondition{
 		readyToStartContainers(o),
 		initializedCondition(pod, o, status),
-		ready(pod, status),
+		ready(status),
 		containersReady(status),
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 	} {
@@ -99,18 +98,8 @@ func containersReady(status corev1.PodStatus) corev1.PodCondition {
 	return c
 }
 
-func ready(pod *corev1.Pod, status corev1.PodStatus) corev1.PodCondition {
+func ready(status corev1.PodStatus) corev1.PodCondition {
 	c := containersReady(status)
 	c.Type = corev1.PodReady
-	if c.Status != corev1.ConditionTrue {
-		return c
-	}
-	for _, gate := range pod.Spec.ReadinessGates {
-		if answer := findCondition(pod.Status.Conditions, gate.ConditionType); answer == nil || answer.Status != corev1.ConditionTrue {
-			c.Status, c.Reason = corev1.ConditionFalse, reasonReadinessGatesNotReady
-			c.Message = fmt.Sprintf("readiness gate %q is not true", gate.ConditionType)
-			return c
-		}
-	}
 	return c
 }

@@ -93,14 +93,10 @@ func state(run Container) corev1.ContainerState {
 	}}
 }
 
-// initialized says whether every init container has done its part: an ordinary
-// one ended with success, a sidecar started.
+// initialized says whether every init container ended with success.
 func initialized(pod *corev1.Pod, o Observed) bool {
 	return !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
 		run := o.Containers[c.Name]
-		if IsSidecar(c) {
-			return run.StartedAt.IsZero()
-		}
 		return run.FinishedAt.IsZero() || run.ExitCode != 0
 	})
 }

@@ -110,8 +110,3 @@ func allSucceeded(pod *corev1.Pod, o Observed) bool {
 func IsTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
-
-// IsSidecar says whether an init container runs as long as the pod.
-func IsSidecar(c corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}

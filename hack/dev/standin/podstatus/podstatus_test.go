@@ -104,13 +104,6 @@ func TestBuild(t *testing.T) {
 			pod(nil), podstatus.Observed{Stage: podstatus.Syncing, SandboxReady: true, Containers: running},
 			reported{Phase: corev1.PodRunning, Sandbox: yes, Ready: yes, Initialized: yes, State: "running"},
 		},
-		"a pod whose readiness gate nobody answered is Running and not Ready": {
-			pod(func(p *corev1.Pod) {
-				p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/gate"}}
-			}),
-			podstatus.Observed{Stage: podstatus.Syncing, SandboxReady: true, Containers: running},
-			reported{Phase: corev1.PodRunning, Sandbox: yes, Ready: no, Initialized: yes, ReadyReason: "ReadinessGatesNotReady", State: "running"},
-		},
 		"a pod whose containers ended keeps its phase until it is torn down": {
 			pod(inPhase(corev1.PodRunning)), podstatus.Observed{Stage: podstatus.Syncing, SandboxReady: true, Containers: ended},
 			reported{Phase: corev1.PodRunning, Sandbox: yes, Ready: no, Initialized: yes, ReadyReason: "ContainersNotReady", State: "terminated Completed"},

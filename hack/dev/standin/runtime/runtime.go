@@ -10,7 +10,6 @@ package runtime
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -33,7 +32,6 @@ type Runtime struct {
 	node    string
 	clock   clock.PassiveClock
 	history *History
-	onDeath func(podUID string)
 
 	mutex    sync.Mutex
 	off      bool // PowerOff was called
@@ -42,14 +40,12 @@ type Runtime struct {
 	attempts map[string]uint32 // by pod UID
 	// containers are those of the sandboxes that were not removed.
 	containers []*Container
-	watchers   []chan string
 }
 
-// New returns the empty runtime of a machine. onDeath is called, with nothing
-// locked, when a sandbox of that pod UID ended without being told to.
-func New(node string, clock clock.PassiveClock, history *History, onDeath func(podUID string)) *Runtime {
+// New returns the empty runtime of a machine.
+func New(node string, clock clock.PassiveClock, history *History) *Runtime {
 	return &Runtime{
-		node: node, clock: clock, history: history, onDeath: onDeath,
+		node: node, clock: clock, history: history,
 		byID: map[string]*record{}, attempts: map[string]uint32{},
 	}
 }
@@ -121,24 +117,6 @@ func (r *Runtime) Remove(id string) {
 	})
 }
 
-// Kill ends the sandbox's process with nobody having asked the runtime for it.
-// It fails when there is no such sandbox or it is dead.
-func (r *Runtime) Kill(id string) error {
-	uid, found, alive := "", false, false
-	r.change(id, func(s *record) {
-		uid, found, alive = s.PodUID, true, s.Alive
-		r.end(s, "killed")
-	})
-	switch {
-	case !found:
-		return fmt.Errorf("node %s has no sandbox %s", r.node, id)
-	case !alive:
-		return fmt.Errorf("sandbox %s on node %s is dead already", id, r.node)
-	}
-	r.onDeath(uid)
-	return nil
-}
-
 // PowerOff ends every process and network namespace at once. The records stay on
 // the machine's disk.
 func (r *Runtime) PowerOff() {
@@ -185,12 +163,6 @@ func (r *Runtime) Pods() []PodRef {
 	return pods
 }
 
-// Has says whether the runtime ever had a sandbox of this ID.
-func (r *Runtime) Has(id string) (found bool) {
-	r.change(id, func(*record) { found = true })
-	return found
-}
-
 // Alive says whether the sandbox's process runs.
 func (r *Runtime) Alive(id string) (alive bool) {
 	r.change(id, func(s *record) { alive = s.Alive })
@@ -234,5 +206,4 @@ func (r *Runtime) end(s *record, why string) {
 
 func (r *Runtime) note(id, uid, event, ip, message string) {
 	r.history.Add(api.Event{Node: r.node, PodUID: uid, SandboxID: id, Event: event, IP: ip, Message: message})
-	r.tell(id)
 }

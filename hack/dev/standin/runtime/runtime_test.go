@@ -22,13 +22,12 @@ var (
 type fixture struct {
 	*runtime.Runtime
 	history *runtime.History
-	deaths  []string
 }
 
 func newFixture() *fixture {
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	f := &fixture{history: runtime.NewHistory(clock)}
-	f.Runtime = runtime.New("node-a", clock, f.history, func(uid string) { f.deaths = append(f.deaths, uid) })
+	f.Runtime = runtime.New("node-a", clock, f.history)
 	return f
 }
 
@@ -70,9 +69,6 @@ func TestLifeOfASandbox(t *testing.T) {
 	if diff := cmp.Diff([]string{api.EventCreate, api.EventAdd, api.EventReady, api.EventEnd, api.EventRemove}, f.events()); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	if len(f.deaths) != 0 {
-		t.Errorf("an ordinary end counts as death of %q", f.deaths)
-	}
 }
 
 func TestSandboxIDsAndAttempts(t *testing.T) {
@@ -84,23 +80,6 @@ func TestSandboxIDsAndAttempts(t *testing.T) {
 	}
 	if attempt0 != 0 || attempt1 != 1 {
 		t.Errorf("attempts %d and %d", attempt0, attempt1)
-	}
-}
-
-func TestKill(t *testing.T) {
-	f := newFixture()
-	id, _ := f.Create(web)
-	if err := f.Kill(id); err != nil {
-		t.Fatal(err)
-	}
-	if f.Alive(id) || f.Ready(id) {
-		t.Error("a killed sandbox lives")
-	}
-	if diff := cmp.Diff([]string{"uid-1"}, f.deaths); diff != "" {
-		t.Errorf("deaths (-want +got):\n%s", diff)
-	}
-	if f.Kill(id) == nil || f.Kill("unknown") == nil {
-		t.Error("killing a dead or unknown sandbox is no error")
 	}
 }
 

@@ -25,7 +25,6 @@ func (r *Runtime) StartContainer(sandbox, id, name string) {
 			return
 		}
 		r.containers = append(r.containers, &Container{ID: id, Name: name, SandboxID: sandbox, StartedAt: r.clock.Now(), Exited: !s.Alive})
-		r.tell(sandbox)
 	})
 }
 
@@ -36,7 +35,6 @@ func (r *Runtime) ExitContainer(id string) {
 	defer r.mutex.Unlock()
 	if i := slices.IndexFunc(r.containers, func(c *Container) bool { return c.ID == id }); i >= 0 {
 		r.containers[i].Exited = true
-		r.tell(r.containers[i].SandboxID)
 	}
 }
 
@@ -69,31 +67,6 @@ func (r *Runtime) Table() ([]api.Sandbox, []Container) {
 		containers[i] = *c
 	}
 	return sandboxes, containers
-}
-
-// Watch sends the ID of each sandbox that changes from now on, or of which a container does, until stop is called. It
-// leaves out what its reader is too slow for.
-func (r *Runtime) Watch() (changes <-chan string, stop func()) {
-	channel := make(chan string, watchBuffer)
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.watchers = append(r.watchers, channel)
-	return channel, func() {
-		r.mutex.Lock()
-		defer r.mutex.Unlock()
-		r.watchers = slices.DeleteFunc(r.watchers, func(c chan string) bool { return c == channel })
-	}
-}
-
-const watchBuffer = 64
-
-func (r *Runtime) tell(sandbox string) {
-	for _, watcher := range r.watchers {
-		select {
-		case watcher <- sandbox:
-		default:
-		}
-	}
 }
 
 func (s *record) copy() api.Sandbox {

@@ -45,23 +45,3 @@ func TestTheTableShowsWhatWasNotRemoved(t *testing.T) {
 	f.StartContainer(first, "c5", "too late")
 	check("one removed", []string{second}, map[string]bool{"c2": true})
 }
-
-func TestWatchersHearOfChangesAndHoldNothingUp(t *testing.T) {
-	f := newFixture()
-	changes, stop := f.Watch()
-	id, _ := f.Create(web)
-	if got := <-changes; got != id {
-		t.Errorf("heard of %s, want %s", got, id)
-	}
-	for range 1000 { // more than a reader that sleeps can keep
-		f.Attach(id, net1)
-	}
-	stop()
-	for len(changes) > 0 {
-		<-changes
-	}
-	f.Stop(id)
-	if len(changes) > 0 {
-		t.Error("heard of a change after the end")
-	}
-}

@@ -90,8 +90,6 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 		Expect(w.entries(ctx, Default)).To(HaveLen(1))
 	})
 
-	describeAllocator()
-
 	Describe("under Holdfast", func() {
 		BeforeAll(func(ctx context.Context) { installGuard(ctx) }, NodeTimeout(startTimeout))
 

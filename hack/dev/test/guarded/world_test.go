@@ -89,7 +89,7 @@ func (w *world) define(ctx context.Context, name string, ipam settings) {
 func (w *world) definePool(ctx context.Context, name, cidr string) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &wbv1alpha1.IPPool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: standin.DefaultWhereaboutsNamespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: standin.WhereaboutsNamespace, Name: name},
 		Spec:       wbv1alpha1.IPPoolSpec{Range: cidr, Allocations: map[string]wbv1alpha1.IPAllocation{}},
 	})).To(Succeed())
 }
@@ -185,7 +185,7 @@ func (w *world) entries(ctx context.Context, g Gomega) map[string]string {
 
 func (w *world) pools(ctx context.Context, g Gomega) []wbv1alpha1.IPPool {
 	var list wbv1alpha1.IPPoolList
-	g.Expect(admin.List(ctx, &list, client.InNamespace(standin.DefaultWhereaboutsNamespace))).To(Succeed())
+	g.Expect(admin.List(ctx, &list, client.InNamespace(standin.WhereaboutsNamespace))).To(Succeed())
 	return slices.DeleteFunc(list.Items, func(p wbv1alpha1.IPPool) bool {
 		return !w.owns(strings.Split(p.Spec.Range, "/")[0])
 	})
@@ -194,7 +194,7 @@ func (w *world) pools(ctx context.Context, g Gomega) []wbv1alpha1.IPPool {
 // reservations are those of the story's pods: their names to the pods' names.
 func (w *world) reservations(ctx context.Context, g Gomega) map[string]string {
 	var list wbv1alpha1.OverlappingRangeIPReservationList
-	g.Expect(admin.List(ctx, &list, client.InNamespace(standin.DefaultWhereaboutsNamespace))).To(Succeed())
+	g.Expect(admin.List(ctx, &list, client.InNamespace(standin.WhereaboutsNamespace))).To(Succeed())
 	reservations := map[string]string{}
 	for i := range list.Items {
 		if pod, own := strings.CutPrefix(list.Items[i].Spec.PodRef, w.namespace+"/"); own {
@@ -297,7 +297,7 @@ func (w *world) clear(ctx context.Context) {
 		}
 		for name := range w.reservations(ctx, g) {
 			reservation := &wbv1alpha1.OverlappingRangeIPReservation{}
-			reservation.Namespace, reservation.Name = standin.DefaultWhereaboutsNamespace, name
+			reservation.Namespace, reservation.Name = standin.WhereaboutsNamespace, name
 			g.Expect(client.IgnoreNotFound(admin.Delete(ctx, reservation))).To(Succeed())
 		}
 	}).Should(Succeed())
@@ -315,7 +315,7 @@ func (w *world) slicedNetwork(ctx context.Context, name string, more settings, n
 // slices is the division of the network that has the namespace's name.
 func (w *world) slices(nodes ...string) *wbv1alpha1.NodeSlicePool {
 	pool := &wbv1alpha1.NodeSlicePool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: standin.DefaultWhereaboutsNamespace, Name: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: standin.WhereaboutsNamespace, Name: w.namespace},
 		Spec:       wbv1alpha1.NodeSlicePoolSpec{Range: w.first.String(), SliceSize: "/26"},
 	}
 	for i, node := range nodes {
@@ -329,7 +329,7 @@ func (w *world) slices(nodes ...string) *wbv1alpha1.NodeSlicePool {
 // holder is who works on a node's slice, by whereabouts' lease for it; empty where nobody does.
 func holder(ctx context.Context, g Gomega, lease string) string {
 	var l coordinationv1.Lease
-	err := admin.Get(ctx, client.ObjectKey{Namespace: standin.DefaultWhereaboutsNamespace, Name: lease}, &l)
+	err := admin.Get(ctx, client.ObjectKey{Namespace: standin.WhereaboutsNamespace, Name: lease}, &l)
 	if apierrors.IsNotFound(err) || err == nil && l.Spec.HolderIdentity == nil {
 		return ""
 	}

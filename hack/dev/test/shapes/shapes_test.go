@@ -1,230 +1,214 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package shapes_test takes every shape that a whereabouts network can have through whereabouts' own code, on the API server in memory: the
+// allocator of v0.9.4, and the CNI program of v0.8.0 as it was released. Whatever the shape, Holdfast's webhook protects the pod, its
+// backend reads just the addresses that the pod was given, admission reads CNI DEL as the removal of just these, and a release gives them back
+// with their reservations and touches no other pod's.
 package shapes_test
 
 import (
-	"context"
-	"fmt"
+	"encoding/json"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
+	"testing"
 
-	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	wbkubernetes "github.com/k8snetworkplumbingwg/whereabouts/pkg/storage/kubernetes"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
+	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
-// The pods of all shapes start, and end, side by side; a spec waits only for those of its own.
-var _ = Describe("A pod with", Ordered, ContinueOnFailure, func() {
-	all := map[string]map[string]*placed{} // by shape and node
-	var before ledger
-
-	BeforeAll(func(ctx context.Context) {
-		before = readLedger(ctx)
-		for _, s := range shapes {
-			s.define(ctx)
-			all[s.id] = map[string]*placed{}
-			for _, node := range s.nodes() {
-				all[s.id][node] = s.place(ctx, node)
-			}
-		}
-	})
-
-	for _, s := range shapes {
-		It(s.name+": is stamped, gets what it should, and each address is recorded", func(ctx context.Context) {
-			for _, p := range all[s.id] {
-				Expect(p.pod.Finalizers).To(ContainElement(v1alpha1.Finalizer), "the webhook stamps %s", p.podRef())
-				Expect(p.pod.Labels).To(HaveKeyWithValue(v1alpha1.GuardedLabel, v1alpha1.GuardedLabelValue))
-				p.awaitServed(ctx)
-			}
-			if s.orphanedNetworks {
-				s.undefine(ctx)
-			}
-			for _, node := range s.passing() {
-				all[s.id][node].delete(ctx)
-			}
-		})
-	}
-
-	It("all of these: none has an address of another one", func() {
-		users := map[string]string{} // no two shapes have a pool in common
-		for _, s := range shapes {
-			for _, p := range all[s.id] {
-				for _, a := range p.addresses {
-					Expect(users).NotTo(HaveKey(a.Pool+" "+a.IP), "%s has it, too", p.podRef())
-					users[a.Pool+" "+a.IP] = p.podRef()
-				}
-			}
-		}
-		for _, narrow := range all["narrow"] {
-			for node, wide := range all["wide"] {
-				if !slices.Contains(narrow.shape.passing(), node) { // those are gone, and their addresses may be other pods'
-					Expect(narrow.addresses).NotTo(ContainElement(HaveField("IP", wide.addresses[0].IP)), "whereabouts keeps overlapping ranges apart")
-				}
-			}
-		}
-	})
-
-	for _, s := range shapes {
-		It(s.name+": gives everything back by CNI DEL in the ordinary case", func(ctx context.Context) {
-			for _, node := range s.passing() {
-				p := all[s.id][node]
-				p.awaitNothingLeft(ctx)
-				if s.quirky {
+func TestEveryShapeOfWhereabouts(t *testing.T) {
+	for name, version := range map[string]struct {
+		run    func(*testing.T) plugin
+		slices bool
+	}{
+		"the allocator of v0.9.4": {func(*testing.T) plugin { return allocator{} }, true},
+		"the program of v0.8.0":   {oldProgram, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, version.run(t))
+			others := map[string][]ipam.Key{}
+			for _, s := range shapes {
+				if slices.ContainsFunc(s.holds, func(h holding) bool { return h.sliced }) && !version.slices {
 					continue
 				}
-				passed, failed := p.dels(ctx, Default)
-				Expect(failed).To(BeZero(), node)
-				Expect(passed).To(Equal(len(s.holds)), node)
+				t.Run("a pod with "+s.name, func(t *testing.T) { others[s.id] = w.play(t, s) })
+			}
+			if wide, narrow := others["wide"], others["narrow"]; len(wide) == 1 && len(narrow) == 1 && wide[0].IP == narrow[0].IP {
+				t.Errorf("two pods have %s, one of each overlapping range", wide[0].IP)
 			}
 		})
 	}
+}
 
-	It("all of these: the guard has released nothing", func(ctx context.Context) {
-		now := readLedger(ctx)
-		Expect(now.since(before, releases)).To(BeZero(), "%v", now)
-		Expect(now.since(before, unsafeReleases, "allowed", "ippools", string(v1alpha1.ReasonCNIDelete))).To(BeNumerically(">", 0), "%v", now)
-	})
+// play has a pod of a shape get its addresses twice: they go by CNI DEL, then by a release. Another pod keeps its own, which are returned.
+func (w *world) play(t *testing.T, s *shape) []ipam.Key {
+	w.define(t, s)
+	w.expectProtected(t, s)
+	other := s.pod("other")
+	w.add(t, s, other, "sandbox-other")
+	kept := w.expectHeld(t, s, other, "sandbox-other")
 
-	It("all of these: loses its DEL on one node, and its power on another", func(ctx context.Context) {
-		for _, node := range []string{cutOff, oldCutOff, sliceless} {
-			Expect(theCluster.StandIn().CutCNI(ctx, node)).To(Succeed())
-		}
-		Expect(theCluster.StandIn().PowerOff(ctx, dead)).To(Succeed())
-		for _, s := range shapes {
-			if s.sliced() {
-				s.takeLeases(ctx, stuck)
-			}
-			for node, p := range all[s.id] {
-				if !slices.Contains(s.passing(), node) {
-					p.delete(ctx)
-				}
-			}
-		}
-		declareDead(ctx, dead) // last: it has others delete its pods, too
-	})
-
-	for _, s := range shapes {
-		It(s.name+": leaks nothing when CNI DEL is lost", func(ctx context.Context) {
-			for _, node := range s.losing() {
-				p := all[s.id][node]
-				p.awaitNothingLeft(ctx)
-				passed, failed := p.dels(ctx, Default)
-				Expect(passed).To(BeZero(), node)
-				Expect(failed).To(Equal(len(s.holds)), node)
-			}
-		})
-		It(s.name+": leaks nothing when its node dies and is declared out of service", func(ctx context.Context) {
-			p := all[s.id][dead]
-			p.awaitNothingLeft(ctx)
-			passed, failed := p.dels(ctx, Default)
-			Expect(passed + failed).To(BeZero())
-		})
+	pod := s.pod("web")
+	w.add(t, s, pod, "sandbox-1")
+	held := w.expectHeld(t, s, pod, "sandbox-1")
+	w.removals = nil
+	if err := w.del(t, s, pod, "sandbox-1"); err != nil && !s.quirky {
+		t.Errorf("CNI DEL: %v", err)
 	}
+	if diff := cmp.Diff(held, w.removals, compareKeys...); diff != "" {
+		t.Errorf("what admission reads of CNI DEL (-want +got):\n%s", diff)
+	}
+	w.expectNothing(t, pod)
 
-	It("all of these: the guard has released each address once, by proof", func(ctx context.Context) {
-		lost, died := 0, 0
-		for _, s := range shapes {
-			lost += len(s.holds) * len(s.losing())
-			died += len(s.holds)
+	w.add(t, s, pod, "sandbox-2")
+	held = w.expectHeld(t, s, pod, "sandbox-2")
+	requests := make([]ipam.Request, 0, len(held))
+	for _, key := range held {
+		requests = append(requests, ipam.Request{Key: key, Record: "record-of-" + s.id})
+	}
+	for _, result := range w.backend(t).Release(t.Context(), requests) {
+		if result.Err != nil {
+			t.Errorf("releasing %s: %v", result.Request.Key, result.Err)
 		}
-		now := readLedger(ctx)
-		Expect(now.since(before, releases, string(v1alpha1.ReasonKubeletFinished))).To(BeEquivalentTo(lost), "%v", now)
-		Expect(now.since(before, releases, string(v1alpha1.ReasonNodeOutOfService))).To(BeEquivalentTo(died), "%v", now)
-		Expect(now.since(before, releases)).To(BeEquivalentTo(lost+died), "%v", now)
-	})
+	}
+	w.expectNothing(t, pod)
+	if diff := cmp.Diff(kept, w.expectHeld(t, s, other, "sandbox-other"), compareKeys...); diff != "" {
+		t.Errorf("the other pod's addresses (-before +after):\n%s", diff)
+	}
+	return kept
+}
 
-	// whereabouts' plugin dies where it cannot learn its slice, so the sandbox stays, and the kubelet asks again.
-	It("node slices: is held while CNI DEL fails, and gives everything back once it passes", func(ctx context.Context) {
-		var held []*placed
-		for _, s := range shapes {
-			if s.sliced() {
-				held = append(held, all[s.id][sliceless])
-			}
-		}
-		Expect(held).NotTo(BeEmpty())
-		for _, p := range held {
-			Expect(inPools(ctx, Default, p.podRef())).To(ConsistOf(p.addresses))
-			var now corev1.Pod
-			Expect(admin.Get(ctx, client.ObjectKeyFromObject(p.pod), &now)).To(Succeed())
-			Expect(now.Finalizers).To(ContainElement(v1alpha1.Finalizer))
-		}
-		Expect(theCluster.StandIn().MendCNI(ctx, sliceless)).To(Succeed())
-		for _, p := range held {
-			p.awaitNothingLeft(ctx)
-			passed, failed := p.dels(ctx, Default)
-			Expect(failed).To(BeZero())
-			Expect(passed).To(Equal(len(p.shape.holds)))
-		}
-	})
+var compareKeys = []cmp.Option{
+	cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateEmpty(),
+	cmpopts.SortSlices(func(a, b ipam.Key) bool { return a.String()+a.Interface < b.String()+b.Interface }),
+}
 
-	AfterAll(func(ctx context.Context) {
-		for _, node := range []string{cutOff, oldCutOff, sliceless} {
-			Expect(theCluster.StandIn().MendCNI(ctx, node)).To(Succeed())
-		}
-	})
-})
+// expectProtected has the webhook see the creation of a pod of the shape.
+func (w *world) expectProtected(t *testing.T, s *shape) {
+	t.Helper()
+	raw, err := json.Marshal(s.pod("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaulter, err := webhooks.NewPodDefaulter(webhooks.PodOptions{Manages: w.backend(t).Manages, Reader: w.admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := defaulter.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: admissionv1.Create, Namespace: namespace, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
+		Object: runtime.RawExtension{Raw: raw},
+	}})
+	if !response.Allowed || len(response.Patches) == 0 {
+		t.Errorf("the webhook does not protect the pod: %+v", response)
+	}
+}
 
-// sliced says whether the shape has node slices.
-func (s *shape) sliced() bool {
+// backend is Holdfast's, with what the pools hold now.
+func (w *world) backend(t *testing.T) ipam.Auditable {
+	t.Helper()
+	b, err := whereabouts.OpenDirect(t.Context(), w.admin, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// expectHeld expects that the backend, from its cache and live, finds just one address for each holding of the shape, and that each has its
+// reservation.
+func (w *world) expectHeld(t *testing.T, s *shape, pod *corev1.Pod, sandbox string) []ipam.Key {
+	t.Helper()
+	found := w.find(t, pod)
+	var want []ipam.Key
+	var reservations []string
 	for _, h := range s.holds {
-		if h.sliced {
-			return true
+		pool, within := h.find(s)
+		i := slices.IndexFunc(found, func(k ipam.Key) bool { return k.Pool == pool && k.Interface == h.iface && within.Contains(k.IP) })
+		if i < 0 {
+			t.Fatalf("no address in %s of pool %s on %s: %v", within, pool, h.iface, found)
+		}
+		want = append(want, ipam.Key{Backend: whereabouts.Name, Pool: pool, IP: found[i].IP, SandboxID: sandbox, PodRef: podRef(pod), Interface: h.iface})
+		reservation := h.inNamespace() + "/" + wbkubernetes.NormalizeIP(net.IP(found[i].IP.AsSlice()), h.network)
+		if !h.unreserved && !slices.Contains(reservations, reservation) {
+			reservations = append(reservations, reservation)
 		}
 	}
-	return false
-}
-
-// nodes are those on which the shape has a pod. whereabouts v0.8.0 has no node slices.
-func (s *shape) nodes() []string {
-	if s.sliced() {
-		return []string{ordinary, sliceless, stuck, dead}
+	if diff := cmp.Diff(want, found, compareKeys...); diff != "" {
+		t.Errorf("addresses of %s (-want +got):\n%s", podRef(pod), diff)
 	}
-	return []string{ordinary, cutOff, dead, old, oldCutOff}
-}
-
-// passing are those of its nodes on which every DEL passes.
-func (s *shape) passing() []string {
-	if s.sliced() {
-		return []string{ordinary}
+	slices.Sort(reservations)
+	if diff := cmp.Diff(reservations, w.reservations(t, pod), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("reservations of %s (-want +got):\n%s", podRef(pod), diff)
 	}
-	return []string{ordinary, old}
+	return want
 }
 
-// losing are those of its nodes on which DELs get lost.
-func (s *shape) losing() []string {
-	if s.sliced() {
-		return []string{stuck}
+// expectNothing expects that no pool and no reservation names the pod, or the record that released its addresses.
+func (w *world) expectNothing(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if left := w.find(t, pod); len(left) > 0 {
+		t.Errorf("%s still holds %v", podRef(pod), left)
 	}
-	return []string{cutOff, oldCutOff}
-}
-
-// takeLeases takes the Leases of a node's slices, for longer than any DEL waits.
-func (s *shape) takeLeases(ctx context.Context, node string) {
-	GinkgoHelper()
-	for _, h := range s.holds {
-		pool, _ := h.find(ctx, Default, node)
-		_, name, _ := strings.Cut(pool, "/")
-		patch := fmt.Appendf(nil, `{"spec":{"holderIdentity":"somebody/who-is-gone","leaseDurationSeconds":3600,"renewTime":%q}}`,
-			metav1.NowMicro().UTC().Format("2006-01-02T15:04:05.000000Z"))
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: h.inNamespace(), Name: name}}
-		Expect(admin.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	if left := w.reservations(t, pod); len(left) > 0 {
+		t.Errorf("%s still has the reservations %v", podRef(pod), left)
+	}
+	for _, entry := range w.backend(t).All().Entries {
+		if entry.Releasing != "" {
+			t.Errorf("a tombstone is left: %s", entry.Key)
+		}
 	}
 }
 
-// declareDead writes what kube-controller-manager writes about a node that is silent, and what an administrator writes
-// about one that is off.
-func declareDead(ctx context.Context, name string) {
-	GinkgoHelper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	silent := fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q,"reason":"NodeStatusUnknown","message":"Kubelet stopped posting node status."}]}}`,
-		corev1.NodeReady, corev1.ConditionUnknown)
-	Expect(admin.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, silent))).To(Succeed())
-	off := fmt.Appendf(nil, `{"spec":{"taints":[{"key":%q,"value":"nodeshutdown","effect":%q}]}}`, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
-	Expect(admin.Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, off))).To(Succeed())
+// find is what the backend reads of a pod, live and from its cache, which have to agree.
+func (w *world) find(t *testing.T, pod *corev1.Pod) []ipam.Key {
+	t.Helper()
+	b, query := w.backend(t), ipam.Query{Pod: ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}}
+	live, err := b.Live(t.Context(), query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached := b.Find(query)
+	if problems := slices.Concat(live.Problems, cached.Problems); len(problems) > 0 {
+		t.Errorf("problems: %+v", problems)
+	}
+	if diff := cmp.Diff(keysOf(cached), keysOf(live), compareKeys...); diff != "" {
+		t.Errorf("live reads and the cache differ (-cache +live):\n%s", diff)
+	}
+	return keysOf(live)
+}
+
+func keysOf(s ipam.Snapshot) []ipam.Key {
+	var keys []ipam.Key
+	for i := range s.Entries {
+		keys = append(keys, s.Entries[i].Key)
+	}
+	return keys
+}
+
+func (w *world) reservations(t *testing.T, pod *corev1.Pod) []string {
+	t.Helper()
+	var list wbv1alpha1.OverlappingRangeIPReservationList
+	if err := w.admin.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		if r := &list.Items[i]; strings.HasSuffix(r.Spec.PodRef, podRef(pod)) {
+			names = append(names, r.Namespace+"/"+r.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

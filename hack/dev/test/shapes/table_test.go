@@ -2,12 +2,6 @@
 
 package shapes_test
 
-import (
-	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-
-	"github.com/holdfast-dev/holdfast/internal/podnetwork"
-)
-
 // shape is a way in which pods get addresses from whereabouts.
 type shape struct {
 	// id begins the names of its pods.
@@ -20,8 +14,8 @@ type shape struct {
 	attach, defaultNetwork string
 	// holds is what the pod gets.
 	holds []holding
-	// orphanedNetworks: the definitions are deleted before the pods.
-	orphanedNetworks bool
+	// divided is the range of which nodes have slices.
+	divided string
 	// quirky: whereabouts' own DEL fails for it, even where everything works.
 	quirky bool
 }
@@ -45,17 +39,6 @@ type holding struct {
 // macvlan is the configuration of a network of one plugin, with these keys of whereabouts.
 func macvlan(ipam string) string {
 	return `{"cniVersion":"0.3.1","type":"macvlan","ipam":{"type":"whereabouts",` + ipam + `}}`
-}
-
-func (s *shape) annotations() map[string]string {
-	annotations := map[string]string{}
-	if s.attach != "" {
-		annotations[nadv1.NetworkAttachmentAnnot] = s.attach
-	}
-	if s.defaultNetwork != "" {
-		annotations[podnetwork.DefaultNetworkAnnotation] = s.defaultNetwork
-	}
-	return annotations
 }
 
 var shapes = []*shape{
@@ -155,11 +138,6 @@ var shapes = []*shape{
 		holds: []holding{{iface: "net1", pool: "10.112.0.0/24", within: "10.112.0.16/28", network: "flat"}},
 	},
 	{
-		id: "on-disk", name: "an empty definition, whose configuration is a file on each node",
-		networks: map[string]string{"on-disk": ""}, attach: "on-disk",
-		holds: []holding{{iface: "net1", pool: "10.113.0.0/24"}},
-	},
-	{
 		id: "second-namespace", name: "networks of two whereabouts namespaces",
 		networks: map[string]string{
 			"second-namespace": macvlan(`"range":"10.114.0.0/24","kubernetes":{"kubeconfig":"$DIR/second.kubeconfig"}`),
@@ -177,21 +155,20 @@ var shapes = []*shape{
 	{
 		id: "default-only", name: "nothing but the default interface from whereabouts",
 		networks:       map[string]string{"default-only": macvlan(`"range":"10.116.0.0/24"`)},
-		defaultNetwork: `[{"name":"default-only","namespace":"$NAMESPACE"}]`,
+		defaultNetwork: `[{"name":"default-only","namespace":"apps"}]`,
 		holds:          []holding{{iface: "eth0", pool: "10.116.0.0/24"}},
 	},
 	{
-		// The owner of a NodeSlicePool is the definition. In another namespace the garbage collector would not find it.
-		id: "sliced", name: "node slices",
+		id: "sliced", name: "node slices", divided: "10.117.0.0/20",
 		networks: map[string]string{"kube-system/sliced": `{"cniVersion":"0.3.1","name":"sliced","type":"macvlan","ipam":{"type":"whereabouts",
-			"configuration_path":"$DIR/slices.conf","range":"10.117.0.0/20","node_slice_size":"/24"}}`},
+			"range":"10.117.0.0/20","node_slice_size":"/24"}}`},
 		attach: "kube-system/sliced",
 		holds:  []holding{{iface: "net1", pool: "sliced", sliced: true}},
 	},
 	{
-		id: "sliced-named", name: "node slices of a named network, on two interfaces",
+		id: "sliced-named", name: "node slices of a named network, on two interfaces", divided: "10.118.0.0/20",
 		networks: map[string]string{"kube-system/sliced-named": `{"cniVersion":"0.3.1","name":"sliced-named","plugins":[{"type":"macvlan","ipam":{"type":"whereabouts",
-			"configuration_path":"$DIR/slices.conf","range":"10.118.0.0/20","network_name":"red-net","node_slice_size":"24"}}]}`},
+			"range":"10.118.0.0/20","network_name":"red-net","node_slice_size":"24"}}]}`},
 		attach: "kube-system/sliced-named,kube-system/sliced-named",
 		holds: []holding{
 			{iface: "net1", pool: "red-net", network: "red-net", sliced: true}, {iface: "net2", pool: "red-net", network: "red-net", sliced: true},
@@ -210,10 +187,5 @@ var shapes = []*shape{
 	{
 		id: "static-only", name: "nothing but a static address, which no pool has",
 		networks: map[string]string{"static-only": macvlan(`"addresses":[{"address":"192.0.2.2/24"}]`)}, attach: "static-only",
-	},
-	{
-		id: "orphaned", name: "definitions that are deleted before it", orphanedNetworks: true,
-		networks: map[string]string{"orphaned": macvlan(`"ipRanges":[{"range":"10.121.0.0/24"},{"range":"fd00:121::/120"}]`)}, attach: "orphaned",
-		holds: []holding{{iface: "net1", pool: "10.121.0.0/24"}, {iface: "net1", pool: "fd00:121::/120"}},
 	},
 }

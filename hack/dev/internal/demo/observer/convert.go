@@ -20,7 +20,7 @@ import (
 type trace struct {
 	added    map[onSandbox]time.Time
 	removed  map[string]time.Time   // by sandbox ID: its network namespace is closed, its record gone
-	powerCut map[string][]time.Time // by node: power-off or reboot
+	powerCut map[string][]time.Time // by node
 }
 
 type onSandbox struct{ sandbox, ip string }
@@ -33,7 +33,7 @@ func traceOf(events []api.Event) trace {
 			t.added[onSandbox{e.SandboxID, e.IP}] = e.Time
 		case api.EventRemove:
 			t.removed[e.SandboxID] = e.Time
-		case api.EventPowerOff, api.EventReboot:
+		case api.EventPowerOff:
 			t.powerCut[e.Node] = append(t.powerCut[e.Node], e.Time)
 		}
 	}

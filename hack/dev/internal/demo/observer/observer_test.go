@@ -186,7 +186,7 @@ func TestASandboxIsGoneWithItsNetworkNamespace(t *testing.T) {
 		"powered off while CNI DEL went on":      {ended(5), []api.Event{event(7, "n", "", api.EventPowerOff)}, at(7)},
 		"another machine is powered off":         {ended(5), []api.Event{event(7, "m", "", api.EventPowerOff)}, time.Time{}},
 		"its machine is rebooted, and the new boot removes the record": {
-			ended(5), []api.Event{event(5, "n", "", api.EventReboot), event(9, "n", "a", api.EventRemove)}, at(5),
+			ended(5), []api.Event{event(5, "n", "", api.EventPowerOff), event(9, "n", "a", api.EventRemove)}, at(5),
 		},
 		"removed, and its machine is powered off later": {
 			ended(5), []api.Event{event(6, "n", "a", api.EventRemove), event(9, "n", "", api.EventPowerOff)}, at(6),

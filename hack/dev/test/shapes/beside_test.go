@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shapes_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// beside is a world with one network, in which releases meet whereabouts' allocator.
+type beside struct {
+	*world
+	shape *shape
+}
+
+func newBeside(t *testing.T) beside {
+	t.Helper()
+	b := beside{newWorld(t, allocator{}), shapes[0]}
+	b.define(t, b.shape)
+	return b
+}
+
+// held is the key of the one address that a sandbox of a pod holds.
+func (b beside) held(t *testing.T, pod *corev1.Pod, sandbox string) ipam.Key {
+	t.Helper()
+	found := slices.DeleteFunc(b.find(t, pod), func(k ipam.Key) bool { return k.SandboxID != sandbox })
+	if len(found) != 1 {
+		t.Fatalf("sandbox %s of %s holds %v, want one address", sandbox, podRef(pod), found)
+	}
+	return found[0]
+}
+
+// give is CNI ADD for a pod of this name.
+func (b beside) give(t *testing.T, name, sandbox string) ipam.Key {
+	t.Helper()
+	pod := b.shape.pod(name)
+	b.add(t, b.shape, pod, sandbox)
+	return b.held(t, pod, sandbox)
+}
+
+func requestOf(key ipam.Key) []ipam.Request { return []ipam.Request{{Key: key, Record: "0f3c-uid"}} }
+
+func TestAnAddressUnderATombstoneIsGivenToNoPod(t *testing.T) {
+	b := newBeside(t)
+	first := b.give(t, "web", "sandbox-1")
+	if result := b.backend(t).Tombstone(t.Context(), requestOf(first))[0]; result.Err != nil {
+		t.Fatal(result.Err)
+	}
+	successor := b.give(t, "web", "sandbox-2")
+	if successor.IP == first.IP {
+		t.Errorf("a pod of the same name got %s", first.IP)
+	}
+	if result := b.backend(t).Release(t.Context(), requestOf(first))[0]; result.Err != nil {
+		t.Fatal(result.Err)
+	}
+	if next := b.give(t, "db", "sandbox-3"); next.IP != first.IP {
+		t.Errorf("the next pod got %s, want %s, which was released", next.IP, first.IP)
+	}
+	b.held(t, b.shape.pod("web"), "sandbox-2")
+}
+
+func TestAnEntryThatASuccessorInheritedIsNotReleased(t *testing.T) {
+	b := newBeside(t)
+	first := b.give(t, "web", "sandbox-1")
+	inherited := b.give(t, "web", "sandbox-2")
+	if inherited.IP != first.IP {
+		t.Fatalf("the successor got %s, want %s: whereabouts gives addresses by name", inherited.IP, first.IP)
+	}
+	if result := b.backend(t).Release(t.Context(), requestOf(first))[0]; !errors.Is(result.Err, ipam.ErrChanged) {
+		t.Errorf("error %v, want %v", result.Err, ipam.ErrChanged)
+	}
+	b.held(t, b.shape.pod("web"), "sandbox-2")
+}
+
+// Leaked addresses are released while pods come and go: at the end the pool holds exactly the pods that live.
+func TestReleasesAndAllocationsOfOnePoolAtTheSameTime(t *testing.T) {
+	const leaks, churns, rounds, batch = 60, 3, 12, 20
+	b := newBeside(t)
+	var requests []ipam.Request
+	for n := range leaks {
+		requests = append(requests, requestOf(b.give(t, fmt.Sprintf("leak-%d", n), fmt.Sprintf("leaked-%d", n)))...)
+	}
+	backend := b.backend(t)
+	var want []string
+	var running sync.WaitGroup
+	var lease sync.Mutex // stands for whereabouts' own
+	run := func(command string, c call) {
+		lease.Lock()
+		defer lease.Unlock()
+		if err := b.plugin.run(t, command, c); err != nil {
+			t.Errorf("%s of %s: %v", command, c.sandbox, err)
+		}
+	}
+	for n := range churns {
+		pod := b.shape.pod(fmt.Sprintf("churn-%d", n))
+		var calls []call
+		for round := range rounds {
+			calls = append(calls, b.calls(t, b.shape, pod, fmt.Sprintf("churn-%d-%d", n, round))...)
+		}
+		want = append(want, calls[rounds-1].sandbox) // the last one lives on
+		running.Go(func() {
+			for i, c := range calls {
+				run("ADD", c)
+				if i < rounds-1 {
+					run("DEL", c)
+				}
+			}
+		})
+	}
+	for some := range slices.Chunk(requests, batch) {
+		running.Go(func() {
+			for _, result := range backend.Release(t.Context(), some) {
+				if result.Err != nil {
+					t.Errorf("releasing %s: %v", result.Request.Key, result.Err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	var live []string
+	for _, key := range keysOf(b.backend(t).All()) {
+		live = append(live, key.SandboxID)
+	}
+	slices.Sort(live)
+	if diff := cmp.Diff(want, live); diff != "" {
+		t.Errorf("sandboxes with an address (-want +got):\n%s", diff)
+	}
+}
