@@ -69,20 +69,26 @@ func startManager(ctx context.Context, nodeGoneDelay time.Duration) {
 
 func reason(r v1alpha1.Reason) string { return string(r) + ": " }
 
+func newMachine(n *story.Node) *fixture.Machine {
+	GinkgoHelper()
+	return fixture.NewMachine(fixture.MachineOptions{Node: n.Name, MachineID: n.MachineID(), BootID: n.BootID(), SystemUUID: n.SystemUUID(),
+		Namespace: story.AgentNamespace, Account: "holdfast-agent", SandboxCreationMax: story.SandboxCreationMax})
+}
+
 var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 	var (
 		w   *story.World
-		m   *machine
+		m   *fixture.Machine
 		pod *corev1.Pod
 	)
 
 	BeforeEach(func(ctx context.Context) {
 		w = story.New(ctx)
 		m = newMachine(w.Node)
-		m.startAgent(ctx)
+		m.StartAgent(ctx)
 		startManager(ctx, nodeGone)
 		pod = w.Running(ctx, "web")
-		m.run(pod, story.SandboxOf(pod))
+		m.Run(pod, story.SandboxOf(pod))
 	})
 
 	held := func(ctx context.Context) {
@@ -106,10 +112,10 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 		w.Node.Report(ctx, corev1.ConditionUnknown)
 		story.ForceDelete(ctx, pod)
 		Eventually(ctx, story.Why).WithArguments(pod).Should(HavePrefix(reason(v1alpha1.ReasonSandboxRunning)))
-		m.stop(story.SandboxOf(pod)) // on this runtime it is not gone by that
+		m.Stop(story.SandboxOf(pod)) // on this runtime it is not gone by that
 		held(ctx)
 		Expect(query(ctx)).To(And(HaveField("NodeUID", w.Node.UID(ctx)), HaveField("BootID", w.Node.BootID()), HaveField("Fence", false)))
-		m.remove(story.SandboxOf(pod))
+		m.Remove(story.SandboxOf(pod))
 		released(ctx)
 	})
 
@@ -121,20 +127,20 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 		w.Node.Register(ctx)
 		Expect(w.Node.UID(ctx)).NotTo(Equal(before))
 		Eventually(ctx, query).Should(HaveField("NodeUID", w.Node.UID(ctx)))
-		m.remove(story.SandboxOf(pod))
+		m.Remove(story.SandboxOf(pod))
 		held(ctx) // the agent that runs has the token of before
-		m.startAgent(ctx)
+		m.StartAgent(ctx)
 		released(ctx)
 	})
 
 	It("is held while the agent's runtime cannot be reached, and quotes what the agent says of it", func(ctx context.Context) {
-		m.stopRuntime()
+		m.StopRuntime()
 		story.ForceDelete(ctx, pod)
 		Eventually(ctx, story.Why).WithArguments(pod).Should(And(HavePrefix(reason(v1alpha1.ReasonAgentNotResponding)),
 			ContainSubstring(string(v1alpha1.ReasonRuntimeUnreachable))))
-		m.remove(story.SandboxOf(pod))
+		m.Remove(story.SandboxOf(pod))
 		held(ctx)
-		m.startRuntime()
+		m.StartRuntime()
 		released(ctx)
 	})
 })
@@ -142,7 +148,7 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 var _ = suite.Describe("An address whose owner nobody can tell", func() {
 	var (
 		w              *story.World
-		first, second  *machine
+		first, second  *fixture.Machine
 		sandbox, named string
 		ghost          *corev1.Pod
 	)
@@ -150,8 +156,8 @@ var _ = suite.Describe("An address whose owner nobody can tell", func() {
 	BeforeEach(func(ctx context.Context) {
 		w = story.New(ctx)
 		first, second = newMachine(w.Node), newMachine(story.Register(ctx, "second-of-"+w.Name))
-		first.startAgent(ctx)
-		second.startAgent(ctx)
+		first.StartAgent(ctx)
+		second.StartAgent(ctx)
 		ghost = w.PodOf("ghost", "net")
 		ghost.UID = "of-a-pod-that-is-gone"
 		sandbox = fmt.Sprintf("%064x", w.Subnet)
@@ -172,30 +178,30 @@ var _ = suite.Describe("An address whose owner nobody can tell", func() {
 	}
 
 	It("I2 I5: is reclaimed once every node has acknowledged the query, and is held while a runtime or an agent does not respond", func(ctx context.Context) {
-		second.stopRuntime()
+		second.StopRuntime()
 		startManager(ctx, nodeGoneSoon)
 		w.Give(ctx, ghost, sandbox)
-		Eventually(ctx, why).Should(And(HavePrefix(reason(v1alpha1.ReasonAwaitingAllNodes)), ContainSubstring(second.node.Name)))
-		second.killAgent()
-		Eventually(ctx, first.acknowledged).ShouldNot(BeEmpty())
+		Eventually(ctx, why).Should(And(HavePrefix(reason(v1alpha1.ReasonAwaitingAllNodes)), ContainSubstring("second-of-"+w.Name)))
+		second.KillAgent()
+		Eventually(ctx, first.Acknowledged).ShouldNot(BeEmpty())
 		Consistently(ctx, w.Holds).Should(BeTrue())
-		second.startRuntime()
-		second.startAgent(ctx)
+		second.StartRuntime()
+		second.StartAgent(ctx)
 		reclaimed(ctx)
-		Expect(second.acknowledged(ctx)).NotTo(BeEmpty())
+		Expect(second.Acknowledged(ctx)).NotTo(BeEmpty())
 	})
 
 	It("I1: of a sandbox that runs is held until its node says that it is gone", func(ctx context.Context) {
-		first.run(ghost, sandbox)
+		first.Run(ghost, sandbox)
 		startManager(ctx, nodeGoneSoon)
 		w.Give(ctx, ghost, sandbox)
 		Eventually(ctx, why).Should(HavePrefix(reason(v1alpha1.ReasonSandboxRunning)))
 		record := story.Record(ctx, named)
-		Expect(record.Spec.NodeName).To(Equal(first.node.Name))
-		Expect(record.Spec.Sandboxes).To(ConsistOf(And(HaveField("Attribution", v1alpha1.AttributionAgentSeen), HaveField("Node.UID", first.node.UID(ctx)))))
-		Expect(record.Spec.Marks).To(ConsistOf(And(HaveField("NodeUID", first.node.UID(ctx)), HaveField("BootID", first.node.BootID()))))
+		Expect(record.Spec.NodeName).To(Equal(w.Node.Name))
+		Expect(record.Spec.Sandboxes).To(ConsistOf(And(HaveField("Attribution", v1alpha1.AttributionAgentSeen), HaveField("Node.UID", w.Node.UID(ctx)))))
+		Expect(record.Spec.Marks).To(ConsistOf(And(HaveField("NodeUID", w.Node.UID(ctx)), HaveField("BootID", w.Node.BootID()))))
 		Consistently(ctx, w.Holds).Should(BeTrue())
-		first.remove(sandbox)
+		first.Remove(sandbox)
 		reclaimed(ctx)
 	})
 })

@@ -66,7 +66,7 @@ var _ = suite.Describe("Mode Shadow after Guard, with agents", func() {
 
 		By("taking off the finalizer, and nothing else, once they are gone")
 		for _, pod := range []*corev1.Pod{asked, held, clean} {
-			w.machine.remove(sandboxOf(pod))
+			w.machine.Remove(sandboxOf(pod))
 		}
 		for _, pod := range []*corev1.Pod{asked, held, clean} {
 			Eventually(exists(ctx, pod)).Should(BeFalse(), pod.Name)

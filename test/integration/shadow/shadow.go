@@ -240,7 +240,7 @@ func (w *world) machineWrites() []calls.Call {
 	if w.machine == nil {
 		return nil
 	}
-	return w.machine.made.ofRecords()
+	return w.made.ofRecords()
 }
 
 // isUntouched: everything is as it was found.

@@ -36,7 +36,9 @@ type world struct {
 	namespace, node, pool string
 	subnet                int
 	// machine is behind the node where there are agents; nil where the kubelet's word counts.
-	machine *machine
+	machine *fixture.Machine
+	// made are the writes of its agent.
+	made *writes
 }
 
 var worlds int
@@ -149,7 +151,7 @@ func (w *world) run(ctx context.Context, name string, offset int) *corev1.Pod {
 	Expect(admin.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 	kubeletWrites(ctx, pod, corev1.PodRunning)
 	if w.machine != nil {
-		w.machine.run(pod, sandboxOf(pod))
+		w.machine.Run(pod, sandboxOf(pod))
 	}
 	return pod
 }
