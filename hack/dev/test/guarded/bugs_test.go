@@ -8,11 +8,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 )
 
 // One cluster, in this order: it gets its guard when it has shown what happens without.
@@ -20,45 +18,12 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 	var w *world
 	BeforeEach(func(ctx context.Context) { w = newWorld(ctx) })
 
-	It("bug 1: the reconciler deletes a live pod's reservation of a named network, and another pod gets the address, without the guard", func(ctx context.Context) {
-		w.named(ctx)
-		Expect(theCluster.Reconcile(ctx)).To(Succeed())
-		Expect(w.reservations(ctx, Default)).To(BeEmpty())
-		w.run(ctx, "next", far, "other")
-		Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("web", "next"))
-	})
-
-	It("bug 2: DEL stops at the first range without an entry, and the next range keeps its own, without the guard", func(ctx context.Context) {
-		pod := w.twoRanges(ctx)
-		w.end(ctx, pod)
-		Expect(happened(ctx, Default, pod, api.EventDelFailed)).To(BeZero(), "whereabouts told nobody")
-		Expect(w.users(ctx, Default, at(w.second, 1))).To(BeEmpty())
-		Expect(w.entries(ctx, Default)).To(HaveLen(1))
-		Expect(w.reservations(ctx, Default)).To(HaveLen(2))
-	})
-
 	It("bug 3: ADD gives an address that no pool has recorded, and another pod gets it too, without the guard", func(ctx context.Context) {
 		w.unrecorded(ctx)
 		Expect(theCluster.Reconcile(ctx)).To(Succeed())
 		Expect(w.reservations(ctx, Default)).To(BeEmpty(), "its reconciler knows only pods that a pool names")
 		w.run(ctx, "next", far, "wb")
 		Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("web", "next"))
-	})
-
-	It("bug 4: a new pod of the same name gets the address of the old one, which lives on, without the guard", func(ctx context.Context) {
-		old := w.forced(ctx)
-		w.awaitGone(ctx, old)
-		_, addresses := w.run(ctx, "web", far, "wb")
-		Expect(addresses).To(Equal([]string{at(w.first, 1)}))
-		Expect(w.users(ctx, Default, at(w.first, 1))).To(Equal([]string{"web", "web"}))
-	})
-
-	It("bug 5: the reconciler frees the address of a Pending pod, and another pod gets it, without the guard", func(ctx context.Context) {
-		w.pending(ctx)
-		Expect(theCluster.Reconcile(ctx)).To(Succeed())
-		Expect(w.entries(ctx, Default)).To(BeEmpty())
-		w.run(ctx, "next", far, "wb")
-		Expect(w.users(ctx, Default, at(w.first, 1))).To(ConsistOf("slow", "next"))
 	})
 
 	It("bug 6: the loser of a race about overlapping ranges deletes the winner's reservation and gets its address, without the guard", func(ctx context.Context) {
@@ -95,28 +60,6 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 
 		describeWorkloads(func() *world { return w })
 
-		It("bug 1: the reconciler is refused the reservation, and the next pod gets another address, with the guard", func(ctx context.Context) {
-			pod := w.named(ctx)
-			before := w.reservations(ctx, Default)
-			Expect(theCluster.Reconcile(ctx)).To(MatchError(ContainSubstring("could not reconcile cluster wide IPs: [blue-" + at(w.first, 1))))
-			Expect(w.reservations(ctx, Default)).To(Equal(before))
-			next, addresses := w.run(ctx, "next", far, "other")
-			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
-			w.expectNoDuplicate(ctx)
-			w.end(ctx, pod)
-			w.end(ctx, next)
-			w.expectNothingLeft(ctx)
-		})
-
-		It("bug 2: the pod stays until the range that DEL forgot is released, and its reservation goes, with the guard", func(ctx context.Context) {
-			pod := w.twoRanges(ctx)
-			w.end(ctx, pod)
-			Expect(w.entries(ctx, Default)).To(BeEmpty(), "the pod is gone only after its address was released")
-			awaitReport(ctx, v1alpha1.ReasonReservationOrphaned, HaveField("InvolvedObject.Name", at(w.first, 1)))
-			w.expectNothingLeft(ctx)
-			awaitReport(ctx, v1alpha1.ReasonReservationDeleted, HaveField("InvolvedObject.Name", at(w.first, 1)))
-		})
-
 		It("bug 3: the address without an entry is reported, and its reservation keeps the next pod from it, with the guard", func(ctx context.Context) {
 			pod := w.unrecorded(ctx)
 			awaitReport(ctx, v1alpha1.ReasonEntryMissing, And(HaveField("InvolvedObject.UID", pod.UID), HaveField("Message", ContainSubstring(at(w.first, 1)))))
@@ -130,29 +73,6 @@ var _ = Describe("whereabouts v0.9.4", Ordered, ContinueOnFailure, func() {
 			awaitStanding(ctx, v1alpha1.ReasonEntryMissing, 0)
 			w.end(ctx, next)
 			w.expectNothingLeft(ctx)
-		})
-
-		It("bug 4: the name is not free while the old pod lives on, with the guard", func(ctx context.Context) {
-			old := w.forced(ctx)
-			Expect(admin.Create(ctx, w.newPod("web", far, "wb"))).To(MatchError(apierrors.IsAlreadyExists, "IsAlreadyExists"))
-			_, addresses := w.run(ctx, "other", far, "wb")
-			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
-			w.expectNoDuplicate(ctx)
-			Expect(theCluster.StandIn().Thaw(ctx, near)).To(Succeed())
-			w.awaitGone(ctx, old)
-			w.run(ctx, "web", far, "wb")
-			w.expectNoDuplicate(ctx)
-		})
-
-		It("bug 5: the reconciler is refused the address of the Pending pod, with the guard", func(ctx context.Context) {
-			w.pending(ctx)
-			before := w.entries(ctx, Default)
-			Expect(theCluster.Reconcile(ctx)).To(MatchError(And(
-				ContainSubstring(string(v1alpha1.ReasonUnsafeReleaseRefused)), ContainSubstring(w.namespace+"/slow"))))
-			Expect(w.entries(ctx, Default)).To(Equal(before))
-			_, addresses := w.run(ctx, "next", far, "wb")
-			Expect(addresses).To(Equal([]string{at(w.first, 2)}))
-			w.expectNoDuplicate(ctx)
 		})
 
 		It("bug 6: the loser is refused the winner's reservation, and gets another address, with the guard", func(ctx context.Context) {

@@ -80,10 +80,3 @@ func releasesOf(pool, reservation string) string {
 		`oldObject.spec.allocations.exists(k, !has(object.spec.allocations) || !(k in object.spec.allocations))) || `+
 		`(request.operation == "DELETE" && request.name == %q)`, pool, reservation)
 }
-
-// freeze stops a node's kubelet while its sandboxes live on, until the story ends or it is thawed.
-func freeze(ctx context.Context, node string) {
-	GinkgoHelper()
-	Expect(theCluster.StandIn().Freeze(ctx, node)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(theCluster.StandIn().Thaw(ctx, node)).To(Succeed()) })
-}

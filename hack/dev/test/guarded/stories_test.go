@@ -16,31 +16,6 @@ import (
 
 // The stories up to the point at which the guard makes a difference. Each is the same with it and without it.
 
-// named is a pod on a network with a name, and a second network of that name whose range overlaps.
-func (w *world) named(ctx context.Context) (pod *corev1.Pod) {
-	GinkgoHelper()
-	w.define(ctx, "web", settings{"range": within(w.first, 28), "network_name": "blue"})
-	w.define(ctx, "other", settings{"range": within(w.first, 27), "network_name": "blue"})
-	pod, addresses := w.run(ctx, "web", near, "web")
-	Expect(addresses).To(Equal([]string{at(w.first, 1)}))
-	Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{"blue-" + at(w.first, 1): "web"}))
-	return pod
-}
-
-// twoRanges is a pod with an address of each of two ranges whose entry in the first range was never written.
-func (w *world) twoRanges(ctx context.Context) (pod *corev1.Pod) {
-	GinkgoHelper()
-	one, two := within(w.first, 28), within(w.second, 28)
-	w.define(ctx, "both", settings{"ipRanges": []settings{{"range": one}, {"range": two}}})
-	w.definePool(ctx, poolOf(one), one)
-	mend := refuse(ctx, metav1.StatusReasonForbidden, updatesOf(poolOf(one)))
-	pod, addresses := w.run(ctx, "web", near, "both")
-	mend(ctx)
-	Expect(addresses).To(Equal([]string{at(w.first, 1), at(w.second, 1)}))
-	Expect(w.entries(ctx, Default)).To(Equal(map[string]string{poolOf(two) + " " + at(w.second, 1): "web"}))
-	return pod
-}
-
 // unrecorded is a pod that runs with an address that its pool does not know.
 func (w *world) unrecorded(ctx context.Context) (pod *corev1.Pod) {
 	GinkgoHelper()
@@ -53,29 +28,6 @@ func (w *world) unrecorded(ctx context.Context) (pod *corev1.Pod) {
 	Expect(happened(ctx, Default, pod, api.EventAddFailed)).To(BeZero(), "whereabouts told nobody")
 	Expect(w.entries(ctx, Default)).To(BeEmpty())
 	Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{at(w.first, 1): "web"}))
-	return pod
-}
-
-// forced is a pod on a node whose kubelet does nothing, deleted by force.
-func (w *world) forced(ctx context.Context) (pod *corev1.Pod) {
-	GinkgoHelper()
-	w.define(ctx, "wb", settings{"range": within(w.first, 28)})
-	pod, addresses := w.run(ctx, "web", near, "wb")
-	Expect(addresses).To(Equal([]string{at(w.first, 1)}))
-	freeze(ctx, near)
-	w.delete(ctx, pod, client.GracePeriodSeconds(0))
-	return pod
-}
-
-// pending is a pod whose address is recorded and whose network-status is not written yet.
-func (w *world) pending(ctx context.Context) (pod *corev1.Pod) {
-	GinkgoHelper()
-	w.define(ctx, "wb", settings{"range": within(w.first, 28)})
-	pod = w.create(ctx, "slow", near, "wb", api.AddDelayAnnotation, "8s")
-	Eventually(ctx, func(g Gomega, ctx context.Context) {
-		g.Expect(w.reservations(ctx, g)).To(Equal(map[string]string{at(w.first, 1): "slow"}))
-		g.Expect(w.users(ctx, g, at(w.first, 1))).To(Equal([]string{"slow"}))
-	}).Should(Succeed())
 	return pod
 }
 
