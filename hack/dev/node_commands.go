@@ -3,27 +3,28 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/supervisor"
+	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 	standinclient "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
 )
 
 // nodeAction is something that can be done to a stand-in node.
 type nodeAction struct {
 	name, short, long string
-	run               func(*standinclient.Client, context.Context, string) error
-	done              string
+	// does is what is done to the machine, one after the other; nil is what the action is called.
+	does []string
+	done string
 }
 
 // nodeActions have one command each, beside replace, which has flags.
 var nodeActions = []nodeAction{
 	{
-		name: "freeze", short: "Hang its kubelet; the sandboxes live on", run: (*standinclient.Client).Freeze,
+		name: "freeze", short: "Hang its kubelet; the sandboxes live on",
 		done: "its kubelet hangs; undo it with thaw",
 		long: `Freeze plays a kubelet that hangs, or is stopped: no heartbeat, no reaction to anything, not
 even the end of a pod. The containers and their addresses live on, and the node is found
@@ -32,13 +33,13 @@ one while the old one still answers. The container runtime and Holdfast's agent 
 too: the agent still says which sandboxes there are. Nobody starts it again if it ends.`,
 	},
 	{
-		name: "thaw", short: "Let a frozen kubelet go on", run: (*standinclient.Client).Thaw,
+		name: "thaw", short: "Let a frozen kubelet go on",
 		done: "its kubelet goes on",
 		long: `Thaw undoes freeze: the kubelet goes on where it stood, as a process does after SIGCONT. It
 ends what was deleted meanwhile.`,
 	},
 	{
-		name: "cut-off", short: "Take its network away; kubelet and sandboxes live on", run: (*standinclient.Client).CutOff,
+		name: "cut-off", short: "Take its network away; kubelet and sandboxes live on",
 		done: "nothing there reaches the API server; undo it with reconnect",
 		long: `Cut-off plays a network partition: the machine runs on, kubelet and containers too, but
 neither kubelet, CNI nor Holdfast's agent reaches the API server. The node is found NotReady, its pods are
@@ -46,13 +47,13 @@ evicted after their toleration, and nobody on the machine hears of it. A reboot 
 bring the network back.`,
 	},
 	{
-		name: "reconnect", short: "Give it its network back", run: (*standinclient.Client).Reconnect,
+		name: "reconnect", short: "Give it its network back",
 		done: "its network is back",
 		long: `Reconnect ends a partition: the kubelet hears of what was deleted meanwhile, ends it and
 reports. It waits longer from one try to the next, so this can take half a minute.`,
 	},
 	{
-		name: "kill", short: "Take its power away, with all its sandboxes", run: (*standinclient.Client).PowerOff,
+		name: "kill", short: "Take its power away, with all its sandboxes", does: []string{api.EventPowerOff},
 		done: "it is off; switch it on with start",
 		long: `Kill plays a machine that loses its power: kubelet and sandboxes are gone at once, with no
 CNI DEL and no report, so that every address which it had stays in its pool. Its CRI socket
@@ -60,7 +61,7 @@ refuses connections, and Holdfast's agent there is silent. What its runtime and 
 disk is still there.`,
 	},
 	{
-		name: "start", short: "Boot it after kill", run: (*standinclient.Client).Start,
+		name: "start", short: "Boot it after kill",
 		done: "it boots, with another boot ID",
 		long: `Start boots a machine that is off: the same machine under another boot ID. Its kubelet
 registers the Node where that was deleted, takes down what the last boot left, CNI DEL
@@ -68,26 +69,26 @@ included, and runs the pods that are bound to it in new sandboxes; Holdfast's ag
 of them, and gets a new token.`,
 	},
 	{
-		name: "reboot", short: "Kill and start in one", run: reboot,
+		name: "reboot", short: "Kill and start in one", does: []string{api.EventPowerOff, api.EventStart},
 		done: "it boots, with another boot ID",
 		long: `Reboot plays a crash after which the machine comes back by itself: all sandboxes are gone
 with no CNI DEL, then it boots as with start. Pods that are bound to it keep their UIDs and
 get new sandboxes.`,
 	},
 	{
-		name: "cut-cni", short: "Keep its CNI plugins from the API server", run: (*standinclient.Client).CutCNI,
+		name: "cut-cni", short: "Keep its CNI plugins from the API server",
 		done: "its CNI plugins find connections refused; undo it with mend-cni",
 		long: `Cut-cni plays a node on which the kubelet reaches the API server and CNI plugins do not: the
 Service address does not work, for one, because kube-proxy is not up yet. whereabouts tells
 nobody that a CNI DEL failed, so a pod that ends meanwhile leaves its address in the pool.`,
 	},
 	{
-		name: "mend-cni", short: "Let its CNI plugins reach the API server again", run: (*standinclient.Client).MendCNI,
+		name: "mend-cni", short: "Let its CNI plugins reach the API server again",
 		done: "its CNI plugins reach the API server",
 		long: `Mend-cni undoes cut-cni. What was lost meanwhile stays lost.`,
 	},
 	{
-		name: "stop-agent", short: "End its Holdfast agent, and keep it from starting", run: (*standinclient.Client).StopAgent,
+		name: "stop-agent", short: "End its Holdfast agent, and keep it from starting",
 		done: "its agent is ended, and kept from starting; undo it with start-agent",
 		long: `Stop-agent plays a node on which Holdfast's agent does not get up: a wrong image, too little
 memory. Everything else there works. What waits for this node's word is held, and says so:
@@ -95,18 +96,11 @@ freeze the node, force-delete a pod there, and ask "kubectl holdfast explain". I
 boot, and needs a cluster with --evidence Agent.`,
 	},
 	{
-		name: "start-agent", short: "Let its Holdfast agent start again", run: (*standinclient.Client).StartAgent,
+		name: "start-agent", short: "Let its Holdfast agent start again",
 		done: "its agent starts",
 		long: `Start-agent undoes stop-agent. An agent that was away answers again what it was asked about;
 what it had seen before, it takes from its own answers.`,
 	},
-}
-
-func reboot(c *standinclient.Client, ctx context.Context, node string) error {
-	if err := c.PowerOff(ctx, node); err != nil {
-		return err
-	}
-	return c.Start(ctx, node)
 }
 
 // nodeTarget says which stand-in nodes are meant.
@@ -126,14 +120,14 @@ which failure an action plays; "holdfast-dev status" shows how the nodes are.`,
 	}
 	target.add(cmd.PersistentFlags())
 	for _, action := range nodeActions {
-		cmd.AddCommand(target.command(action))
+		cmd.AddCommand(target.command(&action))
 	}
 	cmd.AddCommand(target.replaceCommand())
 	return cmd
 }
 
 // command does one thing to one node, and says what comes of it.
-func (t *nodeTarget) command(a nodeAction) *cobra.Command {
+func (t *nodeTarget) command(a *nodeAction) *cobra.Command {
 	return &cobra.Command{
 		Use: a.name + " NODE", Short: a.short, Long: a.long,
 		Example: "  holdfast-dev node " + a.name + " node-a",
@@ -143,8 +137,13 @@ func (t *nodeTarget) command(a nodeAction) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.run(standinclient.New(path), cmd.Context(), args[0]); err != nil {
-				return err
+			if a.does == nil {
+				a.does = []string{a.name}
+			}
+			for _, action := range a.does {
+				if err := standinclient.New(path).Do(cmd.Context(), action, args[0]); err != nil {
+					return err
+				}
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", args[0], a.done)
 			return nil
@@ -154,7 +153,7 @@ func (t *nodeTarget) command(a nodeAction) *cobra.Command {
 
 func (t *nodeTarget) replaceCommand() *cobra.Command {
 	var deleteNode, oldLives bool
-	cmd := t.command(nodeAction{
+	action := &nodeAction{
 		name: "replace", short: "Start another machine under its name", done: "another machine starts under the name",
 		long: `Replace plays a machine that is exchanged under its name, as cloud providers and autoscalers do:
 the old one loses its power, and a new one with nothing on its disk starts. Pods that are
@@ -164,18 +163,19 @@ deleted are reported as ended, and nobody calls CNI DEL for what the old machine
 The new kubelet takes over the Node object that it finds; --delete-node deletes it before.
 With --old-lives nobody could power the old machine off: it is cut off for good, and its
 sandboxes live on beside the new machine's.`,
-		run: func(client *standinclient.Client, ctx context.Context, node string) error {
-			switch {
-			case oldLives && !deleteNode:
-				return errors.New("--old-lives goes with --delete-node: two kubelets that share a Node are another failure")
-			case oldLives:
-				return client.ReplaceUnreachable(ctx, node)
-			case deleteNode:
-				return client.ReplaceAnew(ctx, node)
-			}
-			return client.Replace(ctx, node)
-		},
-	})
+	}
+	cmd := t.command(action)
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		switch {
+		case oldLives && !deleteNode:
+			return errors.New("--old-lives goes with --delete-node: two kubelets that share a Node are another failure")
+		case oldLives:
+			action.does = []string{api.ReplaceUnreachable}
+		case deleteNode:
+			action.does = []string{api.ReplaceAnew}
+		}
+		return nil
+	}
 	cmd.Example = `  holdfast-dev node replace node-a --delete-node
   holdfast-dev node replace node-a --delete-node --old-lives`
 	cmd.Flags().BoolVar(&deleteNode, "delete-node", false, "delete the Node object before the new machine starts")

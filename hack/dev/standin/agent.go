@@ -164,15 +164,3 @@ func (m *machine) passesProbes(pod *corev1.Pod) bool {
 	defer m.agent.mutex.Unlock()
 	return m.agent.ready
 }
-
-// switchAgent keeps the agent from running, or lets it. It outlives a boot.
-func (m *machine) switchAgent(on bool) {
-	if on {
-		m.note(api.EventStartAgent)
-		m.agentSwitch.Open()
-		return
-	}
-	m.note(api.EventStopAgent)
-	m.agentSwitch.Close()
-	m.killAgent()
-}

@@ -208,36 +208,6 @@ func (m *machine) onStart(ctx context.Context, pod *corev1.Pod) error {
 	return m.networks.Install(identity)
 }
 
-func (m *machine) freeze() {
-	m.gate.Close()
-	m.note(api.EventFreeze)
-}
-
-func (m *machine) thaw() {
-	m.gate.Open()
-	m.note(api.EventThaw)
-}
-
-func (m *machine) cutCNI(cut bool) {
-	m.networks.Cut(cut)
-	if cut {
-		m.note(api.EventCutCNI)
-		return
-	}
-	m.note(api.EventMendCNI)
-}
-
-// cutOff takes the machine's network away, or gives it back: what runs there goes
-// on, and reaches nobody.
-func (m *machine) cutOff(cut bool) {
-	m.uplink.Set(cut)
-	if cut {
-		m.note(api.EventCutOff)
-		return
-	}
-	m.note(api.EventReconnect)
-}
-
 // powerOff ends everything on the machine: nothing that runs there gets to say
 // or to clean up anything.
 func (m *machine) powerOff() {

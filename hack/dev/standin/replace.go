@@ -61,7 +61,8 @@ func (f *Fleet) replace(ctx context.Context, name string, how replacement) error
 	defer f.changes.Unlock()
 	m := f.machine(name)
 	if how.oldLives {
-		m.cutOff(true)
+		m.note(api.EventCutOff)
+		m.uplink.Set(true)
 	} else {
 		m.powerOff()
 	}

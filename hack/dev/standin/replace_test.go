@@ -3,7 +3,6 @@
 package standin
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,13 +55,13 @@ func TestABootKeepsTheMachineAndItsDisk(t *testing.T) {
 	f, c := newFleet(t)
 	before := f.machine("node-a")
 	id, _ := before.runtime.Create(runtime.PodRef{UID: "uid-1"})
-	if err := c.PowerOff(t.Context(), "node-a"); err != nil {
+	if err := c.Do(t.Context(), api.EventPowerOff, "node-a"); err != nil {
 		t.Fatal(err)
 	}
 	if !before.power.IsCut() {
 		t.Error("what runs there still reaches the API server")
 	}
-	if err := c.Start(t.Context(), "node-a"); err != nil {
+	if err := c.Do(t.Context(), api.EventStart, "node-a"); err != nil {
 		t.Fatal(err)
 	}
 	after := f.machine("node-a")
@@ -84,8 +83,8 @@ func TestABootKeepsTheMachineAndItsDisk(t *testing.T) {
 
 func TestACutOutlivesABoot(t *testing.T) {
 	f, c := newFleet(t)
-	for _, act := range []func(context.Context, string) error{c.CutOff, c.CutCNI, c.PowerOff, c.Start} {
-		if err := act(t.Context(), "node-a"); err != nil {
+	for _, act := range []string{api.EventCutOff, api.EventCutCNI, api.EventPowerOff, api.EventStart} {
+		if err := c.Do(t.Context(), act, "node-a"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -98,7 +97,7 @@ func TestAMachineThatNobodyCouldPowerOffLivesOnBesideItsReplacement(t *testing.T
 	f, c := newFleet(t)
 	before := f.machine("node-a")
 	id, _ := before.runtime.Create(runtime.PodRef{UID: "uid-1"})
-	if err := c.ReplaceUnreachable(t.Context(), "node-a"); err != nil {
+	if err := c.Do(t.Context(), api.ReplaceUnreachable, "node-a"); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(comparison{On: true, OldIsOn: true}, compare(before, f.machine("node-a"))); diff != "" {
@@ -123,11 +122,11 @@ func TestReplaceIsAnotherMachineUnderTheName(t *testing.T) {
 			f, c := newFleet(t)
 			before := f.machine("node-a")
 			id, _ := before.runtime.Create(runtime.PodRef{UID: "uid-1"})
-			replace := c.Replace
+			replace := api.EventReplace
 			if deleteNode {
-				replace = c.ReplaceAnew
+				replace = api.ReplaceAnew
 			}
-			if err := replace(t.Context(), "node-a"); err != nil {
+			if err := c.Do(t.Context(), replace, "node-a"); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(comparison{On: true}, compare(before, f.machine("node-a"))); diff != "" {
@@ -151,7 +150,7 @@ func TestAMachineIsReplacedAgainAndAgain(t *testing.T) {
 	addresses := map[string]bool{f.machine("node-a").node.InternalIP: true, f.machine("node-b").node.InternalIP: true}
 	for range 3 {
 		for _, node := range []string{"node-a", "node-b"} {
-			if err := c.ReplaceAnew(t.Context(), node); err != nil {
+			if err := c.Do(t.Context(), api.ReplaceAnew, node); err != nil {
 				t.Fatal(err)
 			}
 			addresses[f.machine(node).node.InternalIP] = true
@@ -160,7 +159,7 @@ func TestAMachineIsReplacedAgainAndAgain(t *testing.T) {
 	if len(addresses) != 8 {
 		t.Errorf("eight machines have the addresses %v", addresses)
 	}
-	if err := c.Replace(t.Context(), "node-x"); err == nil || !strings.Contains(err.Error(), `no stand-in node "node-x"`) {
+	if err := c.Do(t.Context(), api.EventReplace, "node-x"); err == nil || !strings.Contains(err.Error(), `no stand-in node "node-x"`) {
 		t.Errorf("replacing an unknown node: error %v", err)
 	}
 }

@@ -26,24 +26,26 @@ func (f *Fleet) handler() http.Handler {
 	mux.HandleFunc("GET /v1/sandboxes", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.sandboxes()) })
 	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.history.List()) })
 	for action, run := range map[string]func(*machine){
-		"freeze":    (*machine).freeze,
-		"thaw":      (*machine).thaw,
-		"cut-off":   func(m *machine) { m.cutOff(true) },
-		"reconnect": func(m *machine) { m.cutOff(false) },
-		"cut-cni":   func(m *machine) { m.cutCNI(true) },
-		"mend-cni":  func(m *machine) { m.cutCNI(false) },
-
-		"stop-agent":  func(m *machine) { m.switchAgent(false) },
-		"start-agent": func(m *machine) { m.switchAgent(true) },
+		api.EventFreeze:     func(m *machine) { m.gate.Close() },
+		api.EventThaw:       func(m *machine) { m.gate.Open() },
+		api.EventCutOff:     func(m *machine) { m.uplink.Set(true) },
+		api.EventReconnect:  func(m *machine) { m.uplink.Set(false) },
+		api.EventCutCNI:     func(m *machine) { m.networks.Cut(true) },
+		api.EventMendCNI:    func(m *machine) { m.networks.Cut(false) },
+		api.EventStopAgent:  func(m *machine) { m.agentSwitch.Close(); m.killAgent() },
+		api.EventStartAgent: func(m *machine) { m.agentSwitch.Open() },
 	} {
-		mux.HandleFunc("POST /v1/nodes/{name}/"+action, f.nodeAction(isOn,
-			func(_ *http.Request, m *machine) error { run(m); return nil }))
+		mux.HandleFunc("POST /v1/nodes/{name}/"+action, f.nodeAction(isOn, func(_ *http.Request, m *machine) error {
+			m.note(action)
+			run(m)
+			return nil
+		}))
 	}
-	mux.HandleFunc("POST /v1/nodes/{name}/power-off", f.nodeAction(inAnyState,
+	mux.HandleFunc("POST /v1/nodes/{name}/"+api.EventPowerOff, f.nodeAction(inAnyState,
 		func(_ *http.Request, m *machine) error { m.powerOff(); return nil }))
-	mux.HandleFunc("POST /v1/nodes/{name}/start", f.nodeAction(isOff,
+	mux.HandleFunc("POST /v1/nodes/{name}/"+api.EventStart, f.nodeAction(isOff,
 		func(r *http.Request, m *machine) error { return f.start(r.Context(), m.node.Name) }))
-	mux.HandleFunc("POST /v1/nodes/{name}/replace", f.nodeAction(inAnyState,
+	mux.HandleFunc("POST /v1/nodes/{name}/"+api.EventReplace, f.nodeAction(inAnyState,
 		func(r *http.Request, m *machine) error {
 			query := r.URL.Query()
 			return f.replace(r.Context(), m.node.Name, replacement{query.Has("delete-node"), query.Has("old-lives")})

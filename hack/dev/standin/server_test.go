@@ -3,7 +3,6 @@
 package standin
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -75,9 +74,9 @@ func newFleet(t *testing.T) (*Fleet, *client.Client) {
 
 func TestTheAgentIsStoppedForLongerThanABoot(t *testing.T) {
 	f, c := newFleet(t)
-	check := func(what string, stopped bool, act func(context.Context, string) error) {
+	check := func(what string, stopped bool, act string) {
 		t.Helper()
-		if err := act(t.Context(), "node-a"); err != nil {
+		if err := c.Do(t.Context(), act, "node-a"); err != nil {
 			t.Fatal(err)
 		}
 		nodes, err := c.Nodes(t.Context())
@@ -88,10 +87,10 @@ func TestTheAgentIsStoppedForLongerThanABoot(t *testing.T) {
 			t.Errorf("%s: %+v", what, nodes)
 		}
 	}
-	check("stopped", true, c.StopAgent)
-	check("stopped, the node powered off", true, c.PowerOff)
-	check("stopped, the node booted", true, c.Start)
-	check("started", false, c.StartAgent)
+	check("stopped", true, api.EventStopAgent)
+	check("stopped, the node powered off", true, api.EventPowerOff)
+	check("stopped, the node booted", true, api.EventStart)
+	check("started", false, api.EventStartAgent)
 	var kinds []string
 	for _, event := range f.history.List() {
 		kinds = append(kinds, event.Event)
@@ -113,29 +112,29 @@ func TestNodeActions(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	do := func(act func(context.Context, string) error) {
+	do := func(act string) {
 		t.Helper()
-		if err := act(t.Context(), "node-a"); err != nil {
+		if err := c.Do(t.Context(), act, "node-a"); err != nil {
 			t.Error(err)
 		}
 	}
 	other := api.Node{Name: "node-b", CRI: f.machine("node-b").socket} // whose Node object does not exist
 	socket := f.machine("node-a").socket
 	check("at first", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
-	do(c.Freeze)
-	do(c.CutCNI)
+	do(api.EventFreeze)
+	do(api.EventCutCNI)
 	check("frozen, its CNI cut", api.Node{Name: "node-a", CRI: socket, Ready: true, Frozen: true, APICut: true}, other)
-	do(c.Thaw)
-	do(c.MendCNI)
+	do(api.EventThaw)
+	do(api.EventMendCNI)
 	check("thawed and mended", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
-	do(c.CutOff)
+	do(api.EventCutOff)
 	check("cut off", api.Node{Name: "node-a", CRI: socket, Ready: true, CutOff: true}, other)
-	do(c.Reconnect)
+	do(api.EventReconnect)
 	check("reconnected", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
-	do(c.PowerOff)
-	do(c.PowerOff)
+	do(api.EventPowerOff)
+	do(api.EventPowerOff)
 	check("powered off", api.Node{Name: "node-a", CRI: socket, Ready: true, PoweredOff: true}, other)
-	do(c.Start)
+	do(api.EventStart)
 	check("started", api.Node{Name: "node-a", CRI: socket, Ready: true}, other)
 	var kinds []string
 	history, err := c.History(t.Context())
@@ -160,16 +159,13 @@ func TestActionsThatTheMachineIsInTheWrongStateFor(t *testing.T) {
 			t.Errorf("%s: error %v, want one with %q", what, err, want)
 		}
 	}
-	refused("freezing an unknown node", c.Freeze(t.Context(), "node-x"), `no stand-in node "node-x"`)
-	refused("start of a machine that is on", c.Start(t.Context(), "node-a"), "409 Conflict: node node-a is on")
-	if err := c.PowerOff(t.Context(), "node-a"); err != nil {
+	refused("freezing an unknown node", c.Do(t.Context(), api.EventFreeze, "node-x"), `no stand-in node "node-x"`)
+	refused("start of a machine that is on", c.Do(t.Context(), api.EventStart, "node-a"), "409 Conflict: node node-a is on")
+	if err := c.Do(t.Context(), api.EventPowerOff, "node-a"); err != nil {
 		t.Fatal(err)
 	}
-	for name, act := range map[string]func(context.Context, string) error{
-		"freeze": c.Freeze, "thaw": c.Thaw, "cut-cni": c.CutCNI, "mend-cni": c.MendCNI,
-		"cut-off": c.CutOff, "reconnect": c.Reconnect,
-	} {
-		refused(name+" of a dead machine", act(t.Context(), "node-a"), "powered off")
+	for _, act := range []string{api.EventFreeze, api.EventThaw, api.EventCutCNI, api.EventMendCNI, api.EventCutOff, api.EventReconnect} {
+		refused(act+" of a dead machine", c.Do(t.Context(), act, "node-a"), "powered off")
 	}
 }
 

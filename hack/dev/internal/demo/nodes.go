@@ -9,11 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 )
 
 // cutOff takes a node's network away.
 func (s *stage) cutOff(ctx context.Context, name string) error {
-	if err := s.machines.CutOff(ctx, name); err != nil {
+	if err := s.machines.Do(ctx, standinapi.EventCutOff, name); err != nil {
 		return err
 	}
 	s.tell("%s is cut off from the API server; what runs there lives on", name)

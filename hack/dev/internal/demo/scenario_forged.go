@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
 )
 
 // multus is the account that every node has for Multus. Its role lets it update the status of every pod.
@@ -37,7 +39,7 @@ func playForgedReport(ctx context.Context, s *stage) error {
 		return s.forceDeleteAndFence(ctx, old)
 	}
 	if s.agents {
-		if err := s.machines.StopAgent(ctx, s.first); err != nil {
+		if err := s.machines.Do(ctx, standinapi.EventStopAgent, s.first); err != nil {
 			return err
 		}
 		s.tell("the agent on %s is stopped", s.first)

@@ -35,7 +35,7 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if err := s.machines.CutCNI(ctx, s.first); err != nil {
+	if err := s.machines.Do(ctx, standinapi.EventCutCNI, s.first); err != nil {
 		return err
 	}
 	s.tell("CNI on %s cannot reach the API server any more", s.first)
@@ -51,7 +51,7 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.tell("the Job is complete; its pod is kept")
-	if err := s.machines.MendCNI(ctx, s.first); err != nil {
+	if err := s.machines.Do(ctx, standinapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
 	three, err := s.createPod(ctx, "three", s.first, nil)

@@ -61,10 +61,10 @@ func playRebootedNode(ctx context.Context, s *stage) error {
 
 // crash ends the machine, and takes the part of whoever wants its pods elsewhere.
 func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
-	if err := s.machines.CutCNI(ctx, s.first); err != nil { // from the boot on: nothing calls CNI before
+	if err := s.machines.Do(ctx, standinapi.EventCutCNI, s.first); err != nil { // from the boot on: nothing calls CNI before
 		return err
 	}
-	if err := s.machines.PowerOff(ctx, s.first); err != nil {
+	if err := s.machines.Do(ctx, standinapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
 	s.tell("%s crashes: its sandboxes are gone, with no CNI DEL", s.first)
@@ -82,7 +82,7 @@ func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
 
 // bootAgain starts the machine, and waits until its kubelet is through with what the last boot left.
 func (s *stage) bootAgain(ctx context.Context, pods []*corev1.Pod) error {
-	if err := s.machines.Start(ctx, s.first); err != nil {
+	if err := s.machines.Do(ctx, standinapi.EventStart, s.first); err != nil {
 		return err
 	}
 	s.tell("%s boots again; its CNI plugins cannot reach the API server yet", s.first)
@@ -97,7 +97,7 @@ func (s *stage) bootAgain(ctx context.Context, pods []*corev1.Pod) error {
 			return err
 		}
 	}
-	if err := s.machines.MendCNI(ctx, s.first); err != nil {
+	if err := s.machines.Do(ctx, standinapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
 	s.tell("its kubelet has taken down what was left, with a CNI DEL that reached nobody; now kube-proxy is up")

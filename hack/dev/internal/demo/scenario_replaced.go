@@ -96,7 +96,7 @@ func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 		return "", fmt.Errorf("reading node %s: %w", o.first, err)
 	}
 	old := node.UID
-	if err := o.machines.PowerOff(ctx, o.first); err != nil {
+	if err := o.machines.Do(ctx, standinapi.EventPowerOff, o.first); err != nil {
 		return "", err
 	}
 	if err := o.cluster.Delete(ctx, node); err != nil {
@@ -106,7 +106,7 @@ func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 	if err := o.programTheDead(ctx, old); err != nil {
 		return "", err
 	}
-	if err := o.machines.Replace(ctx, o.first); err != nil {
+	if err := o.machines.Do(ctx, standinapi.EventReplace, o.first); err != nil {
 		return "", err
 	}
 	err := o.await(ctx, "a new Node "+o.first, nodeTimeout, func(ctx context.Context) (bool, string, error) {

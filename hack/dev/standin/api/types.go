@@ -107,22 +107,36 @@ const (
 	EventCNS = "cns"
 	// EventAgent: a process of Holdfast's agent started or ended.
 	EventAgent = "agent"
-	// EventFreeze, EventThaw, EventCutOff, EventReconnect, EventPowerOff, EventStart,
-	// EventReplace, EventCutCNI, EventMendCNI, EventStopAgent and EventStartAgent are
-	// what was done to the machine through the control socket. Replace says that
-	// another machine has the name from now on.
-	EventFreeze    = "freeze"
-	EventThaw      = "thaw"
+)
+
+// What can be done to a machine through the control socket, each of which is a kind of event, too.
+const (
+	// EventFreeze hangs the kubelet: no heartbeat, no reaction, while the sandboxes live on. EventThaw lets it go on.
+	EventFreeze = "freeze"
+	EventThaw   = "thaw"
+	// EventCutOff takes the machine's network away: neither kubelet nor CNI reaches the API server, while the sandboxes live on. It
+	// outlives a boot. EventReconnect gives it back.
 	EventCutOff    = "cut-off"
 	EventReconnect = "reconnect"
-	EventPowerOff  = "power-off"
-	EventStart     = "start"
-	EventReplace   = "replace"
-	EventCutCNI    = "cut-cni"
-	EventMendCNI   = "mend-cni"
-
+	// EventPowerOff ends the machine and its sandboxes at once: no CNI DEL, no report. EventStart boots it, with another boot ID.
+	EventPowerOff = "power-off"
+	EventStart    = "start"
+	// EventReplace powers the machine off and starts another one under its name, which takes over the Node object that is there.
+	EventReplace = "replace"
+	// EventCutCNI makes the CNI plugins find the API server's connection refused. It outlives a boot. EventMendCNI undoes it.
+	EventCutCNI  = "cut-cni"
+	EventMendCNI = "mend-cni"
+	// EventStopAgent ends Holdfast's agent and keeps it from starting again. It outlives a boot. EventStartAgent undoes it.
 	EventStopAgent  = "stop-agent"
 	EventStartAgent = "start-agent"
+)
+
+// Forms of EventReplace.
+const (
+	// ReplaceAnew deletes the Node object before the new machine starts.
+	ReplaceAnew = EventReplace + "?delete-node"
+	// ReplaceUnreachable is that for a machine that cannot be powered off: it is cut off for good, and its sandboxes live on.
+	ReplaceUnreachable = EventReplace + "?delete-node&old-lives"
 )
 
 // Event is one entry of the history. PodUID, SandboxID and IP are empty where

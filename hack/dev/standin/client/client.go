@@ -59,79 +59,8 @@ func (c *Client) History(ctx context.Context) ([]api.Event, error) {
 	return get[[]api.Event](ctx, c, "/v1/history")
 }
 
-// Freeze stops the node's kubelet: no heartbeat, no reaction, while its
-// sandboxes live on.
-func (c *Client) Freeze(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "freeze")
-}
-
-// Thaw lets a frozen kubelet go on.
-func (c *Client) Thaw(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "thaw")
-}
-
-// CutOff takes the machine's network away: neither kubelet nor CNI reaches the API
-// server, while its sandboxes live on. It outlives a boot.
-func (c *Client) CutOff(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "cut-off")
-}
-
-// Reconnect undoes CutOff.
-func (c *Client) Reconnect(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "reconnect")
-}
-
-// PowerOff ends the machine and its sandboxes at once: no CNI DEL, no report.
-func (c *Client) PowerOff(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "power-off")
-}
-
-// Start boots a machine that is powered off: the same one, with another boot ID.
-func (c *Client) Start(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "start")
-}
-
-// Replace powers the node's machine off and starts another one under its name.
-// The new kubelet takes the Node object over where it is still there.
-func (c *Client) Replace(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "replace")
-}
-
-// ReplaceAnew is Replace, and deletes the Node object before the new machine
-// starts.
-func (c *Client) ReplaceAnew(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "replace?delete-node")
-}
-
-// ReplaceUnreachable is ReplaceAnew for a machine that nobody could power off: it is
-// cut off for good, and its sandboxes live on beside those of the new machine.
-func (c *Client) ReplaceUnreachable(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "replace?delete-node&old-lives")
-}
-
-// CutCNI makes the node's CNI plugins find the API server's connection refused. It
-// outlives a boot.
-func (c *Client) CutCNI(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "cut-cni")
-}
-
-// MendCNI undoes CutCNI.
-func (c *Client) MendCNI(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "mend-cni")
-}
-
-// StopAgent ends Holdfast's agent on the node and keeps it from starting again. It
-// outlives a boot.
-func (c *Client) StopAgent(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "stop-agent")
-}
-
-// StartAgent undoes StopAgent.
-func (c *Client) StartAgent(ctx context.Context, node string) error {
-	return c.nodeAction(ctx, node, "start-agent")
-}
-
-func (c *Client) nodeAction(ctx context.Context, node, action string) error {
+// Do does something to the machine of a node: what it is called, api has.
+func (c *Client) Do(ctx context.Context, action, node string) error {
 	_, err := c.do(ctx, http.MethodPost, "/v1/nodes/"+url.PathEscape(node)+"/"+action)
 	return err
 }
