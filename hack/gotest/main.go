@@ -6,7 +6,7 @@
 //
 // unit is every package that starts no control plane, in every module that has tests, under the race detector. simulation plays histories of the
 // whole product (hack/dev/test/sim), without it, since a seed is one history only where nothing but the scheduler chooses. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows it to suites.
-// nodes is the smoke of the simulated nodes (hack/dev/test). all is these four. machine is the packages
+// nodes is the smoke of the simulated nodes (hack/dev/test). all is these four: unit first, and the others beside each other. machine is the packages
 // named that need root and a whole machine; nothing else runs these. It runs at the top of the repository.
 package main
 
@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -45,7 +46,7 @@ func main() {
 }
 
 func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
-	groups, err := selectGroups(what, narrow)
+	stages, err := selectStages(what, narrow)
 	if err != nil {
 		return tally{}, err
 	}
@@ -58,22 +59,47 @@ func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
 			return tally{}, err
 		}
 	}
-	var total tally
-	var spent seconds
-	for _, g := range groups {
-		start := time.Now()
-		counted, err := g.run(w)
-		if err != nil {
+	r := run{w: &lineWriter{w: w}}
+	for _, lanes := range stages {
+		if err := r.sideBySide(lanes); err != nil {
 			return tally{}, err
 		}
-		spent.add(g.tier, time.Since(start))
-		total = total.plus(counted)
 	}
-	fmt.Fprintln(w, spent)
-	if total == (tally{}) {
+	fmt.Fprintln(w, r.spent)
+	if r.total == (tally{}) {
 		return tally{}, fmt.Errorf("no test ran for %q %v: expected at least one", what, narrow)
 	}
-	return total, nil
+	return r.total, nil
+}
+
+// run is what was counted so far.
+type run struct {
+	w     io.Writer
+	mu    sync.Mutex
+	total tally
+	spent seconds
+}
+
+// sideBySide runs lanes at the same time, and the groups of each in order.
+func (r *run) sideBySide(lanes []lane) error {
+	var running errgroup.Group
+	for _, groups := range lanes {
+		running.Go(func() error {
+			for _, g := range groups {
+				start := time.Now()
+				counted, err := g.run(r.w)
+				if err != nil {
+					return err
+				}
+				r.mu.Lock()
+				r.total = r.total.plus(counted)
+				r.spent.add(g.tier, time.Since(start))
+				r.mu.Unlock()
+			}
+			return nil
+		})
+	}
+	return running.Wait()
 }
 
 // group is one invocation of go test: the tier that it belongs to, where it runs and with which arguments.
@@ -85,21 +111,44 @@ type group struct {
 	suites []string
 }
 
-func selectGroups(what string, narrow []string) ([]group, error) {
-	kinds := map[string][]func([]string) ([]group, error){
-		"unit":       {unitGroups},
-		"simulation": {simulationGroups},
-		"suites":     {suiteGroups},
-		"nodes":      {nodeGroups},
-		"all":        {unitGroups, simulationGroups, suiteGroups, nodeGroups},
-		"machine":    {machineGroups},
+// lane is a number of groups that run one after the other.
+type lane []group
+
+// selector finds groups, narrowed by names.
+type selector func(names []string) ([]group, error)
+
+// selectStages gives the stages of a run: the lanes of each run side by side. Unit tests need the processor, and all else waits for most of its time.
+func selectStages(what string, narrow []string) ([][]lane, error) {
+	all := map[string][][][]selector{
+		"unit":       {{{unitGroups}}},
+		"simulation": {{{simulationGroups}}},
+		"suites":     {{{suiteGroups}, {aloneGroups}}},
+		"nodes":      {{{nodeGroups}}},
+		"all":        {{{unitGroups}}, {{suiteGroups}, {simulationGroups, nodeGroups, aloneGroups}}},
+		"machine":    {{{machineGroups}}},
 	}
-	if kinds[what] == nil {
+	if all[what] == nil {
 		return nil, fmt.Errorf("the first argument is %q: expected unit, simulation, suites, nodes, all or machine", what)
 	}
-	var groups []group
-	for _, of := range kinds[what] {
-		more, err := of(narrow)
+	var stages [][]lane
+	for _, stage := range all[what] {
+		var lanes []lane
+		for _, selectors := range stage {
+			groups, err := selectGroups(selectors, narrow)
+			if err != nil {
+				return nil, err
+			}
+			lanes = append(lanes, groups)
+		}
+		stages = append(stages, lanes)
+	}
+	return stages, nil
+}
+
+func selectGroups(selectors []selector, narrow []string) (lane, error) {
+	var groups lane
+	for _, find := range selectors {
+		more, err := find(narrow)
 		if err != nil {
 			return nil, err
 		}
@@ -125,21 +174,31 @@ func simulationGroups([]string) ([]group, error) {
 	return []group{{tier: "simulation", dir: "hack/dev", flags: []string{"-timeout=20m", "-count=1"}, packages: packages}}, err
 }
 
-func suiteGroups(names []string) ([]group, error) {
-	for i := range names { // a folder is welcome too
-		names[i] = filepath.Base(names[i])
+// suiteNames are the last elements of what was named: a folder is welcome too.
+func suiteNames(names []string) []string {
+	var last []string
+	for _, name := range names {
+		last = append(last, filepath.Base(name))
 	}
+	return last
+}
+
+func suiteGroups(names []string) ([]group, error) {
+	suites := suiteNames(names)
+	if len(suites) == 0 {
+		suites = []string{"all"}
+	}
+	return []group{{tier: "suites", dir: ".", packages: []string{"./test/integration"}, suites: suites}}, nil
+}
+
+// aloneGroups are the suites that start a control plane of their own.
+func aloneGroups(names []string) ([]group, error) {
+	suites := suiteNames(names)
 	alone, err := testPackages(".", suite, "./...")
 	alone = slices.DeleteFunc(alone, func(path string) bool {
-		return strings.HasSuffix(path, "/test/integration") || len(names) > 0 && !slices.Contains(names, filepath.Base(path))
+		return strings.HasSuffix(path, "/test/integration") || len(suites) > 0 && !slices.Contains(suites, filepath.Base(path))
 	})
-	if len(names) == 0 {
-		names = []string{"all"}
-	}
-	return []group{
-		{tier: "suites", dir: ".", packages: []string{"./test/integration"}, suites: names},
-		{tier: "suites", dir: ".", flags: []string{"-timeout=30m", "-p=3", "-count=1"}, packages: alone},
-	}, err
+	return []group{{tier: "suites of an installation", dir: ".", flags: []string{"-timeout=30m", "-p=1", "-count=1"}, packages: alone}}, err
 }
 
 func nodeGroups([]string) ([]group, error) {
@@ -197,7 +256,6 @@ func (g group) runBinary(w io.Writer) (tally, error) {
 		return tally{}, fmt.Errorf("building %s: %w", binary, err)
 	}
 	counts := make([]tally, len(planes))
-	w = &lineWriter{w: w}
 	var running errgroup.Group
 	for i, plane := range planes {
 		filter := plane

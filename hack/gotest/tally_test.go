@@ -161,8 +161,8 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-func TestSelectGroupsRefusesAnUnknownKind(t *testing.T) {
-	if groups, err := selectGroups("fast", nil); err == nil {
-		t.Errorf("got %v for an unknown kind of test, want an error", groups)
+func TestSelectStagesRefusesAnUnknownKind(t *testing.T) {
+	if stages, err := selectStages("fast", nil); err == nil {
+		t.Errorf("got %v for an unknown kind of test, want an error", stages)
 	}
 }
