@@ -95,17 +95,6 @@ func (o *Observer) Present() map[netip.Addr][]Span {
 	return present
 }
 
-// History is who had an address, in the order of time.
-func (o *Observer) History(address netip.Addr) []Span {
-	o.mutex.Lock()
-	defer o.mutex.Unlock()
-	var spans []Span
-	for _, span := range o.history.spans[address] {
-		spans = append(spans, *span)
-	}
-	return spans
-}
-
 func (o *Observer) every(ctx context.Context, period time.Duration, do func()) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()

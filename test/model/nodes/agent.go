@@ -4,25 +4,25 @@ package nodes
 
 // agent is the agent on a machine.
 func (t *turn) agent(i uint8) {
-	machine, a := t.s.Machine[i], t.s.Agent[i]
+	machine, a := t.From.Machine[i], t.From.Agent[i]
 	switch {
 	case !machine.Up:
 		return
 	case !a.Up:
 		if machine.reaches() {
-			to := t.s
+			to := t.From
 			to.Agent[i] = Agent{Up: true, UID: to.reporter(i).UID}
-			t.owed(to, t.say("the agent on machine %s starts, with a token of Node U%d", name(i), to.Agent[i].UID))
-			if t.may(LateView) {
+			t.Owed(to, t.Say("the agent on machine %s starts, with a token of Node U%d", name(i), to.Agent[i].UID))
+			if t.May(LateView) {
 				to.Agent[i].All = AllNodes{Inst: to.All.Inst, Gen: 1}
-				t.chance(LateView, to, t.say("the agent on machine %s starts, and is shown the AllNodesQuery of generation 1 by a server that is behind", name(i)))
+				t.Chance(LateView, to, t.Say("the agent on machine %s starts, and is shown the AllNodesQuery of generation 1 by a server that is behind", name(i)))
 			}
 		}
 		return
-	case t.may(AgentCrash):
-		to := t.s
+	case t.May(AgentCrash):
+		to := t.From
 		to.Agent[i] = Agent{}
-		t.chance(AgentCrash, to, t.say("the agent on machine %s crashes", name(i)))
+		t.Chance(AgentCrash, to, t.Say("the agent on machine %s crashes", name(i)))
 	}
 	if !machine.Linked {
 		return
@@ -34,14 +34,14 @@ func (t *turn) agent(i uint8) {
 
 // identity: an agent of a Node that does not report its machine any more gets a token of the one that does (R8).
 func (t *turn) identity(i uint8) {
-	a := t.s.Agent[i]
-	now := t.s.reporter(i).UID
+	a := t.From.Agent[i]
+	now := t.From.reporter(i).UID
 	if now == 0 || now == a.UID || (a.UID != 0 && !t.m.outdated(a, i)) {
 		return
 	}
-	to := t.s
+	to := t.From
 	to.Agent[i].UID, to.Agent[i].View = now, GuardedNode{}
-	t.owed(to, t.say("the agent on machine %s refreshes its identity: Node U%d", name(i), now))
+	t.Owed(to, t.Say("the agent on machine %s refreshes its identity: Node U%d", name(i), now))
 }
 
 // outdated: the object says that its Node does not report this machine any more, or it is gone.
@@ -60,57 +60,57 @@ func (m *Model) outdated(a Agent, i uint8) bool {
 
 // watch brings an agent what stands now, its own object and the AllNodesQuery each in its own time.
 func (t *turn) watch(i uint8) {
-	a := t.s.Agent[i]
-	if a.UID != 0 && a.View != t.s.gn(a.UID).content() {
-		to := t.s
+	a := t.From.Agent[i]
+	if a.UID != 0 && a.View != t.From.gn(a.UID).content() {
+		to := t.From
 		to.Agent[i].View = to.gn(a.UID).content()
-		t.owed(to, t.say("the watch shows the agent on machine %s GuardedNode U%d (%s)", name(i), a.UID, to.gn(a.UID).Query))
+		t.Owed(to, t.Say("the watch shows the agent on machine %s GuardedNode U%d (%s)", name(i), a.UID, to.gn(a.UID).Query))
 	}
-	if a.All != t.s.All {
-		to := t.s
+	if a.All != t.From.All {
+		to := t.From
 		to.Agent[i].All = to.All
-		t.owed(to, t.say("the watch shows the agent on machine %s the AllNodesQuery (generation %d, epoch %d)", name(i), to.All.Gen, to.All.Epoch))
+		t.Owed(to, t.Say("the watch shows the agent on machine %s the AllNodesQuery (generation %d, epoch %d)", name(i), to.All.Gen, to.All.Epoch))
 	}
 }
 
 // respond: the agent lists the runtime and writes what that says about what it sees, where a live read of the Node shows that its token speaks for
 // this machine in this boot. The write names the version from which it was made (R9), or comes late.
 func (t *turn) respond(i uint8) {
-	a, machine := t.s.Agent[i], t.s.Machine[i]
-	node := t.s.reporter(i)
+	a, machine := t.From.Agent[i], t.From.Machine[i]
+	node := t.From.reporter(i)
 	if a.UID == 0 || a.View.Inst == 0 || node.UID != a.UID || (node.Boot != machine.Boot && t.m.Off != OtherBoot) {
 		return
 	}
-	next := t.m.status(&t.s, i)
+	next := t.m.status(&t.From, i)
 	if next == a.View.Status {
 		return
 	}
-	to := t.s
+	to := t.From
 	if t.m.Off == FromMemory {
 		to.Agent[i].Memory = next.Ack
 	}
-	if t.may(LateWrite) && to.Late.UID == 0 {
+	if t.May(LateWrite) && to.Late.UID == 0 {
 		late := to
 		late.Late = Late{UID: a.UID, Base: a.View, Next: next}
-		t.chance(LateWrite, late, t.say("the agent on machine %s sends for GuardedNode U%d: %s; the write takes its time", name(i), a.UID, next.Response))
+		t.Chance(LateWrite, late, t.Say("the agent on machine %s sends for GuardedNode U%d: %s; the write takes its time", name(i), a.UID, next.Response))
 	}
 	if a.View == to.gn(a.UID).content() {
 		to.gn(a.UID).Status = next
 		to.Agent[i].View.Status = next
-		t.owed(to, t.say("the agent on machine %s writes to GuardedNode U%d: %s; acknowledged %d, claim %v", name(i), a.UID, next.Response, next.Ack.Gen, next.Claim))
+		t.Owed(to, t.Say("the agent on machine %s writes to GuardedNode U%d: %s; acknowledged %d, claim %v", name(i), a.UID, next.Response, next.Ack.Gen, next.Claim))
 	}
 }
 
 // lands: a status write arrives. One that was made from another version, or for another object of the name, is refused (R4, R9).
 func (t *turn) lands() {
-	late := t.s.Late
+	late := t.From.Late
 	if late.UID == 0 {
 		return
 	}
-	to := t.s
+	to := t.From
 	to.Late = Late{}
 	g := to.gn(late.UID)
-	label := t.say("the late write is refused: GuardedNode U%d is another one by now", late.UID)
+	label := t.Say("the late write is refused: GuardedNode U%d is another one by now", late.UID)
 	same := g.content() == late.Base
 	switch t.m.Off {
 	case NoObjectUID:
@@ -121,9 +121,9 @@ func (t *turn) lands() {
 	}
 	if same {
 		g.Status = late.Next
-		label = t.say("the late write arrives at GuardedNode U%d: %s", late.UID, late.Next.Response)
+		label = t.Say("the late write arrives at GuardedNode U%d: %s", late.UID, late.Next.Response)
 	}
-	t.owed(to, label)
+	t.Owed(to, label)
 }
 
 // status is what the agent has to say.

@@ -3,17 +3,17 @@
 package nodes
 
 import (
-	"fmt"
-
 	"github.com/holdfast-dev/holdfast/test/model/checker"
 )
 
 // turn is one state, of which the steps are wanted.
 type turn struct {
-	m       *Model
-	s       State
-	explain bool
-	emit    func(checker.Step[State])
+	checker.Turn[State, Chance]
+	m *Model
+}
+
+func (m *Model) turn(s State, explain bool, emit func(checker.Step[State])) *turn {
+	return &turn{m: m, Turn: checker.Turn[State, Chance]{Rules: m, From: s, Explain: explain, Emit: emit}}
 }
 
 // Next is the steps of every actor.
@@ -21,7 +21,7 @@ func (m *Model) Next(s State, explain bool, emit func(checker.Step[State])) {
 	if s.Bad != 0 {
 		return
 	}
-	t := &turn{m: m, s: s, explain: explain, emit: emit}
+	t := m.turn(s, explain, emit)
 	for i := range uint8(machines) {
 		t.machine(i)
 		t.kubelet(i)
@@ -32,34 +32,13 @@ func (m *Model) Next(s State, explain bool, emit func(checker.Step[State])) {
 	t.manager()
 }
 
-// say is a label, if one is wanted.
-func (t *turn) say(format string, args ...any) string {
-	if !t.explain {
-		return ""
-	}
-	return fmt.Sprintf(format, args...)
-}
+// Left is how often each chance may still come.
+func (m *Model) Left(s *State) []uint8 { return s.Left[:] }
 
-// owed is a step that is bound to come.
-func (t *turn) owed(to State, label string) { t.step(to, label, false) }
-
-// chance is a step that may come as often as the scenario allows.
-func (t *turn) chance(c Chance, to State, label string) {
-	to.Left[c]--
-	t.step(to, label, true)
-}
-
-func (t *turn) may(c Chance) bool { return t.s.Left[c] > 0 }
-
-func (t *turn) step(to State, label string, chance bool) {
-	to.normalize(t.m.Off)
-	t.emit(checker.Step[State]{To: to, Label: label, Chance: chance})
-}
-
-// normalize makes states equal that differ in nothing that matters any more.
-func (s *State) normalize(off Switch) {
+// Normalize makes states equal that differ in nothing that matters any more.
+func (m *Model) Normalize(s *State) {
 	for i := range s.Agent {
-		s.Agent[i].normalize(off)
+		s.Agent[i].normalize(m.Off)
 	}
 	if !s.Mgr.Up {
 		s.Mgr = Manager{}
@@ -143,7 +122,7 @@ func (s *State) observed() bool {
 
 // time is what passes.
 func (t *turn) time() {
-	to := t.s
+	to := t.From
 	for i := range to.Machine {
 		if m := &to.Machine[i]; to.reporter(uint8(i)).UID == 0 {
 			m.Absent = min(m.Absent+1, long)
@@ -163,7 +142,7 @@ func (t *turn) time() {
 	} else {
 		to.Mgr.Pass.Excused, to.Old.Excused = false, false
 	}
-	t.owed(to, t.say("two minutes pass"))
+	t.Owed(to, t.Say("two minutes pass"))
 	t.releaseDelay()
 }
 
@@ -176,23 +155,23 @@ func (p *Pass) late() {
 
 // releaseDelay passes after a query to an out-of-service node. An agent that can respond has done so by then.
 func (t *turn) releaseDelay() {
-	for u := range t.s.GN {
-		q := t.s.GN[u].Query
+	for u := range t.From.GN {
+		q := t.From.GN[u].Query
 		if q.Epoch == 0 || !q.OutOfService || q.Waited || (t.reachable(uint8(u)+1) && t.responds(uint8(u)+1)) {
 			continue
 		}
-		to := t.s
+		to := t.From
 		to.GN[u].Query.Waited, to.GN[u].Query.Reachable = true, t.reachable(uint8(u)+1)
-		t.owed(to, t.say("releaseDelay has passed since the query to the out-of-service Node U%d", u+1))
+		t.Owed(to, t.Say("releaseDelay has passed since the query to the out-of-service Node U%d", u+1))
 	}
 }
 
 // reachable: an agent on the machine that is queried runs and reaches the API server.
 func (t *turn) reachable(uid uint8) bool {
-	boot := t.s.gn(uid).Query.Boot
-	for i, machine := range t.s.Machine {
+	boot := t.From.gn(uid).Query.Boot
+	for i, machine := range t.From.Machine {
 		if bootKey(uint8(i), machine.Boot) == boot {
-			return t.s.connected(uint8(i))
+			return t.From.connected(uint8(i))
 		}
 	}
 	return false
@@ -200,7 +179,7 @@ func (t *turn) reachable(uid uint8) bool {
 
 // responds: that agent is about to respond.
 func (t *turn) responds(uid uint8) bool {
-	g := t.s.gn(uid)
-	unreadable := t.s.Machine[t.s.Node[0].Machine].Unreadable && t.m.Off == UnreadableIgnored
+	g := t.From.gn(uid)
+	unreadable := t.From.Machine[t.From.Node[0].Machine].Unreadable && t.m.Off == UnreadableIgnored
 	return g.Response.Epoch != g.Query.Epoch && !unreadable
 }

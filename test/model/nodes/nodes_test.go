@@ -121,7 +121,7 @@ func TestADelayIsMoreThanOneTick(t *testing.T) {
 			away(&s)
 			s.Lease = Lease{}
 			for range c.ticks {
-				(&turn{m: m, s: s, emit: func(step checker.Step[State]) { s = step.To }}).time()
+				m.turn(s, false, func(step checker.Step[State]) { s = step.To }).time()
 				s.Lease.Renewed = 0
 			}
 			if got := m.gone(&s, s.live(), 1, 0); got != c.gone {

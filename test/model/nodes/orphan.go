@@ -4,9 +4,9 @@ package nodes
 
 // orphan is what the manager does about a record of unknown node.
 func (t *turn) orphan() {
-	if t.s.Rec.Exists && t.s.Rec.Orphan && t.s.Rec.UID == 0 {
+	if t.From.Rec.Exists && t.From.Rec.Orphan && t.From.Rec.UID == 0 {
 		t.ask()
-		if t.s.All.Epoch != 0 {
+		if t.From.All.Epoch != 0 {
 			t.readOrphan()
 		}
 	}
@@ -15,31 +15,31 @@ func (t *turn) orphan() {
 
 // ask puts the query into the AllNodesQuery: its epoch is the generation of that write.
 func (t *turn) ask() {
-	to := t.s
+	to := t.From
 	switch {
 	case to.All.Inst == 0:
 		to.All = AllNodes{Inst: to.All.Gen + 1, Gen: 1}
-		t.owed(to, t.say("the manager creates the AllNodesQuery"))
+		t.Owed(to, t.Say("the manager creates the AllNodesQuery"))
 	case to.All.Epoch == 0:
 		to.All.Gen++
 		to.All.Epoch = to.All.Gen
-		t.owed(to, t.say("the manager queries every node about the orphan: epoch %d", to.All.Epoch))
+		t.Owed(to, t.Say("the manager queries every node about the orphan: epoch %d", to.All.Epoch))
 	}
 }
 
 // readOrphan reads the GuardedNodes; Nodes, Lease, record and pool come after them (R11).
 func (t *turn) readOrphan() {
 	p := Pass{Kind: PassOrphan}
-	now := t.s.live()
-	if t.may(LatePass) && t.s.Copy == (Copy{}) {
-		to := t.s
+	now := t.From.live()
+	if t.May(LatePass) && t.From.Copy == (Copy{}) {
+		to := t.From
 		p.Excused = to.excused()
 		to.Mgr.Pass, to.Copy = p, *now
-		t.chance(LatePass, to, t.say("the manager begins to read for the decision about the orphan; the rest takes its time"))
+		t.Chance(LatePass, to, t.Say("the manager begins to read for the decision about the orphan; the rest takes its time"))
 	}
-	if what, _, _ := t.m.decide(&t.s, now); what != waits {
-		p.Excused = t.s.excused()
-		t.decideOrphan(t.s, p, now)
+	if what, _, _ := t.m.decide(&t.From, now); what != waits {
+		p.Excused = t.From.excused()
+		t.decideOrphan(t.From, p, now)
 	}
 }
 
@@ -158,21 +158,21 @@ func (m *Model) acknowledged(ack Ack, all AllNodes, node Node) bool {
 // decideOrphan is the second half of the pass.
 func (t *turn) decideOrphan(to State, p Pass, read *Copy) {
 	if rec := to.Rec; (rec.UID != 0 || !rec.Exists) && t.m.Off != RecordBeforeObjects {
-		t.owed(to, t.say("the manager finds the orphan addressed or released"))
+		t.Owed(to, t.Say("the manager finds the orphan addressed or released"))
 		return
 	}
 	what, uid, machine := t.m.decide(&to, read)
 	switch {
 	case to.Released || what == waits:
-		t.owed(to, t.say("the manager waits with the orphan"))
+		t.Owed(to, t.Say("the manager waits with the orphan"))
 	case what == releases:
 		to.release(p)
-		t.owed(to, t.say("the manager releases the address of the orphan: every node is without its sandbox"))
+		t.Owed(to, t.Say("the manager releases the address of the orphan: every node is without its sandbox"))
 	case t.m.Off == RemovedFirst:
 		to.All.Gen++
 		to.All.Epoch = 0
 		to.Mgr.Pass = Pass{Kind: PassAddress, UID: uid, Machine: machine}
-		t.owed(to, t.say("the manager removes the query from the AllNodesQuery"))
+		t.Owed(to, t.Say("the manager removes the query from the AllNodesQuery"))
 	default:
 		t.address(to, uid, machine)
 	}
@@ -183,7 +183,7 @@ func (t *turn) address(to State, uid, machine uint8) {
 	if to.Rec.Exists && to.Rec.UID == 0 {
 		to.Rec.UID, to.Rec.Machine = uid, machine
 	}
-	t.owed(to, t.say("the manager addresses the orphan's record to machine %s of Node U%d, which claims it", name(to.Rec.Machine), uid))
+	t.Owed(to, t.Say("the manager addresses the orphan's record to machine %s of Node U%d, which claims it", name(to.Rec.Machine), uid))
 }
 
 // claimedBy is the machine in whose boot the object's claim was made.
@@ -200,15 +200,15 @@ func (m *Model) claimedBy(g *GuardedNode) uint8 {
 
 // removeFromAll: the query is removed when the record is gone, or has a node that is queried itself or whose machine no Node reports (R7: last).
 func (t *turn) removeFromAll() {
-	rec := t.s.Rec
-	if t.s.All.Epoch == 0 || (rec.Exists && rec.UID == 0) {
+	rec := t.From.Rec
+	if t.From.All.Epoch == 0 || (rec.Exists && rec.UID == 0) {
 		return
 	}
-	if rec.Exists && t.s.gn(rec.UID).Query.Epoch == 0 && t.s.reporter(rec.Machine).UID != 0 {
+	if rec.Exists && t.From.gn(rec.UID).Query.Epoch == 0 && t.From.reporter(rec.Machine).UID != 0 {
 		return
 	}
-	to := t.s
+	to := t.From
 	to.All.Gen++
 	to.All.Epoch = 0
-	t.owed(to, t.say("the manager removes the query about the orphan from the AllNodesQuery"))
+	t.Owed(to, t.Say("the manager removes the query about the orphan from the AllNodesQuery"))
 }

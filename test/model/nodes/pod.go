@@ -8,7 +8,7 @@ type stepOf = checker.Step[State]
 
 // pass is a pass over the pod's record on live reads: its GuardedNode, then Nodes, the Lease, the pods.
 func (t *turn) pass() {
-	rec := t.s.Rec
+	rec := t.From.Rec
 	if !rec.Exists {
 		t.adopt()
 		return
@@ -16,16 +16,16 @@ func (t *turn) pass() {
 	if rec.UID == 0 {
 		return
 	}
-	node := t.s.reporter(rec.Machine)
+	node := t.From.reporter(rec.Machine)
 	if t.m.Off == LifecyclePerNode {
-		node = t.s.ofUID(rec.UID)
+		node = t.From.ofUID(rec.UID)
 	}
 	switch {
 	case node.UID != 0 && node.UID != rec.UID && t.m.Off != StoredVerdict:
-		to := t.s
+		to := t.From
 		to.Rec.UID = node.UID
 		to.Mgr.Want = Want{}
-		t.owed(to, t.say("the manager re-addresses the record to Node U%d", node.UID))
+		t.Owed(to, t.Say("the manager re-addresses the record to Node U%d", node.UID))
 	case node.UID != 0 && node.UID == rec.UID:
 		t.query(node)
 	default:
@@ -35,12 +35,12 @@ func (t *turn) pass() {
 
 // adopt: the manager records what the pool has of the pod.
 func (t *turn) adopt() {
-	if t.s.Released || t.s.Rec.Orphan {
+	if t.From.Released || t.From.Rec.Orphan {
 		return
 	}
-	to := t.s
+	to := t.From
 	to.Rec = Record{Exists: true, UID: 1, Machine: to.Pod.Machine}
-	t.owed(to, t.say("the manager records the pod's address, with Node U1"))
+	t.Owed(to, t.Say("the manager records the pod's address, with Node U1"))
 }
 
 func (s *State) ofUID(uid uint8) Node {
@@ -54,7 +54,7 @@ func (s *State) ofUID(uid uint8) Node {
 
 // query: the Node reports the sandbox's machine, so that its agent is queried.
 func (t *turn) query(node Node) {
-	need := Query{Boot: bootKey(node.Machine, node.Boot), Release: t.s.Pod.Deleting, OutOfService: node.Taint && !node.Ready}
+	need := Query{Boot: bootKey(node.Machine, node.Boot), Release: t.From.Pod.Deleting, OutOfService: node.Taint && !node.Ready}
 	if !need.Release {
 		t.suspects(need)
 		return
@@ -67,19 +67,19 @@ func (t *turn) query(node Node) {
 	counts := g.Response.Epoch == g.Query.Epoch && (g.Response.Boot == need.Boot || t.m.Off == OtherBoot)
 	switch {
 	case counts && g.Response.Ready:
-		t.begin(Pass{Kind: PassRelease}, t.say("the manager reads ReadyForRelease to epoch %d of GuardedNode U%d", g.Query.Epoch, node.UID))
+		t.begin(Pass{Kind: PassRelease}, t.Say("the manager reads ReadyForRelease to epoch %d of GuardedNode U%d", g.Query.Epoch, node.UID))
 	case !counts && need.OutOfService && g.Query.Waited:
-		t.begin(Pass{Kind: PassRelease}, t.say("the manager reads no response of the out-of-service Node U%d", node.UID))
+		t.begin(Pass{Kind: PassRelease}, t.Say("the manager reads no response of the out-of-service Node U%d", node.UID))
 	}
 }
 
 // responded is the object, read live for its response (R11).
 func (t *turn) responded(uid uint8) GuardedNode {
-	live := *t.s.gn(uid)
-	if t.m.Off != CachedResponse || !t.s.Mgr.Stalled {
+	live := *t.From.gn(uid)
+	if t.m.Off != CachedResponse || !t.From.Mgr.Stalled {
 		return live
 	}
-	cached := t.s.cached(uid)
+	cached := t.From.cached(uid)
 	cached.Query.Waited = live.Query.Waited && cached.Query.Epoch == live.Query.Epoch
 	return cached
 }
@@ -104,51 +104,51 @@ func (m *Model) stands(q, need Query) bool {
 
 // wants gives the worker what is needed, unless the cache shows it.
 func (t *turn) wants(need Query) {
-	want := Want{UID: t.s.Rec.UID, Query: need}
-	if had := t.s.Mgr.Want; had.UID == want.UID && (had.None || had.Renew) {
+	want := Want{UID: t.From.Rec.UID, Query: need}
+	if had := t.From.Mgr.Want; had.UID == want.UID && (had.None || had.Renew) {
 		want.Renew = t.m.Off != EpochKept
 	}
-	if g := t.s.cached(want.UID); !want.Renew && t.m.stands(g.Query, need) {
+	if g := t.From.cached(want.UID); !want.Renew && t.m.stands(g.Query, need) {
 		want = Want{}
 	}
-	if want != t.s.Mgr.Want {
-		to := t.s
+	if want != t.From.Mgr.Want {
+		to := t.From
 		to.Mgr.Want = want
-		t.owed(to, t.say("the manager wants a query about the sandbox (%s)", need))
+		t.Owed(to, t.Say("the manager wants a query about the sandbox (%s)", need))
 	}
 }
 
 // suspects: the entry of a pod that lives looks outdated, and then not any more.
 func (t *turn) suspects(need Query) {
-	standing := t.s.cached(t.s.Rec.UID).Query
-	if t.may(Suspect) && standing.Epoch == 0 && t.s.Mgr.Want.UID == 0 {
-		to := t.s
+	standing := t.From.cached(t.From.Rec.UID).Query
+	if t.May(Suspect) && standing.Epoch == 0 && t.From.Mgr.Want.UID == 0 {
+		to := t.From
 		to.Mgr.Want = Want{UID: to.Rec.UID, Query: need}
-		t.chance(Suspect, to, t.say("the manager suspects that the pod's entry is outdated, and wants a query"))
+		t.Chance(Suspect, to, t.Say("the manager suspects that the pod's entry is outdated, and wants a query"))
 	}
-	if t.may(Unsuspect) && standing.Epoch != 0 {
-		to := t.s
+	if t.May(Unsuspect) && standing.Epoch != 0 {
+		to := t.From
 		to.Mgr.Want = Want{UID: to.Rec.UID, None: true}
-		t.chance(Unsuspect, to, t.say("the manager wants no query any more"))
+		t.Chance(Unsuspect, to, t.Say("the manager wants no query any more"))
 	}
 }
 
 // absent: no Node reports the machine. The address is released after the delay, on live reads (R2).
 func (t *turn) absent() {
-	rec := t.s.Rec
-	g := t.s.gn(rec.UID)
-	if g.Query.Epoch != 0 && t.s.Mgr.Want.UID == 0 {
-		to := t.s
+	rec := t.From.Rec
+	g := t.From.gn(rec.UID)
+	if g.Query.Epoch != 0 && t.From.Mgr.Want.UID == 0 {
+		to := t.From
 		to.Mgr.Want = Want{UID: rec.UID, None: true}
-		t.owed(to, t.say("the manager wants no query: no Node reports machine %s", name(rec.Machine)))
+		t.Owed(to, t.Say("the manager wants no query: no Node reports machine %s", name(rec.Machine)))
 	}
 	switch {
 	case g.Inst == 0:
 		if t.m.Off == MissingIsGone {
-			t.begin(Pass{Kind: PassRelease}, t.say("the manager finds no GuardedNode U%d, and takes its machine for gone", rec.UID))
+			t.begin(Pass{Kind: PassRelease}, t.Say("the manager finds no GuardedNode U%d, and takes its machine for gone", rec.UID))
 		}
-	case t.m.gone(&t.s, t.s.live(), rec.UID, rec.Machine):
-		t.begin(Pass{Kind: PassRelease}, t.say("the manager reads that machine %s has been gone for the delay", name(rec.Machine)))
+	case t.m.gone(&t.From, t.From.live(), rec.UID, rec.Machine):
+		t.begin(Pass{Kind: PassRelease}, t.Say("the manager reads that machine %s has been gone for the delay", name(rec.Machine)))
 	}
 }
 
@@ -182,27 +182,27 @@ func (m *Model) alive(s *State, read *Copy, machine uint8) bool {
 // act does what a pass has decided. The release compares the entry, a deletion UID and resourceVersion.
 func (t *turn) act(pass *Pass, of func(*State) *Pass) {
 	p := *pass
-	to := t.s
+	to := t.From
 	*of(&to) = Pass{}
 	switch p.Kind {
 	case PassNone:
 		return
 	case PassRelease:
 		if to.Released {
-			t.owed(to, t.say("the manager finds the address released"))
+			t.Owed(to, t.Say("the manager finds the address released"))
 			return
 		}
 		to.release(p)
-		t.owed(to, t.say("the manager releases the address, and deletes the record"))
+		t.Owed(to, t.Say("the manager releases the address, and deletes the record"))
 	case PassDelete:
-		label := t.say("the manager finds that GuardedNode U%d has changed, and keeps it", p.UID)
+		label := t.Say("the manager finds that GuardedNode U%d has changed, and keeps it", p.UID)
 		if g := to.gn(p.UID); g.Inst != 0 && p.Gen == g.Gen {
 			*g = GuardedNode{Gen: g.Inst}
-			label = t.say("the manager deletes GuardedNode U%d", p.UID)
+			label = t.Say("the manager deletes GuardedNode U%d", p.UID)
 		}
-		t.owed(to, label)
+		t.Owed(to, label)
 	case PassOrphan:
-		t.decideOrphan(to, p, &t.s.Copy)
+		t.decideOrphan(to, p, &t.From.Copy)
 	case PassAddress:
 		t.address(to, p.UID, p.Machine)
 	}

@@ -12,22 +12,22 @@ import (
 
 // agent is the agent on one machine.
 func (t *turn) agent(i int) {
-	machine, a := t.s.Machine[i], t.s.Agent[i]
+	machine, a := t.From.Machine[i], t.From.Agent[i]
 	if !machine.Up || machine.AgentLess {
 		return
 	}
 	if !a.Up {
 		if machine.Running && machine.Linked {
-			to := t.s
+			to := t.From
 			to.Agent[i].Up = true
-			t.owed(to, t.say("the agent on machine %d starts, and remembers nothing", i))
+			t.Owed(to, t.Say("the agent on machine %d starts, and remembers nothing", i))
 		}
 		return
 	}
-	if t.may(AgentCrash) {
-		to := t.s
+	if t.May(AgentCrash) {
+		to := t.From
 		to.Agent[i].Up = false
-		t.chance(AgentCrash, to, t.say("the agent on machine %d crashes", i))
+		t.Chance(AgentCrash, to, t.Say("the agent on machine %d crashes", i))
 	}
 	if machine.Linked {
 		t.token(i)
@@ -41,11 +41,11 @@ func (t *turn) agent(i int) {
 
 // token: the kubelet has the agent's token issued for the Node object of today.
 func (t *turn) token(i int) {
-	node := t.s.Node[t.s.Machine[i].Name]
-	if t.s.Machine[i].Running && node.UID != 0 && int(node.Machine) == i && t.s.Agent[i].Token != node.UID {
-		to := t.s
+	node := t.From.Node[t.From.Machine[i].Name]
+	if t.From.Machine[i].Running && node.UID != 0 && int(node.Machine) == i && t.From.Agent[i].Token != node.UID {
+		to := t.From
 		to.Agent[i].Token = node.UID
-		t.owed(to, t.say("the agent on machine %d gets a token for Node UID %d", i, node.UID))
+		t.Owed(to, t.Say("the agent on machine %d gets a token for Node UID %d", i, node.UID))
 	}
 }
 
@@ -59,11 +59,11 @@ func (s *State) visible(i int) [marks]Mark {
 
 // deliver: the watch brings what stands now.
 func (t *turn) deliver(i int) {
-	now := t.s.visible(i)
-	if now == t.s.Agent[i].View && (t.s.Agent[i].Version == t.s.RV || t.s.Rec.At != noName) {
+	now := t.From.visible(i)
+	if now == t.From.Agent[i].View && (t.From.Agent[i].Version == t.From.RV || t.From.Rec.At != noName) {
 		return
 	}
-	to := t.s
+	to := t.From
 	a := &to.Agent[i]
 	for k := range now {
 		if now[k].Epoch == a.View[k].Epoch && now[k].All == a.View[k].All {
@@ -81,7 +81,7 @@ func (t *turn) deliver(i int) {
 	if a.View == ([marks]Mark{}) {
 		a.drop(t.m.Off)
 	}
-	t.owed(to, t.say("the watch shows the agent on machine %d the marks of now%s", i, describeMarks(now)))
+	t.Owed(to, t.Say("the watch shows the agent on machine %d the marks of now%s", i, describeMarks(now)))
 }
 
 // drop forgets a list. Whoever caches lists keeps it.
@@ -94,7 +94,7 @@ func (a *Agent) drop(off Switch) {
 
 // list: the agent lists the runtime.
 func (t *turn) list(i int) {
-	to := t.s
+	to := t.From
 	a := &to.Agent[i]
 	cached := t.m.Off == CachedList && a.Listed
 	if !cached {
@@ -113,7 +113,7 @@ func (t *turn) list(i int) {
 	if !asked {
 		a.drop(t.m.Off)
 	}
-	t.owed(to, t.say("the agent on machine %d lists the runtime: %s", i, describeList(a.List)))
+	t.Owed(to, t.Say("the agent on machine %d lists the runtime: %s", i, describeList(a.List)))
 }
 
 // lengthen takes the list into the rows.
@@ -176,7 +176,7 @@ func (s *State) speaks(i int) uint8 {
 
 // speak: the agent judges its list and writes what it has to say; with nothing to write, it acknowledges.
 func (t *turn) speak(i int) {
-	to := t.s
+	to := t.From
 	a := &to.Agent[i]
 	view, began := a.View, a.Began
 	me := to.speaks(i)
@@ -186,7 +186,7 @@ func (t *turn) speak(i int) {
 		if me == 0 || view[k].Epoch == 0 || to.visible(i)[k].Epoch == 0 {
 			continue
 		}
-		word := t.m.word(&t.s, i, k, me)
+		word := t.m.word(&t.From, i, k, me)
 		if view[k].All {
 			settled = to.Rec.settles(k, me, view[k], word)
 		}
@@ -195,14 +195,14 @@ func (t *turn) speak(i int) {
 		}
 	}
 	a.drop(t.m.Off)
-	label := t.say("the agent on machine %d says: %s", i, strings.Join(said, "; "))
-	if len(said) == 0 && to.Rec == t.s.Rec {
-		label = t.say("the agent on machine %d has nothing new to say", i)
+	label := t.Say("the agent on machine %d says: %s", i, strings.Join(said, "; "))
+	if len(said) == 0 && to.Rec == t.From.Rec {
+		label = t.Say("the agent on machine %d has nothing new to say", i)
 		if to.acknowledge(i, me, view[0], began, settled) {
-			label = t.say("the agent on machine %d acknowledges the marks to all nodes", i)
+			label = t.Say("the agent on machine %d acknowledges the marks to all nodes", i)
 		}
 	}
-	t.owed(to, label)
+	t.Owed(to, label)
 }
 
 // settles: there is nothing to claim, or the record has the claim.
@@ -225,7 +225,7 @@ func (t *turn) write(to *State, i, k int, me uint8, word handshake.Word) string 
 	}
 	to.Rec.put(k, said)
 	to.wrote()
-	if !t.explain {
+	if !t.Explain {
 		return ""
 	}
 	return string(word.Verdict) + " about " + boxID(k) + " (" + string(word.Reason) + ")"

@@ -19,22 +19,22 @@ type sight struct {
 
 // controller is the controller. Its passes are made of reads and writes between which anything may happen.
 func (t *turn) controller() {
-	s := &t.s
-	if t.may(ControllerCrash) && s.Ctl != (Controller{}) {
-		to := t.s
+	s := &t.From
+	if t.May(ControllerCrash) && s.Ctl != (Controller{}) {
+		to := t.From
 		to.Ctl = Controller{}
-		t.chance(ControllerCrash, to, t.say("the controller crashes, and another one starts"))
+		t.Chance(ControllerCrash, to, t.Say("the controller crashes, and another one starts"))
 	}
 	switch {
 	case s.Ctl.Stage == StageIdle:
 		t.pass()
 	case s.Ctl.Stage == StageRead && s.Rec.Kind == RecordOrphan && s.Rec.At == noName:
-		t.decideOrphan(t.s)
+		t.decideOrphan(t.From)
 	case s.Ctl.Stage == StageRead:
-		t.decide(t.s, t.fresh(s.Ctl.Mark, s.Ctl.Answer))
+		t.decide(t.From, t.fresh(s.Ctl.Mark, s.Ctl.Answer))
 	case s.Ctl.Stage == StageCached:
 		c := &s.Ctl
-		t.decide(t.s, sight{mark: c.Mark, answer: c.Answer, node: c.Node, pod: c.Pod, entry: c.Entry})
+		t.decide(t.From, sight{mark: c.Mark, answer: c.Answer, node: c.Node, pod: c.Pod, entry: c.Entry})
 	default:
 		t.act()
 	}
@@ -42,7 +42,7 @@ func (t *turn) controller() {
 
 // fresh reads the Node and the pools past every cache, after the record was.
 func (t *turn) fresh(mark [marks]Mark, answer [marks][2]Answer) sight {
-	return sight{live: true, mark: mark, answer: answer, node: t.s.Node, pod: *t.s.subject(), entry: t.s.Entry}
+	return sight{live: true, mark: mark, answer: answer, node: t.From.Node, pod: *t.From.subject(), entry: t.From.Entry}
 }
 
 // promised: an answer in the record gives something away, or has something rewritten.
@@ -67,7 +67,7 @@ func (s *State) subject() *Pod {
 
 // pass begins a look.
 func (t *turn) pass() {
-	s := &t.s
+	s := &t.From
 	if s.Rec.Kind == RecordNone {
 		t.adopt()
 		return
@@ -76,18 +76,18 @@ func (t *turn) pass() {
 		t.passOrphan()
 		return
 	}
-	if t.may(CachedPass) {
-		to := t.s
+	if t.May(CachedPass) {
+		to := t.From
 		to.Ctl = Controller{Stage: StageCached, Mark: s.Rec.Mark, Answer: s.Rec.Answer, Node: s.Node, Pod: *s.subject(), Entry: s.Entry, Version: s.Ctl.Version}
-		t.chance(CachedPass, to, t.say("the controller looks at what its caches show"))
+		t.Chance(CachedPass, to, t.Say("the controller looks at what its caches show"))
 	}
 	if !s.promised() {
-		t.decide(t.s, t.fresh(s.Rec.Mark, s.Rec.Answer)) // no answer that could be overtaken gives anything away
+		t.decide(t.From, t.fresh(s.Rec.Mark, s.Rec.Answer)) // no answer that could be overtaken gives anything away
 		return
 	}
-	to := t.s
+	to := t.From
 	to.Ctl = Controller{Stage: StageRead, Mark: s.Rec.Mark, Answer: s.Rec.Answer, Version: s.Ctl.Version}
-	t.owed(to, t.say("the controller reads the record with its answers"))
+	t.Owed(to, t.Say("the controller reads the record with its answers"))
 }
 
 // decide reads the rest, keeps the record true, and does or plans what the decision table says.
@@ -102,14 +102,14 @@ func (t *turn) decide(to State, v sight) {
 	if !v.live {
 		read = "the controller decides on its caches: "
 	}
-	label := t.say("%srow %d, %s %v (%s)", read, d.Row, d.Action, d.Sandboxes, d.Reason)
+	label := t.Say("%srow %d, %s %v (%s)", read, d.Row, d.Action, d.Sandboxes, d.Reason)
 	if d.Readdress && v.live {
 		to.readdress()
-		t.owed(to, t.say("%s: the record follows to the new Node UID", label))
+		t.Owed(to, t.Say("%s: the record follows to the new Node UID", label))
 		return
 	}
 	to.follow(d, v)
-	t.owed(to, label)
+	t.Owed(to, label)
 }
 
 // follow does or plans what was decided.
@@ -216,28 +216,28 @@ func (s *State) plan(stage Stage, v sight, d release.Decision) {
 
 // act does what was decided. Each write compares.
 func (t *turn) act() {
-	to := t.s
-	c := t.s.Ctl
+	to := t.From
+	c := t.From.Ctl
 	to.Ctl = Controller{Version: c.Version}
 	var label string
 	switch c.Stage {
 	case StageUnprotect:
-		label = t.say("the controller takes the finalizer off: the pod is gone, and so is its record")
+		label = t.Say("the controller takes the finalizer off: the pod is gone, and so is its record")
 		*to.subject() = Pod{}
 		to.Rec = Record{}
 	default:
-		label = t.say("the controller finds the pool changed, and leaves it")
+		label = t.Say("the controller finds the pool changed, and leaves it")
 		for addr, key := range c.Keys {
 			entry := &to.Entry[addr]
 			if key == 0 || entry.Holder == HolderNone || (entry.Holder != key && t.m.Off != NoCompare) {
 				continue
 			}
-			label = t.say("the controller releases address %d (%s)", addr, t.s.holder(addr))
+			label = t.Say("the controller releases address %d (%s)", addr, t.From.holder(addr))
 			if c.Stage == StageRewrite {
-				label = t.say("the controller gives the entry of address %d to sandbox s%d", addr, c.Next[addr]-1)
+				label = t.Say("the controller gives the entry of address %d to sandbox s%d", addr, c.Next[addr]-1)
 			}
 			entry.Holder = c.Next[addr]
 		}
 	}
-	t.owed(to, label)
+	t.Owed(to, label)
 }

@@ -16,26 +16,26 @@ const noMachine = machines
 
 // forger is a client that may write pods and Nodes, and writes what only a kubelet should. Where a policy is in force it refuses that.
 func (t *turn) forger() {
-	if t.s.Pod.There && t.s.Pod.Deleting && t.unjudged(NoReportPolicy) {
+	if t.From.Pod.There && t.From.Pod.Deleting && t.unjudged(NoReportPolicy) {
 		t.forgeReports()
 	}
-	if node := t.s.Node[0]; t.may(ForgeMachine) && t.unjudged(NoIdentityPolicy) && node.UID != 0 {
-		to := t.s
+	if node := t.From.Node[0]; t.May(ForgeMachine) && t.unjudged(NoIdentityPolicy) && node.UID != 0 {
+		to := t.From
 		to.Node[0].Forged = true
-		t.chance(ForgeMachine, to, t.say("another client writes another machine into the Node object of node 0: Node UID %d stays", node.UID))
+		t.Chance(ForgeMachine, to, t.Say("another client writes another machine into the Node object of node 0: Node UID %d stays", node.UID))
 	}
 }
 
 func (t *turn) forgeReports() {
-	if t.may(Forge) && !t.s.Pod.Finished {
-		to := t.s
+	if t.May(Forge) && !t.From.Pod.Finished {
+		to := t.From
 		to.Pod.Finished = true
-		t.chance(Forge, to, t.say("another client writes, as the kubelet, that the pod has ended"))
+		t.Chance(Forge, to, t.Say("another client writes, as the kubelet, that the pod has ended"))
 	}
-	if t.may(ForgeLife) {
-		to := t.s
+	if t.May(ForgeLife) {
+		to := t.From
 		to.Pod.Life = true
-		t.chance(ForgeLife, to, t.say("another client gives the pod an entry of the kubelet with a time that is yet to come"))
+		t.Chance(ForgeLife, to, t.Say("another client gives the pod an entry of the kubelet with a time that is yet to come"))
 	}
 }
 

@@ -25,14 +25,14 @@ func (s *State) informed(i int, second bool) bool {
 
 // kubelet is the kubelet of one machine.
 func (t *turn) kubelet(i int) {
-	machine := t.s.Machine[i]
+	machine := t.From.Machine[i]
 	if !machine.Up || !machine.Running {
 		return
 	}
-	if machine.Linked && machine.Name == 0 && !machine.Knows && t.s.Pod.Deleting {
-		to := t.s
+	if machine.Linked && machine.Name == 0 && !machine.Knows && t.From.Pod.Deleting {
+		to := t.From
 		to.Machine[i].Knows = true
-		t.owed(to, t.say("the kubelet on machine %d sees that the pod is being deleted", i))
+		t.Owed(to, t.Say("the kubelet on machine %d sees that the pod is being deleted", i))
 	}
 	t.begin(i)
 	for b := range boxes {
@@ -43,20 +43,20 @@ func (t *turn) kubelet(i int) {
 
 // begin: the kubelet makes the pod a sandbox where it has none that is alive. CNI ADD records the address first.
 func (t *turn) begin(i int) {
-	s := &t.s
+	s := &t.From
 	next := slices.IndexFunc(s.Box[:], func(box Box) bool { return box.Phase == BoxNone })
 	if next < 0 || !t.begins(i) || s.left(i, false) || (next > 0 && !t.m.Scenario.Restarts) {
 		return
 	}
-	to := t.s
+	to := t.From
 	addr := t.add(&to, i, next)
 	to.Box[next] = Box{Phase: BoxMaking, Machine: uint8(i), Boot: s.Machine[i].Boot, Addr: addr}
-	t.owed(to, t.say("the kubelet on machine %d begins sandbox s%d of the pod: CNI ADD gives it address %d (%s)", i, next, addr, to.holder(int(addr))))
+	t.Owed(to, t.Say("the kubelet on machine %d begins sandbox s%d of the pod: CNI ADD gives it address %d (%s)", i, next, addr, to.holder(int(addr))))
 }
 
 // begins: the kubelet works on the pod, and does not know that it is being deleted.
 func (t *turn) begins(i int) bool {
-	s := &t.s
+	s := &t.From
 	late := s.Pod.Over && !t.m.Scenario.LateKubelet
 	registered := s.Node[0].UID != 0 && int(s.Node[0].Machine) == i
 	return registered && s.runs(i, false) && s.Machine[i].Linked && !s.Machine[i].Knows && !late
@@ -87,27 +87,27 @@ func (t *turn) add(s *State, i, next int) uint8 {
 
 // stop: the kubelet stops what is dead or is to end: CNI DEL, then the namespace; the runtime removes it later.
 func (t *turn) stop(i, b int) {
-	box := t.s.Box[b]
-	if int(box.Machine) != i || !t.s.runs(i, box.Second) {
+	box := t.From.Box[b]
+	if int(box.Machine) != i || !t.From.runs(i, box.Second) {
 		return
 	}
-	ending := t.s.informed(i, box.Second)
+	ending := t.From.informed(i, box.Second)
 	switch box.Phase {
 	case BoxReady:
 		if ending {
-			to := t.s
+			to := t.From
 			to.Box[b].Phase = BoxOpen
-			t.owed(to, t.say("the kubelet on machine %d begins to stop sandbox s%d", i, b))
+			t.Owed(to, t.Say("the kubelet on machine %d begins to stop sandbox s%d", i, b))
 		}
 	case BoxOpen:
 		t.del(i, b)
 	case BoxClosed:
-		to := t.s
+		to := t.From
 		to.Box[b].Phase = BoxAbsent
-		t.owed(to, t.say("the runtime on machine %d removes sandbox s%d", i, b))
-		if held := to.entryOf(b); held >= 0 && t.may(LateDel) && t.s.Machine[i].Linked {
+		t.Owed(to, t.Say("the runtime on machine %d removes sandbox s%d", i, b))
+		if held := to.entryOf(b); held >= 0 && t.May(LateDel) && t.From.Machine[i].Linked {
 			to.Entry[held].Holder = HolderNone
-			t.chance(LateDel, to, t.say("the runtime on machine %d removes sandbox s%d, and calls CNI DEL again: the pool's entry goes", i, b))
+			t.Chance(LateDel, to, t.Say("the runtime on machine %d removes sandbox s%d, and calls CNI DEL again: the pool's entry goes", i, b))
 		}
 	default: // there is nothing to stop
 	}
@@ -115,20 +115,20 @@ func (t *turn) stop(i, b int) {
 
 // del is the end of a sandbox's network. The pool's entry goes, if it is this sandbox's; where the call to the API server is lost, it stays.
 func (t *turn) del(i, b int) {
-	to := t.s
+	to := t.From
 	to.Box[b].Phase = BoxClosed
 	held := to.entryOf(b)
 	if held >= 0 && !to.Machine[i].Linked {
-		t.owed(to, t.say("the kubelet on machine %d stops sandbox s%d; CNI DEL does not reach the pool", i, b))
+		t.Owed(to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL does not reach the pool", i, b))
 		return
 	}
-	if held >= 0 && t.may(DelLost) {
-		t.chance(DelLost, to, t.say("the kubelet on machine %d stops sandbox s%d; CNI DEL fails, and nobody is told", i, b))
+	if held >= 0 && t.May(DelLost) {
+		t.Chance(DelLost, to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL fails, and nobody is told", i, b))
 	}
 	if held >= 0 {
 		to.Entry[held].Holder = HolderNone
 	}
-	t.owed(to, t.say("the kubelet on machine %d stops sandbox s%d; CNI DEL has given back what the pool had for it", i, b))
+	t.Owed(to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL has given back what the pool had for it", i, b))
 }
 
 // entryOf is the address that the pool has for a sandbox; -1 if none.
@@ -143,20 +143,20 @@ func (s *State) entryOf(b int) int {
 
 // finish: once no sandbox of the pod is left on its machine, the kubelet writes the terminal phase.
 func (t *turn) finish(i int) {
-	if !t.s.Machine[i].Linked {
+	if !t.From.Machine[i].Linked {
 		return
 	}
 	for _, second := range []bool{false, true} {
-		if !t.ends(i, second) || !t.s.runs(i, second) || !t.s.informed(i, second) {
+		if !t.ends(i, second) || !t.From.runs(i, second) || !t.From.informed(i, second) {
 			continue
 		}
-		to := t.s
-		missed := t.may(MissesMaking) && !second && t.s.onlyMaking(i)
+		to := t.From
+		missed := t.May(MissesMaking) && !second && t.From.onlyMaking(i)
 		if missed {
 			to.Pod.Finished = true
-			t.chance(MissesMaking, to, t.say("the kubelet on machine %d reports the end of the pod, and does not list the sandbox that is being created", i))
+			t.Chance(MissesMaking, to, t.Say("the kubelet on machine %d reports the end of the pod, and does not list the sandbox that is being created", i))
 		}
-		if t.s.left(i, second) {
+		if t.From.left(i, second) {
 			continue
 		}
 		pod := &to.Pod
@@ -164,13 +164,13 @@ func (t *turn) finish(i int) {
 			pod = &to.Second
 		}
 		pod.Finished = true
-		t.owed(to, t.say("the kubelet on machine %d reports the end of the pod", i))
+		t.Owed(to, t.Say("the kubelet on machine %d reports the end of the pod", i))
 	}
 }
 
 // ends: a kubelet registers before it works on pods. One that replaced another ends what it never ran.
 func (t *turn) ends(i int, second bool) bool {
-	node := t.s.Node[t.s.Machine[i].Name]
+	node := t.From.Node[t.From.Machine[i].Name]
 	if second || (i == 0 && node.UID == 0) {
 		return true
 	}
@@ -202,30 +202,30 @@ func (p Phase) running() bool { return p == BoxReady || p == BoxOpen || p == Box
 
 // runtime is what the container runtime does by itself.
 func (t *turn) runtime(b int) {
-	box := t.s.Box[b]
-	if !t.s.Machine[box.Machine].Up {
+	box := t.From.Box[b]
+	if !t.From.Machine[box.Machine].Up {
 		return
 	}
 	switch box.Phase {
 	case BoxMaking:
-		to := t.s
-		to.Box[b].Phase, to.Box[b].Shown, to.Box[b].Late = BoxReady, true, t.m.Scenario.NoAgents && t.s.Pod.Deleting
-		t.owed(to, t.say("the runtime on machine %d has made sandbox s%d: it is READY", box.Machine, b))
-		if t.may(HalfMade) {
-			to := t.s
+		to := t.From
+		to.Box[b].Phase, to.Box[b].Shown, to.Box[b].Late = BoxReady, true, t.m.Scenario.NoAgents && t.From.Pod.Deleting
+		t.Owed(to, t.Say("the runtime on machine %d has made sandbox s%d: it is READY", box.Machine, b))
+		if t.May(HalfMade) {
+			to := t.From
 			to.Box[b].Phase = BoxAbsent
-			t.chance(HalfMade, to, t.say("making sandbox s%d on machine %d fails; its address stays in the pool", b, box.Machine))
+			t.Chance(HalfMade, to, t.Say("making sandbox s%d on machine %d fails; its address stays in the pool", b, box.Machine))
 		}
 	case BoxReady:
-		if t.may(Unload) {
-			to := t.s
+		if t.May(Unload) {
+			to := t.From
 			to.Box[b].Phase = BoxUnloaded
-			t.chance(Unload, to, t.say("the runtime on machine %d is restarted, and fails to load sandbox s%d, which runs on", box.Machine, b))
+			t.Chance(Unload, to, t.Say("the runtime on machine %d is restarted, and fails to load sandbox s%d, which runs on", box.Machine, b))
 		}
-		if t.may(SandboxDies) {
-			to := t.s
+		if t.May(SandboxDies) {
+			to := t.From
 			to.Box[b].Phase = BoxOpen
-			t.chance(SandboxDies, to, t.say("sandbox s%d on machine %d dies: it is NOTREADY, its network namespace open", b, box.Machine))
+			t.Chance(SandboxDies, to, t.Say("sandbox s%d on machine %d dies: it is NOTREADY, its network namespace open", b, box.Machine))
 		}
 	default: // it is the kubelet's
 	}
@@ -233,19 +233,19 @@ func (t *turn) runtime(b int) {
 
 // pools: what is free is given to another pod. Other records are written, too.
 func (t *turn) pools() {
-	if t.may(OtherWrite) && t.s.Rec.Kind == RecordOrphan {
-		to := t.s
+	if t.May(OtherWrite) && t.From.Rec.Kind == RecordOrphan {
+		to := t.From
 		to.RV++
-		t.chance(OtherWrite, to, t.say("another record is written"))
+		t.Chance(OtherWrite, to, t.Say("another record is written"))
 	}
-	for addr := range t.s.Entry {
-		entry := t.s.Entry[addr]
-		if entry.Holder != HolderNone || entry.Others > 1 || !t.s.used(addr) {
+	for addr := range t.From.Entry {
+		entry := t.From.Entry[addr]
+		if entry.Holder != HolderNone || entry.Others > 1 || !t.From.used(addr) {
 			continue
 		}
-		to := t.s
+		to := t.From
 		to.Entry[addr] = Entry{Holder: HolderOther, Others: entry.Others + 1}
-		t.owed(to, t.say("another pod is given address %d", addr))
+		t.Owed(to, t.Say("another pod is given address %d", addr))
 	}
 }
 

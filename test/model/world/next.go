@@ -3,17 +3,13 @@
 package world
 
 import (
-	"fmt"
-
 	"github.com/holdfast-dev/holdfast/test/model/checker"
 )
 
 // turn is one state, of which the steps are wanted.
 type turn struct {
-	m       *Model
-	s       State
-	explain bool
-	emit    func(checker.Step[State])
+	checker.Turn[State, Chance]
+	m *Model
 }
 
 // Next is the steps of every actor.
@@ -21,7 +17,7 @@ func (m *Model) Next(s State, explain bool, emit func(checker.Step[State])) {
 	if s.over() {
 		return
 	}
-	t := &turn{m: m, s: s, explain: explain, emit: emit}
+	t := &turn{m: m, Turn: checker.Turn[State, Chance]{Rules: m, From: s, Explain: explain, Emit: emit}}
 	for i := range machines {
 		t.power(i)
 		t.kubelet(i)
@@ -38,26 +34,5 @@ func (m *Model) Next(s State, explain bool, emit func(checker.Step[State])) {
 	t.controller()
 }
 
-// say is a label, if one is wanted.
-func (t *turn) say(format string, args ...any) string {
-	if !t.explain {
-		return ""
-	}
-	return fmt.Sprintf(format, args...)
-}
-
-// owed is a step that is bound to come.
-func (t *turn) owed(to State, label string) { t.step(to, label, false) }
-
-// chance is a step that may come as often as the scenario allows.
-func (t *turn) chance(c Chance, to State, label string) {
-	to.Left[c]--
-	t.step(to, label, true)
-}
-
-func (t *turn) may(c Chance) bool { return t.s.Left[c] > 0 }
-
-func (t *turn) step(to State, label string, chance bool) {
-	t.m.normalize(&to)
-	t.emit(checker.Step[State]{To: to, Label: label, Chance: chance})
-}
+// Left is how often each chance may still come.
+func (m *Model) Left(s *State) []uint8 { return s.Left[:] }

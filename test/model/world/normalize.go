@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// normalize makes states equal that differ in nothing that matters any more.
-func (m *Model) normalize(s *State) {
+// Normalize makes states equal that differ in nothing that matters any more.
+func (m *Model) Normalize(s *State) {
 	for i := range s.Agent {
 		if a := &s.Agent[i]; !a.Up {
 			*a = Agent{Token: a.Token}

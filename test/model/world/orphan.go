@@ -15,7 +15,7 @@ import (
 
 // adopt makes the record of what a pool holds: the owner's, or an orphan's.
 func (t *turn) adopt() {
-	s := &t.s
+	s := &t.From
 	for b := range s.Box {
 		if s.entryOf(b) < 0 {
 			continue
@@ -31,29 +31,29 @@ func (t *turn) adopt() {
 }
 
 func (t *turn) adoptFor(kind Kind, at uint8, b int) {
-	to := t.s
+	to := t.From
 	to.Rec = Record{Kind: kind, At: at}
 	if kind == RecordOrphan {
 		to.Rec.Slot[b].Known = true
 		to.wrote()
-		t.owed(to, t.say("the controller records sandbox s%d as an orphan", b))
+		t.Owed(to, t.Say("the controller records sandbox s%d as an orphan", b))
 		return
 	}
 	t.m.record(&to)
-	t.owed(to, t.say("the controller records what the pool has of the second pod's name as the second pod's"))
+	t.Owed(to, t.Say("the controller records what the pool has of the second pod's name as the second pod's"))
 }
 
 // passOrphan reads the Leases; the Nodes, the record and the pools come after them. While they do not acknowledge the question there is
 // nothing that could be overtaken.
 func (t *turn) passOrphan() {
-	to := t.s
+	to := t.From
 	if !to.acknowledged() {
 		to.Ctl.Lease = to.Lease
 		t.decideOrphan(to)
 		return
 	}
-	to.Ctl = Controller{Stage: StageRead, Lease: t.s.Lease, Version: t.s.Ctl.Version}
-	t.owed(to, t.say("the controller reads the agents' Leases"))
+	to.Ctl = Controller{Stage: StageRead, Lease: t.From.Lease, Version: t.From.Ctl.Version}
+	t.Owed(to, t.Say("the controller reads the agents' Leases"))
 }
 
 // acknowledged: some node's silence may count.
@@ -70,7 +70,7 @@ func (t *turn) decideOrphan(to State) {
 	facts := t.m.orphanFacts(&to)
 	d := orphan.Decide(facts, now)
 	to.Ctl = Controller{Version: to.Ctl.Version}
-	label := t.say("the controller reads Nodes, record and pools: orphan row %d, %s (%s)", d.Row, d.Action, d.Reason)
+	label := t.Say("the controller reads Nodes, record and pools: orphan row %d, %s (%s)", d.Row, d.Action, d.Reason)
 	switch d.Action {
 	case orphan.Ask:
 		to.Rec.Epochs[0]++
@@ -85,7 +85,7 @@ func (t *turn) decideOrphan(to State) {
 		to.Rec, to.Ctl.Version = Record{}, 0
 	default: // it waits
 	}
-	t.owed(to, label)
+	t.Owed(to, label)
 }
 
 // address gives the record the node that has claimed it. The machine is the one that claimed, if a live read still shows it.

@@ -127,7 +127,7 @@ func TestAStateIsNotForgottenByNormalizing(t *testing.T) {
 	m := &Model{Scenario: Scenarios()[0]}
 	before := m.Initial()[0]
 	after := before
-	m.normalize(&after)
+	m.Normalize(&after)
 	if after.over() || after.Box != before.Box || after.Entry != before.Entry || after.Pod != before.Pod {
 		t.Error("normalizing changed what lives")
 	}

@@ -21,7 +21,7 @@ func (t *turn) time() {
 
 // grace: the pod's grace period with its slack passes.
 func (t *turn) grace() {
-	s := &t.s
+	s := &t.From
 	if !s.Pod.There || !s.Pod.Deleting || s.Pod.Over {
 		return
 	}
@@ -30,17 +30,17 @@ func (t *turn) grace() {
 			return
 		}
 	}
-	to := t.s
+	to := t.From
 	to.Pod.Over = true
-	t.owed(to, t.say("the pod's grace period and slack are over"))
+	t.Owed(to, t.Say("the pod's grace period and slack are over"))
 }
 
 // early: the design takes it that no grace period is over yet: the kubelet has not seen the deletion; or it makes a sandbox for which
 // the pool has an old one's entry (docs/model.md).
 func (t *turn) early(i int) bool {
-	machine := t.s.Machine[i]
+	machine := t.From.Machine[i]
 	uninformed := machine.Up && machine.Running && machine.Linked && machine.Name == 0 && !machine.Knows
-	return (uninformed && !t.m.Scenario.LateKubelet) || (t.m.Scenario.KeepsID && !t.m.Scenario.LateMaking && t.s.making(i))
+	return (uninformed && !t.m.Scenario.LateKubelet) || (t.m.Scenario.KeepsID && !t.m.Scenario.LateMaking && t.From.making(i))
 }
 
 func (s *State) making(i int) bool {
@@ -54,14 +54,14 @@ func (s *State) making(i int) bool {
 
 // rows: a row of lists gets longer than sandboxCreationMax. No sandbox that it is about can be in the making any more.
 func (t *turn) rows(i int) {
-	for k, row := range t.s.Agent[i].Row {
-		if row != RowBegun || t.s.inTheMaking(k) {
+	for k, row := range t.From.Agent[i].Row {
+		if row != RowBegun || t.From.inTheMaking(k) {
 			continue
 		}
-		to := t.s
+		to := t.From
 		to.Agent[i].Row[k] = RowLong
 		to.Agent[i].drop(t.m.Off) // it has listed again since
-		t.owed(to, t.say("for longer than sandboxCreationMax no list on machine %d has shown %s", i, boxID(k)))
+		t.Owed(to, t.Say("for longer than sandboxCreationMax no list on machine %d has shown %s", i, boxID(k)))
 	}
 }
 
@@ -76,17 +76,17 @@ func (s *State) inTheMaking(k int) bool {
 
 // marksWait: releaseDelay passes after a question. An agent that can has said something by then.
 func (t *turn) marksWait() {
-	for k, mark := range t.s.Rec.Mark {
+	for k, mark := range t.From.Rec.Mark {
 		if mark.Epoch == 0 || mark.Waited || (!mark.All && mark.Taint == 0) {
 			continue
 		}
-		dead := !mark.All && !t.s.Node[t.s.Rec.At].Ready
-		if dead && t.s.lives(mark.Boot) && !t.s.answered(k, mark) {
+		dead := !mark.All && !t.From.Node[t.From.Rec.At].Ready
+		if dead && t.From.lives(mark.Boot) && !t.From.answered(k, mark) {
 			continue // the word of whoever tainted it would be false
 		}
-		to := t.s
+		to := t.From
 		to.Rec.Mark[k].Waited = true
-		t.owed(to, t.say("the delay after the question about %s is over", boxID(k)))
+		t.Owed(to, t.Say("the delay after the question about %s is over", boxID(k)))
 	}
 }
 
@@ -107,14 +107,14 @@ func (s *State) answered(k int, mark Mark) bool {
 
 // unchanged: an entry stands for longer than sandboxCreationMax. It is only looked at of a pod that its kubelet finished.
 func (t *turn) unchanged() {
-	pod := t.s.subject()
-	for b, slot := range t.s.Rec.Slot {
-		if !slot.Known || slot.Long || !pod.Finished || t.s.entryOf(b) < 0 || t.s.Box[b].Phase == BoxMaking || t.m.unstopped(&t.s, b) {
+	pod := t.From.subject()
+	for b, slot := range t.From.Rec.Slot {
+		if !slot.Known || slot.Long || !pod.Finished || t.From.entryOf(b) < 0 || t.From.Box[b].Phase == BoxMaking || t.m.unstopped(&t.From, b) {
 			continue
 		}
-		to := t.s
+		to := t.From
 		to.Rec.Slot[b].Long = true
-		t.owed(to, t.say("the entry of sandbox s%d has stood unchanged for longer than sandboxCreationMax", b))
+		t.Owed(to, t.Say("the entry of sandbox s%d has stood unchanged for longer than sandboxCreationMax", b))
 	}
 }
 
@@ -125,28 +125,28 @@ func (m *Model) unstopped(s *State, b int) bool {
 
 // nodeGone: nodeGoneDelay passes without a sign of life. A machine that runs gives one; whoever deleted its Node was wrong.
 func (t *turn) nodeGone() {
-	rec := &t.s.Rec
+	rec := &t.From.Rec
 	if rec.Kind == RecordNone || rec.Gone || rec.At == noName {
 		return
 	}
-	away := t.s.away()
-	absent := t.s.Node[rec.At].UID == 0
+	away := t.From.away()
+	absent := t.From.Node[rec.At].UID == 0
 	if (!absent && len(away) == 0) || t.signOfLife(absent, away) {
 		return
 	}
-	to := t.s
+	to := t.From
 	to.Rec.Gone = true
-	t.owed(to, t.say("the Node of the recorded machine has been gone for nodeGoneDelay without a sign of life"))
+	t.Owed(to, t.Say("the Node of the recorded machine has been gone for nodeGoneDelay without a sign of life"))
 }
 
 // signOfLife: a recorded machine gives one, or the pod shows what counts as one of its kubelet.
 func (t *turn) signOfLife(absent bool, away []uint8) bool {
-	if absent && release.SignOfLife(t.s.Pod.object(), t.m.judgedSince(ForgedLife)) != nil {
+	if absent && release.SignOfLife(t.From.Pod.object(), t.m.judgedSince(ForgedLife)) != nil {
 		return true
 	}
-	for i, machine := range t.s.Machine {
-		recorded := slices.Contains(away, uint8(i)) || (absent && machine.Name == t.s.Rec.At)
-		if recorded && t.s.signals(machine) {
+	for i, machine := range t.From.Machine {
+		recorded := slices.Contains(away, uint8(i)) || (absent && machine.Name == t.From.Rec.At)
+		if recorded && t.From.signals(machine) {
 			return true
 		}
 	}

@@ -23,10 +23,6 @@ import (
 	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// nodeResourceWebhooks is the webhook configuration that the manager makes of the
-// NodeResourcePolicies.
-const nodeResourceWebhooks = "holdfast-node-resources"
-
 // deleteStale has the sample policies delete stale objects.
 const deleteStale = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package shapes_test takes every shape that a whereabouts network can have through whereabouts' own code, on the API server in memory: the
-// allocator of v0.9.4, and the CNI program of v0.8.0 as it was released. Whatever the shape, Holdfast's webhook protects the pod, its
+// allocator of v0.9.4, and the CNI program of v0.8.0 as it was released. For every shape, Holdfast's webhook protects the pod, its
 // backend reads just the addresses that the pod was given, admission reads CNI DEL as the removal of just these, and a release gives them back
 // with their reservations and touches no other pod's.
 package shapes_test
