@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// startingCache is a manager's cache. Its sources start at the same instant: which informers they wait for must not depend on which goroutine comes
-// first. It is those that were made before the start, or at an earlier instant.
+// startingCache is a manager's cache. All sources of its controllers start at one instant. WaitForCacheSync waits for the informers from before the
+// start or from an earlier instant, so that the order of the goroutines does not matter (docs/decisions/0190).
 type startingCache struct {
 	cache.Cache
 
@@ -49,7 +49,7 @@ func (c *startingCache) Start(ctx context.Context) error {
 	return c.Cache.Start(ctx)
 }
 
-// WaitForCacheSync waits for the informers that there were.
+// WaitForCacheSync waits for the informers that existed before this instant.
 func (c *startingCache) WaitForCacheSync(ctx context.Context) bool {
 	c.mu.Lock()
 	all := slices.Clone(c.informers)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// skewed is a clock that is off by some time. Timers of one instant fire in an order by chance, and those of an agent often are of one instant, since
-// all count from the beginning of a round: so each is late by nanoseconds of its own.
+// skewed is a clock that is off by some time. Each of its timers is late by its own number of nanoseconds: timers of one instant fire in random order,
+// and an agent has many of one instant, since all count from the start of a round (docs/decisions/0190).
 type skewed struct {
 	clock.RealClock
 	by     atomic.Int64

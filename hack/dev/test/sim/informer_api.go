@@ -106,7 +106,7 @@ func (r *registration) HasSynced() bool { return r.synced.isPast() }
 // HasSyncedChecker waits for that.
 func (r *registration) HasSyncedChecker() cache.DoneChecker { return r.synced }
 
-// milestone is something that is reached once.
+// milestone is a state that is reached once.
 type milestone struct {
 	done chan struct{}
 	at   *atomic.Pointer[time.Time]
@@ -120,7 +120,7 @@ func (m milestone) reach() {
 	}
 }
 
-// isPast says that it was reached at an earlier instant. Those that look at the same one must not see more or less by the order in which they look.
+// isPast says that it was reached at an earlier instant: all goroutines that look at one instant see the same.
 func (m milestone) isPast() bool {
 	at := m.at.Load()
 	return at != nil && at.Before(time.Now())

@@ -65,17 +65,17 @@ func (c *rowCounter) WithValues(keysAndValues ...any) logr.LogSink {
 // WithName keeps one counter for all.
 func (c *rowCounter) WithName(string) logr.LogSink { return c }
 
-// shared is a counter that knows who logs, with another sink behind it, if there is one.
+// shared is a counter with the name of the caller, and with another sink behind it, if there is one.
 type shared struct {
 	*rowCounter
 	sink logr.LogSink
 	who  string
 }
 
-// actorKeys are the values of a logger that say whose it is.
+// actorKeys are the values of a logger that name the caller.
 var actorKeys = []string{"controller", "uid", "orphan", "namespace", "name"}
 
-// actorOf is who acts in a context, as its logger says; empty if it does not.
+// actorOf is the caller that the logger of a context names; empty if it names none.
 func actorOf(ctx context.Context) string {
 	if s, ok := logr.FromContextOrDiscard(ctx).GetSink().(*shared); ok {
 		return s.who

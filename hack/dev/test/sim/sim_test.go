@@ -78,7 +78,8 @@ func playBy(t *testing.T, plan Plan, schedule []string) (result Result) {
 	return result
 }
 
-// The collector interrupts whoever runs, and so changes the order of what follows. It runs between histories, or at a limit that none comes to.
+// The garbage collector interrupts the running goroutine, and then another one runs first. It runs between histories, or at a limit that no history
+// reaches (docs/decisions/0190).
 const (
 	collectEvery = 4
 	memoryLimit  = 3 << 30
