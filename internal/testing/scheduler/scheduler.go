@@ -105,7 +105,7 @@ func (s *Scheduler) Pass(ctx context.Context, c apiserver.Call) apiserver.Outcom
 
 type actor struct{}
 
-// As names who acts in a context: it tells calls apart that are otherwise the same.
+// As names the caller in a context, for calls that are otherwise the same.
 func As(ctx context.Context, who string) context.Context { return context.WithValue(ctx, actor{}, who) }
 
 func nameOf(ctx context.Context, c apiserver.Call) string {

@@ -40,7 +40,7 @@ func (s *Scheduler) step() bool {
 	s.mu.Unlock()
 	<-time.After(time.Microsecond + time.Duration(s.hash(number, "delay")%uint64(longestDelay)))
 	synctest.Wait()
-	runtime.Gosched() // begins a time slice: nobody is interrupted in the step, unless it is long
+	runtime.Gosched() // a new time slice: the runtime interrupts no goroutine of the step, unless it is long
 	chosen.do(fault)
 	return true
 }
