@@ -126,13 +126,13 @@ fuzz: ## Fuzz every decoder of foreign bytes, each with FUZZTIME inputs
 	    $(STEP) "fuzzing $$name in $$(dirname $$file)" go test ./$$(dirname $$file) -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || failed=1; done; done; test -z "$$failed"
 
 # SEED is the first seed, a new one by default; BUDGET is a Go duration. ONLY and KEEP, as a violation prints them, play one history again, TIMES times,
-# from the schedule that was recorded beside the report.
+# from the schedule that was recorded beside the report. The first TWICE histories are played twice, and those that differ counted: none should.
 BUDGET ?= 3m
 
 .PHONY: explore
-explore: ## Play histories of the whole product in virtual time (SEED, BUDGET), bin/robustness/report.json, then fuzz (FUZZTIME)
+explore: ## Play histories of the whole product in virtual time (SEED, BUDGET, TWICE), bin/robustness/report.json, then fuzz (FUZZTIME)
 	@go -C hack/dev run ./test/sim/explore -report $(CURDIR)/bin/robustness/report.json -budget $(BUDGET) \
-	  $(SEED:%=-seed %) $(ONLY:%=-only %) $(KEEP:%=-keep %) $(TIMES:%=-times %)
+	  $(SEED:%=-seed %) $(ONLY:%=-only %) $(KEEP:%=-keep %) $(TIMES:%=-times %) $(TWICE:%=-twice %)
 	@$(if $(or $(ONLY),$(filter 0,$(FUZZTIME))),,$(MAKE) fuzz)
 
 .PHONY: mutants

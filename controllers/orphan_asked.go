@@ -3,10 +3,13 @@
 package controllers
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -101,11 +104,7 @@ func (k *orphanKeeper) awaitTurn(id sandboxID) {
 func (k *orphanKeeper) allAsked() []sandboxID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	ids := make([]sandboxID, 0, len(k.asked))
-	for id := range k.asked {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Sorted(maps.Keys(k.asked))
 }
 
 // ready notes orphans that are worth a look past the caches, and has it made.
@@ -124,7 +123,7 @@ func (k *orphanKeeper) retry(ids ...sandboxID) {
 func (k *orphanKeeper) takeComplete() []sandboxID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	taken := k.complete.UnsortedList()
+	taken := sets.List(k.complete)
 	k.complete.Clear()
 	return taken
 }

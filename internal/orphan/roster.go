@@ -5,6 +5,7 @@ package orphan
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"time"
 
@@ -162,9 +163,9 @@ func (r Roster) Nodes(live []Present, acknowledged map[string]Acknowledgement) [
 		nodes = append(nodes, Node{Name: live[i].Name, Live: release.Known(live[i].Node), GoneSince: release.Absent[time.Time](), Acknowledged: said})
 		present[KeyOf(identityOf(&live[i]))] = true
 	}
-	for key, seen := range r {
+	for _, key := range slices.Sorted(maps.Keys(r)) {
 		if !present[key] {
-			nodes = append(nodes, seen.gone())
+			nodes = append(nodes, r[key].gone())
 		}
 	}
 	return nodes

@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,11 +18,13 @@ import (
 
 // review is one write, as admission judges it. Objects of native kinds are judged as their JSON, which is what CEL makes of them too.
 type review struct {
-	q          *request
-	operation  admissionv1.Operation
-	next, old  object
-	namespace  *stored // of the object; nil for cluster-scoped kinds
-	attributes *admission.VersionedAttributes
+	q         *request
+	operation admissionv1.Operation
+	next, old object
+	namespace *stored // of the object; nil for cluster-scoped kinds
+	// typedNamespace is the namespace as CEL sees it, once it was asked for.
+	typedNamespace *corev1.Namespace
+	attributes     *admission.VersionedAttributes
 }
 
 func (s *Server) newReview(q *request, operation admissionv1.Operation, next, old object) *review {
@@ -62,29 +65,39 @@ func optionsOf(operation admissionv1.Operation) runtime.Object {
 	}
 }
 
-// matches says that the rules and selectors of a webhook or policy select the write.
-func (r *review) matches(all []admissionregistrationv1.RuleWithOperations, byNamespace, byObject *metav1.LabelSelector) (bool, error) {
-	if rules.IsExemptAdmissionConfigurationResource(r.attributes) || !r.matchesRules(all) {
+// scope is which writes a webhook or a policy is about.
+type scope struct {
+	rules               []admissionregistrationv1.RuleWithOperations
+	namespaces, objects labels.Selector
+	err                 error
+}
+
+func newScope(rules []admissionregistrationv1.RuleWithOperations, byNamespace, byObject *metav1.LabelSelector) scope {
+	s := scope{rules: rules, namespaces: labels.Everything(), objects: labels.Everything()}
+	if byNamespace != nil {
+		s.namespaces, s.err = metav1.LabelSelectorAsSelector(byNamespace)
+	}
+	if byObject != nil && s.err == nil {
+		s.objects, s.err = metav1.LabelSelectorAsSelector(byObject)
+	}
+	return s
+}
+
+// selects says that the write is in the scope.
+func (s *scope) selects(r *review) (bool, error) {
+	switch {
+	case rules.IsExemptAdmissionConfigurationResource(r.attributes) || !r.matchesRules(s.rules):
 		return false, nil
-	}
-	objects, err := selectorOf(byObject)
-	if err != nil {
-		return false, err
-	}
-	if !objects.Empty() && !objects.Matches(labelsOf(r.next)) && !objects.Matches(labelsOf(r.old)) {
+	case s.err != nil:
+		return false, s.err
+	case !s.objects.Empty() && !s.objects.Matches(labelsOf(r.next)) && !s.objects.Matches(labelsOf(r.old)):
 		return false, nil
-	}
-	namespaces, err := selectorOf(byNamespace)
-	if err != nil {
-		return false, err
-	}
-	if namespaces.Empty() || !r.q.kind.Namespaced {
+	case s.namespaces.Empty() || !r.q.kind.Namespaced:
 		return true, nil
-	}
-	if r.namespace == nil {
+	case r.namespace == nil:
 		return false, fmt.Errorf("namespace %q not found", r.q.namespace)
 	}
-	return namespaces.Matches(labelsOf(r.namespace.object)), nil
+	return s.namespaces.Matches(labelsOf(r.namespace.object)), nil
 }
 
 func (r *review) matchesRules(all []admissionregistrationv1.RuleWithOperations) bool {
@@ -95,13 +108,6 @@ func (r *review) matchesRules(all []admissionregistrationv1.RuleWithOperations) 
 		}
 	}
 	return false
-}
-
-func selectorOf(selector *metav1.LabelSelector) (labels.Selector, error) {
-	if selector == nil {
-		return labels.Everything(), nil
-	}
-	return metav1.LabelSelectorAsSelector(selector)
 }
 
 func labelsOf(o object) labels.Set {
@@ -117,8 +123,12 @@ func (s *Server) mutate(q *request, operation admissionv1.Operation, next, old o
 	if err != nil {
 		return nil, err
 	}
+	var r *review // of the present state
 	for _, hook := range force.mutating {
-		changed, err := s.call(hook, s.newReview(q, operation, next, old))
+		if r == nil {
+			r = s.newReview(q, operation, next, old)
+		}
+		changed, err := s.call(hook, r)
 		if err != nil {
 			return nil, err
 		}
@@ -128,6 +138,7 @@ func (s *Server) mutate(q *request, operation admissionv1.Operation, next, old o
 		if next, err = q.kind.normalizeOrRefuse(changed); err != nil {
 			return nil, err
 		}
+		r = nil
 	}
 	return next, nil
 }

@@ -136,7 +136,7 @@ func (s *Server) webhooks(plural string, compile func(object) ([]*webhook, error
 }
 
 func compileWebhook(w *admissionregistrationv1.ValidatingWebhook, mutating bool) *webhook {
-	hook := &webhook{name: w.Name, client: w.ClientConfig, rules: w.Rules, namespaces: w.NamespaceSelector, objects: w.ObjectSelector, mutating: mutating,
+	hook := &webhook{name: w.Name, client: w.ClientConfig, scope: newScope(w.Rules, w.NamespaceSelector, w.ObjectSelector), mutating: mutating,
 		ignoresFailures: w.FailurePolicy != nil && *w.FailurePolicy == admissionregistrationv1.Ignore, timeout: defaultWebhookTimeout,
 		hasNoDryRunEffect: w.SideEffects != nil && (*w.SideEffects == admissionregistrationv1.SideEffectClassNone ||
 			*w.SideEffects == admissionregistrationv1.SideEffectClassNoneOnDryRun)}
@@ -180,7 +180,7 @@ func (s *Server) policies() ([]*policy, error) {
 		}
 		bound := *compiled
 		bound.binding = binding.Name
-		bound.constraints = append(slices.Clone(compiled.constraints), binding.Spec.MatchResources)
+		bound.constraints = append(slices.Clone(compiled.constraints), newConstraint(binding.Spec.MatchResources))
 		all = append(all, &bound)
 	}
 	return all, nil
@@ -233,7 +233,7 @@ func compilePolicy(compiler *plugincel.CompositedCompiler, p *admissionregistrat
 			messages[i] = &expression{text: v.MessageExpression, types: []*cel.Type{cel.StringType}}
 		}
 	}
-	compiled := &policy{policy: p.Name, validations: p.Spec.Validations, constraints: []*admissionregistrationv1.MatchResources{p.Spec.MatchConstraints},
+	compiled := &policy{policy: p.Name, validations: p.Spec.Validations, constraints: []*constraint{newConstraint(p.Spec.MatchConstraints)},
 		expressions:   compiler.CompileCondition(verdicts, with, environment.StoredExpressions),
 		messages:      compiler.CompileCondition(messages, without, environment.StoredExpressions),
 		ignoresErrors: p.Spec.FailurePolicy != nil && *p.Spec.FailurePolicy == admissionregistrationv1.Ignore}

@@ -3,6 +3,8 @@
 package apiserver
 
 import (
+	"maps"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -54,12 +56,23 @@ func (k *Kind) resetFields(subresource string) map[fieldpath.APIVersion]fieldpat
 
 // owned returns the object with the managed fields of an update from live to next.
 func (q *request) owned(live, next object) (object, error) {
+	if q.kind.Unmanaged {
+		delete(next["metadata"].(object), "managedFields")
+		return next, nil
+	}
 	manager, err := q.kind.fieldManager(q.sub)
 	if err != nil {
 		return nil, err
 	}
 	out := manager.UpdateNoErrors(&unstructured.Unstructured{Object: live}, &unstructured.Unstructured{Object: next}, q.manager())
 	return out.(*unstructured.Unstructured).Object, nil
+}
+
+// withOwnMetadata is an object of which a field manager may take the managed fields.
+func withOwnMetadata(o object) object {
+	o = maps.Clone(o)
+	o["metadata"] = maps.Clone(o["metadata"].(object))
+	return o
 }
 
 // sameVersion converts and defaults nothing: each kind has one version, and objects are normalized elsewhere.

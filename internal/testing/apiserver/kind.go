@@ -27,6 +27,8 @@ type Kind struct {
 	Namespaced bool
 	// HasStatus says that the resource has the subresource status.
 	HasStatus bool
+	// Unmanaged leaves metadata.managedFields out, for resources of which no client reads them: to keep them is a large part of a write.
+	Unmanaged bool
 
 	native   reflect.Type // nil for a custom resource
 	custom   *customSchema

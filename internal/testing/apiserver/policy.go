@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	celtypes "github.com/google/cel-go/common/types"
@@ -23,7 +24,7 @@ import (
 // policy is a ValidatingAdmissionPolicy with a binding that denies.
 type policy struct {
 	policy, binding string
-	constraints     []*admissionregistrationv1.MatchResources // of the policy and of the binding
+	constraints     []*constraint // of the policy and of the binding
 	conditions      matchconditions.Matcher
 	validations     []admissionregistrationv1.Validation
 	expressions     plugincel.ConditionEvaluator
@@ -34,7 +35,7 @@ type policy struct {
 // judge refuses what breaks the policy.
 func (p *policy) judge(r *review) error {
 	for _, constraint := range p.constraints {
-		selected, err := r.selects(constraint)
+		selected, err := constraint.selects(r)
 		if err != nil || !selected {
 			return err
 		}
@@ -59,7 +60,7 @@ func (p *policy) judge(r *review) error {
 			}
 			continue
 		}
-		if result.EvalResult != celtypes.True {
+		if isRefusal(result) {
 			return p.refuse(r, p.validations[i].Reason, p.message(i, messages))
 		}
 	}
@@ -78,19 +79,27 @@ func (p *policy) evaluate(r *review) (results, messages []plugincel.EvaluationRe
 	if err != nil {
 		return nil, nil, err
 	}
+	if !slices.ContainsFunc(results, isRefusal) {
+		return results, nil, nil
+	}
 	messages, _, err = p.messages.ForInput(ctx, r.attributes, request, plugincel.OptionalVariableBindings{}, namespace, budget)
 	return results, messages, err
 }
 
+func isRefusal(result plugincel.EvaluationResult) bool {
+	return result.Error == nil && result.EvalResult != celtypes.True
+}
+
 func (r *review) namespaceObject() (*corev1.Namespace, error) {
-	if r.namespace == nil {
-		return nil, nil
+	if r.namespace == nil || r.typedNamespace != nil {
+		return r.typedNamespace, nil
 	}
 	var namespace corev1.Namespace
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.namespace.object, &namespace); err != nil {
 		return nil, err
 	}
-	return plugincel.CreateNamespaceObject(&namespace), nil
+	r.typedNamespace = plugincel.CreateNamespaceObject(&namespace)
+	return r.typedNamespace, nil
 }
 
 // message is that of the expression, else the policy's own, else the expression itself.
@@ -135,21 +144,34 @@ func (p *policy) refuse(r *review, reason *metav1.StatusReason, message string) 
 	return refusal
 }
 
-// selects says that the constraint is about the write; without rules it is about every write.
-func (r *review) selects(c *admissionregistrationv1.MatchResources) (bool, error) {
-	if c == nil {
-		return true, nil
+// constraint is what a policy or a binding is about; nil is every write.
+type constraint struct {
+	scope
+	excluded []admissionregistrationv1.RuleWithOperations
+}
+
+// newConstraint: without rules it is about every write that the selectors select.
+func newConstraint(m *admissionregistrationv1.MatchResources) *constraint {
+	if m == nil {
+		return nil
 	}
-	if excluded := withoutNames(c.ExcludeResourceRules); len(excluded) > 0 && r.matchesRules(excluded) {
-		return false, nil
-	}
-	included := withoutNames(c.ResourceRules)
+	included := withoutNames(m.ResourceRules)
 	if len(included) == 0 {
 		every := admissionregistrationv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}}
 		included = append(included, admissionregistrationv1.RuleWithOperations{
 			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll}, Rule: every})
 	}
-	return r.matches(included, c.NamespaceSelector, c.ObjectSelector)
+	return &constraint{newScope(included, m.NamespaceSelector, m.ObjectSelector), withoutNames(m.ExcludeResourceRules)}
+}
+
+func (c *constraint) selects(r *review) (bool, error) {
+	if c == nil {
+		return true, nil
+	}
+	if r.matchesRules(c.excluded) {
+		return false, nil
+	}
+	return c.scope.selects(r)
 }
 
 // withoutNames drops resourceNames, which no policy of the product has.

@@ -28,9 +28,7 @@ import (
 type webhook struct {
 	name              string
 	client            admissionregistrationv1.WebhookClientConfig
-	rules             []admissionregistrationv1.RuleWithOperations
-	namespaces        *metav1.LabelSelector
-	objects           *metav1.LabelSelector
+	scope             scope
 	conditions        matchconditions.Matcher
 	ignoresFailures   bool
 	timeout           time.Duration
@@ -40,7 +38,7 @@ type webhook struct {
 
 // call asks a webhook about a write that it is for. It returns the object as the webhook changed it, or nil.
 func (s *Server) call(hook *webhook, r *review) (object, error) {
-	selected, err := r.matches(hook.rules, hook.namespaces, hook.objects)
+	selected, err := hook.scope.selects(r)
 	if err != nil || !selected {
 		return nil, err
 	}

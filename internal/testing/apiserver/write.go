@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -202,7 +201,7 @@ func (s *Server) planUpdate(q *request, old *stored) (*plan, error) {
 
 // planChange replaces the stored object by one that a client sent or patched.
 func (s *Server) planChange(q *request, old *stored, next object) (*plan, error) {
-	next, err := q.owned(runtime.DeepCopyJSON(old.object), next)
+	next, err := q.owned(withOwnMetadata(old.object), next)
 	if err != nil {
 		return nil, err
 	}

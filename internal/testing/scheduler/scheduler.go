@@ -96,11 +96,24 @@ func (s *Scheduler) Pass(ctx context.Context, c apiserver.Call) apiserver.Outcom
 	if c.Verb != "get" && c.Verb != "list" && c.Verb != "watch" {
 		faults = writeFaults
 	}
-	fault, err := s.wait(ctx, fmt.Sprintf("%s %08x", c, digest(string(c.Body))>>32), faults)
+	fault, err := s.wait(ctx, nameOf(ctx, c), faults)
 	if err != nil {
 		return apiserver.Outcome{Err: err}
 	}
 	return outcome(fault, c)
+}
+
+type actor struct{}
+
+// As names the caller in a context, for calls that are otherwise the same.
+func As(ctx context.Context, who string) context.Context { return context.WithValue(ctx, actor{}, who) }
+
+func nameOf(ctx context.Context, c apiserver.Call) string {
+	name := fmt.Sprintf("%s %08x", c, digest(string(c.Body))>>32)
+	if who, _ := ctx.Value(actor{}).(string); who != "" {
+		name += " for " + who
+	}
+	return name
 }
 
 // Turn waits until the scheduler lets an actor act. The name says what the actor does next. It fails once ctx ends.
@@ -151,20 +164,16 @@ func (s *Scheduler) Open() {
 
 // Run plays all steps that there are for d of virtual time.
 func (s *Scheduler) Run(d time.Duration) {
-	end := time.NewTimer(d)
-	defer end.Stop()
-	for {
-		for s.step() {
-			select {
-			case <-end.C:
-				return
-			default:
-			}
+	end := time.Now().Add(d)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for time.Now().Before(end) {
+		if s.step() {
+			continue
 		}
 		select {
 		case <-s.arrived:
-		case <-end.C:
-			return
+		case <-timer.C:
 		}
 	}
 }

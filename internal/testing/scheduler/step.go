@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"runtime"
 	"slices"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,7 @@ func (s *Scheduler) step() bool {
 	s.mu.Unlock()
 	<-time.After(time.Microsecond + time.Duration(s.hash(number, "delay")%uint64(longestDelay)))
 	synctest.Wait()
+	runtime.Gosched() // a new time slice: the runtime interrupts no goroutine of the step, unless it is long
 	chosen.do(fault)
 	return true
 }

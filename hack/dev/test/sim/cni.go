@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/scheduler"
 )
 
 const interfaceName = "net1"
@@ -46,7 +48,7 @@ func (c *cni) manage(ctx context.Context, mode int, b *box) ([]net.IPNet, error)
 	conf := wbtypes.IPAMConfig{PodNamespace: b.namespace, PodName: b.name, OverlappingRanges: true,
 		IPRanges: []wbtypes.RangeConfiguration{{Range: poolRange, RangeStart: subnet.IP}}}
 	call := &wbkubernetes.KubernetesIPAM{Client: *c.client, Config: conf, Namespace: metav1.NamespaceSystem, ContainerID: b.id, IfName: interfaceName}
-	return wbkubernetes.IPManagementKubernetesUpdate(ctx, mode, call, conf)
+	return wbkubernetes.IPManagementKubernetesUpdate(scheduler.As(ctx, b.id[:8]), mode, call, conf)
 }
 
 var errNoAddress = errors.New("whereabouts gave no address")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+	"github.com/holdfast-dev/holdfast/internal/testing/scheduler"
 )
 
 // injection makes the next calls of a client fail.
@@ -34,6 +35,9 @@ func (w *World) Pass(ctx context.Context, call apiserver.Call) apiserver.Outcome
 		return apiserver.Outcome{}
 	}
 	if !servedAtOnce(call) {
+		if who := actorOf(ctx); who != "" {
+			ctx = scheduler.As(ctx, who)
+		}
 		if out := w.sched.Pass(ctx, call); out.Err != nil {
 			return out
 		}
@@ -45,7 +49,7 @@ func (w *World) Pass(ctx context.Context, call apiserver.Call) apiserver.Outcome
 func servedAtOnce(call apiserver.Call) bool {
 	read := call.Verb == "get" || call.Verb == "list" || call.Verb == "watch"
 	switch call.Resource {
-	case "events", "selfsubjectreviews", "validatingadmissionpolicies", "validatingadmissionpolicybindings":
+	case "selfsubjectreviews", "validatingadmissionpolicies", "validatingadmissionpolicybindings":
 		return true
 	case "configmaps":
 		return strings.HasPrefix(call.Client, "manager")
@@ -63,9 +67,6 @@ func (w *World) fail(call apiserver.Call) apiserver.Outcome {
 	defer w.mu.Unlock()
 	if m := w.machineOfLocked(call.Client); m != nil && m.partitioned {
 		return apiserver.Outcome{Err: errUnreachable}
-	}
-	if call.Resource == "events" {
-		return apiserver.Outcome{}
 	}
 	write := !slices.Contains([]string{"get", "list", "watch"}, call.Verb)
 	for _, i := range w.injected {

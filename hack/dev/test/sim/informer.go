@@ -28,10 +28,14 @@ type informer struct {
 	// first is the version of the first list: a cache of the API server that lags after a restart. Zero: the present one.
 	first func() string
 
+	// made is when the informer was made; early says that this was before its cache started.
+	made  time.Time
+	early bool
+
 	mu       sync.Mutex
 	handlers []*registration
 	poked    chan struct{}
-	synced   chan struct{}
+	synced   milestone
 	version  string
 	started  bool
 }
@@ -40,11 +44,11 @@ type informer struct {
 type registration struct {
 	handler cache.ResourceEventHandler
 	begun   bool
-	synced  chan struct{}
+	synced  milestone
 }
 
 func newInformer(source cache.ListerWatcher, indexers cache.Indexers, first func() string) *informer {
-	return &informer{source: source, indexer: newSortedIndexer(indexers), first: first, poked: make(chan struct{}, 1), synced: make(chan struct{})}
+	return &informer{source: source, indexer: newSortedIndexer(indexers), first: first, poked: make(chan struct{}, 1), synced: newMilestone()}
 }
 
 // RunWithContext runs until ctx ends.
@@ -96,11 +100,7 @@ func (i *informer) list(ctx context.Context, options metav1.ListOptions) error {
 	i.version = accessor.GetResourceVersion()
 	i.mu.Unlock()
 	i.greet()
-	select {
-	case <-i.synced:
-	default:
-		close(i.synced)
-	}
+	i.synced.reach()
 	return nil
 }
 
@@ -222,6 +222,6 @@ func (i *informer) greet() {
 		i.mu.Lock()
 		r.begun = true
 		i.mu.Unlock()
-		close(r.synced)
+		r.synced.reach()
 	}
 }

@@ -5,6 +5,7 @@ package sim
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
@@ -14,7 +15,7 @@ var _ cache.SharedIndexInformer = (*informer)(nil)
 
 // AddEventHandler registers a handler.
 func (i *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
-	r := &registration{handler: h, synced: make(chan struct{})}
+	r := &registration{handler: h, synced: newMilestone()}
 	i.mu.Lock()
 	i.handlers = append(i.handlers, r)
 	i.mu.Unlock()
@@ -70,10 +71,10 @@ func (i *informer) Run(stop <-chan struct{}) {
 }
 
 // HasSynced says that the first list is in the store.
-func (i *informer) HasSynced() bool { return closed(i.synced) }
+func (i *informer) HasSynced() bool { return i.synced.isPast() }
 
 // HasSyncedChecker waits for the first list.
-func (i *informer) HasSyncedChecker() cache.DoneChecker { return done(i.synced) }
+func (i *informer) HasSyncedChecker() cache.DoneChecker { return i.synced }
 
 // LastSyncResourceVersion is how far the informer is.
 func (i *informer) LastSyncResourceVersion() string {
@@ -100,25 +101,33 @@ func (i *informer) SetTransform(f cache.TransformFunc) error {
 func (i *informer) IsStopped() bool { return false }
 
 // HasSynced says that the handler had the objects of the first list.
-func (r *registration) HasSynced() bool { return closed(r.synced) }
+func (r *registration) HasSynced() bool { return r.synced.isPast() }
 
 // HasSyncedChecker waits for that.
-func (r *registration) HasSyncedChecker() cache.DoneChecker { return done(r.synced) }
+func (r *registration) HasSyncedChecker() cache.DoneChecker { return r.synced }
 
-// done is a channel as a DoneChecker.
-type done chan struct{}
+// milestone is a state that is reached once.
+type milestone struct {
+	done chan struct{}
+	at   *atomic.Pointer[time.Time]
+}
 
-// Name names nothing in particular.
-func (done) Name() string { return "simulated informer" }
+func newMilestone() milestone { return milestone{make(chan struct{}), &atomic.Pointer[time.Time]{}} }
 
-// Done is the channel.
-func (d done) Done() <-chan struct{} { return d }
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+func (m milestone) reach() {
+	if m.at.CompareAndSwap(nil, new(time.Now())) {
+		close(m.done)
 	}
 }
+
+// isPast says that it was reached at an earlier instant: all goroutines that look at one instant see the same.
+func (m milestone) isPast() bool {
+	at := m.at.Load()
+	return at != nil && at.Before(time.Now())
+}
+
+// Name names nothing in particular.
+func (milestone) Name() string { return "simulated informer" }
+
+// Done is closed when it is reached.
+func (m milestone) Done() <-chan struct{} { return m.done }

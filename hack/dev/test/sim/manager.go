@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlmanager "sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -31,18 +29,6 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
-
-// skewed is a clock that is off by some time.
-type skewed struct {
-	clock.RealClock
-	by atomic.Int64
-}
-
-// Now is off.
-func (c *skewed) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
-
-// Since is measured by this clock.
-func (c *skewed) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // manager is one process of the manager.
 type manager struct {
@@ -121,6 +107,7 @@ func (m *manager) adjust(o *ctrlmanager.Options) {
 	o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = new(leaseDuration), new(leaseDuration*3/4), new(leaseDuration/4)
 	o.LeaderElectionResourceLockInterface = &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "holdfast-system", Name: app.Name}, Client: m.lock,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: m.name}}
+	o.NewCache = newStartingCache
 	o.Cache.NewInformer = func(source cache.ListerWatcher, _ runtime.Object, _ time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
 		return newInformer(source, indexers, func() string { return m.stale })
 	}

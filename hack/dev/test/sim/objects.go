@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/logging"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -70,6 +72,9 @@ func prepare() {
 	scheme()
 }
 
+// managed are the resources whose managedFields the product reads, besides those of the admission configuration.
+var managed = []string{"pods", "ipallocations"}
+
 // kindsOf are the kinds that the server serves. NodeResourcePolicies are not among them: that guard has its own suites.
 var kindsOf = sync.OnceValue(func() []*apiserver.Kind {
 	all := apiserver.Natives()
@@ -82,7 +87,11 @@ var kindsOf = sync.OnceValue(func() []*apiserver.Kind {
 	} {
 		all = append(all, must(apiserver.CustomFromFile(path)))
 	}
-	return append(all, must(apiserver.Custom(networksCRD())))
+	all = append(all, must(apiserver.Custom(networksCRD())))
+	for _, kind := range all {
+		kind.Unmanaged = kind.Group != admissionregistrationv1.GroupName && !slices.Contains(managed, kind.Plural)
+	}
+	return all
 })
 
 // manifests are the shipped webhook configurations and admission policies.

@@ -3,7 +3,10 @@
 package sim
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -56,33 +59,55 @@ func (c *rowCounter) Error(err error, message string, keysAndValues ...any) {
 
 // WithValues keeps one counter for all.
 func (c *rowCounter) WithValues(keysAndValues ...any) logr.LogSink {
-	if c.next == nil {
-		return c
-	}
-	return &shared{c, c.next.WithValues(keysAndValues...)}
+	return (&shared{c, c.next, ""}).WithValues(keysAndValues...)
 }
 
 // WithName keeps one counter for all.
 func (c *rowCounter) WithName(string) logr.LogSink { return c }
 
-// shared is a counter with another sink behind it.
+// shared is a counter with the name of the caller, and with another sink behind it, if there is one.
 type shared struct {
 	*rowCounter
 	sink logr.LogSink
+	who  string
+}
+
+// actorKeys are the values of a logger that name the caller.
+var actorKeys = []string{"controller", "uid", "orphan", "namespace", "name"}
+
+// actorOf is the caller that the logger of a context names; empty if it names none.
+func actorOf(ctx context.Context) string {
+	if s, ok := logr.FromContextOrDiscard(ctx).GetSink().(*shared); ok {
+		return s.who
+	}
+	return ""
 }
 
 // Info counts and passes on.
 func (s *shared) Info(level int, message string, keysAndValues ...any) {
 	s.count(message, keysAndValues)
-	s.sink.Info(level, message, keysAndValues...)
+	if s.sink != nil {
+		s.sink.Info(level, message, keysAndValues...)
+	}
 }
 
 // Error passes on.
 func (s *shared) Error(err error, message string, keysAndValues ...any) {
-	s.sink.Error(err, message, keysAndValues...)
+	if s.sink != nil {
+		s.sink.Error(err, message, keysAndValues...)
+	}
 }
 
 // WithValues adds to the sink behind.
 func (s *shared) WithValues(keysAndValues ...any) logr.LogSink {
-	return &shared{s.rowCounter, s.sink.WithValues(keysAndValues...)}
+	next := *s
+	for i := 0; i+1 < len(keysAndValues); i += 2 {
+		if key, ok := keysAndValues[i].(string); ok && slices.Contains(actorKeys, key) {
+			next.who = strings.TrimSpace(fmt.Sprint(next.who, " ", keysAndValues[i+1]))
+		}
+	}
+	if s.sink != nil {
+		next.sink = s.sink.WithValues(keysAndValues...)
+	}
+	return &next
 }
