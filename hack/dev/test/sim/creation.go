@@ -11,8 +11,6 @@ import (
 const (
 	// creationMax is how long a runtime works on a sandbox: less than the product's sandboxCreationMax, which is what that has to be.
 	creationMax = 4 * time.Minute
-	// One creation of slowOnes is slow without any fault.
-	slowOnes = 8
 	// slowest is how long a slow creation takes at most, before the ADD and behind it.
 	slowest = 90 * time.Second
 )
@@ -29,12 +27,16 @@ type made struct {
 	err     error
 }
 
-// create has the runtime make a sandbox. A kubelet that learns of the pod's end gives the call up. The runtime then undoes what it did, or goes
-// on if the ADD is behind it: the kubelet does not know of that sandbox until it is listed.
+// create has the runtime make a sandbox. A kubelet that learns of the pod's end gives the call up, or waits for it. The runtime then undoes what it
+// did, or goes on if the ADD is behind it: the kubelet does not know of that sandbox until it is listed.
 func (p *worker) create(b *box) (string, error) {
 	ctx, cancel := context.WithTimeout(p.w.ctx, creationMax)
 	out := make(chan made, 1)
-	before, behind := p.slowness(), p.slowness()
+	before, behind, heeds := p.slowness(), p.slowness(), p.rand.IntN(2) == 0
+	giveUp := func() {
+		p.w.locked(func() { b.making = false })
+		cancel()
+	}
 	p.w.act(func() { out <- p.make(ctx, b, before, behind) })
 	stopped := p.ctx.Done()
 	for {
@@ -46,14 +48,16 @@ func (p *worker) create(b *box) (string, error) {
 			cancel()
 			return r.address, r.err
 		case <-stopped:
-			cancel()
+			giveUp()
 			stopped = nil
 		case <-p.poked:
 			if pod, known := p.view(); !known || !p.ended(pod) {
 				continue
 			}
 			if !p.m.hasAddress(b) {
-				cancel()
+				if heeds {
+					giveUp()
+				}
 				continue
 			}
 			p.w.note("%s: the pod of %s ended, and the runtime goes on with it", p.m.name, b)
@@ -68,7 +72,7 @@ func (p *worker) create(b *box) (string, error) {
 
 // slowness is how long a part of a creation takes.
 func (p *worker) slowness() time.Duration {
-	slow := p.rand.IntN(slowOnes) == 0
+	slow := p.rand.IntN(p.w.plan.Slow) == 0
 	p.w.locked(func() { slow = slow || p.m.broken[SandboxSlow] > 0 })
 	if !slow {
 		return 0
@@ -79,6 +83,7 @@ func (p *worker) slowness() time.Duration {
 // make calls CNI ADD, and then does what else a sandbox needs. From the ADD on the address is in use. What a machine leaves when it goes off
 // nothing undoes.
 func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration) made {
+	defer p.w.locked(func() { b.making = false }) // also where it failed
 	if !rested(ctx, before) {
 		return made{err: ctx.Err()}
 	}

@@ -65,6 +65,15 @@ var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentCl
 	InternalError, AnswerLost, Refused, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, Reboot,
 	Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, Reconciler, ControlLoop, StripFinalizer, ForceDelete, Forger, TenantAnnotations}
 
+// stories are kinds that often go together: those of pods and their sandboxes, of nodes, of processes and their calls, and of agents.
+var stories = [][]Kind{
+	{SandboxNotLoaded, SandboxRestart, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, DELLost, ForceDelete, StripFinalizer, ControlLoop, WatchDelayed, CrashAfterWrite},
+	{Reboot, Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, SandboxSlow, DELLost, ForceDelete},
+	{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused,
+		DELLost, SandboxRestart},
+	{AgentRestart, AgentClockSkew, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, DELLost, Reregistration, Reboot},
+}
+
 // performers are what each kind does. What counts itself when it comes true is in counted.
 var performers = map[Kind]func(*World, Fault){
 	CrashAfterWrite: (*World).crashAfterWrite,

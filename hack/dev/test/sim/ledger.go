@@ -17,6 +17,8 @@ import (
 type ledger struct {
 	// users are the live sandboxes of each address.
 	users map[string][]*box
+	// stands are the entries of the pool.
+	stands []entry
 	// lostDELs is how many calls of CNI DEL on a machine are lost next.
 	lostDELs map[string]int
 	// webhookMissed is when a write last passed without a webhook.
@@ -35,7 +37,7 @@ func (l *ledger) begin(w *World, b *box, address string) {
 	if b.excuse = w.excused[b.uid]; !recorded {
 		b.excuse = "its ADD was never recorded"
 	}
-	b.address, b.live = address, true
+	b.address, b.live, b.making = address, true, false
 	w.noteLocked("%s: ADD of %s", b.machine.name, b)
 	for _, other := range l.users[address] {
 		if !other.live || other.uid == b.uid {
@@ -68,6 +70,9 @@ func (l *ledger) end(w *World, b *box) {
 
 // takeLostDEL says whether this DEL is one that is lost. The world is locked.
 func (l *ledger) takeLostDEL(b *box) bool {
+	if b.address != "" && b.forgotten {
+		return true
+	}
 	if l.lostDELs[b.machine.name] == 0 || b.address == "" {
 		return false
 	}
@@ -107,6 +112,7 @@ func entriesOf(pool map[string]any) []entry {
 // poolChanged judges what a write took from a pool. The world is locked.
 func (l *ledger) poolChanged(w *World, c apiserver.Change) {
 	left := entriesOf(c.New)
+	l.stands = left
 	for _, old := range entriesOf(c.Old) {
 		if slices.ContainsFunc(left, func(e entry) bool { return e.address == old.address }) {
 			continue

@@ -31,7 +31,7 @@ func (f Fault) String() string {
 // Event is something ordinary that a user does.
 type Event struct {
 	At  time.Duration
-	Do  string // delete or complete
+	Do  string // delete, complete or hurry
 	Pod int
 }
 
@@ -47,6 +47,8 @@ type Plan struct {
 	Replicas bool
 	// Agents says whether the nodes have agents: without, kubelets are the only evidence.
 	Agents bool
+	// Slow and Late: without any fault, one half of a creation of so many is slow, and a kubelet learns late of one change of so many.
+	Slow, Late int
 }
 
 const (
@@ -55,6 +57,7 @@ const (
 	// faultsUntil is when the last fault begins.
 	faultsUntil = 45 * time.Minute
 	minFaults   = 5
+	moreFaults  = 6
 	// soon is how long after a fault at most comes what follows it.
 	soon = 2 * time.Minute
 	// withoutAgents: one seed of so many is a cluster without agents.
@@ -63,16 +66,19 @@ const (
 	withReplicas = 8
 )
 
+// seldom are how seldom something is slow or late, and does what a user does.
+var (
+	seldom = []int{2, 8, 8, 16}
+	does   = []string{"delete", "delete", "delete", "hurry", "complete"}
+)
+
 // NewPlan makes the plan of a seed. keep says which of its faults are played; nil plays all.
 func NewPlan(seed uint64, keep []int) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x51a))
-	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0, Replicas: seed%withReplicas == 3}
+	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0, Replicas: seed%withReplicas == 3,
+		Slow: seldom[r.IntN(len(seldom))], Late: seldom[r.IntN(len(seldom))]}
 	for range 5 + r.IntN(4) {
-		e := Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: "delete"}
-		if r.IntN(5) == 0 {
-			e.Do = "complete"
-		}
-		p.Events = append(p.Events, e)
+		p.Events = append(p.Events, Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: does[r.IntN(len(does))]})
 	}
 	faults := drawFaults(r, &p)
 	for i, f := range faults {
@@ -84,11 +90,15 @@ func NewPlan(seed uint64, keep []int) Plan {
 }
 
 // drawFaults draws the faults, and moves events of the user: half of both follow a fault within two minutes, at the same place or on the same pod,
-// since what goes wrong goes wrong together.
+// since what goes wrong goes wrong together. Most seeds tell more of one story than of others.
 func drawFaults(r *rand.Rand, p *Plan) []Fault {
 	var faults []Fault
-	for i := range minFaults + r.IntN(4) {
+	story := append(slices.Clone(stories), kinds)[r.IntN(len(stories)+1)]
+	for i := range minFaults + r.IntN(moreFaults) {
 		kind := kinds[r.IntN(len(kinds))]
+		if r.IntN(3) > 0 {
+			kind = story[r.IntN(len(story))]
+		}
 		if i == 0 { // so that a range of seeds has them all
 			kind = kinds[p.Seed%uint64(len(kinds))]
 		}

@@ -105,10 +105,40 @@ func (w *World) playEvents() {
 		switch e.Do {
 		case "delete":
 			_ = c.Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+		case "hurry":
+			_ = c.Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+			w.act(func() { w.hurry(c, pod) })
 		case "complete":
 			w.complete(c, pod)
 		}
 	}
+}
+
+// hurries is how many pods in a row a hurried user deletes at most, and patience how long he waits for the next one.
+const hurries, patience = 3, 5 * time.Minute
+
+// hurry is a user, or a controller in a loop, who deletes the successors of a pod soon after they were bound.
+func (w *World) hurry(c client.Client, last *corev1.Pod) {
+	r := w.rand("hurry " + string(last.UID))
+	for range 1 + r.IntN(hurries) {
+		next := w.successor(last)
+		if next == nil || !rested(w.ctx, shortly(r)) || !w.turn(w.ctx, "the user is in a hurry with %s", next.Name) {
+			return
+		}
+		w.note("the user deletes %s (%s) soon", next.Name, next.UID)
+		_ = c.Delete(w.ctx, next, client.Preconditions{UID: &next.UID})
+		last = next
+	}
+}
+
+// successor is the next pod with the name once it is bound; nil if none comes.
+func (w *World) successor(last *corev1.Pod) *corev1.Pod {
+	for until := w.since() + patience; w.since() < until && rested(w.ctx, time.Second); {
+		if pod := w.pod(last.Namespace, last.Name, ""); pod != nil && pod.UID != last.UID && pod.Spec.NodeName != "" {
+			return pod
+		}
+	}
+	return nil
 }
 
 // complete ends a pod's containers; its kubelet ends the rest, and the user deletes it some minutes later.

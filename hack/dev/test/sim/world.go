@@ -209,6 +209,7 @@ func (w *World) changed(c apiserver.Change) {
 			node, _ := spec["nodeName"].(string)
 			w.pokeLocked("node " + node)
 		}
+		w.letGo(c)
 	case "ippools":
 		w.ledger.poolChanged(w, c)
 	}
