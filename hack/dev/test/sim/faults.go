@@ -187,9 +187,14 @@ func (w *World) mergeWatches(f Fault) {
 	})
 }
 
+// lateOf is the resource of which the watches are late, by N; of all for other N.
+var lateOf = map[int]string{3: pools, 4: pools, 5: " pods", 6: " ipallocations"}
+
+const pools = " ippools"
+
 // late are the watches that a fault delays.
 func (w *World) late(f Fault) []*apiserver.Stream {
-	of := map[int]string{3: " ippools", 4: " ippools", 5: " pods", 6: " ipallocations"}[f.N]
+	of := lateOf[f.N]
 	return slices.DeleteFunc(w.server.Streams(), func(s *apiserver.Stream) bool {
 		return !strings.HasPrefix(s.Name(), w.processOf(f)) || !strings.Contains(s.Name(), of)
 	})
@@ -262,7 +267,7 @@ func (w *World) strip(f Fault) {
 		w.note("and force-deletes it: %v", c.Delete(w.ctx, pod, uid, client.GracePeriodSeconds(0)))
 	}
 	if err == nil {
-		w.locked(func() { w.stripped[pod.UID] = true })
+		w.locked(func() { w.vanished[pod.UID] = pod.Name })
 	}
 	if err == nil && w.isDisturbed(f, managerKinds, "", time.Minute) {
 		w.excuse(pod, "a person stripped its finalizer while the manager could not keep its address from a successor")
@@ -310,6 +315,9 @@ var (
 	agentKinds = []Kind{AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, WatchMerged, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, AgentRestart, ReportLate,
 		ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, Partition, Reboot, Replacement, Reregistration, Clone, OutOfService}
 )
+
+// restarts are what begins another process of the manager, or another time.
+var restarts = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump}
 
 // felt is how long a fault is felt behind its end.
 const felt = 3 * time.Minute

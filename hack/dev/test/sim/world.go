@@ -59,8 +59,8 @@ type World struct {
 	completed map[types.UID]bool
 	// excused are the pods that somebody took out of the guard's care, and why.
 	excused map[types.UID]string
-	// stripped are the pods that vanished although their sandboxes may run.
-	stripped map[types.UID]bool
+	// vanished are the pods that vanished although their sandboxes may run, with their names.
+	vanished map[types.UID]string
 	// byHand is how many addresses the operator released.
 	byHand    int
 	settledAt uint64
@@ -78,7 +78,7 @@ func (v Violation) String() string {
 
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
 	w := &World{plan: plan, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
-		notify: map[string]chan struct{}{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, stripped: map[types.UID]bool{}, ledger: newLedger()}
+		notify: map[string]chan struct{}{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, ledger: newLedger()}
 	w.log = logr.New(w.rows)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sched = scheduler.New(scheduler.Options{Seed: plan.Seed, Held: w.isHeld, Replay: replay})
