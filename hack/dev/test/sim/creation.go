@@ -18,6 +18,9 @@ const (
 // errLeft: the kubelet gave up on a sandbox, and its runtime did not.
 var errLeft = errors.New("the runtime goes on with it")
 
+// errPlugin: a CNI plugin behind whereabouts failed.
+var errPlugin = errors.New("another plugin failed")
+
 // errOff: the machine went off.
 var errOff = errors.New("the machine went off")
 
@@ -32,12 +35,12 @@ type made struct {
 func (p *worker) create(b *box) (string, error) {
 	ctx, cancel := context.WithTimeout(p.w.ctx, creationMax)
 	out := make(chan made, 1)
-	before, behind, heeds := p.slowness(), p.slowness(), p.rand.IntN(2) == 0
+	before, behind, heeds, fails := p.slowness(), p.slowness(), p.rand.IntN(2) == 0, p.rand.IntN(p.w.plan.Fails) == 0
 	giveUp := func() {
 		p.w.locked(func() { b.making = false })
 		cancel()
 	}
-	p.w.act(func() { out <- p.make(ctx, b, before, behind) })
+	p.w.act(func() { out <- p.make(ctx, b, before, behind, fails) })
 	stopped := p.ctx.Done()
 	for {
 		select {
@@ -82,7 +85,7 @@ func (p *worker) slowness() time.Duration {
 
 // make calls CNI ADD, and then does what else a sandbox needs. From the ADD on the address is in use. What a machine leaves when it goes off
 // nothing undoes.
-func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration) made {
+func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration, fails bool) made {
 	defer p.w.locked(func() { b.making = false }) // also where it failed
 	if !rested(ctx, before) {
 		return made{err: ctx.Err()}
@@ -95,8 +98,11 @@ func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration)
 		return made{err: errOff}
 	}
 	p.w.ledger.begin(p.w, b, address)
-	if !rested(ctx, behind) {
+	switch {
+	case !rested(ctx, behind):
 		return made{err: ctx.Err()}
+	case fails:
+		return made{err: errPlugin}
 	}
 	p.w.locked(func() { b.creating = false })
 	return made{address: address}
@@ -119,9 +125,15 @@ func (p *worker) undo(b *box) {
 		return
 	}
 	p.w.ledger.end(p.w, b)
-	ctx, cancel := context.WithTimeout(p.w.ctx, time.Minute)
-	defer cancel()
-	p.cni.del(ctx, b)
+	isLost := false
+	p.w.locked(func() { isLost = p.w.ledger.takeLostDEL(b) })
+	if isLost {
+		p.w.note("%s: the DEL of %s is lost", p.m.name, b)
+	} else {
+		ctx, cancel := context.WithTimeout(p.w.ctx, time.Minute)
+		defer cancel()
+		p.cni.del(ctx, b)
+	}
 	p.removeBox(b)
 }
 

@@ -167,9 +167,22 @@ func (w *World) processOf(f Fault) string {
 	return "agent@" + w.at(f).name
 }
 
-// delayWatches delays all watches of a process or, so that one is late where the others are not, those of one resource.
+// delayWatches delays all watches of a process or, so that one is late where the others are not, those of one resource. Half of these are late behind
+// the next change of the resource, which they still show.
 func (w *World) delayWatches(f Fault) {
-	for _, s := range w.late(f) {
+	streams := w.late(f)
+	if of := lateOf[f.N]; of != "" && f.Pod%2 == 0 {
+		changed := make(chan struct{})
+		w.locked(func() { w.behind[strings.TrimSpace(of)] = append(w.behind[strings.TrimSpace(of)], changed) })
+		select {
+		case <-changed:
+		case <-time.After(f.For):
+		case <-w.ctx.Done():
+			return
+		}
+		rested(w.ctx, time.Second)
+	}
+	for _, s := range streams {
 		w.hold(s.Name()+" event", f.For)
 	}
 }
@@ -318,6 +331,9 @@ var (
 
 // restarts are what begins another process of the manager, or another time.
 var restarts = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump}
+
+// ofAgents are what befalls agents alone.
+var ofAgents = []Kind{AgentClockSkew, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded}
 
 // felt is how long a fault is felt behind its end.
 const felt = 3 * time.Minute

@@ -21,6 +21,9 @@ import (
 // operatorLooks is how long after everything was healed a person looks at what still waits.
 const operatorLooks = 30 * time.Minute
 
+// looksAgain is how long after that it looks again: where one wait ends, another may begin.
+const looksAgain = 8 * time.Minute
+
 // forAPerson is a wait of which docs/runbook/reasons says that a person ends it, and forAPersonMoved are those where that is so if the Node object of
 // the pod's node was replaced.
 const forAPerson = "ClaimantUnknown"
@@ -35,9 +38,12 @@ const staysOff = 5 * time.Minute
 
 // operate is a person who follows the runbook. It releases nothing that a machine runs, and nothing of a node that kept its Node object.
 func (w *World) operate() {
-	if !rested(w.ctx, operatorLooks) || !w.turn(w.ctx, "the operator looks at what waits") {
-		return
+	for after := operatorLooks; rested(w.ctx, after) && w.turn(w.ctx, "the operator looks at what waits"); after = looksAgain {
+		w.endWaits()
 	}
+}
+
+func (w *World) endWaits() {
 	records, off := w.server.All("ipallocations"), map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		waits := func(reason string) bool { return strings.Contains(conditionsOf(records[name]), reason) }

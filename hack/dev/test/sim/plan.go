@@ -47,8 +47,9 @@ type Plan struct {
 	Replicas bool
 	// Agents says whether the nodes have agents: without, kubelets are the only evidence.
 	Agents bool
-	// Slow and Late: without any fault, one half of a creation of so many is slow, and a kubelet learns late of one change of so many.
-	Slow, Late int
+	// Slow, Late and Fails: without any fault, one half of a creation of so many is slow, a kubelet learns late of one change of so many, and one
+	// creation of so many fails behind its ADD.
+	Slow, Late, Fails int
 }
 
 const (
@@ -76,7 +77,7 @@ var (
 func NewPlan(seed uint64, keep []int) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x51a))
 	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0, Replicas: seed%withReplicas == 3,
-		Slow: seldom[r.IntN(len(seldom))], Late: seldom[r.IntN(len(seldom))]}
+		Slow: seldom[r.IntN(len(seldom))], Late: seldom[r.IntN(len(seldom))], Fails: seldom[r.IntN(len(seldom))]}
 	for range 5 + r.IntN(4) {
 		p.Events = append(p.Events, Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: does[r.IntN(len(does))]})
 	}
@@ -99,6 +100,9 @@ func drawFaults(r *rand.Rand, p *Plan) []Fault {
 		if r.IntN(3) > 0 {
 			kind = story[r.IntN(len(story))]
 		}
+		for !p.Agents && slices.Contains(ofAgents, kind) {
+			kind = kinds[r.IntN(len(kinds))]
+		}
 		if i == 0 { // so that a range of seeds has them all
 			kind = kinds[p.Seed%uint64(len(kinds))]
 		}
@@ -107,6 +111,9 @@ func drawFaults(r *rand.Rand, p *Plan) []Fault {
 		if i > 0 && r.IntN(2) == 0 {
 			before := faults[r.IntN(len(faults))]
 			f.At, f.Who, f.Pod = min(before.At+shortly(r), faultsUntil), before.Who, before.Pod
+		}
+		if !p.Agents && slices.Contains(managerKinds, f.Kind) {
+			f.Who = "manager" // there is nobody else who calls and watches
 		}
 		faults = append(faults, f)
 	}

@@ -46,6 +46,8 @@ type World struct {
 	holds    map[string]int
 	injected []*injection
 	crash    *crash
+	// behind are those that wait for the next change of a resource.
+	behind   map[string][]chan struct{}
 	notify   map[string]chan struct{} // by pod or node: something changed
 	machines []*machine
 	managers []*manager
@@ -78,7 +80,7 @@ func (v Violation) String() string {
 
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
 	w := &World{plan: plan, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
-		notify: map[string]chan struct{}{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, ledger: newLedger()}
+		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, ledger: newLedger()}
 	w.log = logr.New(w.rows)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sched = scheduler.New(scheduler.Options{Seed: plan.Seed, Held: w.isHeld, Replay: replay})
@@ -202,6 +204,10 @@ func (w *World) changed(c apiserver.Change) {
 	metadata, _ := last["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
 	name, _ := metadata["name"].(string)
+	for _, waits := range w.behind[c.Kind.Plural] {
+		close(waits)
+	}
+	delete(w.behind, c.Kind.Plural)
 	switch c.Kind.Plural {
 	case "pods":
 		w.pokeLocked("pod " + namespace + "/" + name)
