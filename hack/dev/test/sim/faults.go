@@ -4,6 +4,7 @@ package sim
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -185,6 +186,29 @@ func (w *World) delayWatches(f Fault) {
 	for _, s := range streams {
 		w.hold(s.Name()+" event", f.For)
 	}
+}
+
+// lagged are the resources of which the manager's watches are late now and then, and longestLag is for how long at most.
+var lagged = []string{"ippools", "ipallocations", "nodes"}
+
+const longestLag = 4 * time.Minute
+
+// lagLocked has the manager's watches of a resource be late behind a change of it, now and then.
+func (w *World) lagLocked(resource string) {
+	if w.since() > faultsUntil || !slices.Contains(lagged, resource) || w.lags.IntN(w.plan.Lags) > 0 {
+		return
+	}
+	d := time.Duration(float64(time.Second) * math.Pow(longestLag.Seconds(), w.lags.Float64()))
+	w.act(func() {
+		if !rested(w.ctx, 50*time.Millisecond) {
+			return
+		}
+		for _, s := range w.server.Streams() {
+			if name := s.Name() + " event"; strings.HasPrefix(name, "manager") && strings.Contains(name, " "+resource) && !w.isHeld(name) {
+				w.hold(name, d)
+			}
+		}
+	})
 }
 
 // mergeWatches delays them, and then has them begin again with a list: of all that happened meanwhile, the client sees what was last.

@@ -31,7 +31,7 @@ func (f Fault) String() string {
 // Event is something ordinary that a user does.
 type Event struct {
 	At  time.Duration
-	Do  string // delete, complete or hurry
+	Do  string // delete, complete, hurry or interrupt
 	Pod int
 }
 
@@ -49,7 +49,8 @@ type Plan struct {
 	Agents bool
 	// Slow, Late and Fails: without any fault, one half of a creation of so many is slow, a kubelet learns late of one change of so many, and one
 	// creation of so many fails behind its ADD.
-	Slow, Late, Fails int
+	// The manager's watches are late behind one change of so many.
+	Slow, Late, Fails, Lags int
 }
 
 const (
@@ -67,17 +68,25 @@ const (
 	withReplicas = 8
 )
 
-// seldom are how seldom something is slow or late, and does what a user does.
+// seldom are how seldom something is slow, late or fails, and does what a user does.
 var (
-	seldom = []int{2, 8, 8, 16}
-	does   = []string{"delete", "delete", "delete", "hurry", "complete"}
+	seldom = []int{often, 8, 8, 16}
+	does   = []string{"delete", "delete", "hurry", "interrupt", "complete"}
+)
+
+const (
+	// often is how seldom in a history that is rough, as one of roughOnes is in everything.
+	often, roughOnes = 2, 4
 )
 
 // NewPlan makes the plan of a seed. keep says which of its faults are played; nil plays all.
 func NewPlan(seed uint64, keep []int) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x51a))
 	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0, Replicas: seed%withReplicas == 3,
-		Slow: seldom[r.IntN(len(seldom))], Late: seldom[r.IntN(len(seldom))], Fails: seldom[r.IntN(len(seldom))]}
+		Slow: seldom[r.IntN(len(seldom))], Late: seldom[r.IntN(len(seldom))], Fails: seldom[r.IntN(len(seldom))], Lags: seldom[r.IntN(len(seldom))]}
+	if r.IntN(roughOnes) == 0 {
+		p.Slow, p.Late, p.Fails, p.Lags = often, often, often, often
+	}
 	for range 5 + r.IntN(4) {
 		p.Events = append(p.Events, Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: does[r.IntN(len(does))]})
 	}

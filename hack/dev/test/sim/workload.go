@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -97,6 +98,10 @@ func (w *World) playEvents() {
 		if !rested(w.ctx, e.At-w.since()) || !w.turn(w.ctx, "the user: %s %s", e.Do, podName(e.Pod)) {
 			return
 		}
+		if e.Do == "interrupt" {
+			w.act(func() { w.interrupt(c, podName(e.Pod)) })
+			continue
+		}
 		pod := w.pod(namespace, podName(e.Pod), "")
 		if pod == nil {
 			continue
@@ -129,6 +134,35 @@ func (w *World) hurry(c client.Client, last *corev1.Pod) {
 		_ = c.Delete(w.ctx, next, client.Preconditions{UID: &next.UID})
 		last = next
 	}
+}
+
+// interrupt is a user who deletes a pod while its sandbox is being made.
+func (w *World) interrupt(c client.Client, name string) {
+	r := w.rand(fmt.Sprint("interrupt ", name, w.since()))
+	for until := w.since() + patience; w.since() < until && rested(w.ctx, between(r, 100*time.Millisecond, time.Second)); {
+		pod := w.pod(namespace, name, "")
+		if pod == nil || !w.isBeingMade(pod.UID) {
+			continue
+		}
+		if w.turn(w.ctx, "the user interrupts %s", name) {
+			w.note("the user interrupts %s (%s): %v", name, pod.UID, c.Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID}))
+		}
+		return
+	}
+}
+
+// isBeingMade says whether a sandbox of a pod has its address, and is not listed yet.
+func (w *World) isBeingMade(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.machines, func(m *machine) bool {
+		for _, b := range m.boxes {
+			if b.uid == uid && b.live && b.creating {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // successor is the next pod with the name once it is bound; nil if none comes.
