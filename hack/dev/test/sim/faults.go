@@ -199,6 +199,7 @@ func (w *World) lagLocked(resource string) {
 		return
 	}
 	d := time.Duration(float64(time.Second) * math.Pow(longestLag.Seconds(), w.lags.Float64()))
+	w.lateUntil[resource] = max(w.lateUntil[resource], w.since()+d)
 	w.act(func() {
 		if !rested(w.ctx, 50*time.Millisecond) {
 			return

@@ -9,7 +9,7 @@ import (
 // staleRestart ends the manager; the next one's caches begin with what was some changes ago.
 func (w *World) staleRestart(f Fault) {
 	m, err := w.leader()
-	if err != nil {
+	if err != nil || m.paused {
 		return
 	}
 	w.locked(m.kill)

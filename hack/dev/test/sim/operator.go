@@ -43,6 +43,7 @@ func (w *World) operate() {
 	}
 }
 
+// endWaits ends what a person ends.
 func (w *World) endWaits() {
 	records, off := w.server.All("ipallocations"), map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
@@ -53,10 +54,40 @@ func (w *World) endWaits() {
 		if node := nodeNameOf(records[name]); node != "" && !w.plan.Agents && slices.ContainsFunc(forASwitch, waits) {
 			off[node] = true
 		}
+		if waits(forAReplacement) {
+			w.replaceRivals(name, records)
+		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(off)) {
 		w.switchOff(w.at(Fault{Who: node}))
 	}
+}
+
+// forAReplacement is a wait of which the runbook says that a person replaces a pod.
+const forAReplacement = " Conflict:"
+
+// replaceRivals deletes the pods that live and whose records have an address of a record.
+func (w *World) replaceRivals(name string, records objects) {
+	for _, other := range slices.Sorted(maps.Keys(records)) {
+		podNamespace, _, _ := unstructured.NestedString(records[other].Object, "spec", "podNamespace")
+		podName, _, _ := unstructured.NestedString(records[other].Object, "spec", "podName")
+		pod := w.pod(podNamespace, podName, types.UID(strings.TrimPrefix(other, "/")))
+		isRival := slices.ContainsFunc(addressesOf(records[other]), func(ip string) bool { return slices.Contains(addressesOf(records[name]), ip) })
+		if other != name && isRival && pod != nil && pod.DeletionTimestamp == nil {
+			err := w.client("operator", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+			w.note("the operator replaces %s (%s): %v", pod.Name, pod.UID, err)
+		}
+	}
+}
+
+func addressesOf(record *unstructured.Unstructured) []string {
+	addresses, _, _ := unstructured.NestedSlice(record.Object, "spec", "addresses")
+	var all []string
+	for _, one := range addresses {
+		address, _ := one.(map[string]any)
+		all = append(all, fmt.Sprint(address["ip"]))
+	}
+	return all
 }
 
 // switchOff ends all that runs on a machine, declares it dead, and boots it later.

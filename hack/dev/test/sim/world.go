@@ -49,16 +49,18 @@ type World struct {
 	// behind are those that wait for the next change of a resource.
 	behind map[string][]chan struct{}
 	// lags decides when watches are late without any fault.
-	lags     *rand.Rand
-	notify   map[string]chan struct{} // by pod or node: something changed
-	machines []*machine
-	managers []*manager
-	agents   []*agentProcess
-	serial   int
-	faults   map[Kind]int
-	found    []Violation
-	trace    []string
-	ledger   ledger
+	lags *rand.Rand
+	// lateUntil is until when the watches of a resource are late for that.
+	lateUntil map[string]time.Duration
+	notify    map[string]chan struct{} // by pod or node: something changed
+	machines  []*machine
+	managers  []*manager
+	agents    []*agentProcess
+	serial    int
+	faults    map[Kind]int
+	found     []Violation
+	trace     []string
+	ledger    ledger
 	// completed are the pods whose containers ended by themselves.
 	completed map[types.UID]bool
 	// excused are the pods that somebody took out of the guard's care, and why.
@@ -82,7 +84,7 @@ func (v Violation) String() string {
 
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
 	w := &World{plan: plan, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
-		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, ledger: newLedger()}
+		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, lateUntil: map[string]time.Duration{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, ledger: newLedger()}
 	w.log, w.lags = logr.New(w.rows), w.rand("lags")
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sched = scheduler.New(scheduler.Options{Seed: plan.Seed, Held: w.isHeld, Replay: replay})
