@@ -97,8 +97,11 @@ func (c *core) rememberUnproven(ctx context.Context, v *view, address *v1alpha1.
 	if err != nil {
 		return err
 	}
+	if releasedByHand(v.record, address) {
+		return nil // whoever has the address by now
+	}
 	removed := len(others) == 0 && stands == nil
-	if removed && (!v.podFact.IsAbsent() || releasedByHand(v.record, address)) {
+	if removed && !v.podFact.IsAbsent() {
 		return nil // as long as the pod object is there, its end is proven by more than an empty pool
 	}
 	if key, err := ipam.KeyOf(address); err == nil {

@@ -101,9 +101,10 @@ func (w *World) checkEntriesLocked(pools, records objects, pods map[string]*core
 }
 
 // isAloneLocked: without agents nobody can be queried about an orphan, nor about a pod that vanished, and its record stands until a person releases
-// its address (docs/limits.md, docs/decisions/0115).
+// its address (docs/limits.md, docs/decisions/0115). A sandbox may be an orphan only where nobody could know its owner.
 func (w *World) isAloneLocked(record string) bool {
-	return !w.plan.Agents && (strings.HasPrefix(record, orphanPrefix) || w.stripped[types.UID(record)])
+	sandbox, isOrphan := strings.CutPrefix(record, orphanPrefix)
+	return !w.plan.Agents && (isOrphan && w.ledger.strays[sandbox] != "" || w.vanished[types.UID(record)] != "")
 }
 
 // isHeldForeverLocked says that of a sandbox: the record that names it is such a one.

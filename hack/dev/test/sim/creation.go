@@ -11,14 +11,15 @@ import (
 const (
 	// creationMax is how long a runtime works on a sandbox: less than the product's sandboxCreationMax, which is what that has to be.
 	creationMax = 4 * time.Minute
-	// One creation of slowOnes is slow without any fault.
-	slowOnes = 8
 	// slowest is how long a slow creation takes at most, before the ADD and behind it.
 	slowest = 90 * time.Second
 )
 
 // errLeft: the kubelet gave up on a sandbox, and its runtime did not.
 var errLeft = errors.New("the runtime goes on with it")
+
+// errPlugin: a CNI plugin behind whereabouts failed.
+var errPlugin = errors.New("another plugin failed")
 
 // errOff: the machine went off.
 var errOff = errors.New("the machine went off")
@@ -29,13 +30,17 @@ type made struct {
 	err     error
 }
 
-// create has the runtime make a sandbox. A kubelet that learns of the pod's end gives the call up. The runtime then undoes what it did, or goes
-// on if the ADD is behind it: the kubelet does not know of that sandbox until it is listed.
+// create has the runtime make a sandbox. A kubelet that learns of the pod's end gives the call up, or waits for it. The runtime then undoes what it
+// did, or goes on if the ADD is behind it: the kubelet does not know of that sandbox until it is listed.
 func (p *worker) create(b *box) (string, error) {
 	ctx, cancel := context.WithTimeout(p.w.ctx, creationMax)
 	out := make(chan made, 1)
-	before, behind := p.slowness(), p.slowness()
-	p.w.act(func() { out <- p.make(ctx, b, before, behind) })
+	before, behind, heeds, fails := p.slowness(), p.slowness(), p.rand.IntN(2) == 0, p.rand.IntN(p.w.plan.Fails) == 0
+	giveUp := func() {
+		p.w.locked(func() { b.making = false })
+		cancel()
+	}
+	p.w.act(func() { out <- p.make(ctx, b, before, behind, fails) })
 	stopped := p.ctx.Done()
 	for {
 		select {
@@ -46,14 +51,16 @@ func (p *worker) create(b *box) (string, error) {
 			cancel()
 			return r.address, r.err
 		case <-stopped:
-			cancel()
+			giveUp()
 			stopped = nil
 		case <-p.poked:
 			if pod, known := p.view(); !known || !p.ended(pod) {
 				continue
 			}
 			if !p.m.hasAddress(b) {
-				cancel()
+				if heeds {
+					giveUp()
+				}
 				continue
 			}
 			p.w.note("%s: the pod of %s ended, and the runtime goes on with it", p.m.name, b)
@@ -68,7 +75,7 @@ func (p *worker) create(b *box) (string, error) {
 
 // slowness is how long a part of a creation takes.
 func (p *worker) slowness() time.Duration {
-	slow := p.rand.IntN(slowOnes) == 0
+	slow := p.rand.IntN(p.w.plan.Slow) == 0
 	p.w.locked(func() { slow = slow || p.m.broken[SandboxSlow] > 0 })
 	if !slow {
 		return 0
@@ -78,7 +85,8 @@ func (p *worker) slowness() time.Duration {
 
 // make calls CNI ADD, and then does what else a sandbox needs. From the ADD on the address is in use. What a machine leaves when it goes off
 // nothing undoes.
-func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration) made {
+func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration, fails bool) made {
+	defer p.w.locked(func() { b.making = false }) // also where it failed
 	if !rested(ctx, before) {
 		return made{err: ctx.Err()}
 	}
@@ -90,8 +98,11 @@ func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration)
 		return made{err: errOff}
 	}
 	p.w.ledger.begin(p.w, b, address)
-	if !rested(ctx, behind) {
+	switch {
+	case !rested(ctx, behind):
 		return made{err: ctx.Err()}
+	case fails:
+		return made{err: errPlugin}
 	}
 	p.w.locked(func() { b.creating = false })
 	return made{address: address}
@@ -114,9 +125,15 @@ func (p *worker) undo(b *box) {
 		return
 	}
 	p.w.ledger.end(p.w, b)
-	ctx, cancel := context.WithTimeout(p.w.ctx, time.Minute)
-	defer cancel()
-	p.cni.del(ctx, b)
+	isLost := false
+	p.w.locked(func() { isLost = p.w.ledger.takeLostDEL(b) })
+	if isLost {
+		p.w.note("%s: the DEL of %s is lost", p.m.name, b)
+	} else {
+		ctx, cancel := context.WithTimeout(p.w.ctx, time.Minute)
+		defer cancel()
+		p.cni.del(ctx, b)
+	}
 	p.removeBox(b)
 }
 

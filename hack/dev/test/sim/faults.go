@@ -4,6 +4,7 @@ package sim
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,15 @@ const (
 var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled,
 	InternalError, AnswerLost, Refused, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, Reboot,
 	Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, Reconciler, ControlLoop, StripFinalizer, ForceDelete, Forger, TenantAnnotations}
+
+// stories are kinds that often go together: those of pods and their sandboxes, of nodes, of processes and their calls, and of agents.
+var stories = [][]Kind{
+	{SandboxNotLoaded, SandboxRestart, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, DELLost, ForceDelete, StripFinalizer, ControlLoop, WatchDelayed, CrashAfterWrite},
+	{Reboot, Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, SandboxSlow, DELLost, ForceDelete},
+	{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused,
+		DELLost, SandboxRestart},
+	{AgentRestart, AgentClockSkew, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, DELLost, Reregistration, Reboot},
+}
 
 // performers are what each kind does. What counts itself when it comes true is in counted.
 var performers = map[Kind]func(*World, Fault){
@@ -158,11 +168,48 @@ func (w *World) processOf(f Fault) string {
 	return "agent@" + w.at(f).name
 }
 
-// delayWatches delays all watches of a process or, so that one is late where the others are not, those of one resource.
+// delayWatches delays all watches of a process or, so that one is late where the others are not, those of one resource. Half of these are late behind
+// the next change of the resource, which they still show.
 func (w *World) delayWatches(f Fault) {
-	for _, s := range w.late(f) {
+	streams := w.late(f)
+	if of := lateOf[f.N]; of != "" && f.Pod%2 == 0 {
+		changed := make(chan struct{})
+		w.locked(func() { w.behind[strings.TrimSpace(of)] = append(w.behind[strings.TrimSpace(of)], changed) })
+		select {
+		case <-changed:
+		case <-time.After(f.For):
+		case <-w.ctx.Done():
+			return
+		}
+		rested(w.ctx, time.Second)
+	}
+	for _, s := range streams {
 		w.hold(s.Name()+" event", f.For)
 	}
+}
+
+// lagged are the resources of which the manager's watches are late now and then, and longestLag is for how long at most.
+var lagged = []string{"ippools", "ipallocations", "nodes"}
+
+const longestLag = 4 * time.Minute
+
+// lagLocked has the manager's watches of a resource be late behind a change of it, now and then.
+func (w *World) lagLocked(resource string) {
+	if w.since() > faultsUntil || !slices.Contains(lagged, resource) || w.lags.IntN(w.plan.Lags) > 0 {
+		return
+	}
+	d := time.Duration(float64(time.Second) * math.Pow(longestLag.Seconds(), w.lags.Float64()))
+	w.lateUntil[resource] = max(w.lateUntil[resource], w.since()+d)
+	w.act(func() {
+		if !rested(w.ctx, 50*time.Millisecond) {
+			return
+		}
+		for _, s := range w.server.Streams() {
+			if name := s.Name() + " event"; strings.HasPrefix(name, "manager") && strings.Contains(name, " "+resource) && !w.isHeld(name) {
+				w.hold(name, d)
+			}
+		}
+	})
 }
 
 // mergeWatches delays them, and then has them begin again with a list: of all that happened meanwhile, the client sees what was last.
@@ -178,9 +225,14 @@ func (w *World) mergeWatches(f Fault) {
 	})
 }
 
+// lateOf is the resource of which the watches are late, by N; of all for other N.
+var lateOf = map[int]string{3: pools, 4: pools, 5: " pods", 6: " ipallocations"}
+
+const pools = " ippools"
+
 // late are the watches that a fault delays.
 func (w *World) late(f Fault) []*apiserver.Stream {
-	of := map[int]string{3: " ippools", 4: " ippools", 5: " pods", 6: " ipallocations"}[f.N]
+	of := lateOf[f.N]
 	return slices.DeleteFunc(w.server.Streams(), func(s *apiserver.Stream) bool {
 		return !strings.HasPrefix(s.Name(), w.processOf(f)) || !strings.Contains(s.Name(), of)
 	})
@@ -253,7 +305,7 @@ func (w *World) strip(f Fault) {
 		w.note("and force-deletes it: %v", c.Delete(w.ctx, pod, uid, client.GracePeriodSeconds(0)))
 	}
 	if err == nil {
-		w.locked(func() { w.stripped[pod.UID] = true })
+		w.locked(func() { w.vanished[pod.UID] = pod.Name })
 	}
 	if err == nil && w.isDisturbed(f, managerKinds, "", time.Minute) {
 		w.excuse(pod, "a person stripped its finalizer while the manager could not keep its address from a successor")
@@ -301,6 +353,12 @@ var (
 	agentKinds = []Kind{AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, WatchMerged, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, AgentRestart, ReportLate,
 		ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, Partition, Reboot, Replacement, Reregistration, Clone, OutOfService}
 )
+
+// restarts are what begins another process of the manager, or another time.
+var restarts = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump}
+
+// ofAgents are what befalls agents alone.
+var ofAgents = []Kind{AgentClockSkew, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded}
 
 // felt is how long a fault is felt behind its end.
 const felt = 3 * time.Minute

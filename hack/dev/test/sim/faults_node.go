@@ -18,6 +18,13 @@ func (w *World) reboot(f Fault) {
 		return
 	}
 	m.off()
+	if f.N%3 == 0 { // whereabouts does not reach the API server yet when its DELs are called
+		w.locked(func() {
+			for _, b := range m.boxes {
+				b.forgotten = true
+			}
+		})
+	}
 	w.lose(m)
 	w.after(min(f.For, 3*time.Minute), func() { w.boot(m) })
 }

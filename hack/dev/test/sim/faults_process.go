@@ -9,7 +9,7 @@ import (
 // staleRestart ends the manager; the next one's caches begin with what was some changes ago.
 func (w *World) staleRestart(f Fault) {
 	m, err := w.leader()
-	if err != nil {
+	if err != nil || m.paused {
 		return
 	}
 	w.locked(m.kill)
@@ -112,7 +112,8 @@ func (w *World) unload(f Fault) {
 	}
 }
 
-// endSandbox kills the sandbox of a pod that goes on: its kubelet makes another one. A runtime that loses one may be slow for a while.
+// endSandbox kills the sandbox of a pod that goes on: its kubelet makes another one. A runtime that loses one may be slow for a while, and may have
+// lost what CNI DEL needs.
 func (w *World) endSandbox(f Fault) {
 	if slow := f; f.N%2 == 0 {
 		slow.Kind = SandboxSlow
@@ -122,7 +123,7 @@ func (w *World) endSandbox(f Fault) {
 		for _, b := range m.byAge() {
 			if b.namespace == namespace && b.name == podName(f.Pod) && b.ready && !b.creating && !b.unloaded {
 				w.note("%s: %s dies", m.name, b)
-				w.locked(func() { b.ready, b.running, b.live = false, 0, false })
+				w.locked(func() { b.ready, b.running, b.live, b.forgotten = false, 0, false, f.N%3 == 0 })
 			}
 		}
 		w.poke("node " + m.node)

@@ -105,6 +105,11 @@ func (w *World) end() {
 		_ = os.RemoveAll(m.dir)
 	}
 	w.actors.Wait()
+	for _, m := range managers {
+		for _, i := range m.informers {
+			i.abandon()
+		}
+	}
 }
 
 var _ apiserver.Gate = (*World)(nil)

@@ -225,3 +225,18 @@ func (i *informer) greet() {
 		r.synced.reach()
 	}
 }
+
+// abandon ends what waits for the informer of a process that ended before its first list.
+func (i *informer) abandon() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	waits := []chan struct{}{i.synced}
+	for _, r := range i.handlers {
+		waits = append(waits, r.synced)
+	}
+	for _, c := range waits {
+		if !closed(c) {
+			close(c)
+		}
+	}
+}

@@ -70,7 +70,8 @@ func (k *kubelet) isCut() bool {
 
 // run gives each pod of the node a worker, and pokes those whose pod changed.
 func (k *kubelet) run(changed <-chan struct{}) {
-	if !rested(k.ctx, between(k.w.rand(fmt.Sprint("kubelet ", k.m.boot, k.w.since())), 1500*time.Millisecond, 5*time.Second)) {
+	r := k.w.rand(fmt.Sprint("kubelet ", k.m.boot, k.w.since()))
+	if !rested(k.ctx, between(r, 1500*time.Millisecond, 5*time.Second)) {
 		return // a kubelet registers its Node some time before it looks at pods
 	}
 	k.recover()
@@ -80,10 +81,21 @@ func (k *kubelet) run(changed <-chan struct{}) {
 		}
 		select {
 		case <-changed:
+			if !rested(k.ctx, k.w.lateness(r)) {
+				return
+			}
 		case <-k.ctx.Done():
 			return
 		}
 	}
+}
+
+// lateness is how late the watch of a kubelet is.
+func (w *World) lateness(r *rand.Rand) time.Duration {
+	if r.IntN(w.plan.Late) > 0 {
+		return 0
+	}
+	return between(r, time.Second, latest)
 }
 
 func (k *kubelet) sync() {
@@ -152,7 +164,11 @@ func isTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-const never = 24 * time.Hour
+const (
+	never = 24 * time.Hour
+	// latest is how late the watch of a kubelet is at most, but for faults.
+	latest = 45 * time.Second
+)
 
 // run is the life of a pod on this machine.
 func (p *worker) run() {

@@ -17,6 +17,10 @@ import (
 type ledger struct {
 	// users are the live sandboxes of each address.
 	users map[string][]*box
+	// stands are the entries of the pool.
+	stands []entry
+	// strays are the sandboxes of which nobody could know whose they are, and why.
+	strays map[string]string
 	// lostDELs is how many calls of CNI DEL on a machine are lost next.
 	lostDELs map[string]int
 	// webhookMissed is when a write last passed without a webhook.
@@ -24,7 +28,7 @@ type ledger struct {
 }
 
 func newLedger() ledger {
-	return ledger{users: map[string][]*box{}, lostDELs: map[string]int{}, webhookMissed: -time.Hour}
+	return ledger{users: map[string][]*box{}, strays: map[string]string{}, lostDELs: map[string]int{}, webhookMissed: -time.Hour}
 }
 
 // begin notes that ADD gave a sandbox its address: no live sandbox of another pod may have it.
@@ -35,8 +39,9 @@ func (l *ledger) begin(w *World, b *box, address string) {
 	if b.excuse = w.excused[b.uid]; !recorded {
 		b.excuse = "its ADD was never recorded"
 	}
-	b.address, b.live = address, true
+	b.address, b.live, b.making = address, true, false
 	w.noteLocked("%s: ADD of %s", b.machine.name, b)
+	l.strays[b.id] = w.whyStrayLocked(b)
 	for _, other := range l.users[address] {
 		if !other.live || other.uid == b.uid {
 			continue
@@ -48,6 +53,26 @@ func (l *ledger) begin(w *World, b *box, address string) {
 		w.violateLocked("safety", "%s and %s are alive at once", other, b)
 	}
 	l.users[address] = append(slices.DeleteFunc(l.users[address], func(o *box) bool { return !o.live }), b)
+}
+
+// whyStrayLocked says why nobody may know whose a sandbox is that no network-status shows: an earlier pod with the name vanished, or no manager
+// saw in which order the pod was bound and its ADD came.
+func (w *World) whyStrayLocked(b *box) string {
+	for uid, name := range w.vanished {
+		if uid != b.uid && name == b.name {
+			return "an earlier pod with the name vanished"
+		}
+	}
+	if w.since() < w.lateUntil["ipallocations"]+felt {
+		return "a manager may not have seen yet that an earlier pod with the name is over"
+	}
+	isBlind := func(f Fault) bool {
+		return (slices.Contains(restarts, f.Kind) || (f.Kind == WatchDelayed || f.Kind == WatchMerged) && lateOf[f.N] != pools) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
+	}
+	if at := slices.IndexFunc(w.plan.Faults, isBlind); at >= 0 {
+		return "no manager watched its ADD"
+	}
+	return ""
 }
 
 func firstOf(texts ...string) string {
@@ -68,6 +93,9 @@ func (l *ledger) end(w *World, b *box) {
 
 // takeLostDEL says whether this DEL is one that is lost. The world is locked.
 func (l *ledger) takeLostDEL(b *box) bool {
+	if b.address != "" && b.forgotten {
+		return true
+	}
 	if l.lostDELs[b.machine.name] == 0 || b.address == "" {
 		return false
 	}
@@ -107,6 +135,7 @@ func entriesOf(pool map[string]any) []entry {
 // poolChanged judges what a write took from a pool. The world is locked.
 func (l *ledger) poolChanged(w *World, c apiserver.Change) {
 	left := entriesOf(c.New)
+	l.stands = left
 	for _, old := range entriesOf(c.Old) {
 		if slices.ContainsFunc(left, func(e entry) bool { return e.address == old.address }) {
 			continue

@@ -50,9 +50,13 @@ type box struct {
 	ready, open         bool
 	// creating: the runtime is at work on it, and does not list it yet.
 	creating bool
-	running  int
+	// making: a call of its kubelet makes it, has not given it an address yet, and was not given up.
+	making  bool
+	running int
 	// unloaded: the runtime lost it, and it runs on.
 	unloaded bool
+	// forgotten: the runtime lost it with all that it had, and calls no CNI DEL of it.
+	forgotten bool
 	// address is in use from the end of ADD until DEL begins, or the machine ends.
 	address string
 	live    bool
@@ -91,7 +95,7 @@ func (m *machine) newBox(namespace, name string, uid types.UID, creating bool) *
 	defer m.w.mu.Unlock()
 	m.w.serial++
 	b := &box{id: fmt.Sprintf("%08x%056x", m.w.serial*2654435761&0xffffffff, m.w.serial), namespace: namespace, name: name, uid: uid, machine: m,
-		ready: true, open: true, creating: creating, running: 1}
+		ready: true, open: true, creating: creating, making: creating, running: 1}
 	m.boxes[b.id] = b
 	return b
 }
@@ -174,7 +178,7 @@ func (m *machine) off() {
 	m.w.mu.Lock()
 	m.on, m.hangs = false, false
 	for _, b := range m.boxes {
-		b.ready, b.open, b.running, b.live, b.unloaded, b.creating = false, false, 0, false, false, false
+		b.ready, b.open, b.running, b.live, b.unloaded, b.creating, b.making = false, false, 0, false, false, false, false
 	}
 	m.w.mu.Unlock()
 	if m.kubelet != nil {

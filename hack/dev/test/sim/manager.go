@@ -38,7 +38,9 @@ type manager struct {
 	clock  skewed
 	hooks  *hooks
 	cancel context.CancelFunc
-	ended  chan struct{}
+	// informers are those of its caches.
+	informers []*informer
+	ended     chan struct{}
 	// stale is the version of its first lists; empty for the present one.
 	stale  string
 	lock   *coordinationclient.CoordinationV1Client
@@ -109,7 +111,9 @@ func (m *manager) adjust(o *ctrlmanager.Options) {
 		LockConfig: resourcelock.ResourceLockConfig{Identity: m.name}}
 	o.NewCache = newStartingCache
 	o.Cache.NewInformer = func(source cache.ListerWatcher, _ runtime.Object, _ time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-		return newInformer(source, indexers, func() string { return m.stale })
+		i := newInformer(source, indexers, func() string { return m.stale })
+		m.w.locked(func() { m.informers = append(m.informers, i) })
+		return i
 	}
 }
 
@@ -188,9 +192,25 @@ func (c *crash) wrote(w *World, client string) {
 
 // startAgain is what the kubelet does with a manager that ended.
 func (w *World) startAgain() {
-	if rested(w.ctx, restartsWithin) && w.turn(w.ctx, "the manager starts again") {
+	if rested(w.ctx, restartsWithin) && w.turn(w.ctx, "the manager starts again") && !w.areEnough() {
 		w.startManager(0)
 	}
+}
+
+// areEnough says whether as many managers run as there are to be: another leader may have begun meanwhile.
+func (w *World) areEnough() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	enough, run := 1, 0
+	if w.plan.Replicas {
+		enough = 2
+	}
+	for _, m := range w.managers {
+		if !m.dead && !m.paused {
+			run++
+		}
+	}
+	return run >= enough
 }
 
 var errNoManager = errors.New("no manager runs")

@@ -21,6 +21,9 @@ import (
 // operatorLooks is how long after everything was healed a person looks at what still waits.
 const operatorLooks = 30 * time.Minute
 
+// looksAgain is how long after that it looks again: where one wait ends, another may begin.
+const looksAgain = 8 * time.Minute
+
 // forAPerson is a wait of which docs/runbook/reasons says that a person ends it, and forAPersonMoved are those where that is so if the Node object of
 // the pod's node was replaced.
 const forAPerson = "ClaimantUnknown"
@@ -35,9 +38,13 @@ const staysOff = 5 * time.Minute
 
 // operate is a person who follows the runbook. It releases nothing that a machine runs, and nothing of a node that kept its Node object.
 func (w *World) operate() {
-	if !rested(w.ctx, operatorLooks) || !w.turn(w.ctx, "the operator looks at what waits") {
-		return
+	for after := operatorLooks; rested(w.ctx, after) && w.turn(w.ctx, "the operator looks at what waits"); after = looksAgain {
+		w.endWaits()
 	}
+}
+
+// endWaits ends what a person ends.
+func (w *World) endWaits() {
 	records, off := w.server.All("ipallocations"), map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		waits := func(reason string) bool { return strings.Contains(conditionsOf(records[name]), reason) }
@@ -47,10 +54,40 @@ func (w *World) operate() {
 		if node := nodeNameOf(records[name]); node != "" && !w.plan.Agents && slices.ContainsFunc(forASwitch, waits) {
 			off[node] = true
 		}
+		if waits(forAReplacement) {
+			w.replaceRivals(name, records)
+		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(off)) {
 		w.switchOff(w.at(Fault{Who: node}))
 	}
+}
+
+// forAReplacement is a wait of which the runbook says that a person replaces a pod.
+const forAReplacement = " Conflict:"
+
+// replaceRivals deletes the pods that live and whose records have an address of a record.
+func (w *World) replaceRivals(name string, records objects) {
+	for _, other := range slices.Sorted(maps.Keys(records)) {
+		podNamespace, _, _ := unstructured.NestedString(records[other].Object, "spec", "podNamespace")
+		podName, _, _ := unstructured.NestedString(records[other].Object, "spec", "podName")
+		pod := w.pod(podNamespace, podName, types.UID(strings.TrimPrefix(other, "/")))
+		isRival := slices.ContainsFunc(addressesOf(records[other]), func(ip string) bool { return slices.Contains(addressesOf(records[name]), ip) })
+		if other != name && isRival && pod != nil && pod.DeletionTimestamp == nil {
+			err := w.client("operator", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+			w.note("the operator replaces %s (%s): %v", pod.Name, pod.UID, err)
+		}
+	}
+}
+
+func addressesOf(record *unstructured.Unstructured) []string {
+	addresses, _, _ := unstructured.NestedSlice(record.Object, "spec", "addresses")
+	var all []string
+	for _, one := range addresses {
+		address, _ := one.(map[string]any)
+		all = append(all, fmt.Sprint(address["ip"]))
+	}
+	return all
 }
 
 // switchOff ends all that runs on a machine, declares it dead, and boots it later.

@@ -31,7 +31,7 @@ func (f Fault) String() string {
 // Event is something ordinary that a user does.
 type Event struct {
 	At  time.Duration
-	Do  string // delete or complete
+	Do  string // delete, complete, hurry or interrupt
 	Pod int
 }
 
@@ -47,6 +47,10 @@ type Plan struct {
 	Replicas bool
 	// Agents says whether the nodes have agents: without, kubelets are the only evidence.
 	Agents bool
+	// Slow, Late and Fails: without any fault, one half of a creation of so many is slow, a kubelet learns late of one change of so many, and one
+	// creation of so many fails behind its ADD.
+	// The manager's watches are late behind one change of so many.
+	Slow, Late, Fails, Lags int
 }
 
 const (
@@ -55,6 +59,7 @@ const (
 	// faultsUntil is when the last fault begins.
 	faultsUntil = 45 * time.Minute
 	minFaults   = 5
+	moreFaults  = 6
 	// soon is how long after a fault at most comes what follows it.
 	soon = 2 * time.Minute
 	// withoutAgents: one seed of so many is a cluster without agents.
@@ -63,16 +68,27 @@ const (
 	withReplicas = 8
 )
 
+// seldom are how seldom something is slow, late or fails, and does what a user does.
+var (
+	seldom = []int{often, 8, 8, 16}
+	does   = []string{"delete", "delete", "hurry", "interrupt", "complete"}
+)
+
+const (
+	// often is how seldom in a history that is rough, as one of roughOnes is in everything.
+	often, roughOnes = 2, 4
+)
+
 // NewPlan makes the plan of a seed. keep says which of its faults are played; nil plays all.
 func NewPlan(seed uint64, keep []int) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x51a))
-	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0, Replicas: seed%withReplicas == 3}
+	p := Plan{Seed: seed, Pods: 3 + r.IntN(2), Workers: int32(1 + r.IntN(4)), Agents: seed%withoutAgents != 0, Replicas: seed%withReplicas == 3,
+		Slow: seldom[r.IntN(len(seldom))], Late: seldom[r.IntN(len(seldom))], Fails: seldom[r.IntN(len(seldom))], Lags: seldom[r.IntN(len(seldom))]}
+	if r.IntN(roughOnes) == 0 {
+		p.Slow, p.Late, p.Fails, p.Lags = often, often, often, often
+	}
 	for range 5 + r.IntN(4) {
-		e := Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: "delete"}
-		if r.IntN(5) == 0 {
-			e.Do = "complete"
-		}
-		p.Events = append(p.Events, e)
+		p.Events = append(p.Events, Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: does[r.IntN(len(does))]})
 	}
 	faults := drawFaults(r, &p)
 	for i, f := range faults {
@@ -84,11 +100,18 @@ func NewPlan(seed uint64, keep []int) Plan {
 }
 
 // drawFaults draws the faults, and moves events of the user: half of both follow a fault within two minutes, at the same place or on the same pod,
-// since what goes wrong goes wrong together.
+// since what goes wrong goes wrong together. Most seeds tell more of one story than of others.
 func drawFaults(r *rand.Rand, p *Plan) []Fault {
 	var faults []Fault
-	for i := range minFaults + r.IntN(4) {
+	story := append(slices.Clone(stories), kinds)[r.IntN(len(stories)+1)]
+	for i := range minFaults + r.IntN(moreFaults) {
 		kind := kinds[r.IntN(len(kinds))]
+		if r.IntN(3) > 0 {
+			kind = story[r.IntN(len(story))]
+		}
+		for !p.Agents && slices.Contains(ofAgents, kind) {
+			kind = kinds[r.IntN(len(kinds))]
+		}
 		if i == 0 { // so that a range of seeds has them all
 			kind = kinds[p.Seed%uint64(len(kinds))]
 		}
@@ -97,6 +120,9 @@ func drawFaults(r *rand.Rand, p *Plan) []Fault {
 		if i > 0 && r.IntN(2) == 0 {
 			before := faults[r.IntN(len(faults))]
 			f.At, f.Who, f.Pod = min(before.At+shortly(r), faultsUntil), before.Who, before.Pod
+		}
+		if !p.Agents && slices.Contains(managerKinds, f.Kind) {
+			f.Who = "manager" // there is nobody else who calls and watches
 		}
 		faults = append(faults, f)
 	}

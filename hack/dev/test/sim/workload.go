@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -97,6 +98,10 @@ func (w *World) playEvents() {
 		if !rested(w.ctx, e.At-w.since()) || !w.turn(w.ctx, "the user: %s %s", e.Do, podName(e.Pod)) {
 			return
 		}
+		if e.Do == "interrupt" {
+			w.act(func() { w.interrupt(c, podName(e.Pod)) })
+			continue
+		}
 		pod := w.pod(namespace, podName(e.Pod), "")
 		if pod == nil {
 			continue
@@ -105,10 +110,69 @@ func (w *World) playEvents() {
 		switch e.Do {
 		case "delete":
 			_ = c.Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+		case "hurry":
+			_ = c.Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+			w.act(func() { w.hurry(c, pod) })
 		case "complete":
 			w.complete(c, pod)
 		}
 	}
+}
+
+// hurries is how many pods in a row a hurried user deletes at most, and patience how long he waits for the next one.
+const hurries, patience = 3, 5 * time.Minute
+
+// hurry is a user, or a controller in a loop, who deletes the successors of a pod soon after they were bound.
+func (w *World) hurry(c client.Client, last *corev1.Pod) {
+	r := w.rand("hurry " + string(last.UID))
+	for range 1 + r.IntN(hurries) {
+		next := w.successor(last)
+		if next == nil || !rested(w.ctx, shortly(r)) || !w.turn(w.ctx, "the user is in a hurry with %s", next.Name) {
+			return
+		}
+		w.note("the user deletes %s (%s) soon", next.Name, next.UID)
+		_ = c.Delete(w.ctx, next, client.Preconditions{UID: &next.UID})
+		last = next
+	}
+}
+
+// interrupt is a user who deletes a pod while its sandbox is being made.
+func (w *World) interrupt(c client.Client, name string) {
+	r := w.rand(fmt.Sprint("interrupt ", name, w.since()))
+	for until := w.since() + patience; w.since() < until && rested(w.ctx, between(r, 100*time.Millisecond, time.Second)); {
+		pod := w.pod(namespace, name, "")
+		if pod == nil || !w.isBeingMade(pod.UID) {
+			continue
+		}
+		if w.turn(w.ctx, "the user interrupts %s", name) {
+			w.note("the user interrupts %s (%s): %v", name, pod.UID, c.Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID}))
+		}
+		return
+	}
+}
+
+// isBeingMade says whether a sandbox of a pod has its address, and is not listed yet.
+func (w *World) isBeingMade(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(w.machines, func(m *machine) bool {
+		for _, b := range m.boxes {
+			if b.uid == uid && b.live && b.creating {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// successor is the next pod with the name once it is bound; nil if none comes.
+func (w *World) successor(last *corev1.Pod) *corev1.Pod {
+	for until := w.since() + patience; w.since() < until && rested(w.ctx, time.Second); {
+		if pod := w.pod(last.Namespace, last.Name, ""); pod != nil && pod.UID != last.UID && pod.Spec.NodeName != "" {
+			return pod
+		}
+	}
+	return nil
 }
 
 // complete ends a pod's containers; its kubelet ends the rest, and the user deletes it some minutes later.

@@ -46,21 +46,27 @@ type World struct {
 	holds    map[string]int
 	injected []*injection
 	crash    *crash
-	notify   map[string]chan struct{} // by pod or node: something changed
-	machines []*machine
-	managers []*manager
-	agents   []*agentProcess
-	serial   int
-	faults   map[Kind]int
-	found    []Violation
-	trace    []string
-	ledger   ledger
+	// behind are those that wait for the next change of a resource.
+	behind map[string][]chan struct{}
+	// lags decides when watches are late without any fault.
+	lags *rand.Rand
+	// lateUntil is until when the watches of a resource are late for that.
+	lateUntil map[string]time.Duration
+	notify    map[string]chan struct{} // by pod or node: something changed
+	machines  []*machine
+	managers  []*manager
+	agents    []*agentProcess
+	serial    int
+	faults    map[Kind]int
+	found     []Violation
+	trace     []string
+	ledger    ledger
 	// completed are the pods whose containers ended by themselves.
 	completed map[types.UID]bool
 	// excused are the pods that somebody took out of the guard's care, and why.
 	excused map[types.UID]string
-	// stripped are the pods that vanished although their sandboxes may run.
-	stripped map[types.UID]bool
+	// vanished are the pods that vanished although their sandboxes may run, with their names.
+	vanished map[types.UID]string
 	// byHand is how many addresses the operator released.
 	byHand    int
 	settledAt uint64
@@ -78,8 +84,8 @@ func (v Violation) String() string {
 
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
 	w := &World{plan: plan, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
-		notify: map[string]chan struct{}{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, stripped: map[types.UID]bool{}, ledger: newLedger()}
-	w.log = logr.New(w.rows)
+		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, lateUntil: map[string]time.Duration{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, ledger: newLedger()}
+	w.log, w.lags = logr.New(w.rows), w.rand("lags")
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sched = scheduler.New(scheduler.Options{Seed: plan.Seed, Held: w.isHeld, Replay: replay})
 	w.server = apiserver.New(apiserver.Options{Gate: w, HoldEvents: true, OnChange: w.changed, Webhook: w.webhook, State: installed}, kindsOf()...)
@@ -202,6 +208,11 @@ func (w *World) changed(c apiserver.Change) {
 	metadata, _ := last["metadata"].(map[string]any)
 	namespace, _ := metadata["namespace"].(string)
 	name, _ := metadata["name"].(string)
+	for _, waits := range w.behind[c.Kind.Plural] {
+		close(waits)
+	}
+	delete(w.behind, c.Kind.Plural)
+	w.lagLocked(c.Kind.Plural)
 	switch c.Kind.Plural {
 	case "pods":
 		w.pokeLocked("pod " + namespace + "/" + name)
@@ -209,6 +220,7 @@ func (w *World) changed(c apiserver.Change) {
 			node, _ := spec["nodeName"].(string)
 			w.pokeLocked("node " + node)
 		}
+		w.letGo(c)
 	case "ippools":
 		w.ledger.poolChanged(w, c)
 	}

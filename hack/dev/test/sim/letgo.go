@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+)
+
+// letGo judges a manager that takes its finalizer off a pod: no sandbox of the pod may be in the making, nor use an address whose entry the next
+// pod with the name inherits. The world is locked.
+func (w *World) letGo(c apiserver.Change) {
+	before, after := unstructured.Unstructured{Object: c.Old}, unstructured.Unstructured{Object: c.New}
+	if !strings.HasPrefix(c.Client, "manager") || !slices.Contains(before.GetFinalizers(), guardFinalizer) || slices.Contains(after.GetFinalizers(), guardFinalizer) {
+		return
+	}
+	name := before.GetNamespace() + "/" + before.GetName()
+	w.noteLocked("%s lets %s (%s) go", c.Client, name, before.GetUID())
+	for _, m := range w.machines {
+		for _, b := range m.boxes {
+			inherits := b.live && slices.ContainsFunc(w.ledger.stands, func(e entry) bool { return e.sandbox == b.id && e.podRef == name })
+			if b.uid != before.GetUID() || !b.making && !inherits {
+				continue
+			}
+			if excuse := firstOf(b.excuse, w.excused[b.uid], m.dead); excuse != "" {
+				w.noteLocked("excused end of the protection of %s: %s", b, excuse)
+				continue
+			}
+			w.violateLocked("protection", "%s let the pod of %s go, which is there or in the making", c.Client, b)
+		}
+	}
+}
