@@ -230,13 +230,8 @@ func (i *informer) greet() {
 func (i *informer) abandon() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	waits := []chan struct{}{i.synced}
+	i.synced.reach()
 	for _, r := range i.handlers {
-		waits = append(waits, r.synced)
-	}
-	for _, c := range waits {
-		if !closed(c) {
-			close(c)
-		}
+		r.synced.reach()
 	}
 }
