@@ -63,8 +63,8 @@ func (w *World) whyStrayLocked(b *box) string {
 			return "an earlier pod with the name vanished"
 		}
 	}
-	if w.since() < w.lateUntil["ipallocations"]+felt {
-		return "a manager may not have seen yet that an earlier pod with the name is over"
+	if w.since() < max(w.lateUntil["ipallocations"], w.lateUntil["ippools"])+felt {
+		return "a manager may see its ADD late, or that an earlier pod with the name is over"
 	}
 	isBlind := func(f Fault) bool {
 		return (slices.Contains(restarts, f.Kind) || (f.Kind == WatchDelayed || f.Kind == WatchMerged) && lateOf[f.N] != pools) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
