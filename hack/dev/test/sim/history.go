@@ -39,7 +39,7 @@ type Result struct {
 // Play plays a history, by a recorded schedule if there is one. It must run in a synctest bubble of its own; prepare has to be called outside of it.
 func Play(plan Plan, log logr.LogSink, schedule []string) Result {
 	w := newWorld(plan, log, schedule)
-	w.install() // in the first history of a process it draws random numbers
+	w.install()                 // in the first history of a process it draws random numbers
 	rand.Seed(int64(plan.Seed)) //nolint:staticcheck // with GODEBUG=randseednop=0
 	w.locked(func() { w.free = false })
 	for _, name := range []string{"node-1", "node-2"} {
