@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -100,7 +101,6 @@ func logToFile(path string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	klog.LogToStderr(false)
-	klog.SetOutput(file)
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(file, nil))) // by itself klog shows errors on the terminal, too
 	return file, nil
 }
