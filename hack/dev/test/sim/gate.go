@@ -41,6 +41,9 @@ func (w *World) Pass(ctx context.Context, call apiserver.Call) apiserver.Outcome
 		if out := w.sched.Pass(ctx, call); out.Err != nil {
 			return out
 		}
+		if call.Verb == "list" || call.Verb == "watch" || call.Resource == "leases" {
+			w.seed() // a reflector, or the leader election, draws its next pause
+		}
 	}
 	return w.fail(call)
 }

@@ -39,8 +39,8 @@ type Result struct {
 // Play plays a history, by a recorded schedule if there is one. It must run in a synctest bubble of its own; prepare has to be called outside of it.
 func Play(plan Plan, log logr.LogSink, schedule []string) Result {
 	w := newWorld(plan, log, schedule)
-	w.install()                 // in the first history of a process it draws random numbers
-	rand.Seed(int64(plan.Seed)) //nolint:staticcheck // with GODEBUG=randseednop=0
+	w.install() // in the first history of a process it draws random numbers
+	w.seed()
 	w.locked(func() { w.free = false })
 	for _, name := range []string{"node-1", "node-2"} {
 		w.newMachine(name, name).register()
@@ -67,6 +67,11 @@ func Play(plan Plan, log logr.LogSink, schedule []string) Result {
 	result := Result{Violations: w.found, Story: w.trace, Schedule: w.sched.Recorded(), Faults: maps.Clone(w.faults), Rows: w.rows.rows, ByHand: w.byHand}
 	result.Steps, result.Derailed = len(result.Schedule), w.sched.Derailed()
 	return result
+}
+
+// seed has what client-go draws next depend on the seed and the time, and not on how many random numbers were drawn before.
+func (w *World) seed() {
+	rand.Seed(int64(w.plan.Seed) + int64(w.since())) //nolint:staticcheck // with GODEBUG=randseednop=0
 }
 
 // rest leaves the world alone until it is judged. Most histories end as soon as nothing is left to wait for: what happens then is periodic.
