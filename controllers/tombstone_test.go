@@ -132,6 +132,7 @@ func TestI2ATombstoneGoesOnceTheSandboxIsProvenGone(t *testing.T) {
 		"its own kubelet reported the end; the entry was removed by force":     {nil, proven, 0, false},
 		"its own kubelet reported the end; the successor has the address":      {takenOver(), proven, 0, false},
 		"a person released the address for this sandbox":                       {nil, byHand("old-sandbox"), 0, false},
+		"a person released the address for this sandbox; the successor has it": {takenOver(), byHand("old-sandbox"), 0, false},
 		"a person released the address for another sandbox, which is no proof": {nil, byHand("other-sandbox"), 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,4 +89,10 @@ var livenessMutants = []mutant{
 `,
 		new: "", by: []string{"./internal/podnetwork", "./controllers"},
 	},
+	{
+		rule: "conflicts: an address that a person released for a sandbox is that sandbox's no more, whoever has it by now",
+		file: "controllers/observe_missing.go",
+		old:  `if releasedByHand(v.record, address) {`,
+		new:  `if stands == nil && releasedByHand(v.record, address) {`, by: inControllers,
+	},
 }

@@ -17,4 +17,28 @@ var plantedMutants = []mutant{
 		old:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
 		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inSimulation,
 	},
+	{
+		rule: "planted: a network-status counts as evidence for the sandbox that succeeds the one that it was written for (S2)",
+		file: "internal/ownership/ownership.go",
+		old:  `case succeeds(entry, candidate) || candidate.Ending:`,
+		new:  `case candidate.Ending && entry.SandboxID == "":`, by: inSimulation, histories: 150,
+	},
+	{
+		rule: "planted: a live read does not know that the ADD of an entry was seen, so that no pod gets one that came after its deletion (L1)",
+		file: "controllers/observe_entries.go",
+		old:  `live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved`,
+		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inSimulation, histories: 150,
+	},
+	{
+		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",
+		file: "controllers/empty_pools.go",
+		old:  `if v.live || d.Row == 3 {`,
+		new:  `if v.live || d.Row == 3 || d.Row == 4 {`, by: inSimulation, histories: 150,
+	},
+	{
+		rule: "planted: every end of a pod counts as the report of its kubelet",
+		file: "internal/release/ending.go",
+		old:  `return e == EndingFinished || e == EndingCompleted || e == EndingRejected`,
+		new:  `return true`, by: inSimulation, histories: 150,
+	},
 }
