@@ -27,7 +27,7 @@ import (
 // by the backend, in every field. The caller observes again afterwards, unless nothing but taken-over addresses was left: those
 // need no release, and the pod is let go with its record at once.
 func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision) (settled bool, err error) {
-	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	sandboxes := sets.New(d.Sandboxes...)
 	var failures []error
 	var released []string
@@ -65,7 +65,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 // reservation. Then a tombstone keeps the entries from the next pod with the same name, and the pod's record loses them last: a failed write leaves
 // the sandbox in the record of the pod, or its entries under the name of the pod.
 func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision) error {
-	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	for _, orphan := range v.orphansOf(d, metav1.NewTime(r.clock.Now())) {
 		if err := r.recordOrphan(ctx, orphan); err != nil {
 			return err

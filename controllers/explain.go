@@ -167,7 +167,7 @@ func (c *core) event(v *view, d release.Decision, reason v1alpha1.Reason, note s
 	if len(note) > limit {
 		note = note[:limit]
 	}
-	c.recorder.Eventf(about, nil, kind, string(reason), d.Action.String(), "%s", note)
+	c.recorder.Eventf(about, nil, kind, string(reason), string(d.Action), "%s", note)
 }
 
 // unreadWord is for how long reads have to fail before somebody is told.

@@ -34,14 +34,14 @@ func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision
 	}
 	questions := questionsTo(v.node.Get(), d.Sandboxes, d.Fence)
 	for i := range questions {
-		questions[i].living = d.Row == 2
+		questions[i].living = d.Row == release.RowPodInUse
 	}
 	asked, err := r.ask(ctx, record, questions)
 	if err != nil {
 		return false, result, err
 	}
 	v.record = asked
-	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	r.flights.sent(v.uid, asked, questions)
 	next := release.Decide(v.observation(r.options), r.clock.Now())
 	if next.Action != release.Wait && next.Action != release.Keep {
@@ -57,7 +57,7 @@ func (r *PodReconciler) outOfTurn(v *view, d release.Decision) (release.Decision
 		return release.Decision{}, false
 	}
 	action := release.Wait
-	if d.Row == 2 {
+	if d.Row == release.RowPodInUse {
 		action = release.Keep
 	}
 	const jitter = 0.5
@@ -84,7 +84,7 @@ func (r *PodReconciler) hear(v *view) {
 // rewrite gives the entries of sandboxes that are gone to those that came in their place, as far as the pod, which lives, shows their
 // addresses. The view is live, and the backend compares each entry once more. False says that there was nothing to rewrite.
 func (r *PodReconciler) rewrite(ctx context.Context, v *view, d release.Decision) (bool, error) {
-	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	var failures []error
 	var rewritten []string
 	tried := false

@@ -158,7 +158,7 @@ func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, 
 }
 
 // followNode writes down what has become of the node, before anything rests on it: since when it is gone, or that the same boot of the
-// same machine has another Node UID (row 7 of internal/release).
+// same machine has another Node UID.
 func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
 	record := of.record.DeepCopy()
 	if err := r.recordNodeFate(ctx, of, record); err != nil {

@@ -156,7 +156,7 @@ func (r *OrphanReconciler) look(ctx context.Context, id sandboxID) (reconcile.Re
 		return reconcile.Result{}, err
 	}
 	d := orphan.Decide(v.facts, r.clock.Now())
-	log.FromContext(ctx).V(1).Info("Decided about an orphan", "row", d.Row, "action", d.Action.String(), "reason", d.Reason)
+	log.FromContext(ctx).V(1).Info("Decided about an orphan", "row", d.Row, "action", string(d.Action), "reason", d.Reason)
 	return r.act(ctx, v, d)
 }
 
@@ -227,9 +227,9 @@ func (r *OrphanReconciler) lookAgain(v *orphanView, d orphan.Decision) time.Dura
 	case d.Reason == v1alpha1.ReasonOrphanQueued:
 		r.keeper.awaitTurn(v.id)
 		return 0
-	case d.Reason == v1alpha1.ReasonAwaitingAllNodes, d.Row == 8 && !v.facts.Entries.Get().TakenOver:
+	case d.Reason == v1alpha1.ReasonAwaitingAllNodes, d.Row == orphan.RowNotQueried && !v.facts.Entries.Get().TakenOver:
 		return 0
-	case d.Row == 0:
+	case d.Row == orphan.RowObservationFailed:
 		return min(pause, unread)
 	}
 	return pause

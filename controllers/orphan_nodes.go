@@ -122,7 +122,7 @@ func (k *orphanKeeper) fateDue(roster orphan.Roster) time.Duration {
 	return min(due, fateConfirmed)
 }
 
-// fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows 6 and 9 of internal/release).
+// fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
 func (k *orphanKeeper) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
 	of := &view{node: release.Absent[release.Node]()}
 	for i := range present {

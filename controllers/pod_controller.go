@@ -70,7 +70,7 @@ func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (aga
 	}
 	r.hear(seen)
 	decision := release.Decide(seen.observation(r.options), r.clock.Now())
-	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", decision.Action.String(), "reason", decision.Reason, "live", live)
+	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", string(decision.Action), "reason", decision.Reason, "live", live)
 	if decision.Readdress {
 		return true, result, r.readdress(ctx, seen)
 	}
@@ -177,7 +177,7 @@ func (r *PodReconciler) writePools(ctx context.Context, seen *view, decision rel
 		}
 		return err == nil, result, err
 	case release.Drop:
-		metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+		metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 		err = r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil)
 	case release.Disown:
 		err = r.disown(ctx, seen, decision)
@@ -192,7 +192,7 @@ func (r *PodReconciler) writePools(ctx context.Context, seen *view, decision rel
 
 // hold keeps everything as it is and says why.
 func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.Decision) (reconcile.Result, error) {
-	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 	switch {
 	case decision.Reason == v1alpha1.ReasonUnclassified:
 		metrics.Unclassified.Inc()
@@ -249,7 +249,7 @@ func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision rele
 			return err
 		}
 	}
-	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 	r.forget(seen.uid)
 	r.settled.add(seen.uid)
 	seen.unlabeled = nil

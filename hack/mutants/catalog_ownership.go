@@ -17,14 +17,14 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: a pod is unprotected only once the cache of pools is as new as its end",
 		file: "controllers/empty_pools.go",
-		old:  `if v.live || d.Row == 3 {`,
-		new:  `if v.live || d.Row == 3 || d.Row == 4 {`, by: inControllers,
+		old:  `if v.live || d.Row == release.RowNeverScheduled {`,
+		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inControllers,
 	},
 	{
 		rule: "I1: the versions that a wait for the cache of pools began with do not outlive it",
 		file: "controllers/pod_controller.go",
 		old:  `if decision.Action != release.Unprotect {`,
-		new:  `if decision.Action == release.Unprotect && decision.Row == 3 {`, by: inControllers,
+		new:  `if decision.Action == release.Unprotect && decision.Row == release.RowNeverScheduled {`, by: inControllers,
 	},
 	{
 		rule: "I1: the record keeps a sandbox after a later one of the pod got its address",
@@ -192,7 +192,7 @@ var ownershipMutants = []mutant{
 		old: `	case f.Addressed != nil:
 		return decideAddressed`,
 		new: `	case entries.Tombstone:
-		return Decision{Row: 6, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent}
+		return Decision{Row: RowAbsentOnAllNodes, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent}
 	case f.Addressed != nil:
 		return decideAddressed`, by: []string{"./internal/orphan"},
 	},

@@ -175,9 +175,9 @@ func (f *Facts) owner(c *Case) {
 	}
 	d := c.Explanation.Decision
 	switch {
-	case d.Action == release.Release.String() || d.Action == release.Unprotect.String():
-		c.object(false, "the manager releases it by itself: %s (row %d)", d.Reason, d.Row)
-	case d.Action == release.Confirm.String():
+	case d.Action == release.Release || d.Action == release.Unprotect:
+		c.object(false, "the manager releases it by itself: %s (row %s)", d.Reason, d.Row)
+	case d.Action == release.Confirm:
 		c.object(false, "the node's agent is being asked whether the sandbox is gone; its answer decides")
 	case d.After != "":
 		c.object(false, "time alone changes it: in %s, %s", d.After, d.Reason)

@@ -92,10 +92,7 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 }
 
 func (d *Decision) line() string {
-	text := fmt.Sprintf("%s, %s", d.Action, d.Reason)
-	if d.Row > 0 {
-		text += fmt.Sprintf(" (row %d of the decision table)", d.Row)
-	}
+	text := fmt.Sprintf("%s, %s (row %s of the decision table)", d.Action, d.Reason, d.Row)
 	if d.After != "" {
 		text += ", looked at again in " + d.After + " at the latest"
 	}
@@ -106,7 +103,7 @@ func (e *Explanation) addresses() inspect.Table {
 	t := inspect.Table{Heading: "ADDRESSES", Columns: inspect.Columns("IP", "INTERFACE", "POOL", "SANDBOX", "STANDING", "ROW", "ACTION", "REASON", "+ATTRIBUTION", "+NETWORK", "+ALSO HELD BY")}
 	for i := range e.Addresses {
 		a := &e.Addresses[i]
-		t.Add(a.IP, a.Interface, a.Pool, inspect.Short(a.SandboxID), a.Standing, strconv.Itoa(a.Decision.Row), a.Decision.Action, string(a.Decision.Reason),
+		t.Add(a.IP, a.Interface, a.Pool, inspect.Short(a.SandboxID), a.Standing, string(a.Decision.Row), string(a.Decision.Action), string(a.Decision.Reason),
 			string(a.Attribution), a.Network, strings.Join(a.Rivals, ","))
 	}
 	return t
