@@ -17,16 +17,19 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // turnAgain is how soon a question that has to wait for its turn looks again.
 const turnAgain = 5 * time.Second
 
 // confirm asks the agent of the node that was read live, and holds on with what there is to wait for then.
-func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision) (again bool, result reconcile.Result, err error) {
+func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision) (result reconcile.Result, err error) {
+	if err := r.mayAsk(ctx, v, d); err != nil {
+		return result, err
+	}
 	if turn, waits := r.outOfTurn(v, d); waits {
-		result, err = r.hold(ctx, v, turn)
-		return false, result, err
+		return r.hold(ctx, v, turn)
 	}
 	record := v.record
 	if record == nil {
@@ -38,32 +41,34 @@ func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision
 	}
 	asked, err := r.ask(ctx, record, questions)
 	if err != nil {
-		return false, result, err
+		return result, err
 	}
 	v.record = asked
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	r.flights.sent(v.uid, asked, questions)
-	next := release.Decide(v.observation(r.options), r.clock.Now())
-	if next.Action != release.Wait && next.Action != release.Keep {
-		return true, result, nil
+	return r.hold(ctx, v, *d.Then)
+}
+
+// mayAsk stands before a query to a node. A pod that the guard holds is asked about, also in a shadow, because nothing else may end
+// its wait; no other is, nor one that lives on.
+func (r *PodReconciler) mayAsk(ctx context.Context, v *view, d release.Decision) error {
+	if v.hasFinalizer() && v.pod.DeletionTimestamp != nil {
+		return nil
 	}
-	result, err = r.hold(ctx, v, next)
-	return false, result, err
+	return r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandboxes of "+v.podName(), d.Message)
 }
 
 // outOfTurn is the wait of a question that would be one too many. It is asked before the facts are read live, and again after.
 func (r *PodReconciler) outOfTurn(v *view, d release.Decision) (release.Decision, bool) {
-	if !v.node.IsKnown() || r.flights.room(v.node.Get().NodeUID, len(d.Sandboxes)) {
+	if d.Then == nil || r.flights.room(v.node.Get().NodeUID, len(d.Sandboxes)) {
 		return release.Decision{}, false
 	}
-	action := release.Wait
-	if d.Row == release.RowPodInUse {
-		action = release.Keep
-	}
 	const jitter = 0.5
-	return release.Decision{Row: d.Row, Action: action, Reason: v1alpha1.ReasonHandshakesInFlight, After: wait.Jitter(turnAgain, jitter), Asking: true,
-		Message: fmt.Sprintf("as many questions as may be open at once (%d, of one node %d) wait for the answers of agents: its node is asked after them",
-			r.options.Handshakes.MaxInFlight, r.options.Handshakes.MaxInFlightPerNode)}, true
+	turn := *d.Then
+	turn.Reason, turn.After, turn.Asking = v1alpha1.ReasonHandshakesInFlight, wait.Jitter(turnAgain, jitter), true
+	turn.Message = fmt.Sprintf("as many questions as may be open at once (%d, of one node %d) wait for the answers of agents: its node is asked after them",
+		r.options.Handshakes.MaxInFlight, r.options.Handshakes.MaxInFlightPerNode)
+	return turn, true
 }
 
 // hear counts what was said to the questions that stand, and those to which nothing was said.

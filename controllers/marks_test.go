@@ -116,7 +116,9 @@ func TestMarksThatAreOverGo(t *testing.T) {
 				r.Spec.Marks, r.Spec.Sandboxes = append(r.Spec.Marks, marks...), []v1alpha1.SandboxRecord{{ID: "here"}}
 			})
 			c := &core{options: Options{Evidence: tc.evidence}}
-			c.dropMarksOver(&view{podFact: release.Known(release.Pod{Deleting: tc.deleting}), held: make([]heldEntry, tc.held)}, record)
+			v := &view{podFact: release.Known(release.Pod{Deleting: tc.deleting}), held: make([]heldEntry, tc.held)}
+			c.dropMarksOver(record)
+			dropMarks(record, func(m v1alpha1.Mark) bool { return v.isVoid(release.Decision{}, m) })
 			var left []string
 			for _, m := range record.Spec.Marks {
 				left = append(left, m.SandboxID)

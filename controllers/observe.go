@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
@@ -108,13 +107,9 @@ func (c *core) observePodLive(ctx context.Context, v *view, name types.Namespace
 		v.pod, v.podFact, v.namesake = nil, release.Absent[release.Pod](), &pod
 		return nil
 	}
-	lostLabel := controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue
 	v.pod = &pod
 	v.podFact = release.Known(c.podFacts(&pod, v.policiesSince))
-	if !lostLabel {
-		return nil
-	}
-	v.unlabeled = c.finalizers.Relabel(ctx, v.target()) // what is to be decided about the pod does not wait for it
+	v.lostLabel = v.hasFinalizer() && pod.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue
 	return nil
 }
 

@@ -123,9 +123,9 @@ func (r *OrphanReconciler) podOfUID(ctx context.Context, v *orphanView, uid type
 	return nil, nil
 }
 
-// observeAddressed is the observation of a sandbox whose node is known, as of a pod that is gone. The node is read after the
+// observeClaimed reads what is known of a sandbox whose node is known, as of a pod that is gone. The node is read after the
 // record, so that an answer counts only for the machine that is there after it.
-func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, pools *livePools) error {
+func (r *OrphanReconciler) observeClaimed(ctx context.Context, v *orphanView, pools *livePools) error {
 	of := &view{uid: types.UID(v.record.Name), live: true, record: v.record, podFact: release.Absent[release.Pod](),
 		heldRead: release.Known(struct{}{}), node: r.observeNode(ctx, v.record.Spec.NodeName, true)}
 	for _, e := range v.entries {
@@ -142,14 +142,20 @@ func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, 
 	if of.policiesSince, err = r.policiesSince(ctx); err != nil {
 		return err
 	}
-	if err := r.followNode(ctx, of); err != nil {
+	v.claimed = of
+	return r.findTwin(ctx, of)
+}
+
+// recordClaimed writes down what has become of the node of a claimed sandbox, and then adds the sandbox to the facts.
+func (r *OrphanReconciler) recordClaimed(ctx context.Context, v *orphanView) error {
+	if v.claimed == nil {
+		return nil
+	}
+	if err := r.followNode(ctx, v.claimed); err != nil {
 		return err
 	}
-	v.record = of.record
-	if err := r.findTwin(ctx, of); err != nil {
-		return err
-	}
-	observation := of.observation(r.options)
+	v.record = v.claimed.record
+	observation := v.claimed.observation(r.options)
 	if said := release.AskedOf(v.record, string(v.id)).Answer; said.IsKnown() && said.Get().PodUID != "" {
 		observation.UID = said.Get().PodUID // whose sandbox it was, nobody but the node knows
 	}

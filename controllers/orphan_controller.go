@@ -147,7 +147,7 @@ func (r *OrphanReconciler) look(ctx context.Context, id sandboxID) (reconcile.Re
 	v, err := r.observe(ctx, id)
 	if err == nil && v.wantsLive() {
 		var views []*orphanView
-		if views, err = r.observeLive(ctx, []sandboxID{id}, r.keeper.cachedNodes()); err == nil {
+		if views, err = r.lookLive(ctx, []sandboxID{id}, r.keeper.cachedNodes()); err == nil {
 			v = views[0]
 			v.facts.Live = v.facts.Addressed != nil // the others rest on Leases that were not read
 		}

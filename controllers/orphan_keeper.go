@@ -222,7 +222,7 @@ func (k *orphanKeeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orp
 	if len(ids) == 0 {
 		return nil
 	}
-	views, err := k.orphans.observeLive(ctx, ids, release.Known(nodes))
+	views, err := k.orphans.lookLive(ctx, ids, release.Known(nodes))
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,8 @@ type orphanView struct {
 	// entries are what the pools hold of the sandbox, those with this record's tombstone among them.
 	entries []ipam.Entry
 	facts   orphan.Facts
+	// claimed is what was read of a sandbox that a node has claimed; nil where none has.
+	claimed *view
 }
 
 func (v *orphanView) recordName() string { return v1alpha1.OrphanPrefix + string(v.id) }
@@ -66,6 +68,15 @@ func (r *OrphanReconciler) observe(ctx context.Context, id sandboxID) (*orphanVi
 	return v, r.addClaims(ctx, v)
 }
 
+// lookLive observes sandboxes past every cache, and writes down what the decision rests on.
+func (r *OrphanReconciler) lookLive(ctx context.Context, ids []sandboxID, nodes release.Fact[[]orphan.Node]) ([]*orphanView, error) {
+	views, err := r.observeLive(ctx, ids, nodes)
+	for i := 0; err == nil && i < len(views); i++ {
+		err = r.recordClaimed(ctx, views[i])
+	}
+	return views, err
+}
+
 // observeLive reads records, and then pools, past every cache. The nodes are to have been read before.
 func (r *OrphanReconciler) observeLive(ctx context.Context, ids []sandboxID, nodes release.Fact[[]orphan.Node]) ([]*orphanView, error) {
 	views := make([]*orphanView, 0, len(ids))
@@ -101,7 +112,7 @@ func (r *OrphanReconciler) completeLive(ctx context.Context, v *orphanView, pool
 	if err := r.addClaims(ctx, v); err != nil || !v.addressed() {
 		return err
 	}
-	return r.observeAddressed(ctx, v, pools)
+	return r.observeClaimed(ctx, v, pools)
 }
 
 func (r *OrphanReconciler) baseFacts(v *orphanView, owned bool) orphan.Facts {

@@ -38,7 +38,7 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 	}
 	c.recordHeld(v, record, now)
 	c.dropGone(v, record)
-	c.dropMarksOver(v, record)
+	c.dropMarksOver(record)
 	if record.Spec.NodeName == "" {
 		record.Spec.NodeName = v.nodeName()
 	}

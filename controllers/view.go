@@ -45,8 +45,8 @@ type view struct {
 	twin string
 	// fateUnread is why signs of life of a gone node could not be looked for; empty if they were.
 	fateUnread string
-	// unlabeled is why a pod that lost our label did not get it back; nil if it has it. Without it no event of the pod reaches us.
-	unlabeled error
+	// lostLabel: the pod has the finalizer without our label. No event of such a pod reaches us.
+	lostLabel bool
 	// stale: the cache is older than the record, so only a live read can answer.
 	stale bool
 }
@@ -169,7 +169,7 @@ func (v *view) observation(o Options) release.Observation {
 		pod = release.Known(v.asItIs())
 	}
 	observation := release.Observation{
-		Evidence: o.Evidence, UID: v.uid, Live: v.live, Recorded: v.recordsAll(o.Rules.GuardClusterNetwork), Pod: pod, Last: v.recorded(),
+		Evidence: o.Evidence, UID: v.uid, Live: v.live, Withholds: o.Shadow != nil && v.hasFinalizer(), Recorded: v.recordsAll(o.Rules.GuardClusterNetwork), Pod: pod, Last: v.recorded(),
 		Sandboxes: v.sandboxes(), Node: v.node, NodeGoneSince: v.nodeGoneSince(), Settings: o.Settings, PoliciesSince: v.policiesSince, Twin: v.twin,
 		Any: release.AskedOf(v.record, v1alpha1.AnySandbox), Silence: release.SilenceOf(v.record),
 	}

@@ -77,8 +77,8 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I3: unowned entries under the name of a pod are disowned before its Unprotect",
 		file: "internal/release/decide.go",
-		old:  `if decision.Action == Unprotect && len(o.Unowned) > 0 {`,
-		new:  `if decision.Action == Unprotect && len(o.Unowned) > 1 {`, by: inRelease,
+		old:  `if d.Action != Unprotect || len(o.Unowned) == 0 {`,
+		new:  `if d.Action != Unprotect || len(o.Unowned) <= 1 {`, by: inRelease,
 	},
 	{
 		rule: "I3: unowned entries under the name of a pod are observed",
@@ -133,8 +133,8 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: what a vanished pod disowns has a tombstone first (S3)",
 		file: "controllers/tombstone.go",
-		old:  `return action == release.Release || action == release.Drop`,
-		new:  `return action == release.Release || action == release.Drop || action == release.Disown`, by: inControllers,
+		old:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop }`,
+		new:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop || d.Aim() == release.Disown }`, by: inControllers,
 	},
 	{
 		rule: "I1: a sandbox that has its entry again is followed, although the entry was removed once",

@@ -185,8 +185,14 @@ var decisionMutants = []mutant{
 	{
 		rule: "I4: what gives an address away is read live",
 		file: "internal/release/decide.go",
-		old:  `case d.Action == Release || d.Action == Confirm ||`,
-		new:  `case d.Action == Confirm ||`, by: inRelease,
+		old:  `case d.Withheld != nil || d.Action == Release || d.Action == Confirm ||`,
+		new:  `case d.Withheld != nil || d.Action == Confirm ||`, by: inRelease,
+	},
+	{
+		rule: "I4: what mode Shadow withholds is decided on live reads",
+		file: "internal/release/decide.go",
+		old:  `case d.Withheld != nil || d.Action == Release`,
+		new:  `case d.Action == Release`, by: inRelease,
 	},
 	{
 		rule: "an end counts as the kubelet's only where the kubelet wrote the phase (the spike's ByKubelet() always true)",

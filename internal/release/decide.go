@@ -11,9 +11,12 @@ import (
 
 // Decide says what to do about the addresses of one pod UID. It is total: every observation has a decision.
 func Decide(o Observation, now time.Time) Decision {
-	decision := decide(o, now)
-	if decision.Action == Unprotect && len(o.Unowned) > 0 {
-		decision = disownUnowned(o, decision.Row)
+	decision := decideOwned(o, now)
+	if o.Withholds && (decision.Action == Release || decision.Action == Disown) {
+		decision = decision.withheld(o, now)
+	}
+	if decision.Action == Confirm {
+		decision.Then = decision.then(o, now)
 	}
 	if !o.Live && needsLive(o, decision) {
 		decision.Action, decision.Intended = Reread, decision.Action
@@ -25,7 +28,7 @@ func Decide(o Observation, now time.Time) Decision {
 // names.
 func needsLive(o Observation, d Decision) bool {
 	switch {
-	case d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Drop || d.Action == Rewrite:
+	case d.Withheld != nil || d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Drop || d.Action == Rewrite:
 		return true
 	case d.Action != Unprotect || d.Row == RowNeverScheduled:
 		return false
@@ -33,9 +36,13 @@ func needsLive(o Observation, d Decision) bool {
 	return !o.Recorded || d.Row == RowNodeOutOfService || d.Row == RowNodeDeleted || d.Row == RowMayBeStarting
 }
 
-// disownUnowned comes before every Unprotect: the next pod with the name would inherit the entries (docs/decisions/0147).
-func disownUnowned(o Observation, row Row) Decision {
-	return Decision{Row: row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: o.Unowned,
+// decideOwned disowns entries without an owner before every Unprotect: the next pod with the name would inherit them (docs/decisions/0147).
+func decideOwned(o Observation, now time.Time) Decision {
+	d := decide(o, now)
+	if d.Action != Unprotect || len(o.Unowned) == 0 {
+		return d
+	}
+	return Decision{Row: d.Row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: o.Unowned,
 		Message: "a pool has entries under the name of the pod that no pod UID can be shown to own (" + strings.Join(o.Unowned, ", ") +
 			"): they are held for an unknown owner, so that the next pod with the name does not inherit them"}
 }

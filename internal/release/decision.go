@@ -91,6 +91,10 @@ type Decision struct {
 	Successors map[string]string
 	// Asking: a Keep for which a question stands in the record; without it no mark is needed any more.
 	Asking bool
+	// Withheld is the Release or the Disown that mode Shadow only reports. The decision is that on the pod without its sandboxes.
+	Withheld *Decision
+	// Then is, for a Confirm, what there is to wait for once the queries are sent: a Wait or a Keep.
+	Then *Decision
 	// Readdress: the same machine registered a new Node object; the record takes its UID.
 	Readdress bool
 }

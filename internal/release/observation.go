@@ -30,6 +30,8 @@ type Observation struct {
 	UID types.UID
 	// Live says that every fact in here that can change back was read past every cache.
 	Live bool
+	// Withholds: the mode is Shadow, and the pod was protected before. A Release or a Disown is reported, and the pod is let go by the same proofs.
+	Withholds bool
 	// Recorded: the record knows every address that the pod can be seen to have had, so that the pools' emptiness of them, in
 	// a version later than the record's, is no accident of a late cache.
 	Recorded bool
