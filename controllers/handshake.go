@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -121,7 +122,7 @@ func (v *view) rewrites(backend string, d release.Decision) []ipam.Rewrite {
 	sandboxes := sets.New(d.Sandboxes...)
 	for i := range v.held {
 		held := &v.held[i]
-		if held.Backend == backend && held.Releasing == "" && !held.conflict && sandboxes.Has(held.SandboxID) && v.shows(held) {
+		if held.Backend == backend && held.Releasing == "" && !held.Conflict && sandboxes.Has(held.SandboxID) && facts.Shows(v.pod, held) {
 			requests = append(requests, ipam.Rewrite{Key: held.Key, Successor: d.Successors[held.SandboxID]})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -143,24 +144,8 @@ func (r *PodReconciler) dropVoidQueries(ctx context.Context, v *view, d release.
 // after all that is not only withheld.
 func (v *view) isVoid(d release.Decision, m v1alpha1.Mark) bool {
 	lives := v.podFact.IsKnown() && !v.podFact.Get().Deleting
-	holds := slices.ContainsFunc(v.held, func(held heldEntry) bool {
+	holds := slices.ContainsFunc(v.held, func(held facts.Held) bool {
 		return d.Withheld == nil || !slices.Contains(d.Withheld.Sandboxes, held.SandboxID)
 	})
 	return (d.Action == release.Keep && !d.Asking) || (m.SandboxID == v1alpha1.AnySandbox && (lives || holds))
-}
-
-// agentSaw: the agent of the node that ran a sandbox has seen it with this pod UID.
-func (v *view) agentSaw(sandboxID string) bool {
-	machine := v.machine(sandboxID)
-	return v.record != nil && machine.IsKnown() && slices.ContainsFunc(v.record.Status.Answers, func(a v1alpha1.Answer) bool {
-		return a.SandboxID == sandboxID && a.PodUID == v.uid && a.NodeUID == machine.Get().NodeUID
-	})
-}
-
-// attributed is the best evidence that there is for a sandbox of the UID.
-func (v *view) attributed(sandboxID string, known v1alpha1.Attribution) v1alpha1.Attribution {
-	if (known == v1alpha1.AttributionObservedAdd || known == v1alpha1.AttributionUnconfirmed) && v.agentSaw(sandboxID) {
-		return v1alpha1.AttributionAgentSeen
-	}
-	return known
 }

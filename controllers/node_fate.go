@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -119,7 +120,7 @@ func (v *view) goneNodes(record *v1alpha1.IPAllocation) (uids []types.UID, gone 
 
 // needsFate: a pod that holds nothing has no record, but its delay must outlive this process too.
 func (v *view) needsFate() bool {
-	return v.node.IsAbsent() && v.podFact.IsKnown() && v.podFact.Get().Deleting && !v.ending().ByKubelet()
+	return v.node.IsAbsent() && v.podFact.IsKnown() && v.podFact.Get().Deleting && !facts.Ending(v.podFact, v.record).ByKubelet()
 }
 
 // signs is what there is to see of a node's kubelet and machine.

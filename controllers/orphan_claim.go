@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -86,7 +87,7 @@ func (r *OrphanReconciler) nodeOfClaim(nodes []corev1.Node, answer *v1alpha1.Ans
 	}
 	name = seen.Name
 	for i := range nodes {
-		if !orphan.Same(seen.Node, nodeFacts(&nodes[i]).Machine) {
+		if !orphan.Same(seen.Node, facts.Node(&nodes[i]).Machine) {
 			continue
 		}
 		if live {
@@ -129,12 +130,12 @@ func (r *OrphanReconciler) observeClaimed(ctx context.Context, v *orphanView, po
 	of := &view{uid: types.UID(v.record.Name), live: true, record: v.record, podFact: release.Absent[release.Pod](),
 		heldRead: release.Known(struct{}{}), node: r.observeNode(ctx, v.record.Spec.NodeName, true)}
 	for _, e := range v.entries {
-		of.held = append(of.held, heldEntry{Entry: e, attribution: v1alpha1.AttributionAgentSeen})
+		of.held = append(of.held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
 	}
 	if len(v.entries) == 0 && len(pools.takenOver(v)) > 0 {
 		for i := range v.record.Spec.Addresses {
 			if key, err := ipam.KeyOf(&v.record.Spec.Addresses[i]); err == nil {
-				of.held = append(of.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v1alpha1.AttributionAgentSeen, superseded: true})
+				of.held = append(of.held, facts.Held{Entry: ipam.Entry{Key: key}, Attribution: v1alpha1.AttributionAgentSeen, Superseded: true})
 			}
 		}
 	}
@@ -219,8 +220,8 @@ func (r *OrphanReconciler) claimant(ctx context.Context, v *orphanView, claim or
 	case err != nil:
 		return identity, nil, fmt.Errorf("reading Node %s, which has claimed sandbox %s: %w", claim.NodeName, v.id, err)
 	}
-	if live := nodeFacts(&node).Machine; sameBoot(identity, live) {
-		identity = identityOf(&node) // also under another UID than the claim's
+	if live := facts.Node(&node).Machine; sameBoot(identity, live) {
+		identity = facts.Identity(&node) // also under another UID than the claim's
 	}
 	return identity, &node, nil
 }

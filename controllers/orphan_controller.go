@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -120,7 +121,7 @@ func (r *OrphanReconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandbox
 			wake(ctx, e.Object.Name, q)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q orphanQueue) {
-			if nodeFacts(e.ObjectOld) != nodeFacts(e.ObjectNew) {
+			if facts.Node(e.ObjectOld) != facts.Node(e.ObjectNew) {
 				wake(ctx, e.ObjectNew.Name, q)
 			}
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
@@ -141,8 +142,8 @@ func (v *orphanView) entriesFact(pools *livePools) release.Fact[orphan.Entries] 
 		}
 	}
 	switch {
-	case pools != nil && v.record != nil && pools.unreadable(v.record) != "":
-		return release.Unknown[orphan.Entries](pools.unreadable(v.record))
+	case pools != nil && facts.Unreadable(v.record, pools.problems) != "":
+		return release.Unknown[orphan.Entries](facts.Unreadable(v.record, pools.problems))
 	case len(v.entries) > 0:
 		return release.Known(found)
 	case v.record == nil:
@@ -205,14 +206,6 @@ func (v *orphanView) places(backend string) []ipam.Place {
 		}
 	}
 	return places
-}
-
-// unreadable says why it is not known what stands where the record has an address; empty if it is.
-func (p *livePools) unreadable(record *v1alpha1.IPAllocation) string {
-	if problem := (&view{record: record}).unreadable(p.problems); problem != nil {
-		return "pool " + problem.Pool + ", in which it holds an address, cannot be read: " + problem.Message
-	}
-	return ""
 }
 
 // takenOver are the entries of other sandboxes that stand where the record has an address.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -192,13 +193,13 @@ func TestOnlyWhatAShadowWithholdsFromAPodThatIsHeldCountsAsNothing(t *testing.T)
 		report *shadow.Reporter
 		pod    *corev1.Pod
 		record *v1alpha1.IPAllocation
-		more   []heldEntry
+		more   []facts.Held
 		want   bool
 	}{
 		"a sandbox that is proven gone":                          {shadow.NewReporter(), deleted, proven, nil, true},
 		"the same in mode Guard, where its entry will be gone":   {nil, deleted, proven, nil, false},
 		"a sandbox of which nobody knows":                        {shadow.NewReporter(), deleted, recordOfOld(oldMachine()), nil, false},
-		"one that is proven gone, and another one":               {shadow.NewReporter(), deleted, proven, []heldEntry{{Entry: second}}, false},
+		"one that is proven gone, and another one":               {shadow.NewReporter(), deleted, proven, []facts.Held{{Entry: second}}, false},
 		"a pod that lives":                                       {shadow.NewReporter(), living, proven, nil, false},
 		"a pod that was never held, so that nothing waits":       {shadow.NewReporter(), free, proven, nil, false},
 		"a pod that is gone, and whose record waits for nothing": {shadow.NewReporter(), nil, proven, nil, false},
@@ -206,8 +207,8 @@ func TestOnlyWhatAShadowWithholdsFromAPodThatIsHeldCountsAsNothing(t *testing.T)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := &core{options: Options{Evidence: release.EvidenceAgent, Shadow: tc.report}}
-			v := &view{uid: "old", pod: tc.pod, podFact: release.Absent[release.Pod](), record: tc.record, node: release.Known(nodeFacts(nodeObject("node", "node-1", "m1"))),
-				held: append([]heldEntry{{Entry: heldByOld()[0]}}, tc.more...), heldRead: release.Known(struct{}{})}
+			v := &view{uid: "old", pod: tc.pod, podFact: release.Absent[release.Pod](), record: tc.record, node: release.Known(facts.Node(nodeObject("node", "node-1", "m1"))),
+				held: append([]facts.Held{{Entry: heldByOld()[0]}}, tc.more...), heldRead: release.Known(struct{}{})}
 			if tc.pod != nil {
 				v.podFact = release.Known(release.Pod{Deleting: tc.pod.DeletionTimestamp != nil, Bound: true, Ending: release.EndingForeign})
 			}

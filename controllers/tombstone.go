@@ -60,8 +60,8 @@ func (v *view) unproven(backend string) []ipam.Request {
 	var requests []ipam.Request
 	for i := range v.held {
 		held := &v.held[i]
-		inherited := v.podFact.IsAbsent() && !held.superseded && !held.conflict && held.Releasing == ""
-		if held.Backend == backend && (inherited || held.removed) {
+		inherited := v.podFact.IsAbsent() && !held.Superseded && !held.Conflict && held.Releasing == ""
+		if held.Backend == backend && (inherited || held.Removed) {
 			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
 		}
 	}

@@ -68,7 +68,7 @@ func (p *Pod) Remember(record *v1alpha1.IPAllocation) {
 		p.EndWritten = report.WrittenTime.Time
 	}
 	if n := report.Node; n != nil {
-		p.EndedBy = Known(Machine{NodeUID: n.UID, MachineID: n.MachineID, SystemUUID: n.SystemUUID, BootID: n.BootID})
+		p.EndedBy = Known(MachineOf(*n))
 	}
 }
 

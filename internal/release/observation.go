@@ -136,6 +136,11 @@ func MachineOf(node v1alpha1.NodeIdentity) Machine {
 	return Machine{NodeUID: node.UID, MachineID: node.MachineID, SystemUUID: node.SystemUUID, BootID: node.BootID}
 }
 
+// Identity is the machine, as records have it.
+func (m Machine) Identity() v1alpha1.NodeIdentity {
+	return v1alpha1.NodeIdentity{UID: m.NodeUID, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
+}
+
 // Node is what the table needs to know of a live Node object.
 type Node struct {
 	Machine

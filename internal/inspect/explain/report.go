@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -120,7 +120,7 @@ func Explain(f *Facts, now time.Time) *Explanation {
 		return e.ofOrphan(f)
 	}
 	entries := f.heldEntries()
-	o := f.observation(entries)
+	o := f.read(entries).Observation()
 	d := release.Decide(o, now)
 	e.Decision = decisionOf(d)
 	e.Held = f.holds(e.Guarded, o) && d.Row != release.RowPodInUse
@@ -165,7 +165,7 @@ func (f *Facts) state() string {
 		return StateUnknown
 	case pod.DeletionTimestamp != nil:
 		return StateTerminating
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case facts.IsTerminal(pod):
 		return StateEnded
 	}
 	return StateRunning
@@ -198,14 +198,14 @@ func (f *Facts) said(reason v1alpha1.Reason) (other string, since *metav1.Time) 
 
 // address asks the table about one entry's sandbox alone.
 func (f *Facts) address(h *held, o release.Observation, now time.Time) Address {
-	a := Address{IP: h.IP.String(), Interface: h.Interface, Pool: h.Pool, SandboxID: h.SandboxID, Attribution: h.attribution, Standing: StandingInPool, Rivals: h.rivals}
+	a := Address{IP: h.IP.String(), Interface: h.Interface, Pool: h.Pool, SandboxID: h.SandboxID, Attribution: h.Attribution, Standing: StandingInPool, Rivals: h.rivals}
 	switch {
-	case h.superseded:
+	case h.Superseded:
 		a.Standing = StandingTakenOver
 	case h.Releasing != "":
 		a.Standing = StandingReleasing
 	}
-	if recorded := f.recordedAddress(&h.Key); recorded != nil {
+	if recorded := facts.RecordedAddress(f.Record, h.Key); recorded != nil {
 		a.Network = recorded.Network
 	}
 	for _, s := range o.Sandboxes.Get() {

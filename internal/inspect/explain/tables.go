@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -35,7 +36,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	if e.Said != "" && e.Held {
 		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.Said, d.Reason)
 	}
-	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && f.ending() == release.EndingCompleted {
+	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && facts.Ending(f.podFact(), f.Record) == release.EndingCompleted {
 		note("A manager that saw the pod deleting and not ended counts its end as one after the deletion, and goes on sooner; nobody can tell that from the object alone.")
 	}
 	return notes
