@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -27,7 +28,7 @@ import (
 // by the backend, in every field. The caller observes again afterwards, unless nothing but taken-over addresses was left: those
 // need no release, and the pod is let go with its record at once.
 func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision) (settled bool, err error) {
-	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	sandboxes := sets.New(d.Sandboxes...)
 	var failures []error
 	var released []string
@@ -54,7 +55,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 	if err := r.tellFailed(v, d, errors.Join(failures...)); err != nil {
 		return false, err
 	}
-	rest := func(held heldEntry) bool { return !held.superseded || !sandboxes.Has(held.SandboxID) }
+	rest := func(held facts.Held) bool { return !held.Superseded || !sandboxes.Has(held.SandboxID) }
 	if v.atItsEnd() && len(v.unowned) == 0 && !slices.ContainsFunc(v.held, rest) {
 		return true, r.unprotect(ctx, v, d)
 	}
@@ -65,7 +66,7 @@ func (r *PodReconciler) release(ctx context.Context, v *view, d release.Decision
 // reservation. Then a tombstone keeps the entries from the next pod with the same name, and the pod's record loses them last: a failed write leaves
 // the sandbox in the record of the pod, or its entries under the name of the pod.
 func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision) error {
-	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	for _, orphan := range v.orphansOf(d, metav1.NewTime(r.clock.Now())) {
 		if err := r.recordOrphan(ctx, orphan); err != nil {
 			return err
@@ -128,7 +129,7 @@ func (r *PodReconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAll
 	before := exists.DeepCopy()
 	exists.Spec.DisownedBy = orphan.Spec.DisownedBy
 	for _, a := range orphan.Spec.Addresses {
-		if key, err := ipam.KeyOf(&a); err == nil && recordedAddress(&exists, key) == nil {
+		if key, err := ipam.KeyOf(&a); err == nil && facts.RecordedAddress(&exists, key) == nil {
 			exists.Spec.Addresses = append(exists.Spec.Addresses, a)
 		}
 	}
@@ -148,14 +149,14 @@ func (r *PodReconciler) tellFailed(v *view, d release.Decision, err error) error
 
 // atItsEnd: nothing of the pod can start any more, so that a proof about its last sandbox is one about the pod.
 func (v *view) atItsEnd() bool {
-	return v.podFact.IsAbsent() || (v.podFact.Get().Deleting && v.ending() == release.EndingFinished)
+	return v.podFact.IsAbsent() || (v.podFact.Get().Deleting && facts.Ending(v.podFact, v.record) == release.EndingFinished)
 }
 
 func (v *view) requests(backend string, sandboxes sets.Set[string]) []ipam.Request {
 	var requests []ipam.Request
 	for i := range v.held {
 		held := &v.held[i]
-		if held.Backend == backend && !held.superseded && sandboxes.Has(held.SandboxID) {
+		if held.Backend == backend && !held.Superseded && sandboxes.Has(held.SandboxID) {
 			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
 		}
 	}
@@ -167,7 +168,7 @@ func (v *view) requests(backend string, sandboxes sets.Set[string]) []ipam.Reque
 func (v *view) disowned(backend string, d release.Decision) []ipam.Request {
 	var requests []ipam.Request
 	for _, held := range slices.Concat(v.held, v.unowned) {
-		if held.Backend != backend || (held.superseded && !held.removed) || !slices.Contains(d.Sandboxes, held.SandboxID) {
+		if held.Backend != backend || (held.Superseded && !held.Removed) || !slices.Contains(d.Sandboxes, held.SandboxID) {
 			continue
 		}
 		request := ipam.Request{Key: held.Key, Record: v1alpha1.OrphanPrefix + held.SandboxID}
@@ -207,7 +208,7 @@ func (r *PodReconciler) dropProven(ctx context.Context, v *view, sandboxes sets.
 		if err != nil || !sandboxes.Has(a.SandboxID) {
 			return false
 		}
-		taken := slices.ContainsFunc(v.held, func(held heldEntry) bool { return held.superseded && held.Key == key })
+		taken := slices.ContainsFunc(v.held, func(held facts.Held) bool { return held.Superseded && held.Key == key })
 		return taken || (v.podFact.IsAbsent() && slices.Contains(released, key))
 	}
 	record := v.record.DeepCopy()

@@ -14,6 +14,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -91,7 +92,7 @@ func TestNodeTransformKeepsIdentityReadinessAndTaints(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := object.(*corev1.Node)
-	if diff := cmp.Diff(nodeFacts(node()), nodeFacts(got)); diff != "" {
+	if diff := cmp.Diff(facts.Node(node()), facts.Node(got)); diff != "" {
 		t.Errorf("the cache loses guard fields (-object +cached):\n%s", diff)
 	}
 	if len(got.Status.Images) != 0 || !got.Status.Conditions[0].LastHeartbeatTime.IsZero() {

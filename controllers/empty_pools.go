@@ -28,7 +28,7 @@ type poolKey struct{ backend, pool string }
 // emptyNow says whether the pools were empty of the pod after its end was known. A cache may show them empty because it is late: of a sandbox
 // that was made, and terminated, since. It is left to catch up once; again asks for live reads where it does not (docs/decisions/0136).
 func (r *PodReconciler) emptyNow(ctx context.Context, v *view, d release.Decision) (empty, again bool, result reconcile.Result, err error) {
-	if v.live || d.Row == 3 {
+	if v.live || d.Row == release.RowNeverScheduled {
 		return true, false, result, nil
 	}
 	needed, waited := r.behind.get(v.uid)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -98,7 +99,7 @@ func (r *PodReconciler) keep(ctx context.Context, v *view) error {
 	case v.record.Status.State == "":
 		return nil
 	}
-	if v.ending().ByKubelet() {
+	if facts.Ending(v.podFact, v.record).ByKubelet() {
 		return r.setRecordState(ctx, v, "", metav1.ConditionTrue, v1alpha1.ReasonNoIPsHeld, "the pod ended and holds no address any more")
 	}
 	return r.setRecordState(ctx, v, "", metav1.ConditionFalse, v1alpha1.ReasonPodInUse, "the pod uses its addresses")
@@ -127,7 +128,7 @@ func (r *PodReconciler) setRecordState(ctx context.Context, v *view, state v1alp
 
 func (v *view) supersededAny() bool {
 	for i := range v.held {
-		if held := &v.held[i]; held.superseded && !held.removed && !held.followed {
+		if held := &v.held[i]; held.Superseded && !held.Removed && !held.Followed {
 			return true
 		}
 	}
@@ -136,7 +137,7 @@ func (v *view) supersededAny() bool {
 
 func (v *view) conflictAny() bool {
 	for i := range v.held {
-		if v.held[i].conflict && !v.held[i].quiet {
+		if v.held[i].Conflict && !v.held[i].Quiet {
 			return true
 		}
 	}
@@ -167,7 +168,7 @@ func (c *core) event(v *view, d release.Decision, reason v1alpha1.Reason, note s
 	if len(note) > limit {
 		note = note[:limit]
 	}
-	c.recorder.Eventf(about, nil, kind, string(reason), d.Action.String(), "%s", note)
+	c.recorder.Eventf(about, nil, kind, string(reason), string(d.Action), "%s", note)
 }
 
 // unreadWord is for how long reads have to fail before somebody is told.

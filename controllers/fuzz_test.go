@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 )
 
@@ -56,11 +57,11 @@ func FuzzAnnotations(f *testing.F) {
 		record.Annotations = map[string]string{v1alpha1.ReleasedByHandAnnotation: released}
 		address := &v1alpha1.AddressRecord{IP: "10.0.0.7", Pool: "kube-system/p", SandboxID: "sb"}
 		var deeds []json.RawMessage
-		if releasedByHand(record, address) && (json.Unmarshal([]byte(released), &deeds) != nil || len(deeds) == 0 ||
+		if facts.ReleasedByHand(record, address) && (json.Unmarshal([]byte(released), &deeds) != nil || len(deeds) == 0 ||
 			!strings.Contains(released, `"`)) {
 			t.Errorf("%q released the address", released)
 		}
-		if address.SandboxID = ""; releasedByHand(record, address) && !strings.Contains(released, "10.0.0.7") && !strings.Contains(released, `\u`) {
+		if address.SandboxID = ""; facts.ReleasedByHand(record, address) && !strings.Contains(released, "10.0.0.7") && !strings.Contains(released, `\u`) {
 			t.Errorf("%q released an address that it does not name", released)
 		}
 	})

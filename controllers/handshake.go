@@ -14,19 +14,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // turnAgain is how soon a question that has to wait for its turn looks again.
 const turnAgain = 5 * time.Second
 
 // confirm asks the agent of the node that was read live, and holds on with what there is to wait for then.
-func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision) (again bool, result reconcile.Result, err error) {
+func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision) (result reconcile.Result, err error) {
+	if err := r.mayAsk(ctx, v, d); err != nil {
+		return result, err
+	}
 	if turn, waits := r.outOfTurn(v, d); waits {
-		result, err = r.hold(ctx, v, turn)
-		return false, result, err
+		return r.hold(ctx, v, turn)
 	}
 	record := v.record
 	if record == nil {
@@ -34,36 +38,38 @@ func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision
 	}
 	questions := questionsTo(v.node.Get(), d.Sandboxes, d.Fence)
 	for i := range questions {
-		questions[i].living = d.Row == 2
+		questions[i].living = d.Row == release.RowPodInUse
 	}
 	asked, err := r.ask(ctx, record, questions)
 	if err != nil {
-		return false, result, err
+		return result, err
 	}
 	v.record = asked
-	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	r.flights.sent(v.uid, asked, questions)
-	next := release.Decide(v.observation(r.options), r.clock.Now())
-	if next.Action != release.Wait && next.Action != release.Keep {
-		return true, result, nil
+	return r.hold(ctx, v, *d.Then)
+}
+
+// mayAsk stands before a query to a node. A pod that the guard holds is asked about, also in a shadow, because nothing else may end
+// its wait; no other is, nor one that lives on.
+func (r *PodReconciler) mayAsk(ctx context.Context, v *view, d release.Decision) error {
+	if v.hasFinalizer() && v.pod.DeletionTimestamp != nil {
+		return nil
 	}
-	result, err = r.hold(ctx, v, next)
-	return false, result, err
+	return r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandboxes of "+v.podName(), d.Message)
 }
 
 // outOfTurn is the wait of a question that would be one too many. It is asked before the facts are read live, and again after.
 func (r *PodReconciler) outOfTurn(v *view, d release.Decision) (release.Decision, bool) {
-	if !v.node.IsKnown() || r.flights.room(v.node.Get().NodeUID, len(d.Sandboxes)) {
+	if d.Then == nil || r.flights.room(v.node.Get().NodeUID, len(d.Sandboxes)) {
 		return release.Decision{}, false
 	}
-	action := release.Wait
-	if d.Row == 2 {
-		action = release.Keep
-	}
 	const jitter = 0.5
-	return release.Decision{Row: d.Row, Action: action, Reason: v1alpha1.ReasonHandshakesInFlight, After: wait.Jitter(turnAgain, jitter), Asking: true,
-		Message: fmt.Sprintf("as many questions as may be open at once (%d, of one node %d) wait for the answers of agents: its node is asked after them",
-			r.options.Handshakes.MaxInFlight, r.options.Handshakes.MaxInFlightPerNode)}, true
+	turn := *d.Then
+	turn.Reason, turn.After, turn.Asking = v1alpha1.ReasonHandshakesInFlight, wait.Jitter(turnAgain, jitter), true
+	turn.Message = fmt.Sprintf("as many questions as may be open at once (%d, of one node %d) wait for the answers of agents: its node is asked after them",
+		r.options.Handshakes.MaxInFlight, r.options.Handshakes.MaxInFlightPerNode)
+	return turn, true
 }
 
 // hear counts what was said to the questions that stand, and those to which nothing was said.
@@ -84,7 +90,7 @@ func (r *PodReconciler) hear(v *view) {
 // rewrite gives the entries of sandboxes that are gone to those that came in their place, as far as the pod, which lives, shows their
 // addresses. The view is live, and the backend compares each entry once more. False says that there was nothing to rewrite.
 func (r *PodReconciler) rewrite(ctx context.Context, v *view, d release.Decision) (bool, error) {
-	metrics.Decisions.WithLabelValues(d.Action.String(), string(d.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	var failures []error
 	var rewritten []string
 	tried := false
@@ -116,7 +122,7 @@ func (v *view) rewrites(backend string, d release.Decision) []ipam.Rewrite {
 	sandboxes := sets.New(d.Sandboxes...)
 	for i := range v.held {
 		held := &v.held[i]
-		if held.Backend == backend && held.Releasing == "" && !held.conflict && sandboxes.Has(held.SandboxID) && v.shows(held) {
+		if held.Backend == backend && held.Releasing == "" && !held.Conflict && sandboxes.Has(held.SandboxID) && facts.Shows(v.pod, held) {
 			requests = append(requests, ipam.Rewrite{Key: held.Key, Successor: d.Successors[held.SandboxID]})
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -82,7 +83,7 @@ func (r *LateStampReconciler) Reconcile(ctx context.Context, request reconcile.R
 // isTooLateToGuard: a pod that is being deleted takes no new finalizer, and the policies refuse to guard one that has ended
 // (docs/decisions/0129).
 func isTooLateToGuard(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || (isTerminal(pod) && pod.Labels[v1alpha1.GuardedLabel] == "")
+	return pod.DeletionTimestamp != nil || (facts.IsTerminal(pod) && pod.Labels[v1alpha1.GuardedLabel] == "")
 }
 
 // reportProtected says on the pod why it had no finalizer. A pod without the label is one that the webhook never saw, which is no news.

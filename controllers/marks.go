@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -120,44 +121,31 @@ func dropMarks(record *v1alpha1.IPAllocation, over func(v1alpha1.Mark) bool) {
 	}
 }
 
-// dropMarksOver drops the marks about sandboxes that the record has no more, and the one for any sandbox where the pod holds something
-// after all that is not only kept because of mode Shadow; without agents every one.
-func (c *core) dropMarksOver(v *view, record *v1alpha1.IPAllocation) {
-	ending := !v.podFact.IsKnown() || v.podFact.Get().Deleting
-	holds := len(v.held) > 0 && !c.onlyWithheld(v)
+// dropMarksOver drops the marks about sandboxes that the record has no more; without agents every one.
+func (c *core) dropMarksOver(record *v1alpha1.IPAllocation) {
 	dropMarks(record, func(m v1alpha1.Mark) bool {
-		switch {
-		case c.options.Evidence != release.EvidenceAgent:
-			return true
-		case m.SandboxID == v1alpha1.AnySandbox:
-			return !ending || holds
-		}
-		return !slices.ContainsFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == m.SandboxID })
+		return c.options.Evidence != release.EvidenceAgent || (m.SandboxID != v1alpha1.AnySandbox &&
+			!slices.ContainsFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == m.SandboxID }))
 	})
 }
 
-// keepQuestions takes back every question about a pod that lives, unless there is still one to be answered.
-func (c *core) keepQuestions(ctx context.Context, v *view, d release.Decision) error {
-	if d.Asking || v.record == nil || len(v.record.Spec.Marks) == 0 {
+// dropVoidQueries takes the queries back to which the decision needs no answer.
+func (r *PodReconciler) dropVoidQueries(ctx context.Context, v *view, d release.Decision) error {
+	void := func(m v1alpha1.Mark) bool { return v.isVoid(d, m) }
+	if v.record == nil || !slices.ContainsFunc(v.record.Spec.Marks, void) {
 		return nil
 	}
 	record := v.record.DeepCopy()
-	record.Spec.Marks = nil
-	return c.writeRecord(ctx, v, record)
+	dropMarks(record, void)
+	return r.writeRecord(ctx, v, record)
 }
 
-// agentSaw: the agent of the node that ran a sandbox has seen it with this pod UID.
-func (v *view) agentSaw(sandboxID string) bool {
-	machine := v.machine(sandboxID)
-	return v.record != nil && machine.IsKnown() && slices.ContainsFunc(v.record.Status.Answers, func(a v1alpha1.Answer) bool {
-		return a.SandboxID == sandboxID && a.PodUID == v.uid && a.NodeUID == machine.Get().NodeUID
+// isVoid: the pod lives, and no query about it is still to be answered; or the query is one for any sandbox, and the pod lives or holds something
+// after all that is not only withheld.
+func (v *view) isVoid(d release.Decision, m v1alpha1.Mark) bool {
+	lives := v.podFact.IsKnown() && !v.podFact.Get().Deleting
+	holds := slices.ContainsFunc(v.held, func(held facts.Held) bool {
+		return d.Withheld == nil || !slices.Contains(d.Withheld.Sandboxes, held.SandboxID)
 	})
-}
-
-// attributed is the best evidence that there is for a sandbox of the UID.
-func (v *view) attributed(sandboxID string, known v1alpha1.Attribution) v1alpha1.Attribution {
-	if (known == v1alpha1.AttributionObservedAdd || known == v1alpha1.AttributionUnconfirmed) && v.agentSaw(sandboxID) {
-		return v1alpha1.AttributionAgentSeen
-	}
-	return known
+	return (d.Action == release.Keep && !d.Asking) || (m.SandboxID == v1alpha1.AnySandbox && (lives || holds))
 }

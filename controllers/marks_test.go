@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -116,7 +117,9 @@ func TestMarksThatAreOverGo(t *testing.T) {
 				r.Spec.Marks, r.Spec.Sandboxes = append(r.Spec.Marks, marks...), []v1alpha1.SandboxRecord{{ID: "here"}}
 			})
 			c := &core{options: Options{Evidence: tc.evidence}}
-			c.dropMarksOver(&view{podFact: release.Known(release.Pod{Deleting: tc.deleting}), held: make([]heldEntry, tc.held)}, record)
+			v := &view{podFact: release.Known(release.Pod{Deleting: tc.deleting}), held: make([]facts.Held, tc.held)}
+			c.dropMarksOver(record)
+			dropMarks(record, func(m v1alpha1.Mark) bool { return v.isVoid(release.Decision{}, m) })
 			var left []string
 			for _, m := range record.Spec.Marks {
 				left = append(left, m.SandboxID)
@@ -151,7 +154,7 @@ func TestAgentSeenNeedsTheAgentOfTheMachineThatRanTheSandbox(t *testing.T) {
 				r.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: "a", Node: &v1alpha1.NodeIdentity{UID: "node-1"}}}
 				r.Status.Answers = []v1alpha1.Answer{given}
 			})}
-			if got := v.attributed("a", tc.known); got != tc.want {
+			if got := facts.Attributed(v.record, v.uid, "a", tc.known); got != tc.want {
 				t.Errorf("attributed = %s, want %s", got, tc.want)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -29,7 +30,7 @@ const (
 	fateGap = 2 * fateConfirmed
 )
 
-// recordNodeFate keeps the persisted start of nodeGoneDelay (rows 6 and 9). It begins, goes on and ends on live reads alone; each
+// recordNodeFate keeps the persisted start of nodeGoneDelay (rows NodeDeleted and NodeReplaced). It begins, goes on and ends on live reads alone; each
 // of them looks for a sign of life since the last one, which starts the delay again.
 func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
 	uids, gone := v.goneNodes(record)
@@ -119,7 +120,7 @@ func (v *view) goneNodes(record *v1alpha1.IPAllocation) (uids []types.UID, gone 
 
 // needsFate: a pod that holds nothing has no record, but its delay must outlive this process too.
 func (v *view) needsFate() bool {
-	return v.node.IsAbsent() && v.podFact.IsKnown() && v.podFact.Get().Deleting && !v.ending().ByKubelet()
+	return v.node.IsAbsent() && v.podFact.IsKnown() && v.podFact.Get().Deleting && !facts.Ending(v.podFact, v.record).ByKubelet()
 }
 
 // signs is what there is to see of a node's kubelet and machine.
@@ -232,7 +233,7 @@ func roundUp(t time.Time) metav1.Time {
 	return metav1.NewTime(t)
 }
 
-// readdress is row 7: the same boot of the same machine registered a new Node object. What was recorded under the old one is
+// readdress: the same boot of the same machine registered a new Node object. What was recorded under the old one is
 // the new one's, and so is everything that will be asked about it, but not who wrote the pod's end. It rests on a live read; a
 // cached one leads to it.
 func (r *PodReconciler) readdress(ctx context.Context, v *view) error {

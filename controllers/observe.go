@@ -11,10 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -38,18 +38,13 @@ func (c *core) observe(ctx context.Context, uid types.UID, live bool) (*view, er
 	if err := c.observeEntries(ctx, v); err != nil {
 		return nil, err
 	}
-	if v.atAnEnd() || v.followedAny() || (c.options.Evidence == release.EvidenceAgent && len(v.held) > 0) {
+	if read := v.read(c.options); read.NeedsNode() {
 		v.node = c.observeNode(ctx, v.nodeName(), live)
 	}
 	if err := c.findTwin(ctx, v); err != nil {
 		return nil, err
 	}
 	return v, nil
-}
-
-// atAnEnd: the pod is gone, going or done, so that the fate of its node matters.
-func (v *view) atAnEnd() bool {
-	return !v.podFact.IsKnown() || v.podFact.Get().Deleting || v.ending().ByKubelet()
 }
 
 func (c *core) reader(live bool) client.Reader {
@@ -108,13 +103,9 @@ func (c *core) observePodLive(ctx context.Context, v *view, name types.Namespace
 		v.pod, v.podFact, v.namesake = nil, release.Absent[release.Pod](), &pod
 		return nil
 	}
-	lostLabel := controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue
 	v.pod = &pod
 	v.podFact = release.Known(c.podFacts(&pod, v.policiesSince))
-	if !lostLabel {
-		return nil
-	}
-	v.unlabeled = c.finalizers.Relabel(ctx, v.target()) // what is to be decided about the pod does not wait for it
+	v.lostLabel = v.hasFinalizer() && pod.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue
 	return nil
 }
 
@@ -137,19 +128,7 @@ func (c *core) policiesSince(ctx context.Context) (time.Time, error) {
 
 // podFacts are what a pod shows.
 func (c *core) podFacts(pod *corev1.Pod, policiesSince time.Time) release.Pod {
-	facts := release.Pod{
-		Deleting: pod.DeletionTimestamp != nil,
-		Bound:    pod.Spec.NodeName != "",
-		Ending:   c.options.Evidence.Ending(pod, c.tracker.aliveWhileDeleting(pod.UID), policiesSince),
-
-		EndedBy: release.Absent[release.Machine](), EndWritten: release.EndWritten(pod), Begun: release.Begun(pod),
-	}
-	if facts.Deleting {
-		facts.Deadline = pod.DeletionTimestamp.Time
-		facts.DeletionRequested = release.DeletionRequested(pod)
-		facts.TornDown = release.PodTornDown(pod)
-	}
-	return facts
+	return facts.Pod(pod, c.options.Evidence.Ending(pod, c.tracker.aliveWhileDeleting(pod.UID), policiesSince))
 }
 
 func (c *core) observeNode(ctx context.Context, name string, live bool) release.Fact[release.Node] {
@@ -164,29 +143,5 @@ func (c *core) observeNode(ctx context.Context, name string, live bool) release.
 	case err != nil:
 		return release.Unknown[release.Node](err.Error())
 	}
-	return release.Known(nodeFacts(&node))
-}
-
-func nodeFacts(node *corev1.Node) release.Node {
-	facts := release.Node{Machine: release.MachineOf(identityOf(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue
-			facts.ReadySince = node.Status.Conditions[i].LastTransitionTime.Time
-		}
-	}
-	for i := range node.Spec.Taints {
-		if taint := &node.Spec.Taints[i]; taint.Key == corev1.TaintNodeOutOfService {
-			facts.OutOfService = true
-			if taint.TimeAdded != nil {
-				facts.OutOfServiceSince = taint.TimeAdded.Time
-			}
-		}
-	}
-	return facts
-}
-
-func identityOf(node *corev1.Node) v1alpha1.NodeIdentity {
-	info := &node.Status.NodeInfo
-	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}
+	return release.Known(facts.Node(&node))
 }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
-	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -40,10 +40,10 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 		if err != nil {
 			return err
 		}
-		switch held, ours := c.attribute(v, &snapshot.entries[i], append(others, candidates...)); {
+		switch held, ours := facts.Attribute(v.uid, v.ref(), v.record, &snapshot.entries[i], append(others, candidates...)); {
 		case ours:
 			v.held = append(v.held, held)
-		case v.isUnowned(&held):
+		case facts.IsUnowned(v.pod, v.ref(), &held):
 			v.unowned = append(v.unowned, held)
 		}
 	}
@@ -81,8 +81,8 @@ func (c *core) snapshot(ctx context.Context, v *view) (all reading, why string) 
 		if err != nil {
 			return all, err.Error()
 		}
-		if problem := v.unreadable(part.Problems); problem != nil {
-			return all, "pool " + problem.Pool + ", in which it holds an address, cannot be read: " + problem.Message
+		if why := facts.Unreadable(v.record, part.Problems); why != "" {
+			return all, why
 		}
 		all.entries = append(all.entries, part.Entries...)
 		all.removed = append(all.removed, part.Removed...)
@@ -100,23 +100,6 @@ func rememberADDs(live, cached []ipam.Entry) {
 			live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved
 		}
 	}
-}
-
-// unreadable is the problem of a whole pool in which the record has an address: what stands there is unknown. A single
-// unreadable entry holds nobody: it is reported where it stands.
-func (v *view) unreadable(problems []ipam.Problem) *ipam.Problem {
-	if v.record == nil {
-		return nil
-	}
-	for i := range problems {
-		inPool := func(a v1alpha1.AddressRecord) bool {
-			return a.Backend == problems[i].Backend && a.Pool == problems[i].Pool
-		}
-		if problems[i].Offset == "" && slices.ContainsFunc(v.record.Spec.Addresses, inPool) {
-			return &problems[i]
-		}
-	}
-	return nil
 }
 
 // query asks a backend for what may be this UID's, and for what stands by now where its record says that it has addresses.
@@ -183,71 +166,9 @@ func (c *core) recordedElsewhere(ctx context.Context, v *view, entry *ipam.Entry
 }
 
 func (c *core) candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ownership.Candidate {
-	candidate := ownership.Candidate{UID: uid, BoundSeen: c.tracker.boundSeen(uid), ShownAlive: c.tracker.shownAlive(uid)}
-	if pod != nil {
-		candidate.Shown, candidate.Ending = shown(pod), isEnding(pod)
-	}
-	if record != nil {
-		candidate.Sandboxes, candidate.Addresses = map[string]v1alpha1.Attribution{}, ownership.AddressesOf(record)
-		for i := range record.Spec.Sandboxes {
-			candidate.Sandboxes[record.Spec.Sandboxes[i].ID] = record.Spec.Sandboxes[i].Attribution
-		}
-	}
+	candidate := facts.Candidate(uid, pod, record)
+	candidate.BoundSeen, candidate.ShownAlive = c.tracker.boundSeen(uid), c.tracker.shownAlive(uid)
 	return candidate
-}
-
-// shown are the addresses in the pod's network-status. A malformed status shows nothing: that can only leave an owner unknown.
-func shown(pod *corev1.Pod) []ownership.Shown {
-	addresses, err := podnetwork.StatusAddresses(pod.Annotations)
-	if err != nil {
-		return nil
-	}
-	all := make([]ownership.Shown, 0, len(addresses))
-	for i := range addresses {
-		all = append(all, ownership.Shown{IP: addresses[i].IP, Interface: addresses[i].Interface, Default: addresses[i].Default})
-	}
-	return all
-}
-
-// attribute says whether an entry is this UID's, and by what evidence.
-func (c *core) attribute(v *view, entry *ipam.Entry, candidates []ownership.Candidate) (heldEntry, bool) {
-	held := heldEntry{Entry: *entry}
-	if entry.Releasing != "" {
-		held.attribution = v.attributionOf(entry.SandboxID)
-		if address := recordedAddress(v.record, entry.Key); address != nil {
-			held.PodRef = address.PodRef
-		}
-		return held, entry.Releasing == string(v.uid)
-	}
-	switch {
-	case entry.Owner == nil: // it names no pod, so only the record can tie its sandbox to one
-		held.attribution = v.attributionOf(entry.SandboxID)
-		return held, held.attribution != v1alpha1.AttributionNone
-	case *entry.Owner != v.ref():
-		// A name never identifies, but another name excludes: it stands where our record has an address, and is no longer ours.
-		return held, false
-	}
-	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
-		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, candidates)
-	held.attribution = owner.Attribution
-	return held, owner.UID == v.uid
-}
-
-// isUnowned: the entry has the name of a pod that is being deleted, and no pod UID can be shown to own it.
-func (v *view) isUnowned(held *heldEntry) bool {
-	return v.pod != nil && v.pod.DeletionTimestamp != nil && held.Owner != nil && *held.Owner == v.ref() && held.Releasing == "" &&
-		held.attribution == v1alpha1.AttributionNone && ownership.KindOf(held.SandboxID) == ownership.KindSandbox
-}
-
-func (v *view) attributionOf(sandbox string) v1alpha1.Attribution {
-	if v.record != nil {
-		for i := range v.record.Spec.Sandboxes {
-			if v.record.Spec.Sandboxes[i].ID == sandbox {
-				return v.record.Spec.Sandboxes[i].Attribution
-			}
-		}
-	}
-	return v1alpha1.AttributionNone
 }
 
 func recordSandboxKeysOf(record *v1alpha1.IPAllocation) []string {

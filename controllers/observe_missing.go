@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
@@ -28,51 +28,44 @@ func (c *core) rememberMissing(ctx context.Context, v *view, snapshot reading) e
 	}
 	for i := range v.record.Spec.Addresses {
 		address := &v.record.Spec.Addresses[i]
-		if v.holds(address) {
-			continue
+		key, err := ipam.KeyOf(address)
+		if err != nil || v.holds(address) {
+			continue // no pool has an address that cannot be parsed
 		}
-		if err := c.rememberAddress(ctx, v, snapshot, address); err != nil {
+		if err := c.rememberAddress(ctx, v, snapshot, address, key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, address *v1alpha1.AddressRecord) error {
+func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, address *v1alpha1.AddressRecord, key ipam.Key) error {
 	stands := snapshot.at(address)
-	switch {
-	case stands != nil && stands.SandboxID == address.SandboxID && stands.Releasing == v1alpha1.OrphanPrefix+address.SandboxID:
-		return nil // disowned, and the write of this record was lost
-	case stands != nil && stands.SandboxID == address.SandboxID:
-		// Two UIDs claim one sandbox: that must not look like an absence.
-		v.held = append(v.held, heldEntry{Entry: *stands, attribution: v.attributionOf(address.SandboxID), conflict: true})
-		return nil
-	case !v.live && !provesAbsence(snapshot.versions[address.Backend][address.Pool], address.PoolResourceVersion):
+	if (stands == nil || stands.SandboxID != address.SandboxID) && !v.live && !facts.ProvesAbsence(snapshot.versions[address.Backend][address.Pool], address.PoolResourceVersion) {
 		v.stale = true
 		return nil
-	case stands != nil && v.holdsKey(stands.Key), stands == nil && v.hadLater(address):
-		c.rememberFollowed(v, snapshot, address, stands == nil)
-		return nil
 	}
-	return c.rememberUnproven(ctx, v, address, stands)
+	others, err := c.rivals(ctx, v, key)
+	if err != nil {
+		return err
+	}
+	read := v.read(c.options)
+	held, remembered := read.Missing(address, key, stands, len(others) > 0, snapshot.sawRemoved(address))
+	if remembered {
+		c.addWatched(v, &held)
+		v.held = append(v.held, held)
+	}
+	return nil
 }
 
-// rememberFollowed keeps among the held entries an address that a later sandbox of the UID has by now, or had when its entry was removed: an
-// IPAM gives it to the next sandbox of the pod's name, which proves nothing about the one before (docs/decisions/0135).
-func (c *core) rememberFollowed(v *view, snapshot reading, address *v1alpha1.AddressRecord, removed bool) {
-	key, err := ipam.KeyOf(address)
-	if err != nil || releasedByHand(v.record, address) {
-		return
+// addWatched adds to the evidence for a sandbox what this process saw of the pod's network-status.
+func (c *core) addWatched(v *view, held *facts.Held) {
+	switch {
+	case held.Followed && held.Attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, held.SandboxID):
+		held.Attribution = v1alpha1.AttributionNetworkStatus // what the network-status shows now may be the later sandbox's
+	case held.Superseded && !held.Followed: // the pod's network-status comes after the record and is not worth a write of it
+		held.Attribution = ownership.Strengthened(held.Attribution, c.tracker.shownAlive(v.uid), ownership.Entry{IP: held.IP, Interface: held.Interface})
 	}
-	if !v.podFact.IsAbsent() && snapshot.sawRemoved(address) {
-		return // its own entry was removed, which is believed of every entry while the pod exists
-	}
-	// What the network-status shows now may be the later sandbox's.
-	attribution := v.attributionOf(key.SandboxID)
-	if attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {
-		attribution = v1alpha1.AttributionNetworkStatus
-	}
-	v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: attribution, superseded: true, followed: true, removed: removed})
 }
 
 // sawRemoved says whether this process saw the entry of an address go while it was this sandbox's.
@@ -80,56 +73,6 @@ func (r *reading) sawRemoved(address *v1alpha1.AddressRecord) bool {
 	return slices.ContainsFunc(r.removed, func(removed ipam.Removed) bool {
 		return removed.Pool == address.Pool && removed.IP.String() == address.IP && removed.SandboxID == address.SandboxID
 	})
-}
-
-// hadLater says whether the record has the address for a later sandbox too.
-func (v *view) hadLater(address *v1alpha1.AddressRecord) bool {
-	return slices.ContainsFunc(v.record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
-		return a.Backend == address.Backend && a.Pool == address.Pool && a.IP == address.IP && a.SandboxID != address.SandboxID &&
-			provesAbsence(a.PoolResourceVersion, address.PoolResourceVersion)
-	})
-}
-
-// rememberUnproven keeps among the held entries an address that another pod has by now, or whose entry was removed: its sandbox is not
-// proven gone by that.
-func (c *core) rememberUnproven(ctx context.Context, v *view, address *v1alpha1.AddressRecord, stands *ipam.Entry) error {
-	others, err := c.rivals(ctx, v, address.Backend, address.Pool, address.IP, address.SandboxID)
-	if err != nil {
-		return err
-	}
-	if releasedByHand(v.record, address) {
-		return nil // whoever has the address by now
-	}
-	removed := len(others) == 0 && stands == nil
-	if removed && !v.podFact.IsAbsent() {
-		return nil // as long as the pod object is there, its end is proven by more than an empty pool
-	}
-	if key, err := ipam.KeyOf(address); err == nil {
-		v.held = append(v.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: c.evidenceOf(v, key), superseded: true, removed: removed})
-	}
-	return nil
-}
-
-// releasedByHand says whether a person released the address for this sandbox (kubectl holdfast release), which stands in for the proof.
-func releasedByHand(record *v1alpha1.IPAllocation, address *v1alpha1.AddressRecord) bool {
-	var released []struct {
-		Address, Pool, SandboxID string
-	}
-	if json.Unmarshal([]byte(record.Annotations[v1alpha1.ReleasedByHandAnnotation]), &released) != nil {
-		return false
-	}
-	for _, r := range released {
-		if r.Address == address.IP && r.Pool == address.Pool && r.SandboxID == address.SandboxID {
-			return true
-		}
-	}
-	return false
-}
-
-// evidenceOf is what ties the sandbox of a recorded address to the UID: the record, or the pod's network-status, which comes after the
-// record and is not worth a write of it.
-func (c *core) evidenceOf(v *view, key ipam.Key) v1alpha1.Attribution {
-	return ownership.Strengthened(v.attributionOf(key.SandboxID), c.tracker.shownAlive(v.uid), ownership.Entry{IP: key.IP, Interface: key.Interface})
 }
 
 // at is the entry that stands in a pool where a record has an address, whosever it is.
@@ -156,20 +99,9 @@ func (v *view) holds(address *v1alpha1.AddressRecord) bool {
 
 // holdsNext says whether an entry of another sandbox of the UID has the address.
 func (v *view) holdsNext(address *v1alpha1.AddressRecord) bool {
-	return slices.ContainsFunc(v.held, func(held heldEntry) bool {
+	return slices.ContainsFunc(v.held, func(held facts.Held) bool {
 		return held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID != address.SandboxID
 	})
-}
-
-func (v *view) holdsKey(key ipam.Key) bool {
-	return slices.ContainsFunc(v.held, func(held heldEntry) bool { return held.Key == key })
-}
-
-// provesAbsence: only a pool read later than the record's last sight of the entry can show that it is gone. Versions that
-// cannot be compared prove nothing.
-func provesAbsence(seen, recorded string) bool {
-	order, err := resourceversion.CompareResourceVersion(seen, recorded)
-	return err == nil && order > 0
 }
 
 // noteRecords stands before everything that is looked up in the cache of records, and notes how far the cache is: by the UID's
@@ -205,22 +137,17 @@ func (v *view) recordsLate() (bool, error) {
 func (c *core) markConflicts(ctx context.Context, v *view) error {
 	for i := range v.held {
 		held := &v.held[i]
-		if held.superseded || held.conflict {
+		if held.Superseded || held.Conflict {
 			continue
 		}
-		others, err := c.rivals(ctx, v, held.Backend, held.Pool, held.IP.String(), held.SandboxID)
+		others, err := c.rivals(ctx, v, held.Key)
 		if err != nil {
 			return err
 		}
-		held.conflict = len(others) > 0 || v.namesakeShows(held)
-		held.quiet = held.conflict && !slices.ContainsFunc(others, func(uid types.UID) bool { return !c.leaving(ctx, uid) })
+		held.Conflict = len(others) > 0 || facts.ShowsAddress(v.namesake, held.Key)
+		held.Quiet = held.Conflict && !slices.ContainsFunc(others, func(uid types.UID) bool { return !c.leaving(ctx, uid) })
 	}
 	return nil
-}
-
-// namesakeShows: an address in a live pod's network-status is never released, whoever the entry is attributed to.
-func (v *view) namesakeShows(held *heldEntry) bool {
-	return v.namesake != nil && ownership.ShownBy(shown(v.namesake), ownership.Entry{IP: held.IP, Interface: held.Interface})
 }
 
 // leaving: the pod of that UID is within its grace period. Its DEL may have run already, and its record goes with it: that
@@ -235,21 +162,18 @@ func (c *core) leaving(ctx context.Context, uid types.UID) bool {
 }
 
 // rivals are the other UIDs whose records hold an address for another sandbox.
-func (c *core) rivals(ctx context.Context, v *view, backend, pool, ip, sandbox string) ([]types.UID, error) {
-	records, err := index.Records(ctx, c.client, index.RecordAddress, index.AddressKey(backend, pool, ip))
+func (c *core) rivals(ctx context.Context, v *view, key ipam.Key) ([]types.UID, error) {
+	records, err := index.Records(ctx, c.client, index.RecordAddress, index.AddressKey(key.Backend, key.Pool, key.IP.String()))
 	if err != nil {
-		return nil, fmt.Errorf("looking up the records that hold %s: %w", ip, err)
+		return nil, fmt.Errorf("looking up the records that hold %s: %w", key.IP, err)
 	}
 	var others []types.UID
 	for i := range records {
 		if records[i].Name == string(v.uid) {
 			continue
 		}
-		for j := range records[i].Spec.Addresses {
-			other := &records[i].Spec.Addresses[j]
-			if other.Backend == backend && other.Pool == pool && other.IP == ip && other.SandboxID != sandbox {
-				others = append(others, types.UID(records[i].Name))
-			}
+		if facts.Holds(&records[i], key) {
+			others = append(others, types.UID(records[i].Name))
 		}
 	}
 	return others, nil

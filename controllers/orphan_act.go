@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -110,7 +111,7 @@ func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.
 		record.Spec.Marks = nil // only a record of unknown node may ask all
 		err = r.putRecord(ctx, record)
 	} else {
-		record, err = r.askNodes(ctx, record, questionsTo(nodeFacts(node), []string{string(v.id)}, false))
+		record, err = r.askNodes(ctx, record, questionsTo(facts.Node(node), []string{string(v.id)}, false))
 	}
 	if err != nil {
 		return err
@@ -168,7 +169,7 @@ func (r *OrphanReconciler) attribute(ctx context.Context, v *orphanView, d orpha
 		record.Spec.Sandboxes = append(record.Spec.Sandboxes, sandbox)
 	}
 	for _, address := range v.record.Spec.Addresses {
-		if key, err := ipam.KeyOf(&address); err == nil && recordedAddress(record, key) == nil {
+		if key, err := ipam.KeyOf(&address); err == nil && facts.RecordedAddress(record, key) == nil {
 			record.Spec.Addresses = append(record.Spec.Addresses, address)
 		}
 	}

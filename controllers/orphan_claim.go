@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -86,7 +87,7 @@ func (r *OrphanReconciler) nodeOfClaim(nodes []corev1.Node, answer *v1alpha1.Ans
 	}
 	name = seen.Name
 	for i := range nodes {
-		if !orphan.Same(seen.Node, nodeFacts(&nodes[i]).Machine) {
+		if !orphan.Same(seen.Node, facts.Node(&nodes[i]).Machine) {
 			continue
 		}
 		if live {
@@ -123,18 +124,18 @@ func (r *OrphanReconciler) podOfUID(ctx context.Context, v *orphanView, uid type
 	return nil, nil
 }
 
-// observeAddressed is the observation of a sandbox whose node is known, as of a pod that is gone. The node is read after the
+// observeClaimed reads what is known of a sandbox whose node is known, as of a pod that is gone. The node is read after the
 // record, so that an answer counts only for the machine that is there after it.
-func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, pools *livePools) error {
+func (r *OrphanReconciler) observeClaimed(ctx context.Context, v *orphanView, pools *livePools) error {
 	of := &view{uid: types.UID(v.record.Name), live: true, record: v.record, podFact: release.Absent[release.Pod](),
 		heldRead: release.Known(struct{}{}), node: r.observeNode(ctx, v.record.Spec.NodeName, true)}
 	for _, e := range v.entries {
-		of.held = append(of.held, heldEntry{Entry: e, attribution: v1alpha1.AttributionAgentSeen})
+		of.held = append(of.held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
 	}
 	if len(v.entries) == 0 && len(pools.takenOver(v)) > 0 {
 		for i := range v.record.Spec.Addresses {
 			if key, err := ipam.KeyOf(&v.record.Spec.Addresses[i]); err == nil {
-				of.held = append(of.held, heldEntry{Entry: ipam.Entry{Key: key}, attribution: v1alpha1.AttributionAgentSeen, superseded: true})
+				of.held = append(of.held, facts.Held{Entry: ipam.Entry{Key: key}, Attribution: v1alpha1.AttributionAgentSeen, Superseded: true})
 			}
 		}
 	}
@@ -142,14 +143,20 @@ func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, 
 	if of.policiesSince, err = r.policiesSince(ctx); err != nil {
 		return err
 	}
-	if err := r.followNode(ctx, of); err != nil {
+	v.claimed = of
+	return r.findTwin(ctx, of)
+}
+
+// recordClaimed writes down what has become of the node of a claimed sandbox, and then adds the sandbox to the facts.
+func (r *OrphanReconciler) recordClaimed(ctx context.Context, v *orphanView) error {
+	if v.claimed == nil {
+		return nil
+	}
+	if err := r.followNode(ctx, v.claimed); err != nil {
 		return err
 	}
-	v.record = of.record
-	if err := r.findTwin(ctx, of); err != nil {
-		return err
-	}
-	observation := of.observation(r.options)
+	v.record = v.claimed.record
+	observation := v.claimed.observation(r.options)
 	if said := release.AskedOf(v.record, string(v.id)).Answer; said.IsKnown() && said.Get().PodUID != "" {
 		observation.UID = said.Get().PodUID // whose sandbox it was, nobody but the node knows
 	}
@@ -158,7 +165,7 @@ func (r *OrphanReconciler) observeAddressed(ctx context.Context, v *orphanView, 
 }
 
 // followNode writes down what has become of the node, before anything rests on it: since when it is gone, or that the same boot of the
-// same machine has another Node UID (row 7 of internal/release).
+// same machine has another Node UID.
 func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
 	record := of.record.DeepCopy()
 	if err := r.recordNodeFate(ctx, of, record); err != nil {
@@ -213,8 +220,8 @@ func (r *OrphanReconciler) claimant(ctx context.Context, v *orphanView, claim or
 	case err != nil:
 		return identity, nil, fmt.Errorf("reading Node %s, which has claimed sandbox %s: %w", claim.NodeName, v.id, err)
 	}
-	if live := nodeFacts(&node).Machine; sameBoot(identity, live) {
-		identity = identityOf(&node) // also under another UID than the claim's
+	if live := facts.Node(&node).Machine; sameBoot(identity, live) {
+		identity = facts.Identity(&node) // also under another UID than the claim's
 	}
 	return identity, &node, nil
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 )
 
@@ -110,7 +111,7 @@ func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSearch(t)
 			if err := s.r.keeper.roster.change(t.Context(), func(roster orphan.Roster) error {
-				roster.See("node", identityOf(claimant()))
+				roster.See("node", facts.Identity(claimant()))
 				return nil
 			}); err != nil {
 				t.Fatal(err)
@@ -128,8 +129,8 @@ func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 }
 
 func TestI3TheMachineOfAClaimIsTheOneThatClaimed(t *testing.T) {
-	live := nodeFacts(nodeObject("node", "node-1", "m1")).Machine
-	known := identityOf(nodeObject("node", "node-1", "m1"))
+	live := facts.Node(nodeObject("node", "node-1", "m1")).Machine
+	known := facts.Identity(nodeObject("node", "node-1", "m1"))
 	with := func(change func(*v1alpha1.NodeIdentity)) v1alpha1.NodeIdentity {
 		n := known
 		change(&n)

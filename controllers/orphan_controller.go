@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -120,7 +121,7 @@ func (r *OrphanReconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandbox
 			wake(ctx, e.Object.Name, q)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q orphanQueue) {
-			if nodeFacts(e.ObjectOld) != nodeFacts(e.ObjectNew) {
+			if facts.Node(e.ObjectOld) != facts.Node(e.ObjectNew) {
 				wake(ctx, e.ObjectNew.Name, q)
 			}
 		},
@@ -147,7 +148,7 @@ func (r *OrphanReconciler) look(ctx context.Context, id sandboxID) (reconcile.Re
 	v, err := r.observe(ctx, id)
 	if err == nil && v.wantsLive() {
 		var views []*orphanView
-		if views, err = r.observeLive(ctx, []sandboxID{id}, r.keeper.cachedNodes()); err == nil {
+		if views, err = r.lookLive(ctx, []sandboxID{id}, r.keeper.cachedNodes()); err == nil {
 			v = views[0]
 			v.facts.Live = v.facts.Addressed != nil // the others rest on Leases that were not read
 		}
@@ -156,7 +157,7 @@ func (r *OrphanReconciler) look(ctx context.Context, id sandboxID) (reconcile.Re
 		return reconcile.Result{}, err
 	}
 	d := orphan.Decide(v.facts, r.clock.Now())
-	log.FromContext(ctx).V(1).Info("Decided about an orphan", "row", d.Row, "action", d.Action.String(), "reason", d.Reason)
+	log.FromContext(ctx).V(1).Info("Decided about an orphan", "row", d.Row, "action", string(d.Action), "reason", d.Reason)
 	return r.act(ctx, v, d)
 }
 
@@ -227,9 +228,9 @@ func (r *OrphanReconciler) lookAgain(v *orphanView, d orphan.Decision) time.Dura
 	case d.Reason == v1alpha1.ReasonOrphanQueued:
 		r.keeper.awaitTurn(v.id)
 		return 0
-	case d.Reason == v1alpha1.ReasonAwaitingAllNodes, d.Row == 8 && !v.facts.Entries.Get().TakenOver:
+	case d.Reason == v1alpha1.ReasonAwaitingAllNodes, d.Row == orphan.RowNotQueried && !v.facts.Entries.Get().TakenOver:
 		return 0
-	case d.Row == 0:
+	case d.Row == orphan.RowObservationFailed:
 		return min(pause, unread)
 	}
 	return pause

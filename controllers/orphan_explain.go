@@ -81,7 +81,7 @@ func (r *OrphanReconciler) tell(record *v1alpha1.IPAllocation, kind string, d or
 	if len(note) > limit {
 		note = note[:limit]
 	}
-	r.recorder.Eventf(record, nil, kind, string(d.Reason), d.Action.String(), "%s", note)
+	r.recorder.Eventf(record, nil, kind, string(d.Reason), string(d.Action), "%s", note)
 }
 
 const takenOverMessage = "an address of this sandbox, whose owner nobody can tell, stands in its pool for another sandbox by now: neither is released " +

@@ -168,8 +168,8 @@ func (k *orphanKeeper) lookCached(ctx context.Context) (without bool, err error)
 	uids := sets.New[string]()
 	err = k.roster.change(ctx, func(roster orphan.Roster) error {
 		for i := range present {
-			roster.See(present[i].Name, identityOfFacts(&present[i].Node))
-			uids.Insert(orphan.KeyOf(identityOfFacts(&present[i].Node)))
+			roster.See(present[i].Name, present[i].Identity())
+			uids.Insert(orphan.KeyOf(present[i].Identity()))
 		}
 		for key, seen := range roster {
 			without = without || seen.Gone != nil || !uids.Has(key)
@@ -222,7 +222,7 @@ func (k *orphanKeeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orp
 	if len(ids) == 0 {
 		return nil
 	}
-	views, err := k.orphans.observeLive(ctx, ids, release.Known(nodes))
+	views, err := k.orphans.lookLive(ctx, ids, release.Known(nodes))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -37,13 +38,9 @@ func (k *orphanKeeper) readNodes(ctx context.Context) ([]orphan.Present, error) 
 func presentNodes(nodes []corev1.Node) []orphan.Present {
 	present := make([]orphan.Present, 0, len(nodes))
 	for i := range nodes {
-		present = append(present, orphan.Present{Name: nodes[i].Name, Node: nodeFacts(&nodes[i])})
+		present = append(present, orphan.Present{Name: nodes[i].Name, Node: facts.Node(&nodes[i])})
 	}
 	return present
-}
-
-func identityOfFacts(n *release.Node) v1alpha1.NodeIdentity {
-	return v1alpha1.NodeIdentity{UID: n.NodeUID, MachineID: n.MachineID, SystemUUID: n.SystemUUID, BootID: n.BootID}
 }
 
 // addTraces looks once through the records of pods for Nodes that went before there was a list, as where agents were just installed.
@@ -122,7 +119,7 @@ func (k *orphanKeeper) fateDue(roster orphan.Roster) time.Duration {
 	return min(due, fateConfirmed)
 }
 
-// fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows 6 and 9 of internal/release).
+// fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
 func (k *orphanKeeper) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
 	of := &view{node: release.Absent[release.Node]()}
 	for i := range present {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
@@ -28,6 +29,8 @@ type orphanView struct {
 	// entries are what the pools hold of the sandbox, those with this record's tombstone among them.
 	entries []ipam.Entry
 	facts   orphan.Facts
+	// claimed is what was read of a sandbox that a node has claimed; nil where none has.
+	claimed *view
 }
 
 func (v *orphanView) recordName() string { return v1alpha1.OrphanPrefix + string(v.id) }
@@ -66,6 +69,15 @@ func (r *OrphanReconciler) observe(ctx context.Context, id sandboxID) (*orphanVi
 	return v, r.addClaims(ctx, v)
 }
 
+// lookLive observes sandboxes past every cache, and writes down what the decision rests on.
+func (r *OrphanReconciler) lookLive(ctx context.Context, ids []sandboxID, nodes release.Fact[[]orphan.Node]) ([]*orphanView, error) {
+	views, err := r.observeLive(ctx, ids, nodes)
+	for i := 0; err == nil && i < len(views); i++ {
+		err = r.recordClaimed(ctx, views[i])
+	}
+	return views, err
+}
+
 // observeLive reads records, and then pools, past every cache. The nodes are to have been read before.
 func (r *OrphanReconciler) observeLive(ctx context.Context, ids []sandboxID, nodes release.Fact[[]orphan.Node]) ([]*orphanView, error) {
 	views := make([]*orphanView, 0, len(ids))
@@ -101,7 +113,7 @@ func (r *OrphanReconciler) completeLive(ctx context.Context, v *orphanView, pool
 	if err := r.addClaims(ctx, v); err != nil || !v.addressed() {
 		return err
 	}
-	return r.observeAddressed(ctx, v, pools)
+	return r.observeClaimed(ctx, v, pools)
 }
 
 func (r *OrphanReconciler) baseFacts(v *orphanView, owned bool) orphan.Facts {
@@ -130,8 +142,8 @@ func (v *orphanView) entriesFact(pools *livePools) release.Fact[orphan.Entries] 
 		}
 	}
 	switch {
-	case pools != nil && v.record != nil && pools.unreadable(v.record) != "":
-		return release.Unknown[orphan.Entries](pools.unreadable(v.record))
+	case pools != nil && facts.Unreadable(v.record, pools.problems) != "":
+		return release.Unknown[orphan.Entries](facts.Unreadable(v.record, pools.problems))
 	case len(v.entries) > 0:
 		return release.Known(found)
 	case v.record == nil:
@@ -194,14 +206,6 @@ func (v *orphanView) places(backend string) []ipam.Place {
 		}
 	}
 	return places
-}
-
-// unreadable says why it is not known what stands where the record has an address; empty if it is.
-func (p *livePools) unreadable(record *v1alpha1.IPAllocation) string {
-	if problem := (&view{record: record}).unreadable(p.problems); problem != nil {
-		return "pool " + problem.Pool + ", in which it holds an address, cannot be read: " + problem.Message
-	}
-	return ""
 }
 
 // takenOver are the entries of other sandboxes that stand where the record has an address.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/claim"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -104,9 +105,9 @@ func (r *OrphanReconciler) showsLive(ctx context.Context, name types.NamespacedN
 		return release.Unknown[string](fmt.Sprintf("reading pod %s: %v", name, err))
 	case r.isOver(&pod):
 		return release.Absent[string]()
-	case ownership.ShownBy(shown(&pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
+	case ownership.ShownBy(facts.Shown(&pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
 		return r.claimed(ctx, &pod, e, inherits)
-	case inherits && len(shown(&pod)) == 0 && pod.Spec.NodeName != "":
+	case inherits && len(facts.Shown(&pod)) == 0 && pod.Spec.NodeName != "":
 		return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one", name, pod.UID))
 	}
 	return release.Absent[string]()
@@ -159,7 +160,7 @@ func (r *OrphanReconciler) rivalOf(ctx context.Context, v *orphanView) release.F
 	of := &view{uid: types.UID(v.record.Name)}
 	for i := range v.entries {
 		e := &v.entries[i]
-		others, err := r.rivals(ctx, of, e.Backend, e.Pool, e.IP.String(), e.SandboxID)
+		others, err := r.rivals(ctx, of, e.Key)
 		switch {
 		case err != nil:
 			return release.Unknown[string](err.Error())
@@ -185,7 +186,7 @@ func (r *OrphanReconciler) ownerOf(ctx context.Context, entry *ipam.Entry) (type
 	if err != nil {
 		return "", false
 	}
-	_, owns := r.core.attribute(v, entry, candidates)
+	_, owns := facts.Attribute(v.uid, v.ref(), nil, entry, candidates)
 	return pod.UID, owns
 }
 
@@ -205,7 +206,7 @@ func (r *OrphanReconciler) ownedLive(ctx context.Context, entries []ipam.Entry) 
 			return false, fmt.Errorf("reading pod %s, which may own an entry: %w", entries[i].Owner, err)
 		}
 		exempt, err := r.exempt(ctx, &pod)
-		if err != nil || exempt || (!r.isOver(&pod) && ownership.ShownBy(shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface})) {
+		if err != nil || exempt || (!r.isOver(&pod) && ownership.ShownBy(facts.Shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface})) {
 			return true, err
 		}
 	}

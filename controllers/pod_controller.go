@@ -70,16 +70,30 @@ func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (aga
 	}
 	r.hear(seen)
 	decision := release.Decide(seen.observation(r.options), r.clock.Now())
-	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", decision.Action.String(), "reason", decision.Reason, "live", live)
+	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", string(decision.Action), "reason", decision.Reason, "live", live)
+	return r.apply(ctx, seen, decision)
+}
+
+// apply carries a decision out: first in the record and in the pod's label, then in the pools.
+func (r *PodReconciler) apply(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
 	if decision.Readdress {
 		return true, result, r.readdress(ctx, seen)
+	}
+	if err = r.dropVoidQueries(ctx, seen, decision); errors.Is(err, errStale) && !seen.live {
+		return true, result, nil
+	} else if err != nil {
+		return false, result, err
+	}
+	var unlabeled error
+	if seen.lostLabel && decision.Action != release.Unprotect {
+		unlabeled = r.finalizers.Relabel(ctx, seen.target()) // what was decided about the pod does not wait for it
 	}
 	if again, err = r.keepFromSuccessors(ctx, seen, decision); again || err != nil {
 		return again, result, err
 	}
 	again, result, err = r.act(ctx, seen, decision)
-	if err == nil && !again && seen.unlabeled != nil {
-		err = fmt.Errorf("a guarded pod without its label stays out of the caches: %w", seen.unlabeled)
+	if err == nil && !again && unlabeled != nil {
+		err = fmt.Errorf("a guarded pod without its label stays out of the caches: %w", unlabeled)
 	}
 	return again, result, err
 }
@@ -122,22 +136,24 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 	if decision.Action != release.Unprotect {
 		r.behind.forget(seen.uid) // another sandbox came: what the pools were before does not count
 	}
+	if decision.Withheld != nil && decision.Action != release.Reread {
+		if again, result, err = r.writePools(ctx, seen, *decision.Withheld); err == nil || shadow.Ignore(err) != nil {
+			return again, result, err
+		}
+	}
 	switch decision.Action {
 	case release.Reread:
-		if turn, waits := r.outOfTurn(seen, decision); waits && decision.Intended == release.Confirm {
+		if turn, waits := r.outOfTurn(seen, decision); waits {
 			result, err = r.hold(ctx, seen, turn)
 			return false, result, err
 		}
 		return true, result, nil
 	case release.Confirm:
-		if err := r.mayAsk(ctx, seen, decision); err != nil {
-			return false, result, err
-		}
-		again, result, err = r.confirm(ctx, seen, decision)
+		result, err = r.confirm(ctx, seen, decision)
 		if errors.Is(err, errStale) {
 			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
 		}
-		return again, result, err
+		return false, result, err
 	case release.Release, release.Rewrite, release.Drop, release.Disown:
 		return r.writePools(ctx, seen, decision)
 	case release.Unprotect:
@@ -177,22 +193,19 @@ func (r *PodReconciler) writePools(ctx context.Context, seen *view, decision rel
 		}
 		return err == nil, result, err
 	case release.Drop:
-		metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+		metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 		err = r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil)
 	case release.Disown:
 		err = r.disown(ctx, seen, decision)
 	default:
 		settled, err = r.release(ctx, seen, decision)
 	}
-	if err != nil && shadow.Ignore(err) == nil {
-		return r.goOnUnreleased(ctx, seen, decision)
-	}
 	return !settled && err == nil, result, err
 }
 
 // hold keeps everything as it is and says why.
 func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.Decision) (reconcile.Result, error) {
-	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 	switch {
 	case decision.Reason == v1alpha1.ReasonUnclassified:
 		metrics.Unclassified.Inc()
@@ -200,7 +213,7 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 		r.held.wasRead(seen.uid)
 	}
 	if decision.Action == release.Keep {
-		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(seen.unfinished(), r.keepQuestions(ctx, seen, decision), r.keep(ctx, seen))
+		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(seen.unfinished(), r.keep(ctx, seen))
 	}
 	after := seen.fateDue(decision.After)
 	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
@@ -237,9 +250,9 @@ func (v *view) unfinished() error {
 // proof, and a record that outlived it would prove nothing and stand against the next user of its address for ever. Where
 // the fate of a node decided, it is the record that has it, and by then no address any more that could stand against anybody.
 func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
-	steps := []func() error{
-		func() error { return r.takeFinalizerOff(ctx, seen, decision) },
-		func() error { return r.deleteRecord(ctx, seen.record) },
+	steps := []func() error{func() error { return r.takeFinalizerOff(ctx, seen, decision) }}
+	if decision.Withheld == nil { // mode Guard releases by the record
+		steps = append(steps, func() error { return r.deleteRecord(ctx, seen.record) })
 	}
 	if seen.podFact.IsKnown() && seen.podFact.Get().Ending.ByKubelet() {
 		slices.Reverse(steps)
@@ -249,10 +262,11 @@ func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision rele
 			return err
 		}
 	}
-	metrics.Decisions.WithLabelValues(decision.Action.String(), string(decision.Reason)).Inc()
+	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 	r.forget(seen.uid)
-	r.settled.add(seen.uid)
-	seen.unlabeled = nil
+	if decision.Withheld == nil {
+		r.settled.add(seen.uid)
+	}
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
@@ -146,7 +147,7 @@ func nodeEvents(shared *core) handler.TypedFuncs[*corev1.Node, types.UID] {
 		var pods corev1.PodList
 		if err := shared.client.List(ctx, &pods, client.MatchingFields{index.PodNode: name}); err == nil {
 			for i := range pods.Items {
-				if pods.Items[i].DeletionTimestamp != nil || pods.Items[i].Status.Phase == corev1.PodSucceeded || pods.Items[i].Status.Phase == corev1.PodFailed {
+				if facts.IsEnding(&pods.Items[i]) {
 					q.Add(pods.Items[i].UID)
 				}
 			}
@@ -160,7 +161,7 @@ func nodeEvents(shared *core) handler.TypedFuncs[*corev1.Node, types.UID] {
 			wake(ctx, e.Object.Name, q)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q uidQueue) {
-			if nodeFacts(e.ObjectOld) != nodeFacts(e.ObjectNew) {
+			if facts.Node(e.ObjectOld) != facts.Node(e.ObjectNew) {
 				wake(ctx, e.ObjectNew.Name, q)
 			}
 		},

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
@@ -38,7 +39,7 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 	}
 	c.recordHeld(v, record, now)
 	c.dropGone(v, record)
-	c.dropMarksOver(v, record)
+	c.dropMarksOver(record)
 	if record.Spec.NodeName == "" {
 		record.Spec.NodeName = v.nodeName()
 	}
@@ -70,7 +71,7 @@ var errStale = errors.New("a cache is behind")
 // which is what names lead to. What is recorded is believed ever after.
 func (c *core) proveIdentity(ctx context.Context, v *view) error {
 	known := recordSandboxKeysOf(v.record)
-	isNew := func(held heldEntry) bool { return !held.superseded && !slices.Contains(known, held.SandboxID) }
+	isNew := func(held facts.Held) bool { return !held.Superseded && !slices.Contains(known, held.SandboxID) }
 	if (v.live && v.pod == nil) || !slices.ContainsFunc(v.held, isNew) {
 		return nil
 	}
@@ -104,16 +105,16 @@ func (c *core) newRecord(v *view) *v1alpha1.IPAllocation {
 func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
 	for i := range v.held {
 		held := &v.held[i]
-		if !held.superseded || held.followed {
+		if !held.Superseded || held.Followed {
 			recordSandbox(v, record, held, now)
 		}
-		if held.superseded {
+		if held.Superseded {
 			continue
 		}
-		if len(record.Spec.Sandboxes) == 1 && v.shows(held) && !isTerminal(v.pod) {
+		if len(record.Spec.Sandboxes) == 1 && facts.Shows(v.pod, held) && !facts.IsTerminal(v.pod) {
 			c.tracker.show(v.uid, held.SandboxID)
 		}
-		if recordedAddress(record, held.Key) == nil {
+		if facts.RecordedAddress(record, held.Key) == nil {
 			record.Spec.Addresses = append(record.Spec.Addresses, addressOf(&held.Entry, roundUp(now.Time)))
 		}
 	}
@@ -142,21 +143,21 @@ func nameNetworks(v *view, record *v1alpha1.IPAllocation) {
 	}
 }
 
-func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *heldEntry, now metav1.Time) {
+func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *facts.Held, now metav1.Time) {
 	for i := range record.Spec.Sandboxes {
 		s := &record.Spec.Sandboxes[i]
 		if s.ID != held.SandboxID {
 			continue
 		}
 		// Better evidence is worth a write only once the pod has ended with entries left, or got another sandbox: it does not outlive the process.
-		if s.Attribution == v1alpha1.AttributionObservedAdd && held.attribution != v1alpha1.AttributionNone && (v.ending().ByKubelet() || held.followed) {
-			s.Attribution = held.attribution
+		if s.Attribution == v1alpha1.AttributionObservedAdd && held.Attribution != v1alpha1.AttributionNone && (facts.Ending(v.podFact, v.record).ByKubelet() || held.Followed) {
+			s.Attribution = held.Attribution
 		}
-		s.Attribution = v.attributed(s.ID, s.Attribution) // an answer may go with its mark
+		s.Attribution = facts.Attributed(v.record, v.uid, s.ID, s.Attribution) // an answer may go with its mark
 		return
 	}
 	record.Spec.Sandboxes = append(record.Spec.Sandboxes,
-		v1alpha1.SandboxRecord{ID: held.SandboxID, ObservedTime: now, Attribution: held.attribution})
+		v1alpha1.SandboxRecord{ID: held.SandboxID, ObservedTime: now, Attribution: held.Attribution})
 }
 
 // dropGone takes out of the record what the pools are proven to be empty of, where somebody would stumble over it: a pod
@@ -168,8 +169,8 @@ func (c *core) dropGone(v *view, record *v1alpha1.IPAllocation) {
 		return
 	}
 	onStatus := map[string]bool{}
-	if v.pod != nil && !deleting && !v.ending().ByKubelet() {
-		for _, address := range shown(v.pod) {
+	if v.pod != nil && !deleting && !facts.Ending(v.podFact, v.record).ByKubelet() {
+		for _, address := range facts.Shown(v.pod) {
 			onStatus[address.IP.String()] = true
 		}
 	}
@@ -207,7 +208,7 @@ func (c *core) recordMachines(ctx context.Context, v *view, record *v1alpha1.IPA
 		if registered.After(s.ObservedTime.Time) || (boundBefore(v, record, registered) && !v.madeUnder(node, s.ID)) {
 			continue
 		}
-		identity := identityOf(node)
+		identity := facts.Identity(node)
 		s.Node = &identity
 	}
 	return nil
@@ -219,7 +220,7 @@ func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
 	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || slices.Contains(recordSandboxKeysOf(v.record), sandboxID) {
 		return false
 	}
-	return !slices.ContainsFunc(v.held, func(held heldEntry) bool {
+	return !slices.ContainsFunc(v.held, func(held facts.Held) bool {
 		return held.SandboxID == sandboxID && !held.SeenSince.IsZero() && !held.SeenSince.After(node.CreationTimestamp.Time)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -25,7 +26,7 @@ var endings = map[release.Ending]v1alpha1.KubeletEnding{
 // recordEnding persists the kubelet's report while entries remain, with the machine whose kubelet it was: the pod object may go before
 // they do, and another machine may have the node's name by then.
 func (c *core) recordEnding(ctx context.Context, v *view, record *v1alpha1.IPAllocation, now metav1.Time) error {
-	ending, reported := endings[v.ending()]
+	ending, reported := endings[facts.Ending(v.podFact, v.record)]
 	if !reported || len(v.held) == 0 {
 		return nil
 	}
@@ -33,7 +34,7 @@ func (c *core) recordEnding(ctx context.Context, v *view, record *v1alpha1.IPAll
 	switch {
 	case report == nil:
 		report = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: roundUp(now.Time)}
-		if written := v.asItIs().EndWritten; !written.IsZero() {
+		if written := facts.AsItIs(v.podFact, v.record).EndWritten; !written.IsZero() {
 			report.WrittenTime = &metav1.Time{Time: written}
 		}
 		record.Spec.Kubelet = report
@@ -61,8 +62,8 @@ func (c *core) recordWriter(ctx context.Context, v *view, record *v1alpha1.IPAll
 		}
 		return fmt.Errorf("reading node %s for whose kubelet ended %s (%w): %s", v.nodeName(), v.podName(), errStale, node.Why())
 	}
-	if (v.live || isNew) && node.IsKnown() && release.EndedUnder(v.asItIs(), node.Get()) {
-		record.Spec.Kubelet.Node = nodeIdentity(node.Get().Machine)
+	if (v.live || isNew) && node.IsKnown() && release.EndedUnder(facts.AsItIs(v.podFact, v.record), node.Get()) {
+		record.Spec.Kubelet.Node = new(node.Get().Identity())
 	}
 	return nil
 }
@@ -75,8 +76,4 @@ func (c *core) livesOn(ctx context.Context, v *view) (bool, error) {
 		return false, fmt.Errorf("reading %s for whether it lives on the Node that registered: %w", v.podName(), err)
 	}
 	return err == nil && pod.UID == v.uid && release.PodEnding(&pod) == release.EndingNone, nil
-}
-
-func nodeIdentity(m release.Machine) *v1alpha1.NodeIdentity {
-	return &v1alpha1.NodeIdentity{UID: m.NodeUID, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
 }

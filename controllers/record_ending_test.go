@@ -289,14 +289,14 @@ func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := release.Decide(v.observation(f.r.options), f.clock.Now())
-			if d.Row != 15 || d.Reason != v1alpha1.ReasonKubeletNotFinished || !strings.Contains(d.Message, "restart that kubelet") {
-				t.Errorf("row %d, %s: %s; expected row 15, %s", d.Row, d.Reason, d.Message, v1alpha1.ReasonKubeletNotFinished)
+			if d.Row != release.RowAwaitKubeletReport || d.Reason != v1alpha1.ReasonKubeletNotFinished || !strings.Contains(d.Message, "restart that kubelet") {
+				t.Errorf("row %s, %s: %s; expected row AwaitKubeletReport, %s", d.Row, d.Reason, d.Message, v1alpha1.ReasonKubeletNotFinished)
 			}
 		})
 	}
 }
 
-// TestAReportIsNotReaddressed: the record follows its machine to another Node UID (row 7), and what was reported stays as it was.
+// TestAReportIsNotReaddressed: the record follows its machine to another Node UID (the same boot), and what was reported stays as it was.
 func TestAReportIsNotReaddressed(t *testing.T) {
 	record := recordOfOld(oldMachine())
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(lateNow.Add(-time.Minute)), Node: oldMachine()}

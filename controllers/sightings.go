@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -68,7 +69,7 @@ func (r *rounds) note(began time.Time, listed []corev1.Node) {
 	}
 	r.last = began
 	for i := range listed {
-		for _, key := range append(machineKeys(identityOf(&listed[i])), nameKey(listed[i].Name)) {
+		for _, key := range append(machineKeys(facts.Identity(&listed[i])), nameKey(listed[i].Name)) {
 			r.seen[key] = began
 		}
 	}

@@ -53,21 +53,15 @@ func (r *PodReconciler) keepFromSuccessors(ctx context.Context, v *view, d relea
 
 // givesUp says whether a decision takes the addresses out of the record: then no tombstone of it is left behind. One that is disowned has the
 // tombstone of the pod's record until it gets that of the orphan's, which is created in between.
-func givesUp(d release.Decision) bool {
-	action := d.Action
-	if action == release.Reread {
-		action = d.Intended
-	}
-	return action == release.Release || action == release.Drop
-}
+func givesUp(d release.Decision) bool { return d.Aim() == release.Release || d.Aim() == release.Drop }
 
 // unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool.
 func (v *view) unproven(backend string) []ipam.Request {
 	var requests []ipam.Request
 	for i := range v.held {
 		held := &v.held[i]
-		inherited := v.podFact.IsAbsent() && !held.superseded && !held.conflict && held.Releasing == ""
-		if held.Backend == backend && (inherited || held.removed) {
+		inherited := v.podFact.IsAbsent() && !held.Superseded && !held.Conflict && held.Releasing == ""
+		if held.Backend == backend && (inherited || held.Removed) {
 			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
@@ -61,7 +62,7 @@ func (t *tracker) see(object any) {
 	if _, seen := t.bound[pod.UID]; !seen && pod.Spec.NodeName != "" {
 		t.bound[pod.UID] = t.clock.Now()
 	}
-	if pod.DeletionTimestamp != nil && !isTerminal(pod) {
+	if pod.DeletionTimestamp != nil && !facts.IsTerminal(pod) {
 		t.alive[pod.UID] = struct{}{}
 	}
 	if held, ok := holdOf(pod); ok {
@@ -72,19 +73,12 @@ func (t *tracker) see(object any) {
 // seeChange notes, when the end of a pod begins, what its network-status showed until then.
 func (t *tracker) seeChange(last, object any) {
 	before, after := last.(*corev1.Pod), object.(*corev1.Pod)
-	if before.UID == after.UID && !isEnding(before) && isEnding(after) {
+	if before.UID == after.UID && !facts.IsEnding(before) && facts.IsEnding(after) {
 		t.mu.Lock()
-		t.shown[after.UID] = shown(before)
+		t.shown[after.UID] = facts.Shown(before)
 		t.mu.Unlock()
 	}
 	t.see(object)
-}
-
-// isEnding: the pod is being deleted, or its phase is terminal.
-func isEnding(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || isTerminal(pod) }
-
-func isTerminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 func (t *tracker) forget(uid types.UID) {

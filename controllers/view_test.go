@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/protection"
 )
 
 const (
@@ -61,7 +62,7 @@ func TestRecordsAll(t *testing.T) {
 			if tc.chosen {
 				v.pod.Annotations[podnetwork.DefaultNetworkAnnotation] = "ns/wb"
 			}
-			if got := v.recordsAll(tc.guarded); got != tc.want {
+			if got := v.observation(Options{Rules: protection.Rules{GuardClusterNetwork: tc.guarded}}).Recorded; got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})

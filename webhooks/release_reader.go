@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
@@ -239,13 +240,7 @@ func (g *releaseGuard) node(ctx context.Context, name string) release.Fact[relea
 	case node.IsAbsent():
 		return release.Absent[release.Node]()
 	}
-	n := node.Get()
-	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-	return release.Known(release.Node{Ready: ready, Registered: n.CreationTimestamp.Time, Machine: release.Machine{
-		NodeUID: n.UID, MachineID: n.Status.NodeInfo.MachineID, SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID,
-	}})
+	return release.Known(facts.Node(new(node.Get())))
 }
 
 // readLive reads one object past every cache. Only the API server's own "not found" is an absence.

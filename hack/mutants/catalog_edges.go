@@ -255,8 +255,8 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "protection: a pod that vanished leaves tombstones (S3)",
 		file: "controllers/tombstone.go",
-		old:  `inherited := v.podFact.IsAbsent() && !held.superseded && !held.conflict && held.Releasing == ""`,
-		new:  `inherited := held.conflict`, by: inControllers,
+		old:  `inherited := v.podFact.IsAbsent() && !held.Superseded && !held.Conflict && held.Releasing == ""`,
+		new:  `inherited := held.Conflict`, by: inControllers,
 	},
 	{
 		rule: "protection: a tombstone is written on live reads alone",

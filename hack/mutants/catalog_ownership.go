@@ -17,26 +17,26 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: a pod is unprotected only once the cache of pools is as new as its end",
 		file: "controllers/empty_pools.go",
-		old:  `if v.live || d.Row == 3 {`,
-		new:  `if v.live || d.Row == 3 || d.Row == 4 {`, by: inControllers,
+		old:  `if v.live || d.Row == release.RowNeverScheduled {`,
+		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inControllers,
 	},
 	{
 		rule: "I1: the versions that a wait for the cache of pools began with do not outlive it",
 		file: "controllers/pod_controller.go",
 		old:  `if decision.Action != release.Unprotect {`,
-		new:  `if decision.Action == release.Unprotect && decision.Row == 3 {`, by: inControllers,
+		new:  `if decision.Action == release.Unprotect && decision.Row == release.RowNeverScheduled {`, by: inControllers,
 	},
 	{
 		rule: "I1: the record keeps a sandbox after a later one of the pod got its address",
-		file: "controllers/observe_missing.go",
-		old: `		c.rememberFollowed(v, snapshot, address, stands == nil)
-`, new: ``, by: inControllers,
+		file: "internal/facts/missing.go",
+		old:  `return held, r.Pod.IsAbsent() || !sawRemoved`,
+		new:  `return held, false`, by: inControllers,
 	},
 	{
 		rule: "I1: an entry that the DEL of a later sandbox removed is made again",
-		file: "controllers/observe_missing.go",
-		old:  `, stands == nil && v.hadLater(address):`,
-		new:  `:`, by: inControllers,
+		file: "internal/facts/missing.go",
+		old:  `return slices.ContainsFunc(r.Record.Spec.Addresses, func`,
+		new:  `return false && slices.ContainsFunc(r.Record.Spec.Addresses, func`, by: inControllers,
 	},
 	{
 		rule: "I1: the later sandbox is released only once each that it followed is dropped",
@@ -52,7 +52,7 @@ var ownershipMutants = []mutant{
 	},
 	{
 		rule: "I1: the record lists an address once for each sandbox",
-		file: "controllers/view.go",
+		file: "internal/facts/record.go",
 		old:  `a.IP == key.IP.String() && a.SandboxID == key.SandboxID {`,
 		new:  `a.IP == key.IP.String() {`, by: inControllers,
 	},
@@ -77,20 +77,20 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I3: unowned entries under the name of a pod are disowned before its Unprotect",
 		file: "internal/release/decide.go",
-		old:  `if decision.Action == Unprotect && len(o.Unowned) > 0 {`,
-		new:  `if decision.Action == Unprotect && len(o.Unowned) > 1 {`, by: inRelease,
+		old:  `if d.Action != Unprotect || len(o.Unowned) == 0 {`,
+		new:  `if d.Action != Unprotect || len(o.Unowned) <= 1 {`, by: inRelease,
 	},
 	{
 		rule: "I3: unowned entries under the name of a pod are observed",
-		file: "controllers/observe_entries.go",
-		old:  `held.attribution == v1alpha1.AttributionNone && ownership.KindOf`,
-		new:  `held.attribution == v1alpha1.AttributionUnconfirmed && ownership.KindOf`, by: inControllers,
+		file: "internal/facts/owner.go",
+		old:  `held.Attribution == v1alpha1.AttributionNone && ownership.KindOf`,
+		new:  `held.Attribution == v1alpha1.AttributionUnconfirmed && ownership.KindOf`, by: inControllers,
 	},
 	{
 		rule: "I10: one rule says whose an entry is, for pods and for orphans",
 		file: "controllers/orphan_use.go",
-		old:  `r.core.attribute(v, entry, candidates)`,
-		new:  `r.core.attribute(v, entry, candidates[:1])`, by: inControllers,
+		old:  `facts.Attribute(v.uid, v.ref(), nil, entry, candidates)`,
+		new:  `facts.Attribute(v.uid, v.ref(), nil, entry, candidates[:1])`, by: inControllers,
 	},
 	{
 		rule: "I2: with agents a sandbox without a recorded machine is disowned (L2)",
@@ -133,8 +133,8 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: what a vanished pod disowns has a tombstone first (S3)",
 		file: "controllers/tombstone.go",
-		old:  `return action == release.Release || action == release.Drop`,
-		new:  `return action == release.Release || action == release.Drop || action == release.Disown`, by: inControllers,
+		old:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop }`,
+		new:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop || d.Aim() == release.Disown }`, by: inControllers,
 	},
 	{
 		rule: "I1: a sandbox that has its entry again is followed, although the entry was removed once",
@@ -171,14 +171,14 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I3: what a pod shows once another sandbox followed is no evidence for the one before",
 		file: "controllers/observe_missing.go",
-		old:  `attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {`,
-		new:  `attribution == v1alpha1.AttributionObservedAdd && ownership.ShownBy(shown(v.pod), ownership.Entry{IP: key.IP, Interface: key.Interface}) {`, by: inControllers,
+		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, held.SandboxID):`,
+		new:  `held.Attribution == v1alpha1.AttributionObservedAdd && facts.ShowsAddress(v.pod, held.Key):`, by: inControllers,
 	},
 	{
 		rule: "I2: what a pod showed before another sandbox followed is evidence for the one before",
 		file: "controllers/observe_missing.go",
-		old:  `attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, key.SandboxID) {`,
-		new:  `false {`, by: inControllers,
+		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, held.SandboxID):`,
+		new:  `false:`, by: inControllers,
 	},
 	{
 		rule: "I10: what was disowned is the orphan's, also before the pod's record says so (S7)",
@@ -192,7 +192,7 @@ var ownershipMutants = []mutant{
 		old: `	case f.Addressed != nil:
 		return decideAddressed`,
 		new: `	case entries.Tombstone:
-		return Decision{Row: 6, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent}
+		return Decision{Row: RowAbsentOnAllNodes, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent}
 	case f.Addressed != nil:
 		return decideAddressed`, by: []string{"./internal/orphan"},
 	},

@@ -11,63 +11,63 @@ var (
 
 var decisionMutants = []mutant{
 	{
-		rule: "row 0: what could not be read is not gone",
+		rule: "ObservationFailed: what could not be read is not gone",
 		file: "internal/release/decide.go",
 		old:  `if read.unknown {`,
 		new:  `if read.unknown && read.what == "" {`, by: inRelease,
 	},
 	{
-		rule: "row 1: a completed pod's addresses are released only where a kubelet wrote its end",
+		rule: "PodCompleted: a completed pod's addresses are released only where a kubelet wrote its end",
 		file: "internal/release/decide.go",
-		old:  `if !pod.Ending.ByKubelet() || o.Sandboxes.IsAbsent() {`,
-		new:  `if pod.Ending == EndingNone || o.Sandboxes.IsAbsent() {`, by: inRelease,
+		old:  `(!o.Pod.Get().Ending.ByKubelet() || o.Sandboxes.IsAbsent())`,
+		new:  `(o.Pod.Get().Ending == EndingNone || o.Sandboxes.IsAbsent())`, by: inRelease,
 	},
 	{
-		rule: "row 2: a pod that is not being deleted keeps its addresses, whoever wrote its end",
+		rule: "PodCompleted: a pod that is not being deleted is not judged as one that is",
 		file: "internal/release/decide.go",
 		old:  `case o.Pod.IsKnown() && !pod.Deleting:`,
-		new:  `case o.Pod.IsKnown() && !pod.Deleting && pod.Ending != EndingForeign:`, by: inRelease,
+		new:  `case o.Pod.IsKnown() && !pod.Deleting && pod.Ending == EndingCompleted:`, by: inRelease,
 	},
 	{
-		rule: "row 3: a pod that was bound is not let go as one that never was",
+		rule: "NeverScheduled: a pod that was bound is not let go as one that never was",
 		file: "internal/release/decide.go",
 		old:  `case !pod.Bound && o.Sandboxes.IsAbsent():`,
 		new:  `case o.Sandboxes.IsAbsent():`, by: inRelease,
 	},
 	{
-		rule: "row 4: a pod is let go only once the kubelet ended it",
+		rule: "NoAddresses: a pod is let go only once the kubelet ended it",
 		file: "internal/release/decide.go",
 		old:  `case pod.Ending.ByKubelet():`,
 		new:  `case pod.Ending != EndingNone:`, by: inRelease,
 	},
 	{
-		rule: "row 5: the taint counts only on a Node that is not Ready",
+		rule: "NodeOutOfService: the taint counts only on a Node that is not Ready",
 		file: "internal/release/agent.go",
 		old:  `func fenced(node Node) bool { return node.OutOfService && !node.Ready }`,
 		new:  `func fenced(node Node) bool { return node.OutOfService }`, by: inRelease,
 	},
 	{
-		rule: "row 5: an agent's report that the sandbox is not gone wins over the taint (S1)",
+		rule: "NodeOutOfService: an agent's report that the sandbox is not gone wins over the taint (S1)",
 		file: "internal/release/agent.go",
 		old: `	case said:
-		return wait(5, v1alpha1.ReasonSandboxRunning, 0,`,
+		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,`,
 		new: `	case said && node.Ready:
-		return wait(5, v1alpha1.ReasonSandboxRunning, 0,`, by: inRelease,
+		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,`, by: inRelease,
 	},
 	{
-		rule: "rows 6 and 9: a Node counts as gone only after the persisted delay",
+		rule: "NodeDeleted and NodeReplaced: a Node counts as gone only after the persisted delay",
 		file: "internal/release/sandbox.go",
 		old:  `return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown() && remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now) == 0`,
 		new:  `return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown()`, by: inRelease,
 	},
 	{
-		rule: "rows 6 and 9: nodeGoneAction Hold never takes a deleted Node for proof",
+		rule: "NodeDeleted and NodeReplaced: nodeGoneAction Hold never takes a deleted Node for proof",
 		file: "internal/release/sandbox.go",
 		old:  `return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown() &&`,
 		new:  `return o.NodeGoneSince.IsKnown() &&`, by: inRelease,
 	},
 	{
-		rule: "rows 6 and 9: the last report of the agent of a gone Node holds the sandbox",
+		rule: "NodeDeleted and NodeReplaced: the last report of the agent of a gone Node holds the sandbox",
 		file: "internal/release/agent.go",
 		old: `return word, said && !s.isGone(word)
 }
@@ -79,7 +79,7 @@ var decisionMutants = []mutant{
 // startingReported`, by: inRelease,
 	},
 	{
-		rule: "row 8: a machine that resembles the recorded one speaks for it only after nodeGoneDelay (S7)",
+		rule: "PossibleClone: a machine that resembles the recorded one speaks for it only after nodeGoneDelay (S7)",
 		file: "internal/release/identity.go",
 		old: `	case recorded.NodeUID != live.NodeUID:
 		return Resembling
@@ -87,61 +87,61 @@ var decisionMutants = []mutant{
 		new: "", by: inRelease,
 	},
 	{
-		rule: "row 9: another machine's boot under the node's name is no reboot",
+		rule: "NodeReplaced: another machine's boot under the node's name is no reboot",
 		file: "internal/release/identity.go",
 		old:  `	case !hardware:`,
 		new:  `	case !hardware && recorded.BootID == "":`, by: inRelease,
 	},
 	{
-		rule: "row 9: a Node object that others may have changed shows no replacement",
+		rule: "NodeReplaced: a Node object that others may have changed shows no replacement",
 		file: "internal/release/sandbox.go",
-		old:  `case row == 9 && disputed(o, s):`,
-		new:  `case row == 9 && false && disputed(o, s):`, by: inRelease,
+		old:  `case row == RowNodeReplaced && disputed(o, s):`,
+		new:  `case row == RowNodeReplaced && false && disputed(o, s):`, by: inRelease,
 	},
 	{
-		rule: "row 10: with agents, an entry that CNI DEL left is released on the agent's report alone (S1)",
+		rule: "TerminatedAfterDeletion: with agents, an entry that CNI DEL left is released on the agent's report alone (S1)",
 		file: "internal/release/sandbox.go",
 		old:  `case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent:`,
 		new:  `case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent && s.Answer.IsUnknown():`, by: inRelease,
 	},
 	{
-		rule: "row 10: a kubelet speaks only for sandboxes that it can have known (S2)",
+		rule: "TerminatedAfterDeletion: a kubelet speaks only for sandboxes that it can have known (S2)",
 		file: "internal/release/sandbox.go",
 		old:  `s.ID, o.Settings.SandboxCreationMax), !shown && left > 0`,
 		new:  `s.ID, o.Settings.SandboxCreationMax), !shown && left < 0`, by: inRelease,
 	},
 	{
-		rule: "row 11: nothing is given away in the grace period",
+		rule: "GracePeriod: nothing is given away in the grace period",
 		file: "internal/release/decide.go",
 		old:  `if pod.Deadline.IsZero() || !now.Before(end) {`,
 		new:  `if true || pod.Deadline.IsZero() || !now.Before(end) {`, by: inRelease,
 	},
 	{
-		rule: "row 12: an answer counts only for the query that stands",
+		rule: "AwaitRuntimeReport: an answer counts only for the query that stands",
 		file: "internal/release/question.go",
 		old:  `answer.Epoch == mark.Epoch && mark.Epoch > 0 &&`,
 		new:  `mark.Epoch > 0 &&`, by: inRelease,
 	},
 	{
-		rule: "row 12: an answer counts only in the boot that was asked",
+		rule: "AwaitRuntimeReport: an answer counts only in the boot that was asked",
 		file: "internal/release/question.go",
 		old:  `mark.BootID != "" && answer.BootID == mark.BootID && node.BootID == mark.BootID`,
 		new:  `mark.BootID != "" && node.BootID == mark.BootID`, by: inRelease,
 	},
 	{
-		rule: "row 12: an answer counts only from the Node that was asked",
+		rule: "AwaitRuntimeReport: an answer counts only from the Node that was asked",
 		file: "internal/release/question.go",
 		old:  `mark.NodeUID != "" && answer.NodeUID == mark.NodeUID && node.NodeUID == mark.NodeUID &&`,
 		new:  `mark.NodeUID != "" && answer.NodeUID == mark.NodeUID &&`, by: inRelease,
 	},
 	{
-		rule: "row 12: what was said of a living pod's sandbox does not count after its end",
+		rule: "AwaitRuntimeReport: what was said of a living pod's sandbox does not count after its end",
 		file: "internal/release/question.go",
 		old:  `if q.Mark.IsKnown() && q.Mark.Get().Living != living {`,
 		new:  `if q.Mark.IsKnown() && q.Mark.Get().Living && living {`, by: inRelease,
 	},
 	{
-		rule: "row 13: a rejected pod is not released by time alone (S7)",
+		rule: "TerminatedBeforeDeletion: a rejected pod is not released by time alone (S7)",
 		file: "internal/release/sandbox.go",
 		old: `	if pod.Ending == EndingRejected {
 		return judgeRejected(row, o, pod, s, now)
@@ -150,17 +150,17 @@ var decisionMutants = []mutant{
 		new: "", by: inRelease,
 	},
 	{
-		rule: "row 13: a completion counts only while the Node is Ready",
+		rule: "TerminatedBeforeDeletion: a completion counts only while the Node is Ready",
 		file: "internal/release/sandbox.go",
 		old: `	if !o.Node.Get().Ready {
-		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
 			"the pod ended, but`,
 		new: `	if !o.Node.Get().Ready && o.Node.Get().OutOfService {
-		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
 			"the pod ended, but`, by: inRelease,
 	},
 	{
-		rule: "row 15: an end that nobody shows to be the sandbox's own machine's releases nothing",
+		rule: "AwaitKubeletReport: an end that nobody shows to be the sandbox's own machine's releases nothing",
 		file: "internal/release/ended.go",
 		old:  `if !pod.Ending.ByKubelet() || !s.Machine.IsKnown() {`,
 		new: `if pod.Ending.ByKubelet() {
@@ -169,19 +169,15 @@ var decisionMutants = []mutant{
 	if !pod.Ending.ByKubelet() || !s.Machine.IsKnown() {`, by: inRelease,
 	},
 	{
-		rule: "row 16: a pod without addresses waits until no sandbox of it is in the making",
+		rule: "MayBeStarting: a pod without addresses waits until no sandbox of it is in the making",
 		file: "internal/release/decide.go",
 		old: `	case o.Evidence == EvidenceAgent:
-		return decideAny(o, now)
-	case o.Node.IsAbsent():
-		return waitGoneEmpty(o, now)`,
+		return decideAny(o, now)`,
 		new: `	case o.Evidence == EvidenceAgent:
-		return unprotect(16, v1alpha1.ReasonNoIPsHeld, "nothing is held")
-	case o.Node.IsAbsent():
-		return waitGoneEmpty(o, now)`, by: inRelease,
+		return unprotect(RowMayBeStarting, v1alpha1.ReasonNoIPsHeld, "nothing is held")`, by: inRelease,
 	},
 	{
-		rule: "row 17: an address that two pods claim is released for neither",
+		rule: "AddressConflict: an address that two pods claim is released for neither",
 		file: "internal/release/sandbox.go",
 		old:  `	if s.Conflict {`,
 		new:  `	if s.Conflict && !o.Live {`, by: inRelease,
@@ -189,8 +185,14 @@ var decisionMutants = []mutant{
 	{
 		rule: "I4: what gives an address away is read live",
 		file: "internal/release/decide.go",
-		old:  `case d.Action == Release || d.Action == Confirm ||`,
-		new:  `case d.Action == Confirm ||`, by: inRelease,
+		old:  `case d.Withheld != nil || d.Action == Release || d.Action == Confirm ||`,
+		new:  `case d.Withheld != nil || d.Action == Confirm ||`, by: inRelease,
+	},
+	{
+		rule: "I4: what mode Shadow withholds is decided on live reads",
+		file: "internal/release/decide.go",
+		old:  `case d.Withheld != nil || d.Action == Release`,
+		new:  `case d.Action == Release`, by: inRelease,
 	},
 	{
 		rule: "an end counts as the kubelet's only where the kubelet wrote the phase (the spike's ByKubelet() always true)",
@@ -217,43 +219,43 @@ var decisionMutants = []mutant{
 		new:  `if pod.DeletionTimestamp == nil ||`, by: inRelease,
 	},
 	{
-		rule: "orphans, row 5: a further entry voids every earlier query",
+		rule: "orphans, EntryNotRecorded: a further entry voids every earlier query",
 		file: "internal/orphan/decide.go",
 		old:  `case entries.Unrecorded:`,
 		new:  `case entries.Unrecorded && f.Record.IsAbsent():`, by: inOrphan,
 	},
 	{
-		rule: "orphans, row 8: an ID that no container runtime makes is held (S4)",
+		rule: "orphans, NotQueried: an ID that no container runtime makes is held (S4)",
 		file: "internal/orphan/decide.go",
 		old:  `case f.Owner != ownership.KindSandbox:`,
 		new:  `case f.Owner == ownership.KindResourceClaim:`, by: inOrphan,
 	},
 	{
-		rule: "orphans, row 9: two nodes that claim one sandbox hold it",
+		rule: "orphans, ConflictingClaims: two nodes that claim one sandbox hold it",
 		file: "internal/orphan/decide.go",
 		old:  `case live > 1 || (live == 0 && len(claims) > 1):`,
 		new:  `case live > 2:`, by: inOrphan,
 	},
 	{
-		rule: "orphans, row 12: every node that was ever seen has to count",
+		rule: "orphans, AwaitAcknowledgments: every node that was ever seen has to count",
 		file: "internal/orphan/decide.go",
 		old:  `if missing, names := missing(f, now); missing > 0 {`,
 		new:  `if missing, names := missing(f, now); missing > 1 {`, by: inOrphan,
 	},
 	{
-		rule: "orphans, row 12: an acknowledgement of an earlier version says nothing",
+		rule: "orphans, AwaitAcknowledgments: an acknowledgement of an earlier version says nothing",
 		file: "internal/orphan/node.go",
 		old:  `case asked.Version == 0 || said.Version < asked.Version:`,
 		new:  `case asked.Version == 0:`, by: inOrphan,
 	},
 	{
-		rule: "orphans, row 12: an acknowledgement of another boot says nothing",
+		rule: "orphans, AwaitAcknowledgments: an acknowledgement of another boot says nothing",
 		file: "internal/orphan/node.go",
 		old:  `case said.NodeUID != node.NodeUID || said.BootID != node.BootID || said.NodeUID == "" || said.BootID == "":`,
 		new:  `case said.NodeUID != node.NodeUID || said.NodeUID == "":`, by: inOrphan,
 	},
 	{
-		rule: "orphans, row 16: an address that a live pod shows is not given back",
+		rule: "orphans, AbsentOnAllNodes: an address that a live pod shows is not given back",
 		file: "internal/orphan/decide.go",
 		old:  `case f.Shown.IsKnown():`,
 		new:  `case f.Shown.IsKnown() && f.Rival.IsKnown():`, by: inOrphan,

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
@@ -97,8 +98,7 @@ func (i *identity) read(ctx context.Context) (self, error) {
 	var node corev1.Node
 	switch err := i.client.Get(ctx, client.ObjectKey{Name: i.nodeName}, &node); {
 	case err == nil:
-		info := node.Status.NodeInfo
-		speaker.Node = &v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}
+		speaker.Node = new(facts.Identity(&node))
 	case !apierrors.IsNotFound(err):
 		return self{}, fmt.Errorf("reading Node %s: %w", i.nodeName, err)
 	}

@@ -31,7 +31,7 @@ func Decide(f Facts, now time.Time) Decision {
 
 func decide(f *Facts, now time.Time) Decision {
 	if f.Owned {
-		return Decision{Row: 1, Action: Drop, Reason: v1alpha1.ReasonOwnerFound, Message: "a pod UID can be shown to own these addresses"}
+		return Decision{Row: RowOwnerFound, Action: Drop, Reason: v1alpha1.ReasonOwnerFound, Message: "a pod UID can be shown to own these addresses"}
 	}
 	if d, unread := unknownFact(f); unread {
 		return d
@@ -39,11 +39,11 @@ func decide(f *Facts, now time.Time) Decision {
 	entries := f.Entries.Get()
 	switch {
 	case f.Entries.IsAbsent():
-		return Decision{Row: 2, Action: Drop, Reason: v1alpha1.ReasonNoIPsHeld, Message: "no pool holds an address of this sandbox"}
+		return Decision{Row: RowNoAddresses, Action: Drop, Reason: v1alpha1.ReasonNoIPsHeld, Message: "no pool holds an address of this sandbox"}
 	case f.Record.IsAbsent():
 		return decideUnrecorded(f, entries, now)
 	case entries.Unrecorded:
-		return Decision{Row: 5, Action: Adopt, Reason: v1alpha1.ReasonOwnerUnknown, Message: "a pool holds a further address of this sandbox"}
+		return Decision{Row: RowEntryNotRecorded, Action: Adopt, Reason: v1alpha1.ReasonOwnerUnknown, Message: "a pool holds a further address of this sandbox"}
 	case f.Addressed != nil:
 		return decideAddressed(release.Decide(*f.Addressed, now))
 	}
@@ -60,11 +60,11 @@ func decide(f *Facts, now time.Time) Decision {
 	if claim != nil {
 		return decideClaimed(f, claim)
 	}
-	return Decision{Row: 16, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent,
+	return Decision{Row: RowAbsentOnAllNodes, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent,
 		Message: "every node that was ever seen has been asked for the sandbox, and none has or had it"}
 }
 
-// unknownFact is row 0.
+// unknownFact is row ObservationFailed.
 func unknownFact(f *Facts) (Decision, bool) {
 	reads := []struct {
 		what   string
@@ -76,45 +76,45 @@ func unknownFact(f *Facts) (Decision, bool) {
 	}
 	for _, read := range reads {
 		if read.unread {
-			return wait(0, v1alpha1.ReasonObservationFailed, 0, "%s could not be read: %s", read.what, read.why), true
+			return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "%s could not be read: %s", read.what, read.why), true
 		}
 	}
 	return Decision{}, false
 }
 
-// decideUnrecorded is rows 3 and 4.
+// decideUnrecorded is rows AwaitOwner and NotRecorded.
 func decideUnrecorded(f *Facts, entries Entries, now time.Time) Decision {
 	if left := entries.Since.Add(f.Settings.ReleaseDelay).Sub(now); left > 0 {
-		return wait(3, v1alpha1.ReasonReleaseDelay, left, "no pod UID can be shown to own these addresses; an owner may still show itself")
+		return wait(RowAwaitOwner, v1alpha1.ReasonReleaseDelay, left, "no pod UID can be shown to own these addresses; an owner may still show itself")
 	}
-	return Decision{Row: 4, Action: Adopt, Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses"}
+	return Decision{Row: RowNotRecorded, Action: Adopt, Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses"}
 }
 
-// unqueried is row 8: no node is queried about the entries.
+// unqueried is row NotQueried: no node is queried about the entries.
 func unqueried(f *Facts) (Decision, bool) {
 	switch {
 	case f.Owner != ownership.KindSandbox:
 		return decideOtherKind(f.Owner), true
 	case f.Evidence != release.EvidenceAgent:
-		return wait(8, v1alpha1.ReasonOwnerUnknown, 0,
+		return wait(RowNotQueried, v1alpha1.ReasonOwnerUnknown, 0,
 			"no pod UID can be shown to own these addresses, so nobody can tell whether their sandbox is gone: they are held; with evidence Agent every node would be asked"), true
 	}
 	return Decision{}, false
 }
 
-// decideOtherKind is row 8 of entries that no sandbox of a container runtime owns: what no runtime has, each node reports as absent.
+// decideOtherKind is row NotQueried of entries that no sandbox of a container runtime owns: what no runtime has, each node reports as absent.
 func decideOtherKind(owner ownership.Kind) Decision {
 	if owner == ownership.KindResourceClaim {
-		return wait(8, v1alpha1.ReasonOwnedByResourceClaim, 0, "a ResourceClaim owns these addresses, and its driver releases them: they are held. Nothing to do while the claim "+
+		return wait(RowNotQueried, v1alpha1.ReasonOwnedByResourceClaim, 0, "a ResourceClaim owns these addresses, and its driver releases them: they are held. Nothing to do while the claim "+
 			"exists (kubectl holdfast who ADDRESS); if the claim is gone and the entry stays, release it by hand: kubectl holdfast release ADDRESS")
 	}
-	return wait(8, v1alpha1.ReasonOwnerKindUnknown, 0, "no container runtime makes this ID, so these addresses belong to an owner of a kind that Holdfast does not know: they are "+
+	return wait(RowNotQueried, v1alpha1.ReasonOwnerKindUnknown, 0, "no container runtime makes this ID, so these addresses belong to an owner of a kind that Holdfast does not know: they are "+
 		"held, and no node is queried. Find out what wrote the entry (kubectl holdfast who ADDRESS); once its owner is gone, release it by hand: kubectl holdfast release ADDRESS")
 }
 
-// decideAddressed is row 7: a claimed sandbox is judged like the one of a pod that is gone, by the same table.
+// decideAddressed is row ClaimedByNode: a claimed sandbox is judged like the one of a pod that is gone, by the same table.
 func decideAddressed(d release.Decision) Decision {
-	decided := Decision{Row: 7, Reason: d.Reason, Message: d.Message, After: d.After, Fence: d.Fence}
+	decided := Decision{Row: RowClaimedByNode, Reason: d.Reason, Message: d.Message, After: d.After, Fence: d.Fence}
 	switch d.Action {
 	case release.Release:
 		decided.Action = Release
@@ -127,18 +127,18 @@ func decideAddressed(d release.Decision) Decision {
 	case release.Wait, release.Keep:
 		decided.Action = Wait
 	default:
-		return wait(7, v1alpha1.ReasonUnclassified, 0, "the decision table said %s of a sandbox that a node has claimed", d.Action)
+		return wait(RowClaimedByNode, v1alpha1.ReasonUnclassified, 0, "the decision table said %s of a sandbox that a node has claimed", d.Action)
 	}
 	return decided
 }
 
-// chooseClaim gives the claim that rows 14 and 15 are about, nil where there is none; held is row 9.
+// chooseClaim gives the claim that rows OwnerNamedByNode and QueryOneNode are about, nil where there is none; held is row ConflictingClaims.
 func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 	live := 0
 	for i := range claims {
 		claim := &claims[i]
 		if !claim.Pod.IsRead() {
-			return nil, wait(0, v1alpha1.ReasonObservationFailed, 0, "pod UID %s, with which node %s has seen the sandbox, could not be read: %s",
+			return nil, wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "pod UID %s, with which node %s has seen the sandbox, could not be read: %s",
 				claim.PodUID, claim.NodeName, claim.Pod.Why()), true
 		}
 		if claim.Live {
@@ -150,9 +150,9 @@ func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 	}
 	switch {
 	case live > 1 || (live == 0 && len(claims) > 1):
-		return nil, wait(9, v1alpha1.ReasonClaimedTwice, 0, "%d nodes say that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
+		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes say that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
 	case chosen != nil && chosen.NodeName == "":
-		return nil, wait(9, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and nobody can tell any more which machine that is: "+
+		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and nobody can tell any more which machine that is: "+
 			"the addresses are held; delete the record's answer, or the pool's entry, once you know that it is gone", chosen.NodeUID), true
 	}
 	return chosen, Decision{}, false
@@ -169,12 +169,12 @@ func (c *Claim) rank() int {
 	return 0
 }
 
-// decideClaimed is rows 14 and 15: one node has claimed the sandbox, and no other can have it.
+// decideClaimed is rows OwnerNamedByNode and QueryOneNode: one node has claimed the sandbox, and no other can have it.
 func decideClaimed(f *Facts, claim *Claim) Decision {
-	d := Decision{Row: 15, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Claim: *claim,
+	d := Decision{Row: RowQueryOneNode, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Claim: *claim,
 		Message: "node " + claim.NodeName + " says that it has, or had, the sandbox: waiting for it to say that it is gone"}
 	if claim.Pod.IsKnown() && !f.Entries.Get().Tombstone {
-		d.Row, d.Action, d.Reason = 14, Attribute, v1alpha1.ReasonOwnerFound
+		d.Row, d.Action, d.Reason = RowOwnerNamedByNode, Attribute, v1alpha1.ReasonOwnerFound
 		d.Message = "node " + claim.NodeName + " has seen the sandbox with the UID of pod " + claim.Pod.Get()
 	}
 	if !f.Live {
@@ -193,25 +193,25 @@ func askedMessage(claim *Claim) string {
 // queryAgain is how long a query that another process replaced is not sent again: two leaders replace each other's for as long as they overlap.
 const queryAgain = 30 * time.Second
 
-// decideAsked is rows 10 to 12: true while the question to all nodes is open.
+// decideAsked is the rows QueryAllNodes to AwaitAcknowledgments: true while the question to all nodes is open.
 func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
 	asked := f.Asked
 	switch left := asked.Since.Add(queryAgain).Sub(now); {
 	case asked.Version == 0 && left > 0:
-		return wait(10, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
+		return wait(RowQueryAllNodes, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
 	case (asked.Epoch == 0 || asked.Version == 0) && !f.Room:
-		return wait(10, v1alpha1.ReasonOrphanQueued, 0,
+		return wait(RowQueryAllNodes, v1alpha1.ReasonOrphanQueued, 0,
 			"no pod UID can be shown to own these addresses; every node will be asked for their sandbox once fewer others are asked about"), true
 	case asked.Epoch == 0 || asked.Version == 0:
-		return Decision{Row: 10, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: what}, true
+		return Decision{Row: RowQueryAllNodes, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: what}, true
 	case !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0: // somebody ran the sandbox, so that no node at all is a failed read
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why()), true
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why()), true
 	}
 	if left := asked.Since.Add(max(f.Settings.NodeGoneDelay, f.Settings.ReleaseDelay)).Sub(now); left > 0 {
-		return wait(11, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
+		return wait(RowAwaitDeletedNodes, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
 	}
 	if missing, names := missing(f, now); missing > 0 {
-		d := wait(12, v1alpha1.ReasonAwaitingAllNodes, 0, "%s; the word of each has to count, and %s", what, names)
+		d := wait(RowAwaitAcknowledgments, v1alpha1.ReasonAwaitingAllNodes, 0, "%s; the word of each has to count, and %s", what, names)
 		d.Missing = missing
 		return d, true
 	}
@@ -222,13 +222,13 @@ func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
 func elsewhere(f *Facts) (Decision, bool) {
 	switch {
 	case !f.Shown.IsRead():
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether a live pod shows one of these addresses could not be read: %s", f.Shown.Why()), true
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether a live pod shows one of these addresses could not be read: %s", f.Shown.Why()), true
 	case !f.Rival.IsRead():
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether another record holds one of these addresses could not be read: %s", f.Rival.Why()), true
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether another record holds one of these addresses could not be read: %s", f.Rival.Why()), true
 	case f.Shown.IsKnown():
-		return wait(16, v1alpha1.ReasonAddressShown, 0, "the sandbox is gone, but the network-status of pod %s shows one of its addresses: they are held", f.Shown.Get()), true
+		return wait(RowAbsentOnAllNodes, v1alpha1.ReasonAddressShown, 0, "the sandbox is gone, but the network-status of pod %s shows one of its addresses: they are held", f.Shown.Get()), true
 	case f.Rival.IsKnown():
-		return wait(16, v1alpha1.ReasonConflict, 0, "the sandbox is gone, but IPAllocation %s holds one of its addresses for another sandbox: they are held", f.Rival.Get()), true
+		return wait(RowAbsentOnAllNodes, v1alpha1.ReasonConflict, 0, "the sandbox is gone, but IPAllocation %s holds one of its addresses for another sandbox: they are held", f.Rival.Get()), true
 	}
 	return Decision{}, false
 }

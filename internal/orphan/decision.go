@@ -9,45 +9,63 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
+// Row names a row of the decision table, which is the package comment.
+type Row string
+
+// The rows, in the order of the table.
+const (
+	RowOwnerFound           Row = "OwnerFound"
+	RowObservationFailed    Row = "ObservationFailed"
+	RowNoAddresses          Row = "NoAddresses"
+	RowAwaitOwner           Row = "AwaitOwner"
+	RowNotRecorded          Row = "NotRecorded"
+	RowEntryNotRecorded     Row = "EntryNotRecorded"
+	RowClaimedByNode        Row = "ClaimedByNode"
+	RowNotQueried           Row = "NotQueried"
+	RowConflictingClaims    Row = "ConflictingClaims"
+	RowQueryAllNodes        Row = "QueryAllNodes"
+	RowAwaitDeletedNodes    Row = "AwaitDeletedNodes"
+	RowAwaitAcknowledgments Row = "AwaitAcknowledgments"
+	RowOwnerNamedByNode     Row = "OwnerNamedByNode"
+	RowQueryOneNode         Row = "QueryOneNode"
+	RowAbsentOnAllNodes     Row = "AbsentOnAllNodes"
+)
+
+// Rows are all rows, in the order of the table.
+var Rows = []Row{
+	RowOwnerFound, RowObservationFailed, RowNoAddresses, RowAwaitOwner, RowNotRecorded, RowEntryNotRecorded, RowClaimedByNode, RowNotQueried,
+	RowConflictingClaims, RowQueryAllNodes, RowAwaitDeletedNodes, RowAwaitAcknowledgments, RowOwnerNamedByNode, RowQueryOneNode, RowAbsentOnAllNodes,
+}
+
 // Action is what is to be done. The zero value is invalid.
-type Action uint8
+type Action string
 
 // The actions.
 const (
 	// Wait: nothing yet; After says when to look again even if no event comes.
-	Wait Action = iota + 1
+	Wait Action = "Wait"
 	// Drop: the record goes, if there is one.
-	Drop
+	Drop Action = "Drop"
 	// Adopt: what the pools hold is written into the record, and every earlier question is void.
-	Adopt
+	Adopt Action = "Adopt"
 	// Ask: the next epoch is asked of every node.
-	Ask
+	Ask Action = "Ask"
 	// Attribute: the entries are written into the record of the pod of Claim, and the orphan's goes.
-	Attribute
+	Attribute Action = "Attribute"
 	// Address: the record gets the node of Claim, and the next epoch is asked of it alone.
-	Address
+	Address Action = "Address"
 	// Confirm: the claimant is asked, as internal/release says.
-	Confirm
+	Confirm Action = "Confirm"
 	// Reread: the same question again, with every fact read live.
-	Reread
+	Reread Action = "Reread"
 	// Release: the entries go back to their pools; then the record goes.
-	Release
+	Release Action = "Release"
 )
-
-// String is the action's name, as in logs and metrics.
-func (a Action) String() string {
-	names := [...]string{Wait: "Wait", Drop: "Drop", Adopt: "Adopt", Ask: "Ask", Attribute: "Attribute", Address: "Address",
-		Confirm: "Confirm", Reread: "Reread", Release: "Release"}
-	if int(a) < len(names) && names[a] != "" {
-		return names[a]
-	}
-	return fmt.Sprintf("Action(%d)", uint8(a))
-}
 
 // Decision is what Decide concludes.
 type Decision struct {
 	// Row is the row of the table that decided.
-	Row int
+	Row Row
 	// Action is what is to be done.
 	Action Action
 	// Reason is the word for event, condition, metric and log.
@@ -58,12 +76,12 @@ type Decision struct {
 	After time.Duration
 	// Claim is the claim that Attribute and Address are about.
 	Claim Claim
-	// Missing is how many nodes have not acknowledged (row 12).
+	// Missing is how many nodes have not acknowledged (row AwaitAcknowledgments).
 	Missing int
 	// Fence: a Confirm is to be asked because the node was declared dead.
 	Fence bool
 }
 
-func wait(row int, reason v1alpha1.Reason, after time.Duration, format string, args ...any) Decision {
+func wait(row Row, reason v1alpha1.Reason, after time.Duration, format string, args ...any) Decision {
 	return Decision{Row: row, Action: Wait, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }

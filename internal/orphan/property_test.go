@@ -117,7 +117,7 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 	for range cases {
 		f := d.facts()
 		decision := Decide(f, now)
-		if decision.Action == 0 || decision.Message == "" || decision.Reason == "" {
+		if decision.Action == "" || decision.Message == "" || decision.Reason == "" {
 			t.Fatalf("no decision: %+v about %+v", decision, f)
 		}
 		if believesAClaim(decision) {
@@ -130,7 +130,7 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 		way, allowed := mayGo(&f)
 		used := decision.Action == Release && (!f.Shown.IsAbsent() || !f.Rival.IsAbsent())
 		if !allowed || used {
-			t.Fatalf("row %d, %s (%s), used: %v, of %+v", decision.Row, decision.Action, decision.Reason, used, f)
+			t.Fatalf("row %s, %s (%s), used: %v, of %+v", decision.Row, decision.Action, decision.Reason, used, f)
 		}
 		ways[way]++
 	}
@@ -153,14 +153,14 @@ func believesAClaim(d Decision) bool { return d.Action == Address || d.Action ==
 func checkClaim(t *testing.T, f *Facts, d Decision) {
 	t.Helper()
 	if !f.Live || f.Evidence != release.EvidenceAgent || !everyNodeSilent(f) {
-		t.Fatalf("row %d, %s: a claim is believed before every other node is known not to have the sandbox: %+v", d.Row, d.Action, *f)
+		t.Fatalf("row %s, %s: a claim is believed before every other node is known not to have the sandbox: %+v", d.Row, d.Action, *f)
 	}
 }
 
 // takesItForGone: it is released; or the record goes though somebody had an address of it.
 func takesItForGone(f *Facts, d Decision) bool {
 	empty := f.Addressed != nil && f.Addressed.Sandboxes.IsAbsent()
-	return d.Action == Release || (d.Action == Drop && d.Row > 2 && !empty)
+	return d.Action == Release || (d.Action == Drop && d.Row != RowOwnerFound && d.Row != RowNoAddresses && !empty)
 }
 
 func mayGo(f *Facts) (way string, allowed bool) {

@@ -69,7 +69,7 @@ func (r Roster) See(name string, node v1alpha1.NodeIdentity) bool {
 func (r Roster) Fold(live []Present, s Settings, now time.Time) (without []string, changed bool) {
 	keys := make(map[string]bool, len(live))
 	for i := range live {
-		identity := identityOf(&live[i])
+		identity := live[i].Identity()
 		changed = r.See(live[i].Name, identity) || changed
 		keys[KeyOf(identity)] = true
 	}
@@ -161,7 +161,7 @@ func (r Roster) Nodes(live []Present, acknowledged map[string]Acknowledgement) [
 			said = release.Known(a)
 		}
 		nodes = append(nodes, Node{Name: live[i].Name, Live: release.Known(live[i].Node), GoneSince: release.Absent[time.Time](), Acknowledged: said})
-		present[KeyOf(identityOf(&live[i]))] = true
+		present[KeyOf(live[i].Identity())] = true
 	}
 	for _, key := range slices.Sorted(maps.Keys(r)) {
 		if !present[key] {
@@ -195,8 +195,4 @@ func (r Roster) Find(uid types.UID, bootID string) (Seen, bool) {
 		return Seen{}, false
 	}
 	return of[0], true
-}
-
-func identityOf(p *Present) v1alpha1.NodeIdentity {
-	return v1alpha1.NodeIdentity{UID: p.NodeUID, MachineID: p.MachineID, SystemUUID: p.SystemUUID, BootID: p.BootID}
 }

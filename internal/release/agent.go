@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// judgeByAgent is row 12, and what rows 1 and 10 do with agents: the container runtime of the node decides, whether the Node is Ready or not.
-func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
+// judgeByAgent is row AwaitRuntimeReport, and what rows PodCompleted and TerminatedAfterDeletion do with agents: the container runtime of the node decides, whether the Node is Ready or not.
+func judgeByAgent(row Row, o Observation, s *Sandbox, now time.Time) Decision {
 	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone cannot be told: %s", s.ID, why)
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone cannot be told: %s", s.ID, why)
 	}
 	word, said := asked.Word(node)
 	switch {
@@ -31,7 +31,7 @@ func judgeByAgent(row int, o Observation, s *Sandbox, now time.Time) Decision {
 }
 
 // judgeReported is a sandbox that the agent of the pod's node reports as gone.
-func judgeReported(row int, s *Sandbox, word Answer, why string) Decision {
+func judgeReported(row Row, s *Sandbox, word Answer, why string) Decision {
 	if !word.neverListed() {
 		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, why)
 	}
@@ -40,14 +40,14 @@ func judgeReported(row int, s *Sandbox, word Answer, why string) Decision {
 
 // releaseOwn releases a sandbox on evidence about the pod's node alone. A sandbox that only the time of its ADD ties to the pod may run on
 // another node, because watches are late: it is disowned (docs/decisions/0132).
-func releaseOwn(row int, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
+func releaseOwn(row Row, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
 	if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {
 		return releaseSandbox(row, reason, s, why)
 	}
 	return disown(row, s.ID, "sandbox "+s.ID+" may run on another node: only the time of its ADD ties it to this pod, and no agent saw it on the pod's node")
 }
 
-func disown(row int, sandbox, why string) Decision {
+func disown(row Row, sandbox, why string) Decision {
 	return Decision{Row: row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{sandbox},
 		Message: why + "; its addresses are held for an unknown owner, and every node is queried"}
 }
@@ -60,7 +60,7 @@ func succeeded(word Answer) string {
 }
 
 // waitForWord says who is silent: the node, or its agent.
-func waitForWord(row int, o Observation, mark Mark, question string, now time.Time) Decision {
+func waitForWord(row Row, o Observation, mark Mark, question string, now time.Time) Decision {
 	left := remaining(mark.Time, o.Settings.AnswerWithin, now)
 	switch {
 	case !o.Node.Get().Ready:
@@ -77,7 +77,7 @@ func waitForWord(row int, o Observation, mark Mark, question string, now time.Ti
 		mark.Time.UTC().Format(time.RFC3339), question)
 }
 
-func confirm(row int, sandbox string, fence bool) Decision {
+func confirm(row Row, sandbox string, fence bool) Decision {
 	what := "whether sandbox " + sandbox + " is gone"
 	if sandbox == v1alpha1.AnySandbox {
 		what = "whether it has a sandbox of the pod, or one in the making"
@@ -86,35 +86,35 @@ func confirm(row int, sandbox string, fence bool) Decision {
 		Message: "the agent of its node is asked " + what}
 }
 
-// fenced is the ground of row 5: the taint alone is no fence on a Ready node.
+// fenced is the ground of row NodeOutOfService: the taint alone is no fence on a Ready node.
 func fenced(node Node) bool { return node.OutOfService && !node.Ready }
 
-// judgeFenced is row 5 with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
+// judgeFenced is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
 func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node that was declared dead responds cannot be told: %s", why)
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node that was declared dead responds cannot be told: %s", why)
 	}
 	word, said := asked.Word(node)
 	switch {
 	case said && s.isGone(word):
-		return judgeReported(5, s, word, "its node was declared dead, and its agent reports that it is gone ("+word.Reason+")")
+		return judgeReported(RowNodeOutOfService, s, word, "its node was declared dead, and its agent reports that it is gone ("+word.Reason+")")
 	case !asked.stands(node, true, now):
-		return confirm(5, s.ID, true)
+		return confirm(RowNodeOutOfService, s.ID, true)
 	case said:
-		return wait(5, v1alpha1.ReasonSandboxRunning, 0,
+		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,
 			"the node is tainted out-of-service and not Ready, but its agent, queried under that taint, reported that sandbox %s is not gone (%s); "+
 				"switch the machine off, take the taint away and set it again",
 			s.ID, word.Reason)
 	case asked.Mark.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
-		return confirm(5, s.ID, true) // the agent had no response to give while the node was Ready: that counts only from now on
+		return confirm(RowNodeOutOfService, s.ID, true) // the agent had no response to give while the node was Ready: that counts only from now on
 	}
 	if left := remaining(asked.Mark.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
-		return wait(5, v1alpha1.ReasonAwaitingNodeAnswer, left,
+		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeAnswer, left,
 			"the node was declared dead (tainted out-of-service, not Ready); sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)
 	}
-	return releaseOwn(5, v1alpha1.ReasonNodeOutOfService, s,
+	return releaseOwn(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService, s,
 		"its node is tainted out-of-service and is not Ready: an administrator declared it dead, and its agent, queried since, did not respond")
 }
 
@@ -139,38 +139,35 @@ func startingReported(o Observation) (Answer, bool) {
 	return word, said && !word.gone() && word.SuccessorID != ""
 }
 
-// decideAny is the agent's half of row 16: its grace is over, no pool holds anything for the pod, and the node is asked for
+// decideAny is the agent's half of row MayBeStarting: its grace is over, no pool holds anything for the pod, and the node is asked for
 // every sandbox of it.
 func decideAny(o Observation, now time.Time) Decision {
 	const what = "no pool holds an address for it, "
-	switch {
-	case o.Node.IsAbsent():
-		return waitGoneEmpty(o, now)
-	case !o.Node.IsKnown():
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "its node could not be read: %s", o.Node.Why())
+	if !o.Node.IsKnown() {
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "its node could not be read: %s", o.Node.Why())
 	}
 	about := o.Any.during(false)
 	if why := about.unread(); why != "" {
-		return wait(0, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is in the making cannot be told: %s", why)
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is in the making cannot be told: %s", why)
 	}
 	node := o.Node.Get()
 	word, said := about.Word(node)
 	switch {
 	case said && word.gone():
-		return unprotect(16, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one in the making")
+		return unprotect(RowMayBeStarting, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one in the making")
 	case !about.stands(node, false, now):
-		return confirm(16, v1alpha1.AnySandbox, false)
+		return confirm(RowMayBeStarting, v1alpha1.AnySandbox, false)
 	case said && node.Ready:
-		return wait(16, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", word.Reason)
+		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", word.Reason)
 	}
-	return waitForWord(16, o, about.Mark.Get(), "a sandbox of the pod is there or in the making", now)
+	return waitForWord(RowMayBeStarting, o, about.Mark.Get(), "a sandbox of the pod is there or in the making", now)
 }
 
-// decideInUse is row 2 with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its
+// decideInUse is row PodInUse with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its
 // present sandbox, its node is asked, and an entry in whose place another sandbox came is rewritten.
 func decideInUse(o Observation, now time.Time) Decision {
 	keep := keepInUse()
-	if !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
+	if o.Pod.Get().Ending != EndingNone || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
 		return keep
 	}
 	byAction := map[Action][]Decision{}
@@ -194,7 +191,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	keep := keepInUse()
 	if o.Evidence != EvidenceAgent {
 		if replacedByItsKubelet(o, s) {
-			return dropReplaced(2, s)
+			return dropReplaced(RowPodInUse, s)
 		}
 		return keep
 	}
@@ -206,7 +203,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	word, said := asked.Word(o.Node.Get())
 	switch {
 	case said && s.Followed && s.isGone(word):
-		return dropFollowed(judgeReported(2, s, word, "the agent of its node reports that it is gone ("+word.Reason+")"))
+		return dropFollowed(judgeReported(RowPodInUse, s, word, "the agent of its node reports that it is gone ("+word.Reason+")"))
 	case said && replaces(word, s):
 		return rewrite(s, word)
 	case asked.stands(o.Node.Get(), false, now):
@@ -214,7 +211,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	case left > 0:
 		keep.After = left
 	default:
-		return confirm(2, s.ID, false)
+		return confirm(RowPodInUse, s.ID, false)
 	}
 	return keep
 }
@@ -256,7 +253,7 @@ func replaces(word Answer, s *Sandbox) bool {
 }
 
 func rewrite(s *Sandbox, word Answer) Decision {
-	return Decision{Row: 2, Action: Rewrite, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{s.ID},
+	return Decision{Row: RowPodInUse, Action: Rewrite, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{s.ID},
 		Successors: map[string]string{s.ID: word.SuccessorID},
 		Message:    "sandbox " + s.ID + " is gone and the pod uses its address in sandbox " + word.SuccessorID + ": the entry is given to that one"}
 }

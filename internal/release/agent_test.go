@@ -14,7 +14,7 @@ import (
 
 func TestDecideWithAgents(t *testing.T) {
 	type want struct {
-		row    int
+		row    Row
 		action Action
 		reason v1alpha1.Reason
 		after  time.Duration
@@ -36,189 +36,189 @@ func TestDecideWithAgents(t *testing.T) {
 		observed Observation
 		want     want
 	}{
-		"row 1: a completed Job is asked about once its end stood for the delay": {
-			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{1, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 1: before that nobody is asked": {
-			terminating(agent, notDeleting, ended(EndingCompleted, now.Add(-time.Minute))), want{1, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
-		"row 1: its node says that the sandbox is gone": {
-			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(), Known(said(gone))))), want{1, Release, v1alpha1.ReasonSandboxGone, 0}},
-		"row 1: its node says that the sandbox is not gone": {
-			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(), Known(said(alive))))), want{1, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 1: what was said while the pod used its addresses is asked again": {
-			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(living), Known(said(gone))))), want{1, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 5: what was said while the pod used its addresses is asked again": {
-			terminating(agent, fence, one(asked(ask(living, func(m *Mark) { m.Fence = true }), Known(said(gone))))), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: what was said while the pod used its addresses is asked again": {
-			terminating(agent, one(asked(ask(living), Known(said(gone))))), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 2: what was asked after an end is asked again": {
+		"PodCompleted: a completed Job is asked about once its end stood for the delay": {
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"PodCompleted: before that nobody is asked": {
+			terminating(agent, notDeleting, ended(EndingCompleted, now.Add(-time.Minute))), want{RowPodCompleted, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
+		"PodCompleted: its node says that the sandbox is gone": {
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(), Known(said(gone))))), want{RowPodCompleted, Release, v1alpha1.ReasonSandboxGone, 0}},
+		"PodCompleted: its node says that the sandbox is not gone": {
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(), Known(said(alive))))), want{RowPodCompleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"PodCompleted: what was said while the pod used its addresses is asked again": {
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(living), Known(said(gone))))), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"NodeOutOfService: what was said while the pod used its addresses is asked again": {
+			terminating(agent, fence, one(asked(ask(living, func(m *Mark) { m.Fence = true }), Known(said(gone))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"AwaitRuntimeReport: what was said while the pod used its addresses is asked again": {
+			terminating(agent, one(asked(ask(living), Known(said(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"PodInUse: what was asked after an end is asked again": {
 			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(atBoot2), Known(said(alive, ofBoot2, followed))))),
-			want{2, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 2: a pod that lives with one sandbox asks nobody": {
-			terminating(agent, notDeleting), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 2: the second sandbox of a pod that lives asks about both": {
-			terminating(agent, notDeleting, sandboxes(sandbox("s1"), second)), want{2, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 2: not while the first may be on its way out": {
+			want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"PodInUse: a pod that lives with one sandbox asks nobody": {
+			terminating(agent, notDeleting), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"PodInUse: the second sandbox of a pod that lives asks about both": {
+			terminating(agent, notDeleting, sandboxes(sandbox("s1"), second)), want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"PodInUse: not while the first may be on its way out": {
 			terminating(agent, notDeleting, sandboxes(sandbox("s1"), sandbox("s2", func(s *Sandbox) { s.UnchangedSince = now.Add(-time.Minute) }))),
-			want{2, Keep, v1alpha1.ReasonPodInUse, 2 * time.Minute}},
-		"row 2: a boot since the sandbox was recorded asks, once the node was Ready for the delay": {
-			terminating(agent, notDeleting, bootedSince), want{2, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 2: but not at once": {
-			terminating(agent, notDeleting, node(Node{Machine: rebooted, Ready: true, ReadySince: now.Add(-time.Minute)})), want{2, Keep, v1alpha1.ReasonPodInUse, 2 * time.Minute}},
-		"row 2: nor in kubelet mode": {
-			terminating(notDeleting, bootedSince), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 2: an entry whose place another sandbox took is rewritten if the pod shows the address": {
+			want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 2 * time.Minute}},
+		"PodInUse: a boot since the sandbox was recorded asks, once the node was Ready for the delay": {
+			terminating(agent, notDeleting, bootedSince), want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"PodInUse: but not at once": {
+			terminating(agent, notDeleting, node(Node{Machine: rebooted, Ready: true, ReadySince: now.Add(-time.Minute)})), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 2 * time.Minute}},
+		"PodInUse: nor in kubelet mode": {
+			terminating(notDeleting, bootedSince), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"PodInUse: an entry whose place another sandbox took is rewritten if the pod shows the address": {
 			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed))))),
-			want{2, Rewrite, v1alpha1.ReasonSandboxSucceeded, 0}},
-		"row 2: and left alone if it does not": {
-			terminating(agent, notDeleting, bootedSince, one(asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed))))), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 2: a successor that was named to an earlier question is none": {
+			want{RowPodInUse, Rewrite, v1alpha1.ReasonSandboxSucceeded, 0}},
+		"PodInUse: and left alone if it does not": {
+			terminating(agent, notDeleting, bootedSince, one(asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed))))), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"PodInUse: a successor that was named to an earlier question is none": {
 			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed, func(a *Answer) { a.Epoch = 1 }))))),
-			want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 2: an address of a pod that lives is never released, whatever its node says": {
-			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(gone, ofBoot2))))), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 5: a fenced node is asked once more": {
-			terminating(agent, fence), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 5: also if it was asked before, whatever it said": {
-			terminating(agent, fence, one(asked(ask(longAsked), Known(said(alive))))), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 5: also if it was asked at an earlier taint": {
+			want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"PodInUse: an address of a pod that lives is never released, whatever its node says": {
+			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(gone, ofBoot2))))), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"NodeOutOfService: a fenced node is asked once more": {
+			terminating(agent, fence), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"NodeOutOfService: also if it was asked before, whatever it said": {
+			terminating(agent, fence, one(asked(ask(longAsked), Known(said(alive))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"NodeOutOfService: also if it was asked at an earlier taint": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Answer]()))),
-			want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 5: its silence counts after the delay": {
+			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"NodeOutOfService: its silence counts after the delay": {
 			terminating(agent, fence, one(asked(ask(atFence, func(m *Mark) { m.Time = now.Add(-time.Minute) }), Absent[Answer]()))),
-			want{5, Wait, v1alpha1.ReasonAwaitingNodeAnswer, 2 * time.Minute}},
-		"row 5: and then releases": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Absent[Answer]()))), want{5, Release, v1alpha1.ReasonNodeOutOfService, 0}},
-		"row 5: an answer to an earlier question is silence": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive, func(a *Answer) { a.Epoch-- }))))), want{5, Release, v1alpha1.ReasonNodeOutOfService, 0}},
-		"row 5: its DoNotRelease overrules the taint, as long as it stands": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive))))), want{5, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 5: its ReadyForRelease needs no delay": {
-			terminating(agent, fence, one(asked(ask(atFence), Known(said(gone))))), want{5, Release, v1alpha1.ReasonSandboxGone, 0}},
-		"row 5: an answer that could not be read is not silence": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Unknown[Answer]("x")))), want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
-		"row 5: a termination reported by the kubelet releases nothing without the agent": {
-			terminating(agent, fence, ended(EndingFinished, longAgo)), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 5: its DoNotRelease wins over a termination reported by the kubelet": {
-			terminating(agent, fence, ended(EndingFinished, longAgo), one(asked(ask(longAsked, atFence), Known(said(alive))))), want{5, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 5: no response counts only to a query that was made since the node is not Ready": {
+			want{RowNodeOutOfService, Wait, v1alpha1.ReasonAwaitingNodeAnswer, 2 * time.Minute}},
+		"NodeOutOfService: and then releases": {
+			terminating(agent, fence, one(asked(ask(longAsked, atFence), Absent[Answer]()))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+		"NodeOutOfService: an answer to an earlier question is silence": {
+			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive, func(a *Answer) { a.Epoch-- }))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+		"NodeOutOfService: its DoNotRelease overrules the taint, as long as it stands": {
+			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"NodeOutOfService: its ReadyForRelease needs no delay": {
+			terminating(agent, fence, one(asked(ask(atFence), Known(said(gone))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonSandboxGone, 0}},
+		"NodeOutOfService: an answer that could not be read is not silence": {
+			terminating(agent, fence, one(asked(ask(longAsked, atFence), Unknown[Answer]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"NodeOutOfService: a termination reported by the kubelet releases nothing without the agent": {
+			terminating(agent, fence, ended(EndingFinished, longAgo)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"NodeOutOfService: its DoNotRelease wins over a termination reported by the kubelet": {
+			terminating(agent, fence, ended(EndingFinished, longAgo), one(asked(ask(longAsked, atFence), Known(said(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"NodeOutOfService: no response counts only to a query that was made since the node is not Ready": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Answer]()))),
-			want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 5: a DoNotRelease that was given under the same taint while the node was Ready still counts": {
+			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"NodeOutOfService: a DoNotRelease that was given under the same taint while the node was Ready still counts": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Known(said(alive))))),
-			want{5, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 12: a query to a tainted node that is Ready is one under the taint": {
+			want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"AwaitRuntimeReport: a query to a tainted node that is Ready is one under the taint": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, Ready: true}), one(asked(ask(longAsked), Known(said(alive))))),
-			want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: and the report on it is kept while the taint stands": {
+			want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"AwaitRuntimeReport: and the report on it is kept while the taint stands": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, Ready: true}), one(asked(ask(longAsked, atFence), Known(said(alive))))),
-			want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 5: a taint that was lifted is asked about anew": {
-			terminating(agent, one(asked(ask(atFence), Known(said(alive))))), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 7: a node that registered again is asked under its new UID": {
-			terminating(agent, node(Node{Machine: registered, Ready: true}), one(asked(ask(), Known(said(gone))))), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 8: a node that booted is asked in its new boot": {
-			terminating(agent, node(Node{Machine: rebooted, Ready: true}), one(asked(ask(), Known(said(gone))))), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 8: and believed then": {
-			terminating(agent, node(Node{Machine: rebooted, Ready: true}), one(asked(ask(atBoot2), Known(said(gone, ofBoot2))))), want{12, Release, v1alpha1.ReasonSandboxGone, 0}},
-		"row 9: another machine is asked nothing": {
-			terminating(agent, node(Node{Machine: replaced, Ready: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 9: a DoNotRelease of the same Node object and boot wins over machine IDs that have changed": {
+			want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"NodeOutOfService: a taint that was lifted is asked about anew": {
+			terminating(agent, one(asked(ask(atFence), Known(said(alive))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"a node that registered again is asked under its new UID": {
+			terminating(agent, node(Node{Machine: registered, Ready: true}), one(asked(ask(), Known(said(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"PossibleClone: a node that booted is asked in its new boot": {
+			terminating(agent, node(Node{Machine: rebooted, Ready: true}), one(asked(ask(), Known(said(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"PossibleClone: and believed then": {
+			terminating(agent, node(Node{Machine: rebooted, Ready: true}), one(asked(ask(atBoot2), Known(said(gone, ofBoot2))))), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone, 0}},
+		"NodeReplaced: another machine is asked nothing": {
+			terminating(agent, node(Node{Machine: replaced, Ready: true})), want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"NodeReplaced: a DoNotRelease of the same Node object and boot wins over machine IDs that have changed": {
 			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, one(asked(ask(longAsked), Known(said(alive))))),
-			want{9, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 9: machine IDs that other accounts can write hold while the Node object is the same": {
+			want{RowNodeReplaced, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"NodeReplaced: machine IDs that other accounts can write hold while the Node object is the same": {
 			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), time.Time{} }),
-			want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 9: also where the policies are younger than the pod": {
+			want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"NodeReplaced: also where the policies are younger than the pod": {
 			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), now }),
-			want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 9: where the policies judged every write, the other machine is believed": {
-			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }), want{9, Release, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 9: of an orphan, whose pod nobody knows, every write since its entry was seen": {
+			want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"NodeReplaced: where the policies judged every write, the other machine is believed": {
+			terminating(agent, node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }), want{RowNodeReplaced, Release, v1alpha1.ReasonNodeReplaced, 0}},
+		"NodeReplaced: of an orphan, whose pod nobody knows, every write since its entry was seen": {
 			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone}), node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }),
-			want{9, Release, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 9: and not where its entry is older than the policies": {
+			want{RowNodeReplaced, Release, v1alpha1.ReasonNodeReplaced, 0}},
+		"NodeReplaced: and not where its entry is older than the policies": {
 			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone}), node(Node{Machine: renamed, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), now }),
-			want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 9: the same of another Node object is another machine's without any policy": {
+			want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"NodeReplaced: the same of another Node object is another machine's without any policy": {
 			terminating(agent, node(Node{Machine: replaced, Ready: true}), func(o *Observation) { o.NodeGoneSince, o.PoliciesSince = Known(longAgo), time.Time{} }),
-			want{9, Release, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 9: a DoNotRelease of the machine that was replaced wins over its replacement": {
+			want{RowNodeReplaced, Release, v1alpha1.ReasonNodeReplaced, 0}},
+		"NodeReplaced: a DoNotRelease of the machine that was replaced wins over its replacement": {
 			terminating(agent, node(Node{Machine: replaced, Ready: true}), func(o *Observation) { o.NodeGoneSince = Known(longAgo) }, one(asked(ask(longAsked), Known(said(alive))))),
-			want{9, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 6: a DoNotRelease wins over the deletion of the Node": {
-			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive))))), want{6, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 6: one to an earlier query does not": {
-			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive, func(a *Answer) { a.Epoch-- }))))), want{6, Release, v1alpha1.ReasonNodeGone, 0}},
-		"row 6: nor one of the time when the pod lived": {
-			terminating(agent, nodeDeleted, one(asked(ask(longAsked, living), Known(said(alive))))), want{6, Release, v1alpha1.ReasonNodeGone, 0}},
-		"row 6: an agent that never responded is declared dead with its Node": {
-			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Absent[Answer]()))), want{6, Release, v1alpha1.ReasonNodeGone, 0}},
-		"row 4: a graceful termination with no entries left queries no agent": {
-			terminating(agent, ended(EndingFinished, time.Time{}), noEntries), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 4: not while the agent reports a sandbox of the pod": {
+			want{RowNodeReplaced, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"NodeDeleted: a DoNotRelease wins over the deletion of the Node": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive))))), want{RowNodeDeleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"NodeDeleted: one to an earlier query does not": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive, func(a *Answer) { a.Epoch-- }))))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
+		"NodeDeleted: nor one of the time when the pod lived": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked, living), Known(said(alive))))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
+		"NodeDeleted: an agent that never responded is declared dead with its Node": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Absent[Answer]()))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
+		"NoAddresses: a graceful termination with no entries left queries no agent": {
+			terminating(agent, ended(EndingFinished, time.Time{}), noEntries), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"NoAddresses: not while the agent reports a sandbox of the pod": {
 			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive, func(a *Answer) { a.SuccessorID = "s1" })))),
-			want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"row 4: that no sandbox was listed for long enough yet is no such report": {
-			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive)))), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 10: a termination reported by the kubelet with entries left queries the agent, without waiting for the grace period": {
-			terminating(agent, ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{10, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 10: a DoNotRelease wins over a termination reported by the kubelet": {
-			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Known(said(alive))))), want{10, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 10: ReadyForRelease releases": {
-			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(), Known(said(gone))))), want{10, Release, v1alpha1.ReasonSandboxGone, 0}},
-		"row 10: an agent that does not respond is waited for": {
-			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Absent[Answer]()))), want{10, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
-		"row 11: nobody is asked within the grace period": {
-			terminating(agent, pod(func(p *Pod) { p.Deadline = now })), want{11, Wait, v1alpha1.ReasonGracePeriod, 30 * time.Second}},
-		"row 12: a force-deleted pod's node is asked": {
-			terminating(agent), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: Ready or not": {
-			terminating(agent, notReady), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: on live facts only": {
-			terminating(agent, cached), want{12, Reread, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: its answer is awaited": {
-			terminating(agent, one(asked(ask(), Absent[Answer]()))), want{12, Wait, v1alpha1.ReasonAwaitingNodeAnswer, time.Minute}},
-		"row 12: a Ready node that says nothing has a silent agent": {
-			terminating(agent, one(asked(ask(longAsked), Absent[Answer]()))), want{12, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
-		"row 12: an agent that says why it is silent is believed at once": {
+			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"NoAddresses: that no sandbox was listed for long enough yet is no such report": {
+			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive)))), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"TerminatedAfterDeletion: a termination reported by the kubelet with entries left queries the agent, without waiting for the grace period": {
+			terminating(agent, ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{RowTerminatedAfterDeletion, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"TerminatedAfterDeletion: a DoNotRelease wins over a termination reported by the kubelet": {
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Known(said(alive))))), want{RowTerminatedAfterDeletion, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"TerminatedAfterDeletion: ReadyForRelease releases": {
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(), Known(said(gone))))), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonSandboxGone, 0}},
+		"TerminatedAfterDeletion: an agent that does not respond is waited for": {
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Absent[Answer]()))), want{RowTerminatedAfterDeletion, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
+		"GracePeriod: nobody is asked within the grace period": {
+			terminating(agent, pod(func(p *Pod) { p.Deadline = now })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod, 30 * time.Second}},
+		"AwaitRuntimeReport: a force-deleted pod's node is asked": {
+			terminating(agent), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"AwaitRuntimeReport: Ready or not": {
+			terminating(agent, notReady), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"AwaitRuntimeReport: on live facts only": {
+			terminating(agent, cached), want{RowAwaitRuntimeReport, Reread, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"AwaitRuntimeReport: its answer is awaited": {
+			terminating(agent, one(asked(ask(), Absent[Answer]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAwaitingNodeAnswer, time.Minute}},
+		"AwaitRuntimeReport: a Ready node that says nothing has a silent agent": {
+			terminating(agent, one(asked(ask(longAsked), Absent[Answer]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
+		"AwaitRuntimeReport: an agent that says why it is silent is believed at once": {
 			terminating(agent, one(asked(ask(), Absent[Answer]())), func(o *Observation) {
 				o.Silence = Silence{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no socket"}
-			}), want{12, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
-		"row 12: a node that is not Ready is itself silent": {
-			terminating(agent, notReady, one(asked(ask(longAsked), Absent[Answer]()))), want{12, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
-		"row 12: DoNotRelease holds": {
-			terminating(agent, one(asked(ask(longAsked), Known(said(alive))))), want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 12: DoNotRelease holds also where the kubelet is silent": {
-			terminating(agent, notReady, one(asked(ask(longAsked), Known(said(alive))))), want{12, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"row 12: ReadyForRelease releases, also of a node that is not Ready any more": {
-			terminating(agent, notReady, one(asked(ask(), Known(said(gone))))), want{12, Release, v1alpha1.ReasonSandboxGone, 0}},
-		"row 12: a completed pod that is deleted is asked about, too": {
-			terminating(agent, ended(EndingCompleted, longAgo)), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: a pod that PodGC ended, too": {
-			terminating(agent, ended(EndingForeign, longAgo)), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: a pod whose object is gone, too": {
-			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone})), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 12: of two sandboxes the one that is gone goes first": {
-			terminating(agent, sandboxes(sandbox("s1", asked(ask(), Known(said(gone)))), second)), want{12, Release, v1alpha1.ReasonSandboxGone, 0}},
-		"row 16: nothing held, so that its node is asked for any sandbox": {
-			terminating(agent, noEntries), want{16, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 16: which has none": {
-			terminating(agent, noEntries, anyAsked(ask(), Known(said(gone)))), want{16, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 16: its word is read live": {
-			terminating(agent, cached, noEntries, anyAsked(ask(), Known(said(gone)))), want{16, Reread, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 16: which may have one": {
-			terminating(agent, noEntries, anyAsked(ask(), Known(said(alive)))), want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"row 16: which says nothing": {
-			terminating(agent, noEntries, anyAsked(ask(longAsked), Absent[Answer]())), want{16, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
-		"row 16: which is not Ready": {
-			terminating(agent, noEntries, notReady, anyAsked(ask(), Absent[Answer]())), want{16, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
-		"row 16: which said so before it booted": {
-			terminating(agent, noEntries, node(Node{Machine: rebooted, Ready: true}), anyAsked(ask(), Known(said(gone)))), want{16, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 16: which is gone": {
-			terminating(agent, noEntries, func(o *Observation) { o.Node = Absent[Node]() }), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"row 17: a sandbox that the agent saw with another pod UID is not released for this one": {
+			}), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
+		"AwaitRuntimeReport: a node that is not Ready is itself silent": {
+			terminating(agent, notReady, one(asked(ask(longAsked), Absent[Answer]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"AwaitRuntimeReport: DoNotRelease holds": {
+			terminating(agent, one(asked(ask(longAsked), Known(said(alive))))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"AwaitRuntimeReport: DoNotRelease holds also where the kubelet is silent": {
+			terminating(agent, notReady, one(asked(ask(longAsked), Known(said(alive))))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"AwaitRuntimeReport: ReadyForRelease releases, also of a node that is not Ready any more": {
+			terminating(agent, notReady, one(asked(ask(), Known(said(gone))))), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone, 0}},
+		"AwaitRuntimeReport: a completed pod that is deleted is asked about, too": {
+			terminating(agent, ended(EndingCompleted, longAgo)), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"AwaitRuntimeReport: a pod that PodGC ended, too": {
+			terminating(agent, ended(EndingForeign, longAgo)), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"AwaitRuntimeReport: a pod whose object is gone, too": {
+			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone})), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"AwaitRuntimeReport: of two sandboxes the one that is gone goes first": {
+			terminating(agent, sandboxes(sandbox("s1", asked(ask(), Known(said(gone)))), second)), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone, 0}},
+		"MayBeStarting: nothing held, so that its node is asked for any sandbox": {
+			terminating(agent, noEntries), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"MayBeStarting: which has none": {
+			terminating(agent, noEntries, anyAsked(ask(), Known(said(gone)))), want{RowMayBeStarting, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"MayBeStarting: its word is read live": {
+			terminating(agent, cached, noEntries, anyAsked(ask(), Known(said(gone)))), want{RowMayBeStarting, Reread, v1alpha1.ReasonNoIPsHeld, 0}},
+		"MayBeStarting: which may have one": {
+			terminating(agent, noEntries, anyAsked(ask(), Known(said(alive)))), want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"MayBeStarting: which says nothing": {
+			terminating(agent, noEntries, anyAsked(ask(longAsked), Absent[Answer]())), want{RowMayBeStarting, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
+		"MayBeStarting: which is not Ready": {
+			terminating(agent, noEntries, notReady, anyAsked(ask(), Absent[Answer]())), want{RowMayBeStarting, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"MayBeStarting: which said so before it booted": {
+			terminating(agent, noEntries, node(Node{Machine: rebooted, Ready: true}), anyAsked(ask(), Known(said(gone)))), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"MayBeStarting: which is gone": {
+			terminating(agent, noEntries, func(o *Observation) { o.Node = Absent[Node]() }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"AddressConflict: a sandbox that the agent saw with another pod UID is not released for this one": {
 			terminating(agent, ended(EndingFinished, longAgo), one(asked(Absent[Mark](), Known(said(gone, func(a *Answer) { a.PodUID = "pod-2" }))))),
-			want{17, Wait, v1alpha1.ReasonConflict, 0}},
+			want{RowAddressConflict, Wait, v1alpha1.ReasonConflict, 0}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestDecideSaysOfWhomAndWhat(t *testing.T) {
 		t.Errorf("a node is to be asked for any sandbox: %+v", d)
 	}
 	d = Decide(terminating(agent, node(Node{Machine: registered, Ready: true})), now)
-	if !d.Readdress || d.Row != 12 {
+	if !d.Readdress || d.Row != RowAwaitRuntimeReport {
 		t.Errorf("the record follows the machine before its node is asked: %+v", d)
 	}
 }

@@ -11,9 +11,12 @@ import (
 
 // Decide says what to do about the addresses of one pod UID. It is total: every observation has a decision.
 func Decide(o Observation, now time.Time) Decision {
-	decision := decide(o, now)
-	if decision.Action == Unprotect && len(o.Unowned) > 0 {
-		decision = disownUnowned(o, decision.Row)
+	decision := decideOwned(o, now)
+	if o.Withholds && (decision.Action == Release || decision.Action == Disown) {
+		decision = decision.withheld(o, now)
+	}
+	if decision.Action == Confirm {
+		decision.Then = decision.then(o, now)
 	}
 	if !o.Live && needsLive(o, decision) {
 		decision.Action, decision.Intended = Reread, decision.Action
@@ -25,17 +28,21 @@ func Decide(o Observation, now time.Time) Decision {
 // names.
 func needsLive(o Observation, d Decision) bool {
 	switch {
-	case d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Drop || d.Action == Rewrite:
+	case d.Withheld != nil || d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Drop || d.Action == Rewrite:
 		return true
-	case d.Action != Unprotect || d.Row == 3:
+	case d.Action != Unprotect || d.Row == RowNeverScheduled:
 		return false
 	}
-	return !o.Recorded || d.Row == 5 || d.Row == 6 || d.Row == 16
+	return !o.Recorded || d.Row == RowNodeOutOfService || d.Row == RowNodeDeleted || d.Row == RowMayBeStarting
 }
 
-// disownUnowned comes before every Unprotect: the next pod with the name would inherit the entries (docs/decisions/0147).
-func disownUnowned(o Observation, row int) Decision {
-	return Decision{Row: row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: o.Unowned,
+// decideOwned disowns entries without an owner before every Unprotect: the next pod with the name would inherit them (docs/decisions/0147).
+func decideOwned(o Observation, now time.Time) Decision {
+	d := decide(o, now)
+	if d.Action != Unprotect || len(o.Unowned) == 0 {
+		return d
+	}
+	return Decision{Row: d.Row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: o.Unowned,
 		Message: "a pool has entries under the name of the pod that no pod UID can be shown to own (" + strings.Join(o.Unowned, ", ") +
 			"): they are held for an unknown owner, so that the next pod with the name does not inherit them"}
 }
@@ -53,19 +60,19 @@ func decide(o Observation, now time.Time) Decision {
 	}
 	switch {
 	case o.Pod.IsAbsent() && o.Sandboxes.IsAbsent():
-		return unprotect(4, v1alpha1.ReasonNoIPsHeld, "the pod object is gone and no pool holds an address for it")
+		return unprotect(RowNoAddresses, v1alpha1.ReasonNoIPsHeld, "the pod object is gone and no pool holds an address for it")
 	case o.Pod.IsKnown() && !pod.Deleting:
-		return decideAlive(o, pod, now)
+		return judgeEach(o, pod, judgeEndedAlive, now)
 	case !pod.Bound && o.Sandboxes.IsAbsent():
-		return unprotect(3, v1alpha1.ReasonNeverScheduled, "the pod was never bound to a node")
+		return unprotect(RowNeverScheduled, v1alpha1.ReasonNeverScheduled, "the pod was never bound to a node")
 	case o.Sandboxes.IsAbsent():
 		return decideEmpty(o, pod, now)
 	default:
-		return decideHeld(o, pod, now)
+		return judgeEach(o, pod, judgeSandbox, now)
 	}
 }
 
-// unknownFact is row 0.
+// unknownFact is row ObservationFailed.
 func unknownFact(o Observation) (Decision, bool) {
 	reads := []struct {
 		what    string
@@ -79,40 +86,28 @@ func unknownFact(o Observation) (Decision, bool) {
 	}
 	for _, read := range reads {
 		if read.unknown {
-			return wait(0, v1alpha1.ReasonObservationFailed, 0, "%s could not be read: %s", read.what, read.why), true
+			return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "%s could not be read: %s", read.what, read.why), true
 		}
 	}
 	switch {
 	case o.Evidence != EvidenceKubelet && o.Evidence != EvidenceAgent:
-		return wait(17, v1alpha1.ReasonUnclassified, 0, "no kind of evidence is configured"), true
+		return wait(RowUnclassified, v1alpha1.ReasonUnclassified, 0, "no kind of evidence is configured"), true
 	case o.Sandboxes.IsKnown() && len(o.Sandboxes.Get()) == 0:
-		return wait(17, v1alpha1.ReasonUnclassified, 0, "an empty list of sandboxes was given where their absence was to be shown"), true
+		return wait(RowUnclassified, v1alpha1.ReasonUnclassified, 0, "an empty list of sandboxes was given where their absence was to be shown"), true
 	}
 	return Decision{}, false
 }
 
-// decideAlive is rows 1 and 2.
-func decideAlive(o Observation, pod Pod, now time.Time) Decision {
-	if !pod.Ending.ByKubelet() || o.Sandboxes.IsAbsent() {
-		return keepInUse()
-	}
-	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
-	for i := range o.Sandboxes.Get() {
-		judged = append(judged, judgeEndedAlive(o, pod, &o.Sandboxes.Get()[i], now))
-	}
-	return combine(followedFirst(o.Sandboxes.Get(), judged))
-}
-
-// inUse is the part of row 2 that needs nothing but the pod.
+// inUse is row PodInUse. It needs nothing but the pod.
 func inUse(o Observation) bool {
-	return o.Pod.IsKnown() && !o.Pod.Get().Deleting && o.Pod.Get().Ending == EndingNone
+	return o.Pod.IsKnown() && !o.Pod.Get().Deleting && (!o.Pod.Get().Ending.ByKubelet() || o.Sandboxes.IsAbsent())
 }
 
 func keepInUse() Decision {
-	return Decision{Row: 2, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Message: "the pod is not being deleted"}
+	return Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Message: "the pod is not being deleted"}
 }
 
-// decideEmpty is rows 4, 5, 6, 14 and 16: no pool holds anything, or anything more, for a pod that is being deleted.
+// decideEmpty is for a pod that is being deleted and for which no pool holds an address.
 func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	if d, over := emptyForGood(o, pod, now); over {
 		return d
@@ -123,65 +118,65 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	switch {
 	case o.Evidence == EvidenceAgent:
 		return decideAny(o, now)
-	case o.Node.IsAbsent():
-		return waitGoneEmpty(o, now)
 	case o.Node.IsKnown() && !o.Node.Get().Ready:
-		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
 			"%s is not Ready and nobody declared it dead: a sandbox of the pod may be in the making; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called())
 	}
 	return decideRegisteredSince(o, pod, now)
 }
 
-// emptyForGood is what does not wait for the grace period: rows 4, 5 and 6, unless the agent reports a sandbox of the pod.
+// emptyForGood is the rows before GracePeriod, unless the agent reports a sandbox of the pod.
 func emptyForGood(o Observation, pod Pod, now time.Time) (Decision, bool) {
 	reported, found := startingReported(o)
 	switch {
 	case found && !fenced(o.Node.Get()):
-		return wait(16, v1alpha1.ReasonMayBeStarting, 0, "no pool holds an address for it, but the agent of its node reports sandbox %s of the pod (%s)",
+		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, "no pool holds an address for it, but the agent of its node reports sandbox %s of the pod (%s)",
 			reported.SuccessorID, reported.Reason), true
 	case pod.Ending.ByKubelet():
-		return unprotect(4, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it"), true
+		return unprotect(RowNoAddresses, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it"), true
 	case o.Node.IsKnown() && fenced(o.Node.Get()):
-		return unprotect(5, v1alpha1.ReasonNodeOutOfService,
+		return unprotect(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService,
 			"no pool holds an address for it and its node was declared dead, so no sandbox of it is in the making"), true
 	case o.Node.IsAbsent() && goneForGood(o, now):
-		return unprotect(6, v1alpha1.ReasonNodeGone, "no pool holds an address for it and its node is gone, so no sandbox of it is in the making"), true
+		return unprotect(RowNodeDeleted, v1alpha1.ReasonNodeGone, "no pool holds an address for it and its node is gone, so no sandbox of it is in the making"), true
+	case o.Node.IsAbsent():
+		return waitGoneEmpty(o, now), true
 	}
 	return Decision{}, false
 }
 
-// decideRegisteredSince is the kubelet's half of row 16, for a pod whose last phase PodGC wrote while its Node was gone: no
+// decideRegisteredSince is the kubelet's half of row MayBeStarting, for a pod whose last phase PodGC wrote while its Node was gone: no
 // kubelet will ever report its end. A kubelet registers its Node when it starts, and one that starts after a pod was deleted
 // makes no sandbox for it; what its predecessor had in the making is over after SandboxCreationMax.
 func decideRegisteredSince(o Observation, pod Pod, now time.Time) Decision {
 	const what = "no pool holds an address for it, but a sandbox may still be in the making: waiting "
 	registered := o.Node.Get().Registered
 	if pod.Ending != EndingForeign || pod.DeletionRequested.IsZero() || !registered.After(pod.DeletionRequested) {
-		return wait(16, v1alpha1.ReasonMayBeStarting, 0, what+"for the kubelet's report that the pod ended")
+		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"for the kubelet's report that the pod ended")
 	}
 	if left := remaining(registered, o.Settings.SandboxCreationMax, now); left > 0 {
-		return wait(16, v1alpha1.ReasonMayBeStarting, left, what+"for the kubelet's report that the pod ended, or until its node, which registered after the deletion, has been there for %s",
+		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, left, what+"for the kubelet's report that the pod ended, or until its node, which registered after the deletion, has been there for %s",
 			o.Settings.SandboxCreationMax)
 	}
-	return unprotect(16, v1alpha1.ReasonNoIPsHeld,
+	return unprotect(RowMayBeStarting, v1alpha1.ReasonNoIPsHeld,
 		"no pool holds an address for it, and its node registered after its deletion, so its kubelet makes no sandbox for it")
 }
 
-// waitGoneEmpty is row 6 before its delay is over, for a pod that holds nothing.
+// waitGoneEmpty is row NodeDeleted before its delay is over, for a pod without addresses.
 func waitGoneEmpty(o Observation, now time.Time) Decision {
 	const what = "the Node object is gone: a sandbox of the pod may be alive on its machine"
 	if o.Settings.HoldGoneNodes || !o.NodeGoneSince.IsKnown() {
-		return wait(6, v1alpha1.ReasonNodeGone, 0, what)
+		return wait(RowNodeDeleted, v1alpha1.ReasonNodeGone, 0, what)
 	}
-	return wait(6, v1alpha1.ReasonNodeGone, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
+	return wait(RowNodeDeleted, v1alpha1.ReasonNodeGone, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
 		what+"; it is held until its node has been gone for %s without a sign of life", o.Settings.NodeGoneDelay)
 }
 
-// decideHeld is rows 5 to 17 for a pod that is being deleted, or is gone, while entries remain.
-func decideHeld(o Observation, pod Pod, now time.Time) Decision {
+// judgeEach judges each sandbox of a pod by itself.
+func judgeEach(o Observation, pod Pod, judge func(Observation, Pod, *Sandbox, time.Time) Decision, now time.Time) Decision {
 	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
 	for i := range o.Sandboxes.Get() {
-		judged = append(judged, judgeSandbox(o, pod, &o.Sandboxes.Get()[i], now))
+		judged = append(judged, judge(o, pod, &o.Sandboxes.Get()[i], now))
 	}
 	return combine(followedFirst(o.Sandboxes.Get(), judged))
 }
@@ -191,7 +186,7 @@ func inGracePeriod(o Observation, pod Pod, now time.Time) (Decision, bool) {
 	if pod.Deadline.IsZero() || !now.Before(end) {
 		return Decision{}, false
 	}
-	return wait(11, v1alpha1.ReasonGracePeriod, end.Sub(now), "the pod's grace period, with %s of slack, ends at %s",
+	return wait(RowGracePeriod, v1alpha1.ReasonGracePeriod, end.Sub(now), "the pod's grace period, with %s of slack, ends at %s",
 		o.Settings.GracePeriodSlack, end.UTC().Format(time.RFC3339)), true
 }
 

@@ -84,7 +84,7 @@ func podGone(last Pod) func(*Observation) {
 
 func TestDecide(t *testing.T) {
 	type want struct {
-		row    int
+		row    Row
 		action Action
 		reason v1alpha1.Reason
 		after  time.Duration
@@ -93,168 +93,168 @@ func TestDecide(t *testing.T) {
 		observed Observation
 		want     want
 	}{
-		"row 0: a pod that could not be read waits": {
-			terminating(func(o *Observation) { o.Pod = Unknown[Pod]("timeout") }), want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
-		"row 0: entries that could not be read wait, whatever the kubelet said": {
+		"ObservationFailed: a pod that could not be read waits": {
+			terminating(func(o *Observation) { o.Pod = Unknown[Pod]("timeout") }), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"ObservationFailed: entries that could not be read wait, whatever the kubelet said": {
 			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("timeout") }),
-			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
-		"row 0: a node that could not be read waits": {
+			want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"ObservationFailed: a node that could not be read waits": {
 			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Unknown[Node]("timeout") }),
-			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
-		"row 0: a node that was not read at all waits": {
+			want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"ObservationFailed: a node that was not read at all waits": {
 			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Fact[Node]{} }),
-			want{0, Wait, v1alpha1.ReasonObservationFailed, 0}},
-		"row 0: a sandbox whose machine was never recorded waits": {
+			want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"MachineUnknown: a sandbox whose machine was never recorded waits": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("no read") }))),
-			want{0, Wait, v1alpha1.ReasonMachineUnknown, 0}},
-		"row 1: a completed Job on a Ready node gives its address back after the delay": {
-			terminating(notDeleting, ended(EndingCompleted, longAgo)), want{1, Release, v1alpha1.ReasonPodCompleted, 0}},
-		"row 1: before the delay is over it waits for the rest of it": {
-			terminating(notDeleting, ended(EndingCompleted, now.Add(-time.Minute))), want{1, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
-		"row 1: a delay that nobody wrote down has not begun": {
-			terminating(notDeleting, ended(EndingCompleted, time.Time{})), want{1, Wait, v1alpha1.ReasonReleaseDelay, 3 * time.Minute}},
-		"row 1: on a node that is not Ready it waits": {
-			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: machine})), want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
-		"row 1: another machine under the name proves nothing": {
-			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: replaced, Ready: true})), want{1, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 1: in agent mode the node is asked": {
-			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{1, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
-		"row 2: a running pod keeps its addresses": {
-			terminating(notDeleting), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 2: PodGC's faked end of a pod that is not deleting is no end": {
-			terminating(notDeleting, ended(EndingForeign, longAgo)), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 2: a completed pod without entries keeps its finalizer until it is deleted": {
-			terminating(notDeleting, ended(EndingCompleted, longAgo), noEntries), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 3: a pod that was never bound is let go, from any cache": {
-			terminating(cached, noEntries, pod(func(p *Pod) { p.Bound = false })), want{3, Unprotect, v1alpha1.ReasonNeverScheduled, 0}},
-		"row 4: the ordinary end: finished, no entries": {
-			terminating(cached, ended(EndingFinished, time.Time{}), noEntries), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 4: without a record a cache does not show that there are no entries": {
+			want{RowMachineUnknown, Wait, v1alpha1.ReasonMachineUnknown, 0}},
+		"PodCompleted: a completed Job on a Ready node gives its address back after the delay": {
+			terminating(notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"PodCompleted: before the delay is over it waits for the rest of it": {
+			terminating(notDeleting, ended(EndingCompleted, now.Add(-time.Minute))), want{RowPodCompleted, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
+		"PodCompleted: a delay that nobody wrote down has not begun": {
+			terminating(notDeleting, ended(EndingCompleted, time.Time{})), want{RowPodCompleted, Wait, v1alpha1.ReasonReleaseDelay, 3 * time.Minute}},
+		"PodCompleted: on a node that is not Ready it waits": {
+			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: machine})), want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"PodCompleted: another machine under the name proves nothing": {
+			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: replaced, Ready: true})), want{RowPodCompleted, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"PodCompleted: in agent mode the node is asked": {
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+		"PodInUse: a running pod keeps its addresses": {
+			terminating(notDeleting), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"PodInUse: PodGC's faked end of a pod that is not deleting is no end": {
+			terminating(notDeleting, ended(EndingForeign, longAgo)), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"PodInUse: a completed pod without entries keeps its finalizer until it is deleted": {
+			terminating(notDeleting, ended(EndingCompleted, longAgo), noEntries), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"NeverScheduled: a pod that was never bound is let go, from any cache": {
+			terminating(cached, noEntries, pod(func(p *Pod) { p.Bound = false })), want{RowNeverScheduled, Unprotect, v1alpha1.ReasonNeverScheduled, 0}},
+		"NoAddresses: the ordinary end: finished, no entries": {
+			terminating(cached, ended(EndingFinished, time.Time{}), noEntries), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"NoAddresses: without a record a cache does not show that there are no entries": {
 			terminating(cached, ended(EndingFinished, time.Time{}), noEntries, func(o *Observation) { o.Recorded = false }),
-			want{4, Reread, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 4: a rejected pod without entries is let go": {
-			terminating(ended(EndingRejected, time.Time{}), noEntries), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 4: PodGC's faked end does not let a pod go": {
-			terminating(ended(EndingForeign, longAgo), noEntries), want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"row 4: a pod object that is gone and holds nothing leaves only its record": {
-			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone}), noEntries), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 5: out-of-service and not Ready releases": {
-			terminating(node(Node{Machine: machine, OutOfService: true})), want{5, Release, v1alpha1.ReasonNodeOutOfService, 0}},
-		"row 5: even before the grace period is over": {
+			want{RowNoAddresses, Reread, v1alpha1.ReasonNoIPsHeld, 0}},
+		"NoAddresses: a rejected pod without entries is let go": {
+			terminating(ended(EndingRejected, time.Time{}), noEntries), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"NoAddresses: PodGC's faked end does not let a pod go": {
+			terminating(ended(EndingForeign, longAgo), noEntries), want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"NoAddresses: a pod object that is gone and holds nothing leaves only its record": {
+			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone}), noEntries), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"NodeOutOfService: out-of-service and not Ready releases": {
+			terminating(node(Node{Machine: machine, OutOfService: true})), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+		"NodeOutOfService: even before the grace period is over": {
 			terminating(node(Node{Machine: machine, OutOfService: true}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })),
-			want{5, Release, v1alpha1.ReasonNodeOutOfService, 0}},
-		"row 5: out-of-service but Ready is no fence": {
-			terminating(node(Node{Machine: machine, OutOfService: true, Ready: true})), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 5: a fence around another machine's Node says nothing": {
-			terminating(node(Node{Machine: replaced, OutOfService: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 5: what holds nothing more on a fenced node is let go": {
-			terminating(noEntries, node(Node{Machine: machine, OutOfService: true})), want{5, Unprotect, v1alpha1.ReasonNodeOutOfService, 0}},
-		"row 5: by a live read of the node only": {
-			terminating(cached, noEntries, node(Node{Machine: machine, OutOfService: true})), want{5, Reread, v1alpha1.ReasonNodeOutOfService, 0}},
-		"row 6: what holds nothing more on a node that is gone is let go after the delay": {
-			terminating(noEntries, func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Unprotect, v1alpha1.ReasonNodeGone, 0}},
-		"row 6: a Node that is gone is held until that is old enough": {
+			want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+		"NodeOutOfService: out-of-service but Ready is no fence": {
+			terminating(node(Node{Machine: machine, OutOfService: true, Ready: true})), want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"NodeOutOfService: a fence around another machine's Node says nothing": {
+			terminating(node(Node{Machine: replaced, OutOfService: true})), want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"NodeOutOfService: what holds nothing more on a fenced node is let go": {
+			terminating(noEntries, node(Node{Machine: machine, OutOfService: true})), want{RowNodeOutOfService, Unprotect, v1alpha1.ReasonNodeOutOfService, 0}},
+		"NodeOutOfService: by a live read of the node only": {
+			terminating(cached, noEntries, node(Node{Machine: machine, OutOfService: true})), want{RowNodeOutOfService, Reread, v1alpha1.ReasonNodeOutOfService, 0}},
+		"NodeDeleted: what holds nothing more on a node that is gone is let go after the delay": {
+			terminating(noEntries, func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Unprotect, v1alpha1.ReasonNodeGone, 0}},
+		"NodeDeleted: a Node that is gone is held until that is old enough": {
 			terminating(func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(now.Add(-time.Minute)) }),
-			want{6, Wait, v1alpha1.ReasonNodeGone, 4 * time.Minute}},
-		"row 6: and then released": {
-			terminating(func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Release, v1alpha1.ReasonNodeGone, 0}},
-		"row 6: held for ever on Hold": {
+			want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 4 * time.Minute}},
+		"NodeDeleted: and then released": {
+			terminating(func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
+		"NodeDeleted: held for ever on Hold": {
 			terminating(func(o *Observation) {
 				o.Node, o.NodeGoneSince, o.Settings.HoldGoneNodes = Absent[Node](), Known(longAgo), true
-			}), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"row 6: held while nobody wrote down since when": {
-			terminating(func(o *Observation) { o.Node = Absent[Node]() }), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"row 6: never passed on to row 10": {
-			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Absent[Node]() }), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"row 7: a re-registered machine goes on as live": {
-			terminating(ended(EndingFinished, longAgo), node(Node{Machine: registered, Ready: true})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
-		"row 8: a machine that booted again is as good as live: its kubelet ends what the old boot left": {
-			terminating(ended(EndingFinished, longAgo), node(Node{Machine: rebooted, Ready: true})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
-		"row 8: but a boot ID alone, which may have been read too early, gives nothing away": {
-			terminating(node(Node{Machine: rebooted, Ready: true})), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 9: a replacement kubelet's report is not believed": {
-			terminating(ended(EndingFinished, longAgo), node(Node{Machine: replaced, Ready: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"row 10: kubelet-finished releases at once what network-status shows": {
+			}), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"NodeDeleted: held while nobody wrote down since when": {
+			terminating(func(o *Observation) { o.Node = Absent[Node]() }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"NodeDeleted: never passed on to row TerminatedAfterDeletion": {
+			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Absent[Node]() }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"a re-registered machine goes on as live": {
+			terminating(ended(EndingFinished, longAgo), node(Node{Machine: registered, Ready: true})), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"PossibleClone: a machine that booted again is as good as live: its kubelet ends what the old boot left": {
+			terminating(ended(EndingFinished, longAgo), node(Node{Machine: rebooted, Ready: true})), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"PossibleClone: but a boot ID alone, which may have been read too early, gives nothing away": {
+			terminating(node(Node{Machine: rebooted, Ready: true})), want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"NodeReplaced: a replacement kubelet's report is not believed": {
+			terminating(ended(EndingFinished, longAgo), node(Node{Machine: replaced, Ready: true})), want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+		"TerminatedAfterDeletion: kubelet-finished releases at once what network-status shows": {
 			terminating(ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })),
-			want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
-		"row 10: a sandbox that only the watch attributes waits until it stood unchanged": {
+			want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"TerminatedAfterDeletion: a sandbox that only the watch attributes waits until it stood unchanged": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) {
 				s.Attribution, s.UnchangedSince = v1alpha1.AttributionObservedAdd, now.Add(-time.Minute)
-			}))), want{10, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
-		"row 10: and is released then": {
+			}))), want{RowTerminatedAfterDeletion, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
+		"TerminatedAfterDeletion: and is released then": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Attribution = v1alpha1.AttributionObservedAdd }))),
-			want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
-		"row 10: cached facts ask to be read again": {
-			terminating(cached, ended(EndingFinished, longAgo)), want{10, Reread, v1alpha1.ReasonKubeletFinished, 0}},
-		"row 6: a sandbox whose machine nobody recorded is held, since it may live under another name": {
+			want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"TerminatedAfterDeletion: cached facts ask to be read again": {
+			terminating(cached, ended(EndingFinished, longAgo)), want{RowTerminatedAfterDeletion, Reread, v1alpha1.ReasonKubeletFinished, 0}},
+		"NodeDeleted: a sandbox whose machine nobody recorded is held, since it may live under another name": {
 			terminating(sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("x") })),
-				func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"row 6: what holds nothing more says how long it still waits": {
+				func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
+		"NodeDeleted: what holds nothing more says how long it still waits": {
 			terminating(noEntries, func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(now.Add(-time.Minute)) }),
-			want{6, Wait, v1alpha1.ReasonNodeGone, 4 * time.Minute}},
-		"row 16: a kubelet that began after the deletion makes no sandbox": {
+			want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 4 * time.Minute}},
+		"MayBeStarting: a kubelet that began after the deletion makes no sandbox": {
 			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }),
-				node(Node{Machine: machine, Ready: true, Registered: longAgo})), want{16, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"row 16: it is believed only once what its predecessor had in the making is over": {
+				node(Node{Machine: machine, Ready: true, Registered: longAgo})), want{RowMayBeStarting, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"MayBeStarting: it is believed only once what its predecessor had in the making is over": {
 			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: now.Add(-time.Minute)})),
-			want{16, Wait, v1alpha1.ReasonMayBeStarting, 9 * time.Minute}},
-		"row 16: a Node of the deletion's very second may be the older one": {
+			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 9 * time.Minute}},
+		"MayBeStarting: a Node of the deletion's very second may be the older one": {
 			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
-			want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"row 16: a kubelet that can still report the end is waited for": {
+			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"MayBeStarting: a kubelet that can still report the end is waited for": {
 			terminating(noEntries, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
-			want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"row 10: a pod that is gone is judged on the last facts": {
-			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, EndedBy: Known(machine)})), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
-		"row 11: within the grace period nothing is suspected": {
-			terminating(pod(func(p *Pod) { p.Deadline = now.Add(time.Second) })), want{11, Wait, v1alpha1.ReasonGracePeriod, 31 * time.Second}},
-		"row 13: terminal before its deletion, Ready node, delay over": {
-			terminating(ended(EndingCompleted, longAgo)), want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
-		"row 13: a sandbox of which nothing shows that the kubelet knew it waits until it stood unchanged": {
+			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"TerminatedAfterDeletion: a pod that is gone is judged on the last facts": {
+			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, EndedBy: Known(machine)})), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"GracePeriod: within the grace period nothing is suspected": {
+			terminating(pod(func(p *Pod) { p.Deadline = now.Add(time.Second) })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod, 31 * time.Second}},
+		"TerminatedBeforeDeletion: terminal before its deletion, Ready node, delay over": {
+			terminating(ended(EndingCompleted, longAgo)), want{RowTerminatedBeforeDeletion, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"TerminatedBeforeDeletion: a sandbox of which nothing shows that the kubelet knew it waits until it stood unchanged": {
 			terminating(ended(EndingCompleted, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) {
 				s.Attribution, s.UnchangedSince = v1alpha1.AttributionUnconfirmed, now.Add(-time.Minute)
-			}))), want{13, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
-		"row 13: a rejected pod's sandbox is never released by time alone: the kubelet stopped nothing": {
-			terminating(ended(EndingRejected, longAgo)), want{13, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 13: but once the kubelet has reported for the delay that there is no sandbox": {
+			}))), want{RowTerminatedBeforeDeletion, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
+		"TerminatedBeforeDeletion: a rejected pod's sandbox is never released by time alone: the kubelet stopped nothing": {
+			terminating(ended(EndingRejected, longAgo)), want{RowTerminatedBeforeDeletion, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"TerminatedBeforeDeletion: but once the kubelet has reported for the delay that there is no sandbox": {
 			terminating(ended(EndingRejected, longAgo), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
-			want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
-		"row 1: a rejected pod that is not being deleted is never released by time alone": {
-			terminating(notDeleting, ended(EndingRejected, longAgo)), want{1, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 13: a node that came back without the pod that PodGC ended gives its address back after the delay": {
+			want{RowTerminatedBeforeDeletion, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"PodCompleted: a rejected pod that is not being deleted is never released by time alone": {
+			terminating(notDeleting, ended(EndingRejected, longAgo)), want{RowPodCompleted, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"TerminatedBeforeDeletion: a node that came back without the pod that PodGC ended gives its address back after the delay": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
-			want{13, Release, v1alpha1.ReasonPodCompleted, 0}},
-		"row 13: before the delay is over it waits for the rest of it": {
+			want{RowTerminatedBeforeDeletion, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"TerminatedBeforeDeletion: before the delay is over it waits for the rest of it": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(now.Add(-time.Minute))), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
-			want{13, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
-		"row 15: a report from before the node registered may be another machine's": {
+			want{RowTerminatedBeforeDeletion, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
+		"AwaitKubeletReport: a report from before the node registered may be another machine's": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo)), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
-			want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 15: a node that was there all the time has not come back": {
+			want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"AwaitKubeletReport: a node that was there all the time has not come back": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(now.Add(-time.Hour))), node(Node{Machine: machine, Ready: true, Registered: longAgo.Add(-time.Hour)})),
-			want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 14: a node that came back and is not Ready says nothing any more": {
+			want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"NodeNotReady: a node that came back and is not Ready says nothing any more": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: registered, Registered: longAgo})),
-			want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
-		"row 14: an unreachable node waits as long as it takes": {
-			terminating(node(Node{Machine: machine})), want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
-		"row 14: an unreachable node waits with a pod that holds nothing, too": {
-			terminating(noEntries, node(Node{Machine: machine})), want{14, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
-		"row 2: a running pod is left alone although the pools cannot be read": {
-			terminating(notDeleting, func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("no CRD") }), want{2, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"row 15: kubelet mode waits for the kubelet": {
-			terminating(), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 15: PodGC's faked end on a Ready node is not the kubelet's": {
-			terminating(ended(EndingForeign, longAgo)), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"row 16: nothing held, but it may be starting": {
-			terminating(noEntries), want{16, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"row 17: an installation without a kind of evidence": {
-			terminating(func(o *Observation) { o.Evidence = 0 }), want{17, Wait, v1alpha1.ReasonUnclassified, 0}},
-		"row 17: an ending that nobody set": {
-			terminating(ended(0, longAgo)), want{17, Wait, v1alpha1.ReasonUnclassified, 0}},
-		"a conflict is never released": {
+			want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"NodeNotReady: an unreachable node waits as long as it takes": {
+			terminating(node(Node{Machine: machine})), want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"NodeNotReady: an unreachable node waits with a pod that holds nothing, too": {
+			terminating(noEntries, node(Node{Machine: machine})), want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+		"PodInUse: a running pod is left alone although the pools cannot be read": {
+			terminating(notDeleting, func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("no CRD") }), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
+		"AwaitKubeletReport: kubelet mode waits for the kubelet": {
+			terminating(), want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"AwaitKubeletReport: PodGC's faked end on a Ready node is not the kubelet's": {
+			terminating(ended(EndingForeign, longAgo)), want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+		"MayBeStarting: nothing held, but it may be starting": {
+			terminating(noEntries), want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+		"Unclassified: an installation without a kind of evidence": {
+			terminating(func(o *Observation) { o.Evidence = 0 }), want{RowUnclassified, Wait, v1alpha1.ReasonUnclassified, 0}},
+		"Unclassified: an ending that nobody set": {
+			terminating(ended(0, longAgo)), want{RowUnclassified, Wait, v1alpha1.ReasonUnclassified, 0}},
+		"AddressConflict: it is never released": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))),
-			want{17, Wait, v1alpha1.ReasonConflict, 0}},
+			want{RowAddressConflict, Wait, v1alpha1.ReasonConflict, 0}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -275,14 +275,14 @@ func TestDecideJudgesEachSandbox(t *testing.T) {
 	rival := sandbox("rival", func(s *Sandbox) { s.Conflict = true })
 	elsewhere := sandbox("another machine's", func(s *Sandbox) { s.Machine = Known(replaced) })
 	got := Decide(terminating(ended(EndingFinished, longAgo), sandboxes(rival, held, sandbox("free"), elsewhere, sandbox("free too"))), now)
-	want := Decision{Row: 10, Action: Release, Reason: v1alpha1.ReasonKubeletFinished, After: 10 * time.Minute, Sandboxes: []string{"free", "free too"}}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Decision{}, "Message")); diff != "" {
+	want := Decision{Row: RowTerminatedAfterDeletion, Action: Release, Reason: v1alpha1.ReasonKubeletFinished, After: 10 * time.Minute, Sandboxes: []string{"free", "free too"}}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Decision{}, "Message", "Then")); diff != "" {
 		t.Errorf("Decide (-want +got):\n%s", diff)
 	}
 }
 
 func TestDecideReaddressesAReregisteredMachine(t *testing.T) {
-	if d := Decide(terminating(node(Node{Machine: registered, Ready: true})), now); !d.Readdress || d.Row != 15 {
-		t.Errorf("Decide = %+v, want row 15 as for a live node, and Readdress", d)
+	if d := Decide(terminating(node(Node{Machine: registered, Ready: true})), now); !d.Readdress || d.Row != RowAwaitKubeletReport {
+		t.Errorf("Decide = %+v, want row AwaitKubeletReport as for a live node, and Readdress", d)
 	}
 }

@@ -19,37 +19,37 @@ func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T
 		mark     Fact[Mark]
 		answer   []func(*Answer)
 		sandbox  []func(*Sandbox)
-		row      int
+		row      Row
 		action   Action
 	}{
 		"a node that never had it": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 12, Disown},
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowAwaitRuntimeReport, Disown},
 		"a node that never had the successor of another": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionUnconfirmed)}, 12, Disown},
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionUnconfirmed)}, RowAwaitRuntimeReport, Disown},
 		"a completed pod": {
 			[]func(*Observation){notDeleting, ended(EndingCompleted, longAgo)}, ask(), []func(*Answer){gone, neverListed},
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 1, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowPodCompleted, Disown},
 		"a pod that its kubelet finished": {
 			[]func(*Observation){ended(EndingFinished, longAgo)}, ask(), []func(*Answer){gone, neverListed},
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 10, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowTerminatedAfterDeletion, Disown},
 		"a node that was declared dead, with an agent that responds": {
 			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence), []func(*Answer){gone, neverListed},
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 5, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowNodeOutOfService, Disown},
 		"a node that was declared dead, with an agent that does not respond": {
 			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence, longAsked), nil,
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 5, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowNodeOutOfService, Disown},
 		"a Node that is gone for good": {
 			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Mark](), nil,
-			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 6, Disown},
+			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowNodeDeleted, Disown},
 		"the same of a sandbox that the pod showed while it lived": {
 			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Mark](), nil,
-			[]func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, 6, Release},
+			[]func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, RowNodeDeleted, Release},
 		"a node that had it": {
-			nil, ask(), []func(*Answer){gone}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, 12, Release},
+			nil, ask(), []func(*Answer){gone}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowAwaitRuntimeReport, Release},
 		"a sandbox that the pod showed while it lived": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, 12, Release},
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, RowAwaitRuntimeReport, Release},
 		"a sandbox that an agent saw": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionAgentSeen)}, 12, Release},
+			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionAgentSeen)}, RowAwaitRuntimeReport, Release},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := Absent[Answer]()
@@ -60,7 +60,7 @@ func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T
 			changes := append([]func(*Observation){agent, sandboxes(sandbox("s1", held...))}, tc.observed...)
 			d := Decide(terminating(changes...), now)
 			if d.Row != tc.row || d.Action != tc.action {
-				t.Errorf("row %d, %s (%s: %s); expected row %d, %s", d.Row, d.Action, d.Reason, d.Message, tc.row, tc.action)
+				t.Errorf("row %s, %s (%s: %s); expected row %s, %s", d.Row, d.Action, d.Reason, d.Message, tc.row, tc.action)
 			}
 		})
 	}
@@ -79,12 +79,12 @@ func TestI3UnownedEntriesAreDisownedBeforeUnprotect(t *testing.T) {
 			empty := terminating(append(changes, func(o *Observation) { o.Sandboxes = Absent[[]Sandbox]() })...)
 			before := Decide(empty, now)
 			if before.Action != Unprotect {
-				t.Fatalf("without such an entry: row %d, %s (%s)", before.Row, before.Action, before.Message)
+				t.Fatalf("without such an entry: row %s, %s (%s)", before.Row, before.Action, before.Message)
 			}
 			unowned(&empty)
 			d := Decide(empty, now)
 			if d.Row != before.Row || d.Action != Disown || len(d.Sandboxes) != 1 {
-				t.Errorf("row %d, %s of %v (%s); expected to disown s9 by row %d", d.Row, d.Action, d.Sandboxes, d.Message, before.Row)
+				t.Errorf("row %s, %s of %v (%s); expected to disown s9 by row %s", d.Row, d.Action, d.Sandboxes, d.Message, before.Row)
 			}
 			empty.Live = false
 			if d := Decide(empty, now); d.Action != Reread || d.Intended != Disown {
@@ -102,23 +102,23 @@ func TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere(t *testing.T) {
 	for name, tc := range map[string]struct {
 		observed []func(*Observation)
 		sandbox  []func(*Sandbox)
-		row      int
+		row      Row
 		action   Action
 	}{
-		"its Node stands":        {[]func(*Observation){agent}, nil, 12, Disown},
-		"its Node is gone":       {[]func(*Observation){agent, func(o *Observation) { o.Node = Absent[Node]() }}, nil, 12, Disown},
-		"its pod completed":      {[]func(*Observation){agent, notDeleting, ended(EndingCompleted, longAgo)}, nil, 1, Disown},
-		"its pod may yet end":    {[]func(*Observation){agent, inGrace}, nil, 11, Wait},
-		"its kubelet ended it":   {[]func(*Observation){agent, inGrace, ended(EndingFinished, longAgo)}, nil, 12, Disown},
-		"its address conflicts":  {[]func(*Observation){agent}, []func(*Sandbox){conflict}, 17, Wait},
-		"no agent can look":      {nil, nil, 0, Wait},
-		"it has to be read live": {[]func(*Observation){agent, cached}, nil, 12, Reread},
+		"its Node stands":        {[]func(*Observation){agent}, nil, RowMachineUnknown, Disown},
+		"its Node is gone":       {[]func(*Observation){agent, func(o *Observation) { o.Node = Absent[Node]() }}, nil, RowMachineUnknown, Disown},
+		"its pod completed":      {[]func(*Observation){agent, notDeleting, ended(EndingCompleted, longAgo)}, nil, RowMachineUnknown, Disown},
+		"its pod may yet end":    {[]func(*Observation){agent, inGrace}, nil, RowGracePeriod, Wait},
+		"its kubelet ended it":   {[]func(*Observation){agent, inGrace, ended(EndingFinished, longAgo)}, nil, RowMachineUnknown, Disown},
+		"its address conflicts":  {[]func(*Observation){agent}, []func(*Sandbox){conflict}, RowAddressConflict, Wait},
+		"no agent can look":      {nil, nil, RowMachineUnknown, Wait},
+		"it has to be read live": {[]func(*Observation){agent, cached}, nil, RowMachineUnknown, Reread},
 	} {
 		t.Run(name, func(t *testing.T) {
 			held := sandboxes(sandbox("s1", append([]func(*Sandbox){nowhere}, tc.sandbox...)...))
 			d := Decide(terminating(append([]func(*Observation){held}, tc.observed...)...), now)
 			if d.Row != tc.row || d.Action != tc.action {
-				t.Errorf("row %d, %s (%s: %s); expected row %d, %s", d.Row, d.Action, d.Reason, d.Message, tc.row, tc.action)
+				t.Errorf("row %s, %s (%s: %s); expected row %s, %s", d.Row, d.Action, d.Reason, d.Message, tc.row, tc.action)
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func (p *Pod) Remember(record *v1alpha1.IPAllocation) {
 		p.EndWritten = report.WrittenTime.Time
 	}
 	if n := report.Node; n != nil {
-		p.EndedBy = Known(Machine{NodeUID: n.UID, MachineID: n.MachineID, SystemUUID: n.SystemUUID, BootID: n.BootID})
+		p.EndedBy = Known(MachineOf(*n))
 	}
 }
 
@@ -101,11 +101,11 @@ func endedHere(o Observation, pod Pod, s *Sandbox) bool {
 	return EndedOn(ran, writer) || (writer.IsKnown() && Compare(ran, writer.Get()) == Resembling && Compare(ran, o.Node.Get().Machine) == Resembling)
 }
 
-// waitForItsKubelet is rows 1, 14 and 15 for a pod whose end cannot be shown to be its own machine's word.
-func waitForItsKubelet(row int, o Observation, pod Pod, s *Sandbox) Decision {
+// waitForItsKubelet is rows PodCompleted, NodeNotReady and AwaitKubeletReport for a pod whose end cannot be shown to be its own machine's word.
+func waitForItsKubelet(row Row, o Observation, pod Pod, s *Sandbox) Decision {
 	found := endedElsewhere(o, pod, s)
 	if !o.Node.Get().Ready {
-		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
 			"%s, and %s is not Ready: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", found, o.Node.Get().called(), s.ID)
 	}
 	remedy := o.Node.Get().restartAdvice()

@@ -43,7 +43,7 @@ func aliveUnder(uid types.UID) func(*Pod) { return func(p *Pod) { p.AliveNodeUID
 
 func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 	type want struct {
-		row    int
+		row    Row
 		action Action
 		reason v1alpha1.Reason
 	}
@@ -52,92 +52,92 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 	tornDownAt := func(at time.Time) func(*Pod) {
 		return func(p *Pod) { p.DeletionRequested, p.TornDown = longAgo.Add(time.Minute), at }
 	}
-	waits := want{15, Wait, v1alpha1.ReasonKubeletNotFinished}
-	finished := want{10, Release, v1alpha1.ReasonKubeletFinished}
+	waits := want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished}
+	finished := want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished}
 	bare := Machine{NodeUID: "node-1"}
 	for name, tc := range map[string]struct {
 		observed Observation
 		want     want
 	}{
-		"row 10: a replacement ended the pod, and the old machine registered again with its sandbox": {
+		"TerminatedAfterDeletion: a replacement ended the pod, and the old machine registered again with its sandbox": {
 			terminating(endedBy(EndingFinished, replaced), back()), waits},
-		"row 10: the same, and the record was never told who wrote the end": {
+		"TerminatedAfterDeletion: the same, and the record was never told who wrote the end": {
 			terminating(endedSomehow(EndingFinished, longAgo), back()), waits},
-		"row 10: the same once the pod object is gone": {
+		"TerminatedAfterDeletion: the same once the pod object is gone": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, EndedBy: Known(replaced)}), back()), waits},
-		"row 10: a report of an earlier version, of a pod that is gone and of which nobody wrote down when it was bound": {
+		"TerminatedAfterDeletion: a report of an earlier version, of a pod that is gone and of which nobody wrote down when it was bound": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished}), back()), waits},
-		"row 10: a report of an earlier version, of a pod that began on today's Node object": {
+		"TerminatedAfterDeletion: a report of an earlier version, of a pod that began on today's Node object": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, Begun: longAgo}), node(Node{Machine: machine, Ready: true, Registered: longAgo})), finished},
-		"row 10: a machine took the Node object over, ended the pod, and gave the object back": {
+		"TerminatedAfterDeletion: a machine took the Node object over, ended the pod, and gave the object back": {
 			terminating(endedBy(EndingFinished, Machine{NodeUID: machine.NodeUID, MachineID: "machine-2", SystemUUID: "system-2", BootID: "boot-9"}), node(Node{Machine: machine, Ready: true})), waits},
-		"row 10: agents are asked instead": {
-			terminating(agent, endedBy(EndingFinished, replaced), back()), want{12, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
-		"row 10: and believed": {
-			terminating(agent, endedBy(EndingFinished, replaced), node(Node{Machine: machine, Ready: true}), askedAll(ask(), Known(said(gone)))), want{12, Release, v1alpha1.ReasonSandboxGone}},
-		"row 10: within the grace period nobody is asked": {
-			terminating(agent, endedBy(EndingFinished, replaced), back(), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{11, Wait, v1alpha1.ReasonGracePeriod}},
-		"row 10: the old machine ended it before it registered again": {
+		"TerminatedAfterDeletion: agents are asked instead": {
+			terminating(agent, endedBy(EndingFinished, replaced), back()), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+		"TerminatedAfterDeletion: and believed": {
+			terminating(agent, endedBy(EndingFinished, replaced), node(Node{Machine: machine, Ready: true}), askedAll(ask(), Known(said(gone)))), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone}},
+		"TerminatedAfterDeletion: within the grace period nobody is asked": {
+			terminating(agent, endedBy(EndingFinished, replaced), back(), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod}},
+		"TerminatedAfterDeletion: the old machine ended it before it registered again": {
 			terminating(endedBy(EndingFinished, machine), back()), finished},
-		"row 10: the old machine ended it after it had registered again": {
+		"TerminatedAfterDeletion: the old machine ended it after it had registered again": {
 			terminating(endedBy(EndingFinished, registered), back()), finished},
-		"row 10: the record was re-addressed since, and the report was not": {
+		"TerminatedAfterDeletion: the record was re-addressed since, and the report was not": {
 			terminating(endedBy(EndingFinished, machine), back(), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Known(registered) }))), finished},
-		"row 10: the machine ended it after a reboot": {
+		"TerminatedAfterDeletion: the machine ended it after a reboot": {
 			terminating(endedBy(EndingFinished, rebooted), node(Node{Machine: rebooted, Ready: true})), finished},
-		"row 10: the machine booted again since": {
+		"TerminatedAfterDeletion: the machine booted again since": {
 			terminating(endedBy(EndingFinished, machine), node(Node{Machine: rebooted, Ready: true})), finished},
-		"row 10: the pod was alive when the machine had registered again": {
+		"TerminatedAfterDeletion: the pod was alive when the machine had registered again": {
 			terminating(endedSomehow(EndingFinished, longAgo, aliveUnder(registered.NodeUID)), back()), finished},
-		"row 10: that says nothing of the next Node object": {
+		"TerminatedAfterDeletion: that says nothing of the next Node object": {
 			terminating(endedSomehow(EndingFinished, longAgo, aliveUnder(registered.NodeUID)), back(func(n *Node) { n.NodeUID = "node-3" })), waits},
-		"row 10: a Node object of the very second in which the pod was bound was there": {
+		"TerminatedAfterDeletion: a Node object of the very second in which the pod was bound was there": {
 			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: machine, Ready: true, Registered: longAgo})), finished},
-		"row 10: one of the next second was not": {
+		"TerminatedAfterDeletion: one of the next second was not": {
 			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: machine, Ready: true, Registered: longAgo.Add(time.Second)})), waits},
-		"row 10: when the pod began is not known": {
+		"TerminatedAfterDeletion: when the pod began is not known": {
 			terminating(endedSomehow(EndingFinished, time.Time{}), node(Node{Machine: machine, Ready: true, Registered: longAgo})), waits},
-		"row 10: when the Node registered is not known": {
+		"TerminatedAfterDeletion: when the Node registered is not known": {
 			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: machine, Ready: true})), waits},
-		"row 10: a Node without a UID is nobody's": {
+		"TerminatedAfterDeletion: a Node without a UID is nobody's": {
 			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: Machine{MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}, Ready: true, Registered: longAgo})), waits},
-		"row 10: without machine IDs the Node UID alone decides": {
+		"TerminatedAfterDeletion: without machine IDs the Node UID alone decides": {
 			terminating(endedBy(EndingFinished, bare), node(Node{Machine: bare, Ready: true}), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Known(bare) }))), finished},
-		"row 10: and another Node UID is another machine": {
+		"TerminatedAfterDeletion: and another Node UID is another machine": {
 			terminating(endedBy(EndingFinished, Machine{NodeUID: "node-2"}), node(Node{Machine: bare, Ready: true}), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Known(bare) }))), waits},
-		"row 10: machine IDs on one side only": {
+		"TerminatedAfterDeletion: machine IDs on one side only": {
 			terminating(endedBy(EndingFinished, bare), node(Node{Machine: machine, Ready: true})), waits},
-		"row 14: a node that is not Ready": {
-			terminating(endedBy(EndingFinished, replaced), back(unready)), want{14, Wait, v1alpha1.ReasonNodeUnreachable}},
-		"row 5: a fence ends the wait": {
-			terminating(endedBy(EndingFinished, replaced), back(fencedOff)), want{5, Release, v1alpha1.ReasonNodeOutOfService}},
-		"row 5: with agents the fenced node is asked": {
-			terminating(agent, endedBy(EndingFinished, replaced), back(fencedOff)), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
-		"row 5: also if its own kubelet terminated the pod": {
-			terminating(agent, endedBy(EndingFinished, registered), back(fencedOff)), want{5, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
-		"row 6: a Node that is gone for long ends the wait": {
-			terminating(endedBy(EndingFinished, replaced), func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{6, Release, v1alpha1.ReasonNodeGone}},
-		"row 9: while the replacement has the name": {
-			terminating(endedBy(EndingFinished, replaced), node(Node{Machine: replaced, Ready: true})), want{9, Wait, v1alpha1.ReasonNodeReplaced}},
-		"row 4: what holds nothing has nothing to give away": {
-			terminating(noEntries, endedBy(EndingFinished, replaced), back()), want{4, Unprotect, v1alpha1.ReasonNoIPsHeld}},
-		"row 1: a Job that another machine completed": {
-			terminating(notDeleting, endedBy(EndingCompleted, replaced), back()), want{1, Wait, v1alpha1.ReasonKubeletNotFinished}},
-		"row 1: a Job that its own machine completed": {
-			terminating(notDeleting, endedBy(EndingCompleted, machine), back()), want{1, Release, v1alpha1.ReasonPodCompleted}},
-		"row 1: agents are asked in any case": {
-			terminating(agent, notDeleting, endedBy(EndingCompleted, replaced), back()), want{1, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
-		"row 13: a pod that another machine completed": {
+		"NodeNotReady: a node that is not Ready": {
+			terminating(endedBy(EndingFinished, replaced), back(unready)), want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable}},
+		"NodeOutOfService: a fence ends the wait": {
+			terminating(endedBy(EndingFinished, replaced), back(fencedOff)), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService}},
+		"NodeOutOfService: with agents the fenced node is asked": {
+			terminating(agent, endedBy(EndingFinished, replaced), back(fencedOff)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+		"NodeOutOfService: also if its own kubelet terminated the pod": {
+			terminating(agent, endedBy(EndingFinished, registered), back(fencedOff)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+		"NodeDeleted: a Node that is gone for long ends the wait": {
+			terminating(endedBy(EndingFinished, replaced), func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone}},
+		"NodeReplaced: while the replacement has the name": {
+			terminating(endedBy(EndingFinished, replaced), node(Node{Machine: replaced, Ready: true})), want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced}},
+		"NoAddresses: what holds nothing has nothing to give away": {
+			terminating(noEntries, endedBy(EndingFinished, replaced), back()), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld}},
+		"PodCompleted: a Job that another machine completed": {
+			terminating(notDeleting, endedBy(EndingCompleted, replaced), back()), want{RowPodCompleted, Wait, v1alpha1.ReasonKubeletNotFinished}},
+		"PodCompleted: a Job that its own machine completed": {
+			terminating(notDeleting, endedBy(EndingCompleted, machine), back()), want{RowPodCompleted, Release, v1alpha1.ReasonPodCompleted}},
+		"PodCompleted: agents are asked in any case": {
+			terminating(agent, notDeleting, endedBy(EndingCompleted, replaced), back()), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+		"TerminatedBeforeDeletion: a pod that another machine completed": {
 			terminating(endedBy(EndingCompleted, replaced), back()), waits},
-		"row 13: a pod that another machine rejected": {
+		"TerminatedBeforeDeletion: a pod that another machine rejected": {
 			terminating(endedBy(EndingRejected, replaced), back()), waits},
-		"row 13: a pod that its own machine rejected, which stopped nothing": {
-			terminating(endedBy(EndingRejected, machine), back()), want{13, Wait, v1alpha1.ReasonKubeletNotFinished}},
-		"row 13: the old machine's kubelet reports that there is no sandbox": {
-			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(longAgo.Add(2*time.Hour)))), want{13, Release, v1alpha1.ReasonPodCompleted}},
-		"row 13: and that has not stood for long": {
-			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(now))), want{13, Wait, v1alpha1.ReasonReleaseDelay}},
-		"row 13: a report from before it registered may be the replacement's": {
+		"TerminatedBeforeDeletion: a pod that its own machine rejected, which stopped nothing": {
+			terminating(endedBy(EndingRejected, machine), back()), want{RowTerminatedBeforeDeletion, Wait, v1alpha1.ReasonKubeletNotFinished}},
+		"TerminatedBeforeDeletion: the old machine's kubelet reports that there is no sandbox": {
+			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(longAgo.Add(2*time.Hour)))), want{RowTerminatedBeforeDeletion, Release, v1alpha1.ReasonPodCompleted}},
+		"TerminatedBeforeDeletion: and that has not stood for long": {
+			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(now))), want{RowTerminatedBeforeDeletion, Wait, v1alpha1.ReasonReleaseDelay}},
+		"TerminatedBeforeDeletion: a report from before it registered may be the replacement's": {
 			terminating(endedBy(EndingFinished, replaced), back(), pod(tornDownAt(longAgo.Add(time.Hour)))), waits},
 	} {
 		t.Run(name, func(t *testing.T) {

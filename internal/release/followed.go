@@ -50,7 +50,7 @@ func replacedByItsKubelet(o Observation, s *Sandbox) bool {
 	return relation != Replaced && relation != Resembling
 }
 
-func dropReplaced(row int, s *Sandbox) Decision {
+func dropReplaced(row Row, s *Sandbox) Decision {
 	return Decision{Row: row, Action: Drop, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{s.ID},
 		Message: "sandbox " + s.ID + ": the kubelet made another sandbox of the pod in its place, which has its address"}
 }

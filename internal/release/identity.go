@@ -20,7 +20,7 @@ const (
 	Replaced
 )
 
-// Compare relates the recorded machine to the live one (rows 7 to 9). A boot ID is random and tells a boot of a machine by
+// Compare relates the recorded machine to the live one (docs/decisions/0127). A boot ID is random and tells a boot of a machine by
 // itself. Machine IDs that are empty on both sides leave it to the boot ID, and where that is empty too to the Node UID; an ID
 // that is empty on one side only cannot be shown to be the same.
 func Compare(recorded, live Machine) Relation {

@@ -30,6 +30,8 @@ type Observation struct {
 	UID types.UID
 	// Live says that every fact in here that can change back was read past every cache.
 	Live bool
+	// Withholds: the mode is Shadow, and the pod was protected before. A Release or a Disown is reported, and the pod is let go by the same proofs.
+	Withholds bool
 	// Recorded: the record knows every address that the pod can be seen to have had, so that the pools' emptiness of them, in
 	// a version later than the record's, is no accident of a late cache.
 	Recorded bool
@@ -132,6 +134,11 @@ type Machine struct {
 // MachineOf is the machine that a record names.
 func MachineOf(node v1alpha1.NodeIdentity) Machine {
 	return Machine{NodeUID: node.UID, MachineID: node.MachineID, SystemUUID: node.SystemUUID, BootID: node.BootID}
+}
+
+// Identity is the machine, as records have it.
+func (m Machine) Identity() v1alpha1.NodeIdentity {
+	return v1alpha1.NodeIdentity{UID: m.NodeUID, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
 }
 
 // Node is what the table needs to know of a live Node object.

@@ -25,7 +25,7 @@ type Mark struct {
 	Time time.Time
 	// Fence: the Node was tainted out-of-service and not Ready when it was asked.
 	Fence bool
-	// Living: the pod used its addresses when it was asked (row 2).
+	// Living: the pod used its addresses when it was asked (row PodInUse).
 	Living bool
 }
 

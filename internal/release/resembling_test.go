@@ -15,7 +15,7 @@ import (
 // the same machine ID and system UUID registered under its name. It looks like the machine after a reboot.
 func TestI1I3ACloneIsNotTheMachineAfterAReboot(t *testing.T) {
 	type want struct {
-		row    int
+		row    Row
 		action Action
 		reason v1alpha1.Reason
 		after  time.Duration
@@ -29,7 +29,7 @@ func TestI1I3ACloneIsNotTheMachineAfterAReboot(t *testing.T) {
 		Known(said(gone, func(a *Answer) { a.NodeUID, a.BootID = clone.NodeUID, clone.BootID })))))
 	twin := func(o *Observation) { o.Twin = "node-b" }
 	hold := func(o *Observation) { o.Settings.HoldGoneNodes = true }
-	delayed := want{8, Wait, v1alpha1.ReasonNodeReplaced, 4 * time.Minute}
+	delayed := want{RowPossibleClone, Wait, v1alpha1.ReasonNodeReplaced, 4 * time.Minute}
 	for name, tc := range map[string]struct {
 		observed Observation
 		want     want
@@ -43,19 +43,19 @@ func TestI1I3ACloneIsNotTheMachineAfterAReboot(t *testing.T) {
 		"a completed pod waits, too": {
 			terminating(notDeleting, endedBy(EndingCompleted, clone), young), delayed},
 		"once the machine's own Node was deleted for nodeGoneDelay its kubelet's report counts": {
-			terminating(endedBy(EndingFinished, clone), old), want{10, Release, v1alpha1.ReasonKubeletFinished, 0}},
+			terminating(endedBy(EndingFinished, clone), old), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"and so does its agent's": {
-			terminating(agent, old, clonesAgent), want{12, Release, v1alpha1.ReasonSandboxGone, 0}},
+			terminating(agent, old, clonesAgent), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"where another Node has the IDs as well, nothing of them counts": {
-			terminating(endedBy(EndingFinished, clone), old, twin), want{8, Wait, v1alpha1.ReasonMachineUnknown, 5 * time.Minute}},
+			terminating(endedBy(EndingFinished, clone), old, twin), want{RowPossibleClone, Wait, v1alpha1.ReasonMachineUnknown, 5 * time.Minute}},
 		"and no agent's report": {
-			terminating(agent, old, clonesAgent, twin), want{8, Wait, v1alpha1.ReasonMachineUnknown, 5 * time.Minute}},
+			terminating(agent, old, clonesAgent, twin), want{RowPossibleClone, Wait, v1alpha1.ReasonMachineUnknown, 5 * time.Minute}},
 		"where a deleted Node is no proof, this is none": {
-			terminating(endedBy(EndingFinished, clone), old, hold), want{8, Wait, v1alpha1.ReasonNodeReplaced, 0}},
+			terminating(endedBy(EndingFinished, clone), old, hold), want{RowPossibleClone, Wait, v1alpha1.ReasonNodeReplaced, 0}},
 		"a report that a clone wrote does not count once the sandbox's boot is registered again": {
-			terminating(endedBy(EndingFinished, clone), back()), want{15, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
+			terminating(endedBy(EndingFinished, clone), back()), want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
 		"the entry of a pod that lives is not rewritten for its sandboxes": {
-			terminating(agent, notDeleting, young, clonesAgent), want{2, Keep, v1alpha1.ReasonPodInUse, 4 * time.Minute}},
+			terminating(agent, notDeleting, young, clonesAgent), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 4 * time.Minute}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(tc.observed, now)

@@ -3,31 +3,32 @@
 package release
 
 import (
+	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// judgeSandbox is rows 5 to 17 for one sandbox that still has entries.
+// judgeSandbox judges one sandbox that still has entries, of a pod that is being deleted or is gone.
 func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	relation, d, decided := relate(o, s, now)
 	switch {
 	case isUnplaced(o, s):
-		return judgeUnplaced(12, o, pod, s, now)
+		return judgeUnplaced(o, pod, s, now)
 	case decided:
 		return d
 	case replacedByItsKubelet(o, s):
-		return dropReplaced(10, s)
+		return dropReplaced(RowSandboxReplaced, s)
 	case o.Node.IsAbsent():
-		return judgeGone(o, s, 6, v1alpha1.ReasonNodeGone, "the Node object is gone", now)
+		return judgeGone(o, s, RowNodeDeleted, v1alpha1.ReasonNodeGone, "the Node object is gone", now)
 	case relation == Replaced:
-		return judgeGone(o, s, 9, v1alpha1.ReasonNodeReplaced, "another machine answers to the node's name", now)
+		return judgeGone(o, s, RowNodeReplaced, v1alpha1.ReasonNodeReplaced, "another machine answers to the node's name", now)
 	case fenced(o.Node.Get()) && o.Evidence == EvidenceAgent:
 		d = judgeFenced(o, s, now)
 		d.Readdress = relation == Reregistered
 		return d
 	case fenced(o.Node.Get()):
-		return releaseSandbox(5, v1alpha1.ReasonNodeOutOfService, s,
+		return releaseSandbox(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService, s,
 			"its node is tainted out-of-service and is not Ready: an administrator declared it dead")
 	}
 	d = judgeOnMachine(o, pod, s, now)
@@ -41,31 +42,31 @@ func isUnplaced(o Observation, s *Sandbox) bool {
 }
 
 // judgeUnplaced disowns the sandbox once the grace period is over: every node is queried (docs/decisions/0148).
-func judgeUnplaced(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+func judgeUnplaced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if d, early := inGracePeriod(o, pod, now); early && !pod.Ending.ByKubelet() {
 		return d
 	}
-	return disown(row, s.ID, "which machine ran sandbox "+s.ID+" is not recorded ("+s.Machine.Why()+")")
+	return disown(RowMachineUnknown, s.ID, "which machine ran sandbox "+s.ID+" is not recorded ("+s.Machine.Why()+")")
 }
 
-// relate holds what every row from 5 on and row 1 need: no conflict, and a live Node to compare with the recorded machine.
+// relate holds what every later row and row PodCompleted need: no conflict, and a live Node to compare with the recorded machine.
 func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool) {
 	if s.Conflict {
-		return 0, wait(17, v1alpha1.ReasonConflict, 0,
+		return 0, wait(RowAddressConflict, v1alpha1.ReasonConflict, 0,
 			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released", s.ID), true
 	}
 	if seenWithAnother(o, s) {
-		return 0, wait(17, v1alpha1.ReasonConflict, 0,
+		return 0, wait(RowAddressConflict, v1alpha1.ReasonConflict, 0,
 			"the agent of its node has seen sandbox %s with pod UID %s, and not with this one: its addresses are not released for this pod", s.ID, s.Answer.Get().PodUID), true
 	}
 	if o.Node.IsAbsent() {
 		return 0, Decision{}, false
 	}
 	if !o.Node.IsKnown() {
-		return 0, wait(0, v1alpha1.ReasonObservationFailed, 0, "the machine of sandbox %s cannot be told: node: %s", s.ID, o.Node.Why()), true
+		return 0, wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "the machine of sandbox %s cannot be told: node: %s", s.ID, o.Node.Why()), true
 	}
 	if !s.Machine.IsKnown() {
-		return 0, wait(0, v1alpha1.ReasonMachineUnknown, 0,
+		return 0, wait(RowMachineUnknown, v1alpha1.ReasonMachineUnknown, 0,
 			"which machine ran sandbox %s is not recorded (%s), and its Node of today may be another one's; once no machine runs it any more, release its address by hand: "+
 				"kubectl holdfast release ADDRESS --force",
 			s.ID, s.Machine.Why()), true
@@ -79,7 +80,7 @@ func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool)
 	return relation, Decision{}, false
 }
 
-// judgeResembling is row 8 where the Node registered anew: until its recorded Node was deleted for NodeGoneDelay, as the age of the new one shows,
+// judgeResembling is row PossibleClone where the Node registered anew: until its recorded Node was deleted for NodeGoneDelay, as the age of the new one shows,
 // a clone of the machine must not speak for it.
 func judgeResembling(o Observation, s *Sandbox, now time.Time) (Decision, bool) {
 	const what = "the node's name was registered again by the machine after a reboot, or by a clone with the same machine ID and system UUID"
@@ -87,26 +88,26 @@ func judgeResembling(o Observation, s *Sandbox, now time.Time) (Decision, bool) 
 	left := remaining(node.Registered, o.Settings.NodeGoneDelay, now)
 	switch {
 	case o.Twin != "":
-		return wait(8, v1alpha1.ReasonMachineUnknown, o.Settings.NodeGoneDelay,
+		return wait(RowPossibleClone, v1alpha1.ReasonMachineUnknown, o.Settings.NodeGoneDelay,
 			"%s, as node %s has them too: sandbox %s may be alive; give each machine IDs of its own, and, once no machine runs the sandbox, release its address by hand: "+
 				"kubectl holdfast release ADDRESS --force", what, o.Twin, s.ID), true
 	case o.Settings.HoldGoneNodes:
-		return wait(8, v1alpha1.ReasonNodeReplaced, 0,
+		return wait(RowPossibleClone, v1alpha1.ReasonNodeReplaced, 0,
 			"%s; sandbox %s is held, because the configuration does not take a deleted Node object for proof (delays.nodeGoneAction: Hold); once no machine runs it, "+
 				"release its address by hand: kubectl holdfast release ADDRESS --force", what, s.ID), true
 	}
-	return wait(8, v1alpha1.ReasonNodeReplaced, left, "%s; sandbox %s is held until that Node object is %s old", what, s.ID, o.Settings.NodeGoneDelay), left > 0
+	return wait(RowPossibleClone, v1alpha1.ReasonNodeReplaced, left, "%s; sandbox %s is held until that Node object is %s old", what, s.ID, o.Settings.NodeGoneDelay), left > 0
 }
 
-// judgeGone is rows 6 and 9: a deleted Node, or another machine under its name, counts after a persisted delay.
-func judgeGone(o Observation, s *Sandbox, row int, reason v1alpha1.Reason, what string, now time.Time) Decision {
+// judgeGone is rows NodeDeleted and NodeReplaced: a deleted Node, or another machine under its name, counts after a persisted delay.
+func judgeGone(o Observation, s *Sandbox, row Row, reason v1alpha1.Reason, what string, now time.Time) Decision {
 	word, alive := contradicted(o, s)
 	switch {
 	case alive:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
 			"%s, but the last report of the agent of its machine was that sandbox %s is not gone (%s); bring the machine back, or, once it is off, "+
 				"release the address by hand: kubectl holdfast release ADDRESS --force", what, s.ID, word.Reason)
-	case row == 9 && disputed(o, s):
+	case row == RowNodeReplaced && disputed(o, s):
 		return wait(row, reason, 0,
 			"the Node object, which is still the one that was recorded, shows another machine than it did, and accounts other than the node's own may have written that, "+
 				"because the admission policies that refuse it were not in force all the time; sandbox %s is held; delete the Node object once the machine is off", s.ID)
@@ -147,12 +148,12 @@ func goneForGood(o Observation, now time.Time) bool {
 	return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown() && remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now) == 0
 }
 
-// judgeOnMachine is rows 10 to 15: the live Node is the machine that ran the sandbox, if perhaps in a later boot (row 8).
+// judgeOnMachine is the rows from TerminatedAfterDeletion on: the live Node is the machine that ran the sandbox, perhaps in a later boot.
 func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	ended := endedHere(o, pod, s)
 	switch {
 	case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent:
-		return judgeByAgent(10, o, s, now) // CNI DEL left an entry: did the kubelet stop a sandbox that its runtime failed to load?
+		return judgeByAgent(RowTerminatedAfterDeletion, o, s, now) // CNI DEL left an entry: did the kubelet stop a sandbox that its runtime failed to load?
 	case ended && pod.Ending == EndingFinished:
 		return judgeFinished(o, s, now)
 	}
@@ -161,32 +162,32 @@ func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision 
 	}
 	switch {
 	case o.Evidence == EvidenceAgent:
-		return judgeByAgent(12, o, s, now)
+		return judgeByAgent(RowAwaitRuntimeReport, o, s, now)
 	case ended:
-		return judgeEnded(13, o, pod, s, now)
+		return judgeEnded(RowTerminatedBeforeDeletion, o, pod, s, now)
 	case !o.Node.Get().Ready || !tornDownHere(o, pod):
 		return judgeUnfinished(o, pod, s)
 	}
 	return judgeTornDown(o, pod, s, now)
 }
 
-// judgeUnfinished is rows 14, 15 and 17: no kubelet that knew the sandbox has said anything of the pod's end.
+// judgeUnfinished is rows NodeNotReady, AwaitKubeletReport and Unclassified: no kubelet that knew the sandbox has said anything of the pod's end.
 func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 	switch {
 	case pod.Ending.ByKubelet():
-		return waitForItsKubelet(15, o, pod, s)
+		return waitForItsKubelet(RowAwaitKubeletReport, o, pod, s)
 	case !o.Node.Get().Ready:
-		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
 			"%s is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called(), s.ID)
 	case pod.Ending == EndingForeign:
-		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
+		return wait(RowAwaitKubeletReport, v1alpha1.ReasonKubeletNotFinished, 0,
 			"a client other than the kubelet ended the pod, so sandbox %s may be alive; where its Node object was deleted and is back, the kubelet removes the sandbox, "+
 				"and with it the entry, within some minutes; if the entry stays, %s", s.ID, o.Node.Get().restartAdvice())
 	case pod.Ending == EndingNone:
-		return wait(15, v1alpha1.ReasonKubeletNotFinished, 0,
+		return wait(RowAwaitKubeletReport, v1alpha1.ReasonKubeletNotFinished, 0,
 			"the kubelet has not reported the end of the pod, so sandbox %s may be alive", s.ID)
 	}
-	return wait(17, v1alpha1.ReasonUnclassified, 0, "no row of the decision table fits sandbox %s", s.ID)
+	return wait(RowUnclassified, v1alpha1.ReasonUnclassified, 0, "no row of the decision table fits sandbox %s", s.ID)
 }
 
 // tornDownHere: the terminal phase is somebody else's, PodGC's or another machine's kubelet's, so that the kubelet never writes one; the
@@ -198,25 +199,25 @@ func tornDownHere(o Observation, pod Pod) bool {
 	return missed && !pod.DeletionRequested.IsZero() && !registered.IsZero() && pod.TornDown.After(registered)
 }
 
-// judgeTornDown is row 13 for such a pod.
+// judgeTornDown is row TerminatedBeforeDeletion for such a pod.
 func judgeTornDown(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if left := remaining(pod.TornDown, o.Settings.ReleaseDelay, now); left > 0 {
-		return wait(13, v1alpha1.ReasonReleaseDelay, left, "the kubelet reports that the pod has no sandbox any more; sandbox %s is held until that has stood for %s",
+		return wait(RowTerminatedBeforeDeletion, v1alpha1.ReasonReleaseDelay, left, "the kubelet reports that the pod has no sandbox any more; sandbox %s is held until that has stood for %s",
 			s.ID, o.Settings.ReleaseDelay)
 	}
-	return releaseSandbox(13, v1alpha1.ReasonPodCompleted, s, "its kubelet, which registered the node again, reports that the pod has no sandbox any more, and the node is Ready")
+	return releaseSandbox(RowTerminatedBeforeDeletion, v1alpha1.ReasonPodCompleted, s, "its kubelet, which registered the node again, reports that the pod has no sandbox any more, and the node is Ready")
 }
 
-// judgeFinished is row 10 without agents.
+// judgeFinished is row TerminatedAfterDeletion without agents.
 func judgeFinished(o Observation, s *Sandbox, now time.Time) Decision {
-	if d, waits := unconfirmed(10, o, s, now); waits {
+	if d, waits := unconfirmed(RowTerminatedAfterDeletion, o, s, now); waits {
 		return d
 	}
-	return releaseSandbox(10, v1alpha1.ReasonKubeletFinished, s, "the kubelet reported termination of the pod after its deletion, so the sandbox was stopped")
+	return releaseSandbox(RowTerminatedAfterDeletion, v1alpha1.ReasonKubeletFinished, s, "the kubelet reported termination of the pod after its deletion, so the sandbox was stopped")
 }
 
 // unconfirmed: a kubelet speaks for the sandboxes that its runtime lists. One that is being created may not be among them.
-func unconfirmed(row int, o Observation, s *Sandbox, now time.Time) (Decision, bool) {
+func unconfirmed(row Row, o Observation, s *Sandbox, now time.Time) (Decision, bool) {
 	shown := s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen
 	left := remaining(s.UnchangedSince, o.Settings.SandboxCreationMax, now)
 	return wait(row, v1alpha1.ReasonSandboxUnconfirmed, left,
@@ -224,46 +225,46 @@ func unconfirmed(row int, o Observation, s *Sandbox, now time.Time) (Decision, b
 		s.ID, o.Settings.SandboxCreationMax), !shown && left > 0
 }
 
-// judgeEndedAlive is row 1: the pod ended by itself and its object is kept.
+// judgeEndedAlive is row PodCompleted: the pod ended by itself and its object is kept.
 func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	relation, d, decided := relate(o, s, now)
 	switch {
 	case isUnplaced(o, s):
-		return judgeUnplaced(1, o, pod, s, now)
+		return judgeUnplaced(o, pod, s, now)
 	case decided:
 		return d
 	case replacedByItsKubelet(o, s):
-		return dropReplaced(1, s)
+		return dropReplaced(RowPodCompleted, s)
 	case o.Node.IsAbsent():
-		return wait(1, v1alpha1.ReasonNodeGone, 0, "the pod ended, but its Node object is gone: sandbox %s is held", s.ID)
+		return wait(RowPodCompleted, v1alpha1.ReasonNodeGone, 0, "the pod ended, but its Node object is gone: sandbox %s is held", s.ID)
 	case relation == Replaced:
-		return wait(1, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine answers to the node's name: sandbox %s is held", s.ID)
+		return wait(RowPodCompleted, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine answers to the node's name: sandbox %s is held", s.ID)
 	case o.Evidence == EvidenceAgent:
 		d = judgeEndedByAgent(o, pod, s, now)
 	case !endedHere(o, pod, s):
-		d = waitForItsKubelet(1, o, pod, s)
+		d = waitForItsKubelet(RowPodCompleted, o, pod, s)
 	default:
-		d = judgeEnded(1, o, pod, s, now)
+		d = judgeEnded(RowPodCompleted, o, pod, s, now)
 	}
 	d.Readdress = relation == Reregistered
 	return d
 }
 
-// judgeEndedByAgent is the agent's half of row 1. A kubelet stops the sandbox within moments of the end: whoever asked at once would ask
+// judgeEndedByAgent is the agent's half of row PodCompleted. A kubelet stops the sandbox within moments of the end: whoever asked at once would ask
 // about every completed Job.
 func judgeEndedByAgent(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 {
-		return wait(1, v1alpha1.ReasonReleaseDelay, left, "the pod ended; if sandbox %s still has an address once that was seen for %s, its node is asked",
+		return wait(RowPodCompleted, v1alpha1.ReasonReleaseDelay, left, "the pod ended; if sandbox %s still has an address once that was seen for %s, its node is asked",
 			s.ID, o.Settings.ReleaseDelay)
 	}
-	return judgeByAgent(1, o, s, now)
+	return judgeByAgent(RowPodCompleted, o, s, now)
 }
 
-// judgeEnded is row 13, and the kubelet's half of row 1: the terminal phase came before any deletion, so it counts only
+// judgeEnded is row TerminatedBeforeDeletion, and the kubelet's half of row PodCompleted: the terminal phase came before any deletion, so it counts only
 // with a node that is alive to say so and after a delay.
-func judgeEnded(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+func judgeEnded(row Row, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if !o.Node.Get().Ready {
-		return wait(14, v1alpha1.ReasonNodeUnreachable, 0,
+		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
 			"the pod ended, but %s is not Ready: sandbox %s is held until the node is back or declared dead", o.Node.Get().called(), s.ID)
 	}
 	if pod.Ending == EndingRejected {
@@ -280,7 +281,7 @@ func judgeEnded(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Deci
 
 // judgeRejected: a kubelet that rejects a pod stops nothing (kubernetes#133382), and the entry shows that there was a sandbox. Only the kubelet's
 // report that there is none any more ends the wait.
-func judgeRejected(row int, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
+func judgeRejected(row Row, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if tornDownHere(o, pod) {
 		return judgeTornDown(o, pod, s, now)
 	}
@@ -288,7 +289,7 @@ func judgeRejected(row int, o Observation, pod Pod, s *Sandbox, now time.Time) D
 		"the kubelet rejected the pod, which stops no sandbox, so sandbox %s may be alive; delete the pod and %s", s.ID, o.Node.Get().restartAdvice())
 }
 
-func releaseSandbox(row int, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
+func releaseSandbox(row Row, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
 	return Decision{Row: row, Action: Release, Reason: reason, Sandboxes: []string{s.ID}, Message: "sandbox " + s.ID + ": " + why}
 }
 
@@ -297,7 +298,7 @@ func releaseSandbox(row int, reason v1alpha1.Reason, s *Sandbox, why string) Dec
 func combine(judged []Decision) Decision {
 	best := judged[0]
 	for _, d := range judged[1:] {
-		if rank(d.Action) > rank(best.Action) || (d.Action == best.Action && d.Row < best.Row) {
+		if rank(d.Action) > rank(best.Action) || (d.Action == best.Action && slices.Index(Rows, d.Row) < slices.Index(Rows, best.Row)) {
 			best = d
 		}
 	}
@@ -317,17 +318,4 @@ func combine(judged []Decision) Decision {
 	return best
 }
 
-func rank(a Action) int {
-	switch a {
-	case Drop:
-		return 5
-	case Release:
-		return 4
-	case Disown:
-		return 3
-	case Confirm:
-		return 2
-	default:
-		return 1
-	}
-}
+func rank(a Action) int { return slices.Index([]Action{Confirm, Disown, Release, Drop}, a) }

@@ -121,9 +121,7 @@ func machines(records []v1alpha1.IPAllocation, sandboxID string) []located {
 			if s.ID != sandboxID || s.Node == nil {
 				continue
 			}
-			found = append(found, located{node: records[i].Spec.NodeName, machine: release.Machine{
-				NodeUID: s.Node.UID, MachineID: s.Node.MachineID, SystemUUID: s.Node.SystemUUID, BootID: s.Node.BootID,
-			}})
+			found = append(found, located{node: records[i].Spec.NodeName, machine: release.MachineOf(*s.Node)})
 		}
 	}
 	return found

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -58,8 +59,7 @@ func (b *books) recordNodes(r *v1alpha1.IPAllocation, about Finding) {
 		b.report.add(about)
 		return
 	}
-	info := &b.Nodes[at].Status.NodeInfo
-	live := release.Machine{NodeUID: b.Nodes[at].UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}
+	live := facts.Node(&b.Nodes[at]).Machine
 	for i := range r.Spec.Sandboxes {
 		n := r.Spec.Sandboxes[i].Node
 		if n == nil || release.Compare(release.MachineOf(*n), live) != release.Replaced {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
@@ -126,17 +127,13 @@ func RequestRecord(e *audit.Entry, record string) string {
 	return v1alpha1.OrphanPrefix + e.SandboxID
 }
 
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
 // showing: an address in a network-status of a pod that has not ended may be in use. That of the entry's own pod, which is going, is
 // judged by what is known of it.
 func (f *Facts) showing(c *Case) {
 	for i := range f.Showing {
 		pod := &f.Showing[i]
 		switch {
-		case ended(pod):
+		case facts.IsTerminal(pod):
 		case pod.DeletionTimestamp == nil:
 			c.object(true, "pod %s/%s (UID %s) is not being deleted and shows the address", pod.Namespace, pod.Name, pod.UID)
 		case !f.isOwn(pod):
@@ -175,9 +172,9 @@ func (f *Facts) owner(c *Case) {
 	}
 	d := c.Explanation.Decision
 	switch {
-	case d.Action == release.Release.String() || d.Action == release.Unprotect.String():
-		c.object(false, "the manager releases it by itself: %s (row %d)", d.Reason, d.Row)
-	case d.Action == release.Confirm.String():
+	case d.Action == release.Release || d.Action == release.Unprotect:
+		c.object(false, "the manager releases it by itself: %s (row %s)", d.Reason, d.Row)
+	case d.Action == release.Confirm:
 		c.object(false, "the node's agent is being asked whether the sandbox is gone; its answer decides")
 	case d.After != "":
 		c.object(false, "time alone changes it: in %s, %s", d.After, d.Reason)
@@ -187,21 +184,12 @@ func (f *Facts) owner(c *Case) {
 // ownerPod: the pod of the very UID exists.
 func (f *Facts) ownerPod(c *Case, pod *corev1.Pod) {
 	switch {
-	case pod.DeletionTimestamp == nil && !ended(pod):
+	case pod.DeletionTimestamp == nil && !facts.IsTerminal(pod):
 		c.object(true, "its pod %s/%s (UID %s) is not being deleted", pod.Namespace, pod.Name, pod.UID)
-	case ended(pod):
-	case nodeReady(f.Owner) && runs(pod):
+	case facts.IsTerminal(pod):
+	case f.Owner.Node.IsKnown() && facts.Node(f.Owner.Node.Get()).Ready && runs(pod):
 		c.object(true, "its pod %s/%s (UID %s) is terminating, and its kubelet, whose node is Ready, reports a running container", pod.Namespace, pod.Name, pod.UID)
 	}
-}
-
-func nodeReady(f *explain.Facts) bool {
-	if !f.Node.IsKnown() {
-		return false
-	}
-	return slices.ContainsFunc(f.Node.Get().Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 func runs(pod *corev1.Pod) bool {
@@ -213,7 +201,7 @@ func runs(pod *corev1.Pod) bool {
 func (f *Facts) named(c *Case) {
 	pod := f.Named
 	switch {
-	case pod == nil || ended(pod):
+	case pod == nil || facts.IsTerminal(pod):
 	case pod.DeletionTimestamp == nil:
 		c.object(true, "pod %s/%s (UID %s) has the name in the entry and is not being deleted; no record tells its sandbox from this one", pod.Namespace, pod.Name, pod.UID)
 	default:

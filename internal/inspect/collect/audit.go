@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -71,7 +72,7 @@ func auditPod(pod *corev1.Pod) (kept audit.Pod, concerned bool) {
 	guarded := controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)
 	kept = audit.Pod{
 		Ref: ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, Node: pod.Spec.NodeName, Deleting: pod.DeletionTimestamp != nil,
-		Ended:   pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed,
+		Ended:   facts.IsTerminal(pod),
 		Guarded: guarded, Running: pod.Status.Phase == corev1.PodRunning, Shown: shown, Unreadable: err != nil,
 	}
 	return kept, !pod.Spec.HostNetwork

@@ -54,7 +54,7 @@ func ends(o release.Observation, now time.Time) []End {
 }
 
 func then(d release.Decision) string {
-	return fmt.Sprintf("%s (%s, row %d)", d.Action, d.Reason, d.Row)
+	return fmt.Sprintf("%s (%s, row %s)", d.Action, d.Reason, d.Row)
 }
 
 const kubeletReports = "the kubelet reports the end of the pod"

@@ -92,7 +92,7 @@ func TestASilenceThatEndsIsThatOfTheTaint(t *testing.T) {
 	f := heldFacts()
 	asks(f, nil)
 	f.Node = release.Known(theNode(corev1.ConditionUnknown))
-	o := f.observation(f.heldEntries())
+	o := f.read(f.heldEntries()).Observation()
 	at := now
 	if !fenceInSilence(&o, &at) {
 		t.Fatal("a silent node with an agent cannot be tainted")

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -85,7 +86,7 @@ var endingText = map[release.Ending]string{
 
 // endingText says of a phase under the kubelet's name that others can have written it whose it may be.
 func (f *Facts) endingText(pod *corev1.Pod) string {
-	ending := f.ending()
+	ending := facts.Ending(f.podFact(), f.Record)
 	if ending == release.EndingForeign && release.PodEnding(pod).ByKubelet() {
 		return "it stands under the kubelet's name, and other accounts can have written that: no proof"
 	}
@@ -102,9 +103,9 @@ func (f *Facts) poolEvidence(entries []held) []Evidence {
 	var rows []Evidence
 	for i := range entries {
 		h := &entries[i]
-		value := fmt.Sprintf("%s on %s for sandbox %s, podref %s, by %s", h.IP, orNone(h.Interface), h.SandboxID, h.PodRef, h.attribution)
+		value := fmt.Sprintf("%s on %s for sandbox %s, podref %s, by %s", h.IP, orNone(h.Interface), h.SandboxID, h.PodRef, h.Attribution)
 		switch {
-		case h.superseded:
+		case h.Superseded:
 			value += "; by now the pool has it for somebody else"
 		case h.Releasing != "":
 			value += "; its release has begun"
@@ -134,7 +135,7 @@ func (f *Facts) nodeEvidence(o release.Observation) []Evidence {
 	case !f.Node.IsKnown():
 		return []Evidence{{"node", unknown, f.Node.Why(), "Node " + name}}
 	}
-	node := nodeOf(f.Node.Get())
+	node := facts.Node(f.Node.Get())
 	value := "not Ready"
 	if node.Ready {
 		value = "Ready"

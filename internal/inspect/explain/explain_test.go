@@ -101,7 +101,7 @@ func asks(f *Facts, answer *v1alpha1.Answer) {
 func TestExplain(t *testing.T) {
 	cases := map[string]struct {
 		change   func(*Facts)
-		row      int
+		row      release.Row
 		action   release.Action
 		reason   v1alpha1.Reason
 		notHeld  bool
@@ -110,16 +110,16 @@ func TestExplain(t *testing.T) {
 		ends, notes []string
 	}{
 		"a node that is not Ready holds, until it is back, declared dead or deleted": {
-			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingInPool,
+			row: release.RowNodeNotReady, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingInPool,
 			ends: []string{"the node comes back, and the kubelet", "the node is tainted", "the Node object is deleted"},
 		},
 		"a pod that is not being deleted uses its addresses": {
 			change: func(f *Facts) { p := thePod(); p.DeletionTimestamp = nil; f.Pod = release.Known(p) },
-			row:    2, action: release.Keep, reason: v1alpha1.ReasonPodInUse, notHeld: true, standing: StandingInPool,
+			row:    release.RowPodInUse, action: release.Keep, reason: v1alpha1.ReasonPodInUse, notHeld: true, standing: StandingInPool,
 		},
 		"a kubelet that has not finished the pod holds": {
 			change: func(f *Facts) { f.Node = release.Known(theNode(corev1.ConditionTrue)) },
-			row:    15, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the kubelet reports the end"},
+			row:    release.RowAwaitKubeletReport, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the kubelet reports the end"},
 		},
 		"a pod that its kubelet finished is released on the manager's next look": {
 			change: func(f *Facts) {
@@ -127,7 +127,7 @@ func TestExplain(t *testing.T) {
 				end(p, "kubelet")
 				f.Pod, f.Node = release.Known(p), release.Known(theNode(corev1.ConditionTrue))
 			},
-			row: 10, action: release.Release, reason: v1alpha1.ReasonKubeletFinished, standing: StandingInPool, ends: []string{"nothing more is needed"},
+			row: release.RowTerminatedAfterDeletion, action: release.Release, reason: v1alpha1.ReasonKubeletFinished, standing: StandingInPool, ends: []string{"nothing more is needed"},
 		},
 		"a phase that PodGC wrote proves nothing": {
 			change: func(f *Facts) {
@@ -135,14 +135,14 @@ func TestExplain(t *testing.T) {
 				end(p, "kube-controller-manager")
 				f.Pod, f.Node = release.Known(p), release.Known(theNode(corev1.ConditionTrue))
 			},
-			row: 15, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the kubelet reports the end"},
+			row: release.RowAwaitKubeletReport, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the kubelet reports the end"},
 		},
 		"what the record proved stays proven once the object is gone": {
 			change: func(f *Facts) {
 				f.Pod, f.Node = release.Absent[*corev1.Pod](), release.Known(theNode(corev1.ConditionTrue))
 				f.Record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: before(time.Minute), Node: f.Record.Spec.Sandboxes[0].Node}
 			},
-			row: 10, action: release.Release, reason: v1alpha1.ReasonKubeletFinished, standing: StandingInPool, ends: []string{"nothing more is needed"},
+			row: release.RowTerminatedAfterDeletion, action: release.Release, reason: v1alpha1.ReasonKubeletFinished, standing: StandingInPool, ends: []string{"nothing more is needed"},
 		},
 		"an end that another machine's kubelet wrote proves nothing, also once the old machine is back": {
 			change: func(f *Facts) {
@@ -152,7 +152,7 @@ func TestExplain(t *testing.T) {
 				f.Record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: before(time.Minute),
 					Node: &v1alpha1.NodeIdentity{UID: "node-uid-2", MachineID: "m2", SystemUUID: "s2", BootID: "b2"}}
 			},
-			row: 15, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves"},
+			row: release.RowAwaitKubeletReport, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves"},
 		},
 		"an end of which nobody knows the writer proves nothing where the Node is younger than the pod": {
 			change: func(f *Facts) {
@@ -161,40 +161,40 @@ func TestExplain(t *testing.T) {
 				n.CreationTimestamp = before(time.Hour)
 				f.Pod, f.Node = release.Known(p), release.Known(n)
 			},
-			row: 15, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves"},
+			row: release.RowAwaitKubeletReport, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves"},
 		},
 		"a pod that cannot be read is not gone": {
 			change: func(f *Facts) { f.Pod = release.Unknown[*corev1.Pod]("no right") },
-			row:    0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
+			row:    release.RowObservationFailed, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
 		},
 		"pools that cannot be read are not empty": {
 			change: func(f *Facts) { f.Entries = release.Unknown[ipam.Snapshot]("no right") },
-			row:    0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed,
+			row:    release.RowObservationFailed, action: release.Wait, reason: v1alpha1.ReasonObservationFailed,
 		},
 		"records that cannot be read may hold the address too": {
 			change: func(f *Facts) { f.Records = release.Unknown[[]v1alpha1.IPAllocation]("no right") },
-			row:    0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
+			row:    release.RowObservationFailed, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
 		},
 		"a pool that is unreadable may still have the entry": {
 			change: func(f *Facts) {
 				f.Entries = release.Known(ipam.Snapshot{Problems: []ipam.Problem{{Backend: "whereabouts", Pool: pool, Message: "bad range"}}})
 			},
-			row: 0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed,
+			row: release.RowObservationFailed, action: release.Wait, reason: v1alpha1.ReasonObservationFailed,
 		},
 		"a node that cannot be read holds": {
 			change: func(f *Facts) { f.Node = release.Unknown[*corev1.Node]("no right") },
-			row:    0, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
+			row:    release.RowObservationFailed, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
 		},
 		"a Node that is gone is waited for, and time ends it": {
 			change: func(f *Facts) {
 				f.Node = release.Absent[*corev1.Node]()
 				f.Record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-uid"}, Since: before(2 * time.Minute), ConfirmedTime: before(0)}
 			},
-			row: 6, action: release.Wait, reason: v1alpha1.ReasonNodeGone, standing: StandingInPool, ends: []string{"time: in 3m0s"},
+			row: release.RowNodeDeleted, action: release.Wait, reason: v1alpha1.ReasonNodeGone, standing: StandingInPool, ends: []string{"time: in 3m0s"},
 		},
 		"an address in another record is in conflict": {
 			change: func(f *Facts) { f.Records = release.Known([]v1alpha1.IPAllocation{rival()}) },
-			row:    17, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool,
+			row:    release.RowAddressConflict, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool,
 			ends: []string{"the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other"},
 		},
 		"an address that the pool has for somebody else by now was taken over": {
@@ -203,7 +203,7 @@ func TestExplain(t *testing.T) {
 				e.SandboxID, e.PodRef, e.Owner = "sandbox-2", "apps/db-0", &ipam.PodRef{Namespace: "apps", Name: "db-0"}
 				f.Entries = release.Known(ipam.Snapshot{Entries: []ipam.Entry{e}})
 			},
-			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingTakenOver,
+			row: release.RowNodeNotReady, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingTakenOver,
 			ends: []string{"the node comes back", "the node is tainted", "the Node object is deleted"},
 		},
 		"an entry under the record's own tombstone is being released": {
@@ -212,7 +212,7 @@ func TestExplain(t *testing.T) {
 				e.PodRef, e.Owner, e.Releasing = "holdfast-releasing/"+string(uid), nil, string(uid)
 				f.Entries = release.Known(ipam.Snapshot{Entries: []ipam.Entry{e}})
 			},
-			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingReleasing,
+			row: release.RowNodeNotReady, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, standing: StandingReleasing,
 			ends: []string{"the node comes back", "the node is tainted", "the Node object is deleted"},
 		},
 		"the name's next pod that shows the address is in conflict with the one before": {
@@ -221,21 +221,21 @@ func TestExplain(t *testing.T) {
 				next.UID, next.DeletionTimestamp = other, nil
 				f.Pod, f.Namesake = release.Absent[*corev1.Pod](), next
 			},
-			row: 17, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool, notes: []string{"The name belongs to another pod now"},
+			row: release.RowAddressConflict, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool, notes: []string{"The name belongs to another pod now"},
 			ends: []string{"the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other"},
 		},
 		"a sandbox whose machine nobody recorded is held": {
 			change: func(f *Facts) {
 				f.Record.Spec.Sandboxes[0].Node, f.Node = nil, release.Known(theNode(corev1.ConditionTrue))
 			},
-			row: 0, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, standing: StandingInPool, ends: []string{"the IPAM's entries go"},
+			row: release.RowMachineUnknown, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, standing: StandingInPool, ends: []string{"the IPAM's entries go"},
 		},
 		"no entries, and it may be starting": {
 			change: func(f *Facts) {
 				f.Entries, f.Record = release.Known(ipam.Snapshot{}), nil
 				f.Node = release.Known(theNode(corev1.ConditionTrue))
 			},
-			row: 16, action: release.Wait, reason: v1alpha1.ReasonMayBeStarting, ends: []string{"the kubelet reports the end"},
+			row: release.RowMayBeStarting, action: release.Wait, reason: v1alpha1.ReasonMayBeStarting, ends: []string{"the kubelet reports the end"},
 		},
 		"a pod without our finalizer is somebody else's": {
 			change: func(f *Facts) {
@@ -243,7 +243,7 @@ func TestExplain(t *testing.T) {
 				p.Finalizers = []string{"example.com/x"}
 				f.Pod, f.Record, f.Entries = release.Known(p), nil, release.Known(ipam.Snapshot{})
 			},
-			row: 14, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, notHeld: true, notes: []string{"Holdfast does not keep this object", "example.com/x"},
+			row: release.RowNodeNotReady, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, notHeld: true, notes: []string{"Holdfast does not keep this object", "example.com/x"},
 		},
 		"without Holdfast, a pod without our finalizer is held by nobody, whatever the pools have": {
 			change: func(f *Facts) {
@@ -251,12 +251,12 @@ func TestExplain(t *testing.T) {
 				p.Finalizers = nil
 				f.Pod, f.Record, f.Unserved.Records = release.Known(p), nil, true
 			},
-			row: 0, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, notHeld: true, standing: StandingInPool,
+			row: release.RowMachineUnknown, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, notHeld: true, standing: StandingInPool,
 			notes: []string{"Holdfast is not installed (the API server serves no ipallocations.holdfast.dev): there are no records"},
 		},
 		"without Holdfast, our finalizer holds until somebody takes it off": {
 			change: func(f *Facts) { f.Record, f.Unserved.Records, f.Unserved.Pools = nil, true, true },
-			row:    0, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, standing: StandingInPool,
+			row:    release.RowMachineUnknown, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, standing: StandingInPool,
 			ends: []string{"Holdfast is installed again", "kubectl holdfast uninstall takes"}, notes: []string{"whereabouts is not installed"},
 		},
 		"without Holdfast, a running pod with our finalizer uses its addresses": {
@@ -265,30 +265,30 @@ func TestExplain(t *testing.T) {
 				p.DeletionTimestamp = nil
 				f.Pod, f.Record, f.Unserved.Records = release.Known(p), nil, true
 			},
-			row: 2, action: release.Keep, reason: v1alpha1.ReasonPodInUse, notHeld: true, standing: StandingInPool,
+			row: release.RowPodInUse, action: release.Keep, reason: v1alpha1.ReasonPodInUse, notHeld: true, standing: StandingInPool,
 		},
 		"an agent that was asked is waited for": {
 			change: func(f *Facts) { asks(f, nil) },
-			row:    12, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool,
+			row:    release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool,
 			ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
 		},
 		"an agent's DoNotRelease holds": {
 			change: func(f *Facts) {
 				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"})
 			},
-			row: 12, action: release.Wait, reason: v1alpha1.ReasonSandboxRunning, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
+			row: release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonSandboxRunning, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
 		},
 		"an agent's ReadyForRelease to an earlier question is no answer": {
 			change: func(f *Facts) {
 				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 2, Verdict: v1alpha1.VerdictReadyForRelease})
 			},
-			row: 12, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
+			row: release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
 		},
 		"an agent's ReadyForRelease releases": {
 			change: func(f *Facts) {
 				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictReadyForRelease})
 			},
-			row: 12, action: release.Release, reason: v1alpha1.ReasonSandboxGone, standing: StandingInPool, ends: []string{"nothing more is needed"},
+			row: release.RowAwaitRuntimeReport, action: release.Release, reason: v1alpha1.ReasonSandboxGone, standing: StandingInPool, ends: []string{"nothing more is needed"},
 		},
 	}
 	for name, tc := range cases {
@@ -298,8 +298,8 @@ func TestExplain(t *testing.T) {
 				tc.change(f)
 			}
 			got := Explain(f, now)
-			if d := got.Decision; d.Row != tc.row || d.Action != tc.action.String() || d.Reason != tc.reason {
-				t.Errorf("decided %+v, want row %d, %s, %s", d, tc.row, tc.action, tc.reason)
+			if d := got.Decision; d.Row != tc.row || d.Action != tc.action || d.Reason != tc.reason {
+				t.Errorf("decided %+v, want row %s, %s, %s", d, tc.row, tc.action, tc.reason)
 			}
 			if got.Held == tc.notHeld || got.Attention() != got.Held {
 				t.Errorf("held is %t", got.Held)
@@ -349,11 +349,11 @@ func TestUnreadFactsNeverLeadToARelease(t *testing.T) {
 			p := thePod()
 			end(p, "kubelet")
 			f.Pod, f.Node = release.Known(p), release.Known(theNode(corev1.ConditionTrue))
-			if d := Explain(f, now).Decision; d.Action != release.Release.String() {
+			if d := Explain(f, now).Decision; d.Action != release.Release {
 				t.Fatalf("the case proves nothing: %+v", d)
 			}
 			forget(f)
-			if got := Explain(f, now); got.Decision.Action != release.Wait.String() || !got.Held {
+			if got := Explain(f, now); got.Decision.Action != release.Wait || !got.Held {
 				t.Errorf("decided %+v", got.Decision)
 			}
 		})

@@ -3,12 +3,17 @@
 package explain
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
@@ -42,12 +47,7 @@ type Facts struct {
 }
 
 // pod is the object, or nil.
-func (f *Facts) pod() *corev1.Pod {
-	if f.Pod.IsKnown() {
-		return f.Pod.Get()
-	}
-	return nil
-}
+func (f *Facts) pod() *corev1.Pod { return f.Pod.Get() }
 
 func (f *Facts) nodeName() string {
 	switch pod := f.pod(); {
@@ -59,30 +59,176 @@ func (f *Facts) nodeName() string {
 	return ""
 }
 
-// ending is what the kubelet reported: what the record once proved stays proven.
-func (f *Facts) ending() release.Ending {
-	if f.Record != nil && f.Record.Spec.Kubelet != nil && f.Record.Spec.Kubelet.Ending == v1alpha1.EndingFinished {
-		return release.EndingFinished
+// podFact is what the object shows. What the manager saw of it before is not shown anywhere.
+func (f *Facts) podFact() release.Fact[release.Pod] {
+	switch pod := f.pod(); {
+	case f.Pod.IsAbsent():
+		return release.Absent[release.Pod]()
+	case pod == nil:
+		return release.Unknown[release.Pod](f.Pod.Why())
+	default:
+		return release.Known(facts.Pod(pod, f.Evidence.Ending(pod, false, f.Policies.Get().Since)))
 	}
-	if pod := f.pod(); pod != nil {
-		return f.Evidence.Ending(pod, false, f.Policies.Get().Since) // what the manager saw is not shown anywhere
-	}
-	return f.recorded().Ending
 }
 
-// recorded is what the record remembers of a pod whose object is gone.
-func (f *Facts) recorded() release.Pod {
-	last := release.Pod{Deleting: true, Ending: release.EndingNone}
+// read is what was read, as the manager would put it together.
+func (f *Facts) read(entries []held) *facts.Read {
+	read := &facts.Read{Evidence: f.Evidence, Settings: f.Settings, GuardsClusterNetwork: f.GuardClusterNetwork, UID: f.UID, Live: true, Pod: f.podFact(), Object: f.pod(),
+		Record: f.Record, HeldRead: f.heldRead(), Unowned: f.unowned(), PoliciesSince: f.Policies.Get().Since}
+	for i := range entries {
+		read.Held = append(read.Held, entries[i].Held)
+	}
+	if read.NeedsNode() {
+		read.Node = f.nodeFact()
+	}
+	return read
+}
+
+func (f *Facts) nodeFact() release.Fact[release.Node] {
+	switch {
+	case f.nodeName() == "":
+		return release.Fact[release.Node]{}
+	case f.Node.IsAbsent():
+		return release.Absent[release.Node]()
+	case !f.Node.IsKnown():
+		return release.Unknown[release.Node](f.Node.Why())
+	}
+	return release.Known(facts.Node(f.Node.Get()))
+}
+
+func (f *Facts) heldRead() release.Fact[struct{}] {
+	switch unreadable := facts.Unreadable(f.Record, f.Entries.Get().Problems); {
+	case !f.Entries.IsKnown():
+		return release.Unknown[struct{}](f.Entries.Why())
+	case unreadable != "":
+		return release.Unknown[struct{}](unreadable)
+	case !f.Records.IsKnown():
+		return release.Unknown[struct{}]("who else holds its addresses: " + f.Records.Why())
+	}
+	return release.Known(struct{}{})
+}
+
+// CurrentAnswer is the answer to the mark that stands in a record for a sandbox: of its Node, epoch and boot. Nil where there is none.
+func CurrentAnswer(record *v1alpha1.IPAllocation, sandbox string) *v1alpha1.Answer {
+	for i := range record.Spec.Marks {
+		mark := &record.Spec.Marks[i]
+		if mark.SandboxID != sandbox {
+			continue
+		}
+		for j := range record.Status.Answers {
+			a := &record.Status.Answers[j]
+			if a.SandboxID == sandbox && a.NodeUID == mark.NodeUID && a.Epoch == mark.Epoch && a.BootID == mark.BootID {
+				return a
+			}
+		}
+	}
+	return nil
+}
+
+// isOrphan says whether the record is of addresses whose owner nobody can tell.
+func isOrphan(record *v1alpha1.IPAllocation) bool {
+	return record != nil && strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix)
+}
+
+// held is one entry that belongs to the UID, with the records of other UIDs that hold the address for another sandbox.
+type held struct {
+	facts.Held
+	rivals []string
+}
+
+// heldEntries are the entries that are the UID's by evidence, and the recorded addresses that somebody else has by now.
+func (f *Facts) heldEntries() []held {
+	entries := f.Entries.Get().Entries
+	candidates := f.candidates()
+	var all []held
+	for i := range entries {
+		if h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &entries[i], append(f.recordedElsewhere(entries[i].SandboxID), candidates...)); ours {
+			rivals := f.rivals(h.Key)
+			h.Conflict = len(rivals) > 0 || facts.ShowsAddress(f.Namesake, h.Key)
+			all = append(all, held{h, rivals})
+		}
+	}
 	if f.Record == nil {
-		return last
+		return all
 	}
-	last.Bound = f.Record.Spec.NodeName != ""
-	if report := f.Record.Spec.Kubelet; report != nil {
-		last.Ending = map[v1alpha1.KubeletEnding]release.Ending{
-			v1alpha1.EndingFinished: release.EndingFinished, v1alpha1.EndingCompleted: release.EndingCompleted,
-			v1alpha1.EndingRejected: release.EndingRejected,
-		}[report.Ending]
+	for i := range f.Record.Spec.Addresses {
+		address := &f.Record.Spec.Addresses[i]
+		key, err := ipam.KeyOf(address)
+		if err != nil || slices.ContainsFunc(all, func(h held) bool { return facts.Same(h.Key, key) && h.SandboxID == key.SandboxID }) {
+			continue
+		}
+		var stands *ipam.Entry
+		if at := slices.IndexFunc(entries, func(e ipam.Entry) bool { return facts.Same(e.Key, key) }); at >= 0 {
+			stands = &entries[at]
+		}
+		rivals := f.rivals(key)
+		if h, remembered := f.read(all).Missing(address, key, stands, len(rivals) > 0, false); remembered {
+			all = append(all, held{h, rivals})
+		}
 	}
-	last.Remember(f.Record)
-	return last
+	return all
+}
+
+// unowned are the entries under the name of the pod that no UID can be shown to own.
+func (f *Facts) unowned() []facts.Held {
+	entries := f.Entries.Get().Entries
+	candidates := f.candidates()
+	var all []facts.Held
+	for i := range entries {
+		h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &entries[i], append(f.recordedElsewhere(entries[i].SandboxID), candidates...))
+		if !ours && facts.IsUnowned(f.pod(), f.Ref, &h) {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// recordedElsewhere are the UIDs of other pod names whose records have a sandbox. An entry's ID can be changed unjudged; the sandbox
+// stays that pod's.
+func (f *Facts) recordedElsewhere(sandbox string) []ownership.Candidate {
+	var others []ownership.Candidate
+	for i := range f.Records.Get() {
+		r := &f.Records.Get()[i]
+		if r.Spec.PodNamespace == f.Ref.Namespace && r.Spec.PodName == f.Ref.Name || isOrphan(r) {
+			continue
+		}
+		if slices.ContainsFunc(r.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == sandbox }) {
+			others = append(others, facts.Candidate(types.UID(r.Name), nil, r))
+		}
+	}
+	return others
+}
+
+// candidates are the UIDs of this pod name that an entry might belong to. Nobody has watched, so no ADD was observed.
+func (f *Facts) candidates() []ownership.Candidate {
+	own := facts.Candidate(f.UID, f.pod(), f.Record)
+	own.ShownAlive = own.Shown // only the manager has watched what it showed before its end
+	all := []ownership.Candidate{own}
+	namesake := f.Namesake
+	for i := range f.Records.Get() {
+		r := &f.Records.Get()[i]
+		if isOrphan(r) || r.Spec.PodNamespace != f.Ref.Namespace || r.Spec.PodName != f.Ref.Name {
+			continue
+		}
+		var pod *corev1.Pod
+		if namesake != nil && string(namesake.UID) == r.Name {
+			pod, namesake = namesake, nil
+		}
+		all = append(all, facts.Candidate(types.UID(r.Name), pod, r))
+	}
+	if namesake != nil {
+		all = append(all, facts.Candidate(namesake.UID, namesake, nil))
+	}
+	return all
+}
+
+// rivals are the other records that hold an address for another sandbox.
+func (f *Facts) rivals(key ipam.Key) []string {
+	var others []string
+	for i := range f.Records.Get() {
+		if r := &f.Records.Get()[i]; r.Name != string(f.UID) && facts.Holds(r, key) {
+			others = append(others, r.Name)
+		}
+	}
+	return others
 }

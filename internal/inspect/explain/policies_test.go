@@ -33,34 +33,34 @@ func TestI11ExplainSaysWhyAKubeletsReportDoesNotCount(t *testing.T) {
 	cases := map[string]struct {
 		change   func(*Facts)
 		policies release.Fact[reportpolicy.Judgement]
-		row      int
+		row      release.Row
 		// notes are parts of the one note about it; without any there is none.
 		notes []string
 	}{
-		"policies that are older than the pod let its kubelet's report count": {change: finished, policies: inForce(3 * time.Hour), row: 10},
-		"without policies any account may have written it": {change: finished, policies: missing, row: 12,
+		"policies that are older than the pod let its kubelet's report count": {change: finished, policies: inForce(3 * time.Hour), row: release.RowTerminatedAfterDeletion},
+		"without policies any account may have written it": {change: finished, policies: missing, row: release.RowAwaitRuntimeReport,
 			notes: []string{"there is no ValidatingAdmissionPolicy holdfast-kubelet-reports", "To do: apply the installation's admission policies again", "the agent"}},
-		"policies that are younger than the pod did not judge all its writes": {change: finished, policies: inForce(time.Hour), row: 12,
+		"policies that are younger than the pod did not judge all its writes": {change: finished, policies: inForce(time.Hour), row: release.RowAwaitRuntimeReport,
 			notes: []string{"only since 2026-01-02T11:00:00Z", "Nothing to do"}},
-		"policies that may not be read": {change: finished, policies: release.Unknown[reportpolicy.Judgement]("you may not list them"), row: 12,
+		"policies that may not be read": {change: finished, policies: release.Unknown[reportpolicy.Judgement]("you may not list them"), row: release.RowAwaitRuntimeReport,
 			notes: []string{"you may not list them", "validatingadmissionpolicies"}},
 		"a pod that holds no address any more": {change: func(f *Facts) {
 			finished(f)
 			f.Entries, f.Record = release.Known(ipam.Snapshot{}), nil
-		}, policies: missing, row: 16, notes: []string{"To do: apply"}},
-		"another machine in the Node object of a live node": {change: replaced, policies: missing, row: 9, notes: []string{"To do: apply"}},
+		}, policies: missing, row: release.RowMayBeStarting, notes: []string{"To do: apply"}},
+		"another machine in the Node object of a live node": {change: replaced, policies: missing, row: release.RowNodeReplaced, notes: []string{"To do: apply"}},
 		"another machine, and policies that are older than the pod": {change: func(f *Facts) {
 			replaced(f)
 			f.Pod = release.Known(boundAt(thePod(), 2*time.Hour))
-		}, policies: inForce(3 * time.Hour), row: 9},
+		}, policies: inForce(3 * time.Hour), row: release.RowNodeReplaced},
 		"an end that another client wrote by its own name counts with no policy either": {change: func(f *Facts) {
 			finished(f)
 			end(f.Pod.Get(), "kube-controller-manager")
-		}, policies: missing, row: 12},
+		}, policies: missing, row: release.RowAwaitRuntimeReport},
 		"without agents the report is all that there is": {change: func(f *Facts) {
 			finished(f)
 			f.Evidence = release.EvidenceKubelet
-		}, policies: missing, row: 10},
+		}, policies: missing, row: release.RowTerminatedAfterDeletion},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestI11ExplainSaysWhyAKubeletsReportDoesNotCount(t *testing.T) {
 			f.Policies = tc.policies
 			got := Explain(f, now)
 			if got.Decision.Row != tc.row {
-				t.Errorf("row %d decided, want %d: %s", got.Decision.Row, tc.row, got.Decision.Message)
+				t.Errorf("row %s decided, want %s: %s", got.Decision.Row, tc.row, got.Decision.Message)
 			}
 			about := ""
 			for _, note := range got.Notes {

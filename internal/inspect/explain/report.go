@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -53,8 +53,8 @@ type Explanation struct {
 
 // Decision is a decision of the table.
 type Decision struct {
-	Row     int             `json:"row"`
-	Action  string          `json:"action"`
+	Row     release.Row     `json:"row"`
+	Action  release.Action  `json:"action"`
 	Reason  v1alpha1.Reason `json:"reason"`
 	Message string          `json:"message"`
 	// After is how long until time alone could change it; empty when only an event can.
@@ -62,7 +62,7 @@ type Decision struct {
 }
 
 func decisionOf(d release.Decision) Decision {
-	shown := Decision{Row: d.Row, Action: d.Action.String(), Reason: d.Reason, Message: d.Message}
+	shown := Decision{Row: d.Row, Action: d.Action, Reason: d.Reason, Message: d.Message}
 	if d.After > 0 {
 		shown.After = d.After.Round(time.Second).String()
 	}
@@ -120,11 +120,10 @@ func Explain(f *Facts, now time.Time) *Explanation {
 		return e.ofOrphan(f)
 	}
 	entries := f.heldEntries()
-	o := f.observation(entries)
+	o := f.read(entries).Observation()
 	d := release.Decide(o, now)
 	e.Decision = decisionOf(d)
-	const inUse = 2 // the row of a pod that uses its addresses, whatever is asked or rewritten meanwhile
-	e.Held = f.holds(e.Guarded, o) && d.Row != inUse
+	e.Held = f.holds(e.Guarded, o) && d.Row != release.RowPodInUse
 	e.Said, e.ReasonSince = f.said(d.Reason)
 	for i := range entries {
 		e.Addresses = append(e.Addresses, f.address(&entries[i], o, now))
@@ -166,7 +165,7 @@ func (f *Facts) state() string {
 		return StateUnknown
 	case pod.DeletionTimestamp != nil:
 		return StateTerminating
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case facts.IsTerminal(pod):
 		return StateEnded
 	}
 	return StateRunning
@@ -199,14 +198,14 @@ func (f *Facts) said(reason v1alpha1.Reason) (other string, since *metav1.Time) 
 
 // address asks the table about one entry's sandbox alone.
 func (f *Facts) address(h *held, o release.Observation, now time.Time) Address {
-	a := Address{IP: h.IP.String(), Interface: h.Interface, Pool: h.Pool, SandboxID: h.SandboxID, Attribution: h.attribution, Standing: StandingInPool, Rivals: h.rivals}
+	a := Address{IP: h.IP.String(), Interface: h.Interface, Pool: h.Pool, SandboxID: h.SandboxID, Attribution: h.Attribution, Standing: StandingInPool, Rivals: h.rivals}
 	switch {
-	case h.superseded:
+	case h.Superseded:
 		a.Standing = StandingTakenOver
 	case h.Releasing != "":
 		a.Standing = StandingReleasing
 	}
-	if recorded := f.recordedAddress(&h.Key); recorded != nil {
+	if recorded := facts.RecordedAddress(f.Record, h.Key); recorded != nil {
 		a.Network = recorded.Network
 	}
 	for _, s := range o.Sandboxes.Get() {
@@ -222,7 +221,7 @@ func (f *Facts) address(h *held, o release.Observation, now time.Time) Address {
 // ofOrphan explains a record of nobody's: no row of the table is about it; what is known stands in the record.
 func (e *Explanation) ofOrphan(f *Facts) *Explanation {
 	e.Held, e.UID = true, ""
-	e.Decision = Decision{Action: release.Wait.String(), Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses: they are held"}
+	e.Decision = Decision{Action: release.Wait, Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses: they are held"}
 	if c := meta.FindStatusCondition(f.Record.Status.Conditions, v1alpha1.ReleasedCondition); c != nil {
 		e.Decision.Reason, e.Decision.Message, e.ReasonSince = v1alpha1.Reason(c.Reason), c.Message, c.LastTransitionTime.DeepCopy()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -35,7 +36,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	if e.Said != "" && e.Held {
 		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.Said, d.Reason)
 	}
-	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && f.ending() == release.EndingCompleted {
+	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && facts.Ending(f.podFact(), f.Record) == release.EndingCompleted {
 		note("A manager that saw the pod deleting and not ended counts its end as one after the deletion, and goes on sooner; nobody can tell that from the object alone.")
 	}
 	return notes
@@ -92,10 +93,7 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 }
 
 func (d *Decision) line() string {
-	text := fmt.Sprintf("%s, %s", d.Action, d.Reason)
-	if d.Row > 0 {
-		text += fmt.Sprintf(" (row %d of the decision table)", d.Row)
-	}
+	text := fmt.Sprintf("%s, %s (row %s of the decision table)", d.Action, d.Reason, d.Row)
 	if d.After != "" {
 		text += ", looked at again in " + d.After + " at the latest"
 	}
@@ -106,7 +104,7 @@ func (e *Explanation) addresses() inspect.Table {
 	t := inspect.Table{Heading: "ADDRESSES", Columns: inspect.Columns("IP", "INTERFACE", "POOL", "SANDBOX", "STANDING", "ROW", "ACTION", "REASON", "+ATTRIBUTION", "+NETWORK", "+ALSO HELD BY")}
 	for i := range e.Addresses {
 		a := &e.Addresses[i]
-		t.Add(a.IP, a.Interface, a.Pool, inspect.Short(a.SandboxID), a.Standing, strconv.Itoa(a.Decision.Row), a.Decision.Action, string(a.Decision.Reason),
+		t.Add(a.IP, a.Interface, a.Pool, inspect.Short(a.SandboxID), a.Standing, string(a.Decision.Row), string(a.Decision.Action), string(a.Decision.Reason),
 			string(a.Attribution), a.Network, strings.Join(a.Rivals, ","))
 	}
 	return t

@@ -119,7 +119,7 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 		released(ctx)
 	})
 
-	It("is asked about anew under the UID of a Node that registered again (row 7)", func(ctx context.Context) {
+	It("is asked about anew under the UID of a Node that registered again", func(ctx context.Context) {
 		story.ForceDelete(ctx, pod)
 		Eventually(ctx, story.Why).WithArguments(pod).Should(HavePrefix(reason(v1alpha1.ReasonSandboxRunning)))
 		before := w.Node.UID(ctx)

@@ -108,7 +108,7 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 		Expect(w.Holds(ctx)).To(BeFalse())
 	})
 
-	It("shares a Job's pods with the Job controller's own finalizer, and releases while they are kept (row 1)", func(ctx context.Context) {
+	It("shares a Job's pods with the Job controller's own finalizer, and releases while they are kept (row PodCompleted)", func(ctx context.Context) {
 		job := jobOf(w)
 		Expect(admin.Create(ctx, job)).To(Succeed())
 		var pods corev1.PodList

@@ -29,7 +29,7 @@ Not held: the pod is not being deleted, and its addresses are its own.
 
 ADDRESSES
 IP INTERFACE POOL SANDBOX STANDING ROW ACTION REASON
-NET.1 net1 kube-system/NET.0-24 SANDBOX InPool 2 Keep PodInUse
+NET.1 net1 kube-system/NET.0-24 SANDBOX InPool PodInUse Keep PodInUse
 
 EVIDENCE
 FACT STATE VALUE
@@ -75,19 +75,19 @@ $`))
 		r := plugin(ctx, "explain", "pod/web-0", "-n", w.namespace)
 		Expect(r.code).To(Equal(2), r.err)
 		Expect(w.text(r.out)).To(Equal(`Pod NS/web-0 (UID UID): Terminating for AGE (since TIME), on node NODE
-Held: Wait, NodeUnreachable (row 14 of the decision table)
+Held: Wait, NodeUnreachable (row NodeNotReady of the decision table)
  node NODE is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
  the manager has said so for AGE (since TIME)
 
 ADDRESSES
 IP INTERFACE POOL SANDBOX STANDING ROW ACTION REASON
-NET.1 net1 kube-system/NET.0-24 SANDBOX InPool 14 Wait NodeUnreachable
+NET.1 net1 kube-system/NET.0-24 SANDBOX InPool NodeNotReady Wait NodeUnreachable
 
 WHAT WOULD END IT
 WHAT THEN CAUTION
-the node comes back, and the kubelet reports the end of the pod Release (KubeletFinished, row 10) -
-the node is tainted node.kubernetes.io/out-of-service and is not Ready Release (NodeOutOfService, row 5) only once the machine is really off: nothing is asked after it
-the Node object is deleted and shows no sign of life for delays.nodeGoneDelay Release (NodeGone, row 6) only once the machine is really gone
+the node comes back, and the kubelet reports the end of the pod Release (KubeletFinished, row TerminatedAfterDeletion) -
+the node is tainted node.kubernetes.io/out-of-service and is not Ready Release (NodeOutOfService, row NodeOutOfService) only once the machine is really off: nothing is asked after it
+the Node object is deleted and shows no sign of life for delays.nodeGoneDelay Release (NodeGone, row NodeDeleted) only once the machine is really gone
 
 EVIDENCE
 FACT STATE VALUE
@@ -106,7 +106,7 @@ AGE Warning NodeUnreachable node NODE is not Ready and nobody declared it dead: 
 		r = plugin(ctx, "explain", string(pod.UID), "-o", "json")
 		Expect(r.code).To(Equal(2), r.err)
 		Expect(decoded(r)).To(HaveKeyWithValue("items", ConsistOf(And(HaveKeyWithValue("held", true), Not(HaveKey("said")),
-			HaveKeyWithValue("decision", And(HaveKeyWithValue("row", 14.0), HaveKeyWithValue("reason", "NodeUnreachable")))))))
+			HaveKeyWithValue("decision", And(HaveKeyWithValue("row", "NodeNotReady"), HaveKeyWithValue("reason", "NodeUnreachable")))))))
 		By("in YAML")
 		Expect(plugin(ctx, "explain", string(pod.UID), "-o", "yaml").out).To(And(HavePrefix("apiVersion: inspect.holdfast.dev/v1alpha1\nitems:\n"), ContainSubstring("reason: NodeUnreachable")))
 		By("who and history")

@@ -102,7 +102,7 @@ func (t *turn) decide(to State, v sight) {
 	if !v.live {
 		read = "the controller decides on its caches: "
 	}
-	label := t.Say("%srow %d, %s %v (%s)", read, d.Row, d.Action, d.Sandboxes, d.Reason)
+	label := t.Say("%srow %s, %s %v (%s)", read, d.Row, d.Action, d.Sandboxes, d.Reason)
 	if d.Readdress && v.live {
 		to.readdress()
 		t.Owed(to, t.Say("%s: the record follows to the new Node UID", label))

@@ -267,7 +267,7 @@ func (m *Model) taken(said release.Answer, mark release.Mark) release.Answer {
 	return said
 }
 
-// takeTheTaintsWord is row 5 as it would be if the node of a fence were not asked: its silence is taken for granted.
+// takeTheTaintsWord is row NodeOutOfService as it would be if the node of a fence were not asked: its silence is taken for granted.
 func (m *Model) takeTheTaintsWord(o *release.Observation) {
 	node := o.Node.Get()
 	if !o.Sandboxes.IsKnown() || !node.OutOfService || node.Ready {

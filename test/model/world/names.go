@@ -82,10 +82,7 @@ func identity(ident Ident) v1alpha1.NodeIdentity {
 	return v1alpha1.NodeIdentity{UID: nodeUID(ident.UID), MachineID: machine, SystemUUID: machine, BootID: bootID(bootKey(ident.Machine, ident.Boot))}
 }
 
-func machineOf(ident Ident) release.Machine {
-	id := identity(ident)
-	return release.Machine{NodeUID: id.UID, MachineID: id.MachineID, SystemUUID: id.SystemUUID, BootID: id.BootID}
-}
+func machineOf(ident Ident) release.Machine { return release.MachineOf(identity(ident)) }
 
 func markOf(k int, mark Mark) v1alpha1.Mark {
 	m := v1alpha1.Mark{SandboxID: boxID(k), Epoch: int64(mark.Epoch), Fence: mark.Taint != 0}

@@ -70,7 +70,7 @@ func (t *turn) decideOrphan(to State) {
 	facts := t.m.orphanFacts(&to)
 	d := orphan.Decide(facts, now)
 	to.Ctl = Controller{Version: to.Ctl.Version}
-	label := t.Say("the controller reads Nodes, record and pools: orphan row %d, %s (%s)", d.Row, d.Action, d.Reason)
+	label := t.Say("the controller reads Nodes, record and pools: orphan row %s, %s (%s)", d.Row, d.Action, d.Reason)
 	switch d.Action {
 	case orphan.Ask:
 		to.Rec.Epochs[0]++

@@ -40,7 +40,7 @@ func NewReport() *Report {
 	}
 	for table, rows := range rowsOf {
 		for _, row := range rows {
-			r.Rows[fmt.Sprintf("%s-%d", table, row)] = 0
+			r.Rows[fmt.Sprintf("%s-%s", table, row)] = 0
 		}
 	}
 	return r

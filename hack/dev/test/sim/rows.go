@@ -10,6 +10,9 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // rowCounter is a log sink that counts the rows of the decision tables, and passes on.
@@ -22,9 +25,16 @@ type rowCounter struct {
 
 var tableOf = map[string]string{"Decided": "release", "Decided about an orphan": "orphan"}
 
-// rowsOf are the rows that decide something: rows 7 and 8 of internal/release go on as others, but for a wait of row 8. A Reread by row 13 of
-// internal/orphan has the number of the row that is to be confirmed.
-var rowsOf = map[string][]int{"release": {0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}, "orphan": {0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12, 14, 15, 16}}
+// rowsOf are the rows of each table.
+var rowsOf = map[string][]string{"release": names(release.Rows), "orphan": names(orphan.Rows)}
+
+func names[R ~string](rows []R) []string {
+	all := make([]string, len(rows))
+	for i, row := range rows {
+		all[i] = string(row)
+	}
+	return all
+}
 
 // Init is a sink's.
 func (*rowCounter) Init(logr.RuntimeInfo) {}

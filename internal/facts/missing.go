@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// Missing is what is to be remembered of a recorded address, with its key, that no pool shows for the UID: stands is the entry that is there now, if
+// any. An address that stands there for another sandbox, or in the record of another UID (rivals), was taken over, and its old sandbox is
+// still to be proven gone. sawRemoved: its own entry was seen being removed, which is evidence for every entry while the pod exists.
+func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ipam.Entry, rivals, sawRemoved bool) (held Held, remembered bool) {
+	held = Held{Entry: ipam.Entry{Key: key}, Attribution: AttributionOf(r.Record, key.SandboxID), Superseded: true}
+	if stands != nil && stands.SandboxID == key.SandboxID {
+		// Two UIDs claim one sandbox: that must not look like an absence. One that was disowned is not claimed: the write of this record was lost.
+		return Held{Entry: *stands, Attribution: held.Attribution, Conflict: true}, stands.Releasing != v1alpha1.OrphanPrefix+key.SandboxID
+	}
+	held.Followed = r.hasLater(address, stands)
+	held.Removed = stands == nil && (held.Followed || !rivals)
+	switch {
+	case ReleasedByHand(r.Record, address): // whichever client has the address by now
+		return held, false
+	case held.Followed:
+		return held, r.Pod.IsAbsent() || !sawRemoved
+	case held.Removed: // as long as the pod object is there, its end is proven by more than an empty pool
+		return held, r.Pod.IsAbsent()
+	}
+	return held, true
+}
+
+// hasLater says whether a later sandbox of the UID has the address, or had it when its entry was removed: an IPAM gives it to the next sandbox of
+// the pod's name, which proves nothing about the one before (docs/decisions/0135).
+func (r *Read) hasLater(address *v1alpha1.AddressRecord, stands *ipam.Entry) bool {
+	if stands != nil {
+		return slices.ContainsFunc(r.Held, func(held Held) bool { return held.Key == stands.Key })
+	}
+	return slices.ContainsFunc(r.Record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return a.Backend == address.Backend && a.Pool == address.Pool && a.IP == address.IP && a.SandboxID != address.SandboxID &&
+			ProvesAbsence(a.PoolResourceVersion, address.PoolResourceVersion)
+	})
+}
+
+// ProvesAbsence says whether the version of a pool is later than that in which the record last saw the entry: only such a pool can show that it
+// is gone. Versions that cannot be compared prove nothing.
+func ProvesAbsence(seen, recorded string) bool {
+	order, err := resourceversion.CompareResourceVersion(seen, recorded)
+	return err == nil && order > 0
+}
+
+// ReleasedByHand says whether a person released the address for this sandbox (kubectl holdfast release), which stands in for the proof.
+func ReleasedByHand(record *v1alpha1.IPAllocation, address *v1alpha1.AddressRecord) bool {
+	var released []struct {
+		Address, Pool, SandboxID string
+	}
+	if json.Unmarshal([]byte(record.Annotations[v1alpha1.ReleasedByHandAnnotation]), &released) != nil {
+		return false
+	}
+	for _, r := range released {
+		if r.Address == address.IP && r.Pool == address.Pool && r.SandboxID == address.SandboxID {
+			return true
+		}
+	}
+	return false
+}
+
+// Same says whether both keys are of one address in one pool, for whichever sandbox.
+func Same(a, b ipam.Key) bool { return a.Backend == b.Backend && a.Pool == b.Pool && a.IP == b.IP }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Pod is what a pod shows. How it ended is what the kind of evidence accepts (release.Evidence.Ending).
+func Pod(pod *corev1.Pod, ending release.Ending) release.Pod {
+	facts := release.Pod{Deleting: pod.DeletionTimestamp != nil, Bound: pod.Spec.NodeName != "", Ending: ending,
+		EndedBy: release.Absent[release.Machine](), EndWritten: release.EndWritten(pod), Begun: release.Begun(pod)}
+	if facts.Deleting {
+		facts.Deadline = pod.DeletionTimestamp.Time
+		facts.DeletionRequested = release.DeletionRequested(pod)
+		facts.TornDown = release.PodTornDown(pod)
+	}
+	return facts
+}
+
+// IsEnding says whether the pod is being deleted, or has a terminal phase.
+func IsEnding(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || IsTerminal(pod) }
+
+// IsTerminal says whether the phase is terminal; any client can have written it.
+func IsTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// Shown are the addresses in the pod's network-status. A malformed status shows nothing: that can only leave an owner unknown.
+func Shown(pod *corev1.Pod) []ownership.Shown {
+	addresses, err := podnetwork.StatusAddresses(pod.Annotations)
+	if err != nil {
+		return nil
+	}
+	all := make([]ownership.Shown, 0, len(addresses))
+	for i := range addresses {
+		all = append(all, ownership.Shown{IP: addresses[i].IP, Interface: addresses[i].Interface, Default: addresses[i].Default})
+	}
+	return all
+}
+
+// Node is what a Node object shows.
+func Node(node *corev1.Node) release.Node {
+	facts := release.Node{Machine: release.MachineOf(Identity(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue
+			facts.ReadySince = node.Status.Conditions[i].LastTransitionTime.Time
+		}
+	}
+	for i := range node.Spec.Taints {
+		if taint := &node.Spec.Taints[i]; taint.Key == corev1.TaintNodeOutOfService {
+			facts.OutOfService = true
+			if taint.TimeAdded != nil {
+				facts.OutOfServiceSince = taint.TimeAdded.Time
+			}
+		}
+	}
+	return facts
+}
+
+// Identity is the machine that a Node object names, as records have it.
+func Identity(node *corev1.Node) v1alpha1.NodeIdentity {
+	info := &node.Status.NodeInfo
+	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}
+}

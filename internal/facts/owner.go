@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+)
+
+// Candidate is a pod UID to which an entry might belong, by its object and its record; each may be nil. What was watched of it is the caller's to add.
+func Candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ownership.Candidate {
+	candidate := ownership.Candidate{UID: uid}
+	if pod != nil {
+		candidate.Shown, candidate.Ending = Shown(pod), IsEnding(pod)
+	}
+	if record != nil {
+		candidate.Sandboxes, candidate.Addresses = map[string]v1alpha1.Attribution{}, ownership.AddressesOf(record)
+		for i := range record.Spec.Sandboxes {
+			candidate.Sandboxes[record.Spec.Sandboxes[i].ID] = record.Spec.Sandboxes[i].Attribution
+		}
+	}
+	return candidate
+}
+
+// Attribute says whether an entry is that of a UID of the pod ref, and by what evidence.
+func Attribute(uid types.UID, ref ipam.PodRef, record *v1alpha1.IPAllocation, entry *ipam.Entry, candidates []ownership.Candidate) (held Held, ours bool) {
+	held = Held{Entry: *entry}
+	switch {
+	case entry.Releasing != "":
+		held.Attribution = AttributionOf(record, entry.SandboxID)
+		if address := RecordedAddress(record, entry.Key); address != nil {
+			held.PodRef = address.PodRef
+		}
+		return held, entry.Releasing == string(uid)
+	case entry.Owner == nil: // it names no pod, so only the record can tie its sandbox to one
+		held.Attribution = AttributionOf(record, entry.SandboxID)
+		return held, held.Attribution != v1alpha1.AttributionNone
+	case *entry.Owner != ref:
+		// A name never identifies, but another name excludes: it stands where our record has an address, and is no longer ours.
+		return held, false
+	}
+	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
+		AddObserved: entry.AddObserved, SeenSince: entry.SeenSince}, candidates)
+	held.Attribution = owner.Attribution
+	return held, owner.UID == uid
+}
+
+// IsUnowned says whether the entry has the name of a pod that is being deleted without a pod UID that can be shown to own it.
+func IsUnowned(pod *corev1.Pod, ref ipam.PodRef, held *Held) bool {
+	return pod != nil && pod.DeletionTimestamp != nil && held.Owner != nil && *held.Owner == ref && held.Releasing == "" &&
+		held.Attribution == v1alpha1.AttributionNone && ownership.KindOf(held.SandboxID) == ownership.KindSandbox
+}
+
+// Shows says whether the pod lives and its network-status has the address of the entry; pod may be nil.
+func Shows(pod *corev1.Pod, held *Held) bool {
+	return pod != nil && pod.DeletionTimestamp == nil && !held.Superseded && ShowsAddress(pod, held.Key)
+}
+
+// ShowsAddress says whether the network-status of the pod has an address; pod may be nil.
+func ShowsAddress(pod *corev1.Pod, key ipam.Key) bool {
+	return pod != nil && ownership.ShownBy(Shown(pod), ownership.Entry{IP: key.IP, Interface: key.Interface})
+}
+
+// Holds says whether a record has an address for another sandbox than that of the key.
+func Holds(record *v1alpha1.IPAllocation, key ipam.Key) bool {
+	return slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return a.Backend == key.Backend && a.Pool == key.Pool && a.IP == key.IP.String() && a.SandboxID != key.SandboxID
+	})
+}

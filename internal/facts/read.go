@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Read is what was read of one pod UID.
+type Read struct {
+	// Evidence, Settings and GuardsClusterNetwork are the configuration's.
+	Evidence             release.Evidence
+	Settings             release.Settings
+	GuardsClusterNetwork bool
+	// UID is the pod's. Live and Withholds are as in release.Observation.
+	UID             types.UID
+	Live, Withholds bool
+	// Pod says what the object shows (see Pod), and Object is the object; nil when it is gone or could not be read.
+	Pod    release.Fact[release.Pod]
+	Object *corev1.Pod
+	// Record is nil when there is none.
+	Record *v1alpha1.IPAllocation
+	// Held are the entries that belong to the UID, and HeldRead says why they could not be read.
+	Held     []Held
+	HeldRead release.Fact[struct{}]
+	// Unowned are the entries under the name of a pod that is being deleted which no pod UID can be shown to own.
+	Unowned []Held
+	// Node is only needed where NeedsNode says so.
+	Node release.Fact[release.Node]
+	// GoneUnread is why signs of life of a deleted Node could not be looked for; empty if they were.
+	GoneUnread string
+	// PoliciesSince and Twin are as in release.Observation.
+	PoliciesSince time.Time
+	Twin          string
+}
+
+// Held is one IPAM entry that belongs to a pod UID, or a recorded address that is still to be proven free.
+type Held struct {
+	ipam.Entry
+	Attribution v1alpha1.Attribution
+	// Conflict: the address stands under another UID too, and that one is not proven gone.
+	Conflict bool
+	// Quiet: so far the conflict is only with pods that are within their grace period.
+	Quiet bool
+	// Superseded: the pool holds the address for another sandbox by now; only the record remembers it for this UID.
+	Superseded bool
+	// Followed: superseded, and by a later sandbox of the same UID.
+	Followed bool
+	// Removed: superseded, and the pool has no entry at all. The pod is gone, or a later sandbox of it had the address, and nothing has proven
+	// that the sandbox is gone.
+	Removed bool
+}
+
+// NeedsNode says whether the node matters: the pod is gone, being deleted or terminated, or a query to the node may be due.
+func (r *Read) NeedsNode() bool {
+	return !r.Pod.IsKnown() || r.Pod.Get().Deleting || Ending(r.Pod, r.Record).ByKubelet() || (r.Evidence == release.EvidenceAgent && len(r.Held) > 0) ||
+		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Followed })
+}
+
+// Observation is what was read, in the terms of internal/release.
+func (r *Read) Observation() release.Observation {
+	o := release.Observation{
+		Evidence: r.Evidence, UID: r.UID, Live: r.Live, Withholds: r.Withholds, Recorded: r.recordsAll(), Pod: r.Pod, Last: Recorded(r.Record),
+		Sandboxes: r.sandboxes(), Node: r.Node, NodeGoneSince: release.Absent[time.Time](), Settings: r.Settings, PoliciesSince: r.PoliciesSince,
+		Twin: r.Twin, Any: release.AskedOf(r.Record, v1alpha1.AnySandbox), Silence: release.SilenceOf(r.Record),
+	}
+	if r.Pod.IsKnown() {
+		o.Pod = release.Known(AsItIs(r.Pod, r.Record))
+	}
+	for i := range r.Unowned {
+		if id := r.Unowned[i].SandboxID; !slices.Contains(o.Unowned, id) {
+			o.Unowned = append(o.Unowned, id)
+		}
+	}
+	if r.Record != nil && r.Record.Spec.NodeGone != nil {
+		o.SignOfLife, o.NodeGoneSince = r.Record.Spec.NodeGone.SignOfLife, release.Known(r.Record.Spec.NodeGone.Since.Time)
+	}
+	if r.GoneUnread != "" {
+		o.NodeGoneSince = release.Unknown[time.Time](r.GoneUnread)
+	}
+	return o
+}
+
+// sandboxes groups the held entries by sandbox.
+func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
+	switch {
+	case r.HeldRead.IsUnknown():
+		return release.Unknown[[]release.Sandbox](r.HeldRead.Why())
+	case len(r.Held) == 0:
+		return release.Absent[[]release.Sandbox]()
+	}
+	var sandboxes []release.Sandbox
+	index := map[string]int{}
+	for i := range r.Held {
+		entry := &r.Held[i]
+		at, ok := index[entry.SandboxID]
+		if !ok {
+			at = len(sandboxes)
+			index[entry.SandboxID] = at
+			asked := release.AskedOf(r.Record, entry.SandboxID)
+			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: Machine(r.Record, entry.SandboxID),
+				Attribution: Attributed(r.Record, r.UID, entry.SandboxID, entry.Attribution), Mark: asked.Mark, Answer: asked.Answer, Followed: true})
+		}
+		s := &sandboxes[at]
+		s.Followed = s.Followed && entry.Followed
+		s.Conflict = s.Conflict || entry.Conflict
+		s.Shown = s.Shown || Shows(r.Object, entry)
+		// The persisted time, so that a restart never shortens a wait.
+		if a := RecordedAddress(r.Record, entry.Key); a != nil && a.ObservedTime.After(s.UnchangedSince) {
+			s.UnchangedSince = a.ObservedTime.Time
+		}
+	}
+	return release.Known(sandboxes)
+}
+
+// recordsAll: the record has addresses, and each that the pod's network-status shows. Only then does a late cache, which shows
+// none of them any more, speak for every pool that the pod was in. The address of the cluster's own network is in no record,
+// unless a guarded IPAM gives it: to every pod, or to one that chose another network in its place.
+func (r *Read) recordsAll() bool {
+	if r.Record == nil || len(r.Record.Spec.Addresses) == 0 {
+		return false
+	}
+	if r.Object == nil {
+		return true
+	}
+	_, chosen := r.Object.Annotations[podnetwork.DefaultNetworkAnnotation]
+	excused := !r.GuardsClusterNetwork && !chosen
+	addresses, err := podnetwork.StatusAddresses(r.Object.Annotations)
+	if err != nil {
+		return false // what cannot be read may be one more
+	}
+	for _, address := range addresses {
+		known := func(a v1alpha1.AddressRecord) bool { return a.IP == address.IP.String() }
+		if (!address.Default || !excused) && !slices.ContainsFunc(r.Record.Spec.Addresses, known) {
+			return false
+		}
+	}
+	return true
+}

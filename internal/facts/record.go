@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// endings are the terminations that records have.
+var endings = map[v1alpha1.KubeletEnding]release.Ending{
+	v1alpha1.EndingFinished: release.EndingFinished, v1alpha1.EndingCompleted: release.EndingCompleted, v1alpha1.EndingRejected: release.EndingRejected,
+}
+
+// Recorded is what a record remembers of a pod; record may be nil.
+func Recorded(record *v1alpha1.IPAllocation) release.Pod {
+	last := release.Pod{Deleting: true, Ending: release.EndingNone}
+	if record == nil {
+		return last
+	}
+	last.Bound = record.Spec.NodeName != ""
+	if report := record.Spec.Kubelet; report != nil {
+		if ending, known := endings[report.Ending]; known {
+			last.Ending = ending
+		}
+	}
+	last.Remember(record)
+	return last
+}
+
+// Ending is what the kubelet reported: what the record once proved stays proven.
+func Ending(pod release.Fact[release.Pod], record *v1alpha1.IPAllocation) release.Ending {
+	if recorded := Recorded(record).Ending; recorded == release.EndingFinished || !pod.IsKnown() {
+		return recorded
+	}
+	return pod.Get().Ending
+}
+
+// AsItIs is what is known of the pod now: its object, or once that is gone what the record remembers of it.
+func AsItIs(pod release.Fact[release.Pod], record *v1alpha1.IPAllocation) release.Pod {
+	if !pod.IsKnown() {
+		return Recorded(record)
+	}
+	known := pod.Get()
+	known.Ending = Ending(pod, record)
+	if record != nil {
+		known.Remember(record)
+	}
+	return known
+}
+
+// Machine is the machine that the record names for a sandbox.
+func Machine(record *v1alpha1.IPAllocation, sandbox string) release.Fact[release.Machine] {
+	if s := recordedSandbox(record, sandbox); s != nil && s.Node != nil {
+		return release.Known(release.MachineOf(*s.Node))
+	}
+	return release.Unknown[release.Machine]("no live read of the node has succeeded since its entry was seen")
+}
+
+// AttributionOf is the evidence on record that ties a sandbox to the UID.
+func AttributionOf(record *v1alpha1.IPAllocation, sandbox string) v1alpha1.Attribution {
+	if s := recordedSandbox(record, sandbox); s != nil {
+		return s.Attribution
+	}
+	return v1alpha1.AttributionNone
+}
+
+func recordedSandbox(record *v1alpha1.IPAllocation, sandbox string) *v1alpha1.SandboxRecord {
+	if record == nil {
+		return nil
+	}
+	at := slices.IndexFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == sandbox })
+	if at < 0 {
+		return nil
+	}
+	return &record.Spec.Sandboxes[at]
+}
+
+// Attributed is the best evidence that there is for a sandbox of the UID: what was only watched is more once the agent of the node that ran the
+// sandbox has seen it with this UID.
+func Attributed(record *v1alpha1.IPAllocation, uid types.UID, sandbox string, known v1alpha1.Attribution) v1alpha1.Attribution {
+	machine := Machine(record, sandbox)
+	watched := known == v1alpha1.AttributionObservedAdd || known == v1alpha1.AttributionUnconfirmed
+	if watched && machine.IsKnown() && slices.ContainsFunc(record.Status.Answers, func(a v1alpha1.Answer) bool {
+		return a.SandboxID == sandbox && a.PodUID == uid && a.NodeUID == machine.Get().NodeUID
+	}) {
+		return v1alpha1.AttributionAgentSeen
+	}
+	return known
+}
+
+// RecordedAddress is what a record has of an address for the very sandbox; nil where there is no record, or it has none.
+func RecordedAddress(record *v1alpha1.IPAllocation, key ipam.Key) *v1alpha1.AddressRecord {
+	if record == nil {
+		return nil
+	}
+	for i := range record.Spec.Addresses {
+		a := &record.Spec.Addresses[i]
+		if a.Backend == key.Backend && a.Pool == key.Pool && a.IP == key.IP.String() && a.SandboxID == key.SandboxID {
+			return a
+		}
+	}
+	return nil
+}
+
+// Unreadable says why a whole pool in which the record has an address cannot be read: what stands there is unknown. It is empty if all can. A
+// single unreadable entry holds no pod: it is reported where it stands.
+func Unreadable(record *v1alpha1.IPAllocation, problems []ipam.Problem) string {
+	if record == nil {
+		return ""
+	}
+	for i := range problems {
+		inPool := func(a v1alpha1.AddressRecord) bool {
+			return a.Backend == problems[i].Backend && a.Pool == problems[i].Pool
+		}
+		if problems[i].Offset == "" && slices.ContainsFunc(record.Spec.Addresses, inPool) {
+			return "pool " + problems[i].Pool + ", in which it holds an address, cannot be read: " + problems[i].Message
+		}
+	}
+	return ""
+}
