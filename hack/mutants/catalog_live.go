@@ -91,8 +91,8 @@ var livenessMutants = []mutant{
 	},
 	{
 		rule: "conflicts: an address that a person released for a sandbox is that sandbox's no more, whoever has it by now",
-		file: "controllers/observe_missing.go",
-		old:  `if releasedByHand(v.record, address) {`,
-		new:  `if stands == nil && releasedByHand(v.record, address) {`, by: inControllers,
+		file: "internal/facts/missing.go",
+		old:  `case ReleasedByHand(r.Record, address):`,
+		new:  `case stands == nil && ReleasedByHand(r.Record, address):`, by: inControllers,
 	},
 }

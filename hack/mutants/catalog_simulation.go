@@ -32,8 +32,8 @@ var plantedMutants = []mutant{
 	{
 		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",
 		file: "controllers/empty_pools.go",
-		old:  `if v.live || d.Row == 3 {`,
-		new:  `if v.live || d.Row == 3 || d.Row == 4 {`, by: inSimulation, histories: 150,
+		old:  `if v.live || d.Row == release.RowNeverScheduled {`,
+		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inSimulation, histories: 150,
 	},
 	{
 		rule: "planted: every end of a pod counts as the report of its kubelet",
