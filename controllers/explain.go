@@ -96,13 +96,13 @@ func (r *PodReconciler) keep(ctx context.Context, v *view) error {
 			r.event(v, release.Decision{Action: release.Keep}, v1alpha1.ReasonConflict, conflictMessage)
 		}
 		return r.setRecordState(ctx, v, v1alpha1.StateConflict, metav1.ConditionFalse, v1alpha1.ReasonConflict, conflictMessage)
-	case v.record.Status.State == "":
+	case v.record.Status.State.IsInUse():
 		return nil
 	}
 	if facts.Ending(v.podFact, v.record).ByKubelet() {
-		return r.setRecordState(ctx, v, "", metav1.ConditionTrue, v1alpha1.ReasonNoIPsHeld, "the pod ended and holds no address any more")
+		return r.setRecordState(ctx, v, v1alpha1.StateInUse, metav1.ConditionTrue, v1alpha1.ReasonNoIPsHeld, "the pod ended and holds no address any more")
 	}
-	return r.setRecordState(ctx, v, "", metav1.ConditionFalse, v1alpha1.ReasonPodInUse, "the pod uses its addresses")
+	return r.setRecordState(ctx, v, v1alpha1.StateInUse, metav1.ConditionFalse, v1alpha1.ReasonPodInUse, "the pod uses its addresses")
 }
 
 const conflictMessage = "an address of this pod stands in a pool under another pod UID: neither is released until one of them is proven gone"

@@ -98,6 +98,7 @@ func nextEpoch(record *v1alpha1.IPAllocation, sandboxID string) int64 {
 
 // putRecord creates a record that has no version yet, and updates any other.
 func (c *core) putRecord(ctx context.Context, record *v1alpha1.IPAllocation) error {
+	record.Spec.IPs = ipsOf(record)
 	var err error
 	if record.ResourceVersion == "" {
 		err = c.client.Create(ctx, record, client.FieldOwner(finalizer.FieldManager))
@@ -111,6 +112,16 @@ func (c *core) putRecord(ctx context.Context, record *v1alpha1.IPAllocation) err
 		return fmt.Errorf("writing the record %s: %w", record.Name, err)
 	}
 	return nil
+}
+
+// ipsOf are the addresses of a record, each once.
+func ipsOf(record *v1alpha1.IPAllocation) []string {
+	var all []string
+	for i := range record.Spec.Addresses {
+		all = append(all, record.Spec.Addresses[i].IP)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // dropMarks takes out of a record the marks that nobody needs an answer to any more. An answer without its mark counts for nothing.

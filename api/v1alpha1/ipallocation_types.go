@@ -21,7 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Namespace",type=string,JSONPath=`.spec.podNamespace`
 // +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.spec.podName`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
-// +kubebuilder:printcolumn:name="Addresses",type=string,JSONPath=`.spec.addresses[*].ip`
+// +kubebuilder:printcolumn:name="IPs",type=string,JSONPath=`.spec.ips`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Released")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -30,7 +30,8 @@ type IPAllocation struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   IPAllocationSpec   `json:"spec"`
+	Spec IPAllocationSpec `json:"spec"`
+	// +kubebuilder:default={state: InUse}
 	Status IPAllocationStatus `json:"status,omitempty"`
 }
 
@@ -89,6 +90,12 @@ type IPAllocationSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:default={}
 	Sandboxes []SandboxRecord `json:"sandboxes"`
+
+	// IPs are the addresses of the entries below, each once, for people: a column of a list shows one field. Nothing reads them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=128
+	IPs []string `json:"ips,omitempty"`
 
 	// Addresses are the IPAM entries that this pod UID holds, one for each sandbox that has, or had, the address: an IPAM gives it to the next
 	// sandbox of the pod's name, which proves nothing about the earlier one.
@@ -224,8 +231,9 @@ type AddressRecord struct {
 
 // IPAllocationStatus is what agents answered and what the controller concludes.
 type IPAllocationStatus struct {
-	// State is the record's state in one word.
+	// State is the record's state in one word. The API server fills in InUse: the ordinary life of a pod writes no status.
 	// +optional
+	// +kubebuilder:default=InUse
 	State AllocationState `json:"state,omitempty"`
 	// Conditions explain the state; type Released carries the reason of a wait.
 	// +optional
@@ -246,13 +254,15 @@ type IPAllocationStatus struct {
 	Repairs []Repair `json:"repairs,omitempty"`
 }
 
-// AllocationState is the state of a record. An empty state means that the pod uses its addresses.
+// AllocationState is the state of a record.
 //
-// +kubebuilder:validation:Enum=Held;Releasing;Conflict;Orphaned
+// +kubebuilder:validation:Enum=InUse;Held;Releasing;Conflict;Orphaned
 type AllocationState string
 
 // The states of a record.
 const (
+	// StateInUse: the pod uses its addresses.
+	StateInUse AllocationState = "InUse"
 	// StateHeld: the pod is terminating or ended and its addresses are held; see the Released condition.
 	StateHeld AllocationState = "Held"
 	// StateReleasing: a release is under way.
@@ -262,6 +272,9 @@ const (
 	// StateOrphaned: the owner is unknown.
 	StateOrphaned AllocationState = "Orphaned"
 )
+
+// IsInUse says that nothing else is known than that the pod uses its addresses.
+func (s AllocationState) IsInUse() bool { return s == "" || s == StateInUse }
 
 // ReleasedCondition is the type of the record's condition that explains what a release waits for.
 const ReleasedCondition = "Released"

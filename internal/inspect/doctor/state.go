@@ -152,7 +152,7 @@ func held(d *Diagnosis, f *Facts, now time.Time) {
 	for i := range f.Records.Get() {
 		r := &f.Records.Get()[i]
 		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReleasedCondition)
-		if r.Status.State == "" || c == nil || c.Status != metav1.ConditionFalse {
+		if r.Status.State.IsInUse() || c == nil || c.Status != metav1.ConditionFalse {
 			continue
 		}
 		all = append(all, one{r, c.Reason, c.LastTransitionTime.Time})

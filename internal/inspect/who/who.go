@@ -98,6 +98,9 @@ func (a *Answer) ofRecords(f *Facts) {
 			if !strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
 				h.UID = types.UID(r.Name)
 			}
+			if r.Status.State.IsInUse() {
+				h.State = "" // the pod says more
+			}
 			a.Now = append(a.Now, h)
 		}
 	}

@@ -61,6 +61,9 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 
 	It("costs a record and one patch in the ordinary case, and no status", func(ctx context.Context) {
 		pod := w.Running(ctx, "web")
+		record := story.RecordOf(ctx, pod)
+		Expect(record.Spec.IPs).To(HaveExactElements(record.Spec.Addresses[0].IP))
+		Expect(record.Status.State).To(Equal(v1alpha1.StateInUse), "the API server fills it in")
 		Expect(admin.Delete(ctx, pod)).To(Succeed())
 		w.Del(ctx)
 		story.KubeletFinishes(ctx, pod)
