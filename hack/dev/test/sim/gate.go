@@ -3,7 +3,9 @@
 package sim
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -34,6 +36,9 @@ func (w *World) Pass(ctx context.Context, call apiserver.Call) apiserver.Outcome
 	if free || call.Client == "admin" {
 		return apiserver.Outcome{}
 	}
+	if call.Client == "reconciler" {
+		call.Body = sortedOperations(call.Body)
+	}
 	if !servedAtOnce(call) {
 		if who := actorOf(ctx); who != "" {
 			ctx = scheduler.As(ctx, who)
@@ -46,6 +51,16 @@ func (w *World) Pass(ctx context.Context, call apiserver.Call) apiserver.Outcome
 		}
 	}
 	return w.fail(call)
+}
+
+// sortedOperations is a JSON patch with its operations in order, for the name of the call: whereabouts' reconciler writes them in the order of a map.
+func sortedOperations(patch []byte) []byte {
+	var operations []json.RawMessage
+	if json.Unmarshal(patch, &operations) != nil {
+		return patch
+	}
+	slices.SortFunc(operations, func(a, b json.RawMessage) int { return bytes.Compare(a, b) })
+	return must(json.Marshal(operations))
 }
 
 // servedAtOnce are the calls that the product makes while it holds a mutex, and those whose order means nothing.
