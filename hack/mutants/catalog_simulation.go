@@ -21,24 +21,24 @@ var plantedMutants = []mutant{
 		rule: "planted: a network-status counts as evidence for the sandbox that succeeds the one that it was written for (S2)",
 		file: "internal/ownership/ownership.go",
 		old:  `case succeeds(entry, candidate) || candidate.Ending:`,
-		new:  `case candidate.Ending && entry.SandboxID == "":`, by: inSimulation, histories: 150,
+		new:  `case candidate.Ending && entry.SandboxID == "":`, by: inSimulation, histories: 200,
 	},
 	{
 		rule: "planted: a live read does not know that the ADD of an entry was seen, so that no pod gets one that came after its deletion (L1)",
 		file: "controllers/observe_entries.go",
 		old:  `live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved`,
-		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inSimulation, histories: 150,
+		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inSimulation, histories: 300,
 	},
 	{
 		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",
 		file: "controllers/empty_pools.go",
 		old:  `if v.live || d.Row == release.RowNeverScheduled {`,
-		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inSimulation, histories: 150,
+		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inSimulation, histories: 250,
 	},
 	{
 		rule: "planted: every end of a pod counts as the report of its kubelet",
 		file: "internal/release/ending.go",
 		old:  `return e == EndingFinished || e == EndingCompleted || e == EndingRejected`,
-		new:  `return true`, by: inSimulation, histories: 150,
+		new:  `return true`, by: inSimulation, histories: 50,
 	},
 }
