@@ -24,12 +24,6 @@ var plantedMutants = []mutant{
 		new:  `case candidate.Ending && entry.SandboxID == "":`, by: inSimulation, histories: 200,
 	},
 	{
-		rule: "planted: a live read does not know that the ADD of an entry was seen, so that no pod gets one that came after its deletion (L1)",
-		file: "controllers/observe_entries.go",
-		old:  `live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved`,
-		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inSimulation, histories: 300,
-	},
-	{
 		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",
 		file: "controllers/empty_pools.go",
 		old:  `if v.live || d.Row == release.RowNeverScheduled {`,

@@ -63,7 +63,7 @@ func (w *World) whyStrayLocked(b *box) string {
 			return "an earlier pod with the name vanished"
 		}
 	}
-	if w.since() < max(w.lateUntil["ipallocations"], w.lateUntil["ippools"])+protectedWithin {
+	if w.since() < max(w.lateUntil["ipallocations"], w.lateUntil["ippools"])+felt {
 		return "a manager may see its ADD late, or that an earlier pod with the name is over"
 	}
 	isBlind := func(f Fault) bool {
