@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -128,6 +129,25 @@ func TestI10TheTombstoneSaysWhichRecordOwnsAnEntry(t *testing.T) {
 				t.Errorf("the record %s was kept: %t; expected %t", orphanOfOld, kept, tc.kept)
 			}
 		})
+	}
+}
+
+// TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone: only that record has the podref from before, which finds the reservation.
+func TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone(t *testing.T) {
+	f := disownedByOld(t)
+	orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+	orphan.Spec.Addresses = f.record().Spec.Addresses
+	if err := f.truth.Create(t.Context(), orphan); err != nil {
+		t.Fatal(err)
+	}
+	f.pool.late = slices.Clone(f.pool.entries)
+	e := &f.pool.entries[0]
+	e.PodRef, e.Releasing, e.Owner = v1alpha1.TombstonePrefix+"/"+orphanOfOld, orphanOfOld, nil
+	if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := f.addressesOf()[orphanOfOld]; !kept {
+		t.Errorf("the record %s is gone, and its tombstone stands", orphanOfOld)
 	}
 }
 

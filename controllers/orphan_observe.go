@@ -35,12 +35,15 @@ type orphanView struct {
 
 func (v *orphanView) recordName() string { return v1alpha1.OrphanPrefix + string(v.id) }
 
-// wantsLive: what a cache does not show any more may be there, and what a node has claimed is answered by it.
+// wantsLive: what a cache does not show any more, or not yet, may be there, and what a node has claimed is answered by it. A record that has a
+// tombstone in a pool is the only one that knows the podref from before.
 func (v *orphanView) wantsLive() bool {
-	if v.record == nil || v.facts.Owned {
-		return false
-	}
-	return len(v.entries) == 0 || v.addressed()
+	return v.record != nil && (v.facts.Owned || len(v.entries) == 0 || v.addressed())
+}
+
+// hasTombstone says whether an entry stands under the tombstone of this record.
+func (v *orphanView) hasTombstone() bool {
+	return slices.ContainsFunc(v.entries, func(e ipam.Entry) bool { return e.Releasing == v.recordName() })
 }
 
 // addressed: it is known which node has, or had, the sandbox, or that a kubelet ended its pod.
@@ -107,7 +110,7 @@ func (r *OrphanReconciler) observeLive(ctx context.Context, ids []sandboxID, nod
 
 func (r *OrphanReconciler) completeLive(ctx context.Context, v *orphanView, pools *livePools, nodes release.Fact[[]orphan.Node]) error {
 	v.entries = pools.entries[v.id]
-	v.facts = r.baseFacts(v, r.unowned(ctx, v).owned)
+	v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned)
 	v.facts.Live, v.facts.Nodes = true, nodes
 	v.facts.Entries = v.entriesFact(pools)
 	if err := r.addClaims(ctx, v); err != nil || !v.addressed() {
@@ -232,14 +235,13 @@ func (r *OrphanReconciler) unowned(ctx context.Context, v *orphanView) unownedEn
 	id := string(v.id)
 	owns := func(pod types.UID) bool { return v.record == nil || pod != v.record.Spec.DisownedBy }
 	found := unownedEntries{owned: slices.ContainsFunc(r.recordNames(ctx, index.RecordSandbox, id), owns)}
-	var ours []ipam.Entry
 	for _, backend := range r.backends {
 		for _, entry := range backend.Find(ipam.Query{SandboxIDs: []string{id}}).Entries {
 			pod, owned := r.ownerOf(ctx, &entry)
 			switch {
 			case entry.SandboxID != id:
 			case entry.Releasing == v1alpha1.OrphanPrefix+id:
-				ours = append(ours, entry)
+				found.entries = append(found.entries, entry)
 			case found.owned || (owned && owns(pod)):
 				found.owned = true
 			default:
@@ -249,9 +251,6 @@ func (r *OrphanReconciler) unowned(ctx context.Context, v *orphanView) unownedEn
 	}
 	if found.owned {
 		found.entries = nil
-	}
-	if len(ours) > 0 { // the orphan's, also where the record of the pod that disowned it was not written yet
-		found = unownedEntries{entries: append(ours, found.entries...)}
 	}
 	return found
 }

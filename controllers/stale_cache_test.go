@@ -39,6 +39,8 @@ type onePool struct {
 	released []ipam.Request
 	// onLive is called before each live read.
 	onLive func()
+	// late are the entries that the cache still has, where those are others.
+	late []ipam.Entry
 	// cached is the version of the pool in the cache, and version that in the API server; "100" where they are empty.
 	cached, version string
 	// removed are the entries that were seen to go.
@@ -53,7 +55,14 @@ func (p *onePool) Manages(podnetwork.IPAM) bool                 { return true }
 func (p *onePool) Setup(context.Context, manager.Manager) error { return nil }
 func (p *onePool) Subscribe(func(ipam.Event))                   {}
 func (p *onePool) HasSynced() bool                              { return true }
-func (p *onePool) Find(ipam.Query) ipam.Snapshot                { return p.All() }
+func (p *onePool) Find(ipam.Query) ipam.Snapshot {
+	s := p.All()
+	if p.late != nil {
+		s.Entries = p.late
+	}
+	return s
+}
+
 func (p *onePool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
 	if p.onLive != nil {
 		p.onLive()

@@ -95,4 +95,16 @@ var livenessMutants = []mutant{
 		old:  `case ReleasedByHand(r.Record, address):`,
 		new:  `case stands == nil && ReleasedByHand(r.Record, address):`, by: inControllers,
 	},
+	{
+		rule: "I10: a late cache of the pools does not end the record of a tombstone",
+		file: "controllers/orphan_observe.go",
+		old:  `return v.record != nil && (v.facts.Owned || len(v.entries) == 0 || v.addressed())`,
+		new:  `return v.record != nil && !v.facts.Owned && (len(v.entries) == 0 || v.addressed())`, by: inControllers,
+	},
+	{
+		rule: "I10: the tombstone of an orphan's record says that no pod owns the entry",
+		file: "controllers/orphan_observe.go",
+		old:  `v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned)`,
+		new:  `v.facts = r.baseFacts(v, r.unowned(ctx, v).owned)`, by: inControllers,
+	},
 }

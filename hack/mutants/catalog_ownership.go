@@ -181,12 +181,6 @@ var ownershipMutants = []mutant{
 		new:  `false:`, by: inControllers,
 	},
 	{
-		rule: "I10: what was disowned is the orphan's, also before the pod's record says so (S7)",
-		file: "controllers/orphan_observe.go",
-		old:  `if len(ours) > 0 {`,
-		new:  `if len(ours) > 0 && len(found.entries) > 0 {`, by: inControllers,
-	},
-	{
 		rule: "I1: a tombstone of an orphan's record is no proof (S7)",
 		file: "internal/orphan/decide.go",
 		old: `	case f.Addressed != nil:
