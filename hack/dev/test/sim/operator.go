@@ -51,15 +51,20 @@ func (w *World) endWaits() {
 		if waits(forAPerson) || slices.ContainsFunc(forAPersonMoved, waits) && w.movedUnder(records[name]) {
 			w.releaseByHand(records[name])
 		}
-		if node := nodeNameOf(records[name]); node != "" && !w.plan.Agents && slices.ContainsFunc(forASwitch, waits) {
-			off[node] = true
-		}
+		off[nodeNameOf(records[name])] = slices.ContainsFunc(forASwitch, waits) || off[nodeNameOf(records[name])]
 		if waits(forAReplacement) {
 			w.replaceRivals(name, records)
 		}
 	}
+	for _, pod := range w.pods() { // one that never had an address has no record
+		for _, c := range pod.Status.Conditions {
+			off[pod.Spec.NodeName] = off[pod.Spec.NodeName] || pod.DeletionTimestamp != nil && slices.Contains(forASwitch, c.Reason)
+		}
+	}
 	for _, node := range slices.Sorted(maps.Keys(off)) {
-		w.switchOff(w.at(Fault{Who: node}))
+		if off[node] && node != "" && !w.plan.Agents {
+			w.switchOff(w.at(Fault{Who: node}))
+		}
 	}
 }
 

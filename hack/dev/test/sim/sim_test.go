@@ -50,8 +50,9 @@ var shrunk = map[uint64][]int{
 	494440000902: {0, 1},          // a tombstone of a pod's record was not replaced by that of the orphan's
 	499093000461: {2, 6},          // the replaced machine of an orphan was disputed for ever
 	700261:       {0, 2, 3},       // the orphan's record was deleted while the entry had the tombstone of the pod's
-	517622000832: {2, 6},          // a person has to end these five, since no agent can be queried (docs/runbook/reasons/waits.md)
+	517622000832: {2, 6},          // a person has to end these six, since no agent can be queried (docs/runbook/reasons/waits.md)
 	527517000535: {0},             // a late cache of the pools ended the record of a tombstone, and with it the podref from before
+	527517000544: {2, 4, 7},
 	517622000944: {0, 2, 3, 4},
 	517622000968: {2, 3},
 	517622001156: {3, 4},
