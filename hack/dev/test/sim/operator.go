@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,24 +46,34 @@ func (w *World) operate() {
 
 // endWaits ends what a person ends.
 func (w *World) endWaits() {
-	records, off := w.server.All("ipallocations"), map[string]bool{}
+	records := w.server.All("ipallocations")
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		waits := func(reason string) bool { return strings.Contains(conditionsOf(records[name]), reason) }
 		if waits(forAPerson) || slices.ContainsFunc(forAPersonMoved, waits) && w.movedUnder(records[name]) {
 			w.releaseByHand(records[name])
 		}
-		off[nodeNameOf(records[name])] = slices.ContainsFunc(forASwitch, waits) || off[nodeNameOf(records[name])]
 		if waits(forAReplacement) {
 			w.replaceRivals(name, records)
 		}
 	}
-	for _, pod := range w.pods() { // one that never had an address has no record
-		for _, c := range pod.Status.Conditions {
-			off[pod.Spec.NodeName] = off[pod.Spec.NodeName] || pod.DeletionTimestamp != nil && slices.Contains(forASwitch, c.Reason)
-		}
+	if !w.plan.Agents {
+		w.switchOffWaiting(records)
+	}
+}
+
+// switchOffWaiting switches off the machines of the nodes for which a record, or a pod that never had an address, waits.
+func (w *World) switchOffWaiting(records objects) {
+	off := map[string]bool{}
+	for _, record := range records {
+		waits := func(reason string) bool { return strings.Contains(conditionsOf(record), reason) }
+		off[nodeNameOf(record)] = off[nodeNameOf(record)] || slices.ContainsFunc(forASwitch, waits)
+	}
+	for _, pod := range w.pods() {
+		waits := func(c corev1.PodCondition) bool { return slices.Contains(forASwitch, c.Reason) }
+		off[pod.Spec.NodeName] = off[pod.Spec.NodeName] || pod.DeletionTimestamp != nil && slices.ContainsFunc(pod.Status.Conditions, waits)
 	}
 	for _, node := range slices.Sorted(maps.Keys(off)) {
-		if off[node] && node != "" && !w.plan.Agents {
+		if off[node] && node != "" {
 			w.switchOff(w.at(Fault{Who: node}))
 		}
 	}
