@@ -149,7 +149,13 @@ var _ = suite.Describe("The sweeper", func() {
 		stale := create(ctx, nodecrds.NodeNetworkConfig(node.Name, deadUID))
 		create(ctx, nodecrds.NodeNetworkConfig(other.Name, other.UID))
 		p := azurePolicy(ctx)
-		startSweeper(ctx, passes, sweepsOften)
+		var writes atomic.Int32
+		startSweeper(ctx, func(request *http.Request) *http.Response {
+			if request.Method == http.MethodPatch && request.URL.Query().Get("fieldManager") == noderesource.SweeperFieldManager {
+				writes.Add(1)
+			}
+			return nil
+		}, sweepsOften)
 		found := expectSwept(ctx, p.Name, counts{Objects: 2, Stale: 1})
 		Expect(found.StaleObjects).To(ConsistOf(v1alpha1.StaleObject{
 			Namespace: metav1.NamespaceSystem, Name: node.Name, UID: stale.GetUID(), NodeName: node.Name,
@@ -160,10 +166,11 @@ var _ = suite.Describe("The sweeper", func() {
 		for state, n := range map[string]float64{"stale": 1, "owned": 1} {
 			Eventually(ctx, func() float64 { return metric("holdfast_node_objects", p.Name, state) }).Should(Equal(n), state)
 		}
-		version := livePolicy(ctx, p.Name).ResourceVersion
+		written := writes.Load()
+		Expect(written).To(BeNumerically(">", 0))
 		awaitSweeps(ctx, p.Name, 3)
 		Expect(gone(ctx, stale)()).To(BeFalse())
-		Expect(livePolicy(ctx, p.Name).ResourceVersion).To(Equal(version), "a sweep that finds the same writes nothing")
+		Expect(writes.Load()).To(Equal(written), "a sweep that finds the same writes nothing")
 	})
 
 	It("deletes the object of a Node that was replaced, says so on policy and Node, and leaves one with other owners", func(ctx context.Context) {
@@ -172,9 +179,10 @@ var _ = suite.Describe("The sweeper", func() {
 		expectSwept(ctx, p.Name, counts{})
 		node := createNode(ctx, "node")
 		object := create(ctx, nodecrds.NodeNetworkConfig(node.Name, node.UID))
+		// The garbage collector takes away references to owners that do not exist, but for an object with an owner of a kind that it does not know.
 		shared := nodecrds.NodeNetworkConfig(node.Name, node.UID)
 		shared.SetNamespace(metav1.NamespaceDefault)
-		shared.SetOwnerReferences(append(shared.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "2"}))
+		shared.SetOwnerReferences(append(shared.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Agent", Name: "agent", UID: "2"}))
 		create(ctx, shared)
 		Expect(admin.Delete(ctx, node)).To(Succeed())
 		again := createNode(ctx, node.Name)
