@@ -125,7 +125,7 @@ func passes(*http.Request) *http.Response { return nil }
 // startSweeper starts one whose clock is the spec's.
 func startSweeper(ctx context.Context, answer interceptor, change ...func(*noderesource.Options)) *replica {
 	GinkgoHelper()
-	clock := clocktesting.NewFakePassiveClock(time.Now())
+	clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second)) // as the API server keeps it
 	r := startManager(ctx, answer, append(change, func(o *noderesource.Options) { o.Clock = clock })...)
 	r.clock = clock
 	return r
