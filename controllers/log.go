@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// logOf is the logger of a controller whose requests are no namespaced names: each line has the request.
+// logOf is the logger of a controller with requests that are no namespaced names: each line has the request.
 func logOf[request comparable](mgr manager.Manager, controller, key string) func(*request) logr.Logger {
 	base := mgr.GetLogger().WithValues("controller", controller)
 	return func(about *request) logr.Logger {
