@@ -45,7 +45,7 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 }
 
 func (r *Report) found() inspect.Table {
-	t := inspect.Table{Columns: inspect.Columns("CLASS", "KIND", "ADDRESS", "POD", "FOUND", "+UID", "+NODE", "+POOL", "+SANDBOX", "+KEPT BECAUSE"), None: "Nothing contradicts anything."}
+	t := inspect.Table{Columns: inspect.Columns("CLASS", "KIND", "ADDRESS", "POD", "FOUND", "+UID", "+NODE", "+POOL", "+SANDBOX", "+KEPT BECAUSE"), None: "No inconsistencies found."}
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		pool, sandbox := "", ""

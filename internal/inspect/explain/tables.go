@@ -63,6 +63,16 @@ func (e *Explanation) Tables(now time.Time) []inspect.Table {
 
 func (e *Explanation) summary(now time.Time) inspect.Table {
 	var t inspect.Table
+	switch {
+	case e.Held:
+		t.Say("%s  %s: %s", strings.TrimSpace("HELD "+e.heldFor(now)), e.Decision.Reason, e.Decision.Message)
+	case e.NotInstalled:
+		t.Say("NOT HELD  Holdfast is not installed. The rest is what its manager would go by.")
+	case e.Decision.Reason == v1alpha1.ReasonPodInUse:
+		t.Say("NOT HELD  the pod is not being deleted, and its addresses are its own.")
+	default:
+		t.Say("NOT HELD  %s", e.Decision.Reason)
+	}
 	state := e.State
 	if e.Since != nil {
 		state += fmt.Sprintf(" for %s (since %s)", inspect.Age(e.Since, now), inspect.Stamp(e.Since))
@@ -71,29 +81,30 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 		state += ", on node " + e.Node
 	}
 	if e.UID == "" {
-		t.Say("Record %s, of addresses whose owner nobody can tell; the IPAM names pod %s", e.Record, e.Pod)
+		t.Say("Record %s, of addresses whose owner is unknown; the IPAM names pod %s", e.Record, e.Pod)
 	} else {
 		t.Say("Pod %s (UID %s): %s", e.Pod, e.UID, state)
 	}
-	switch {
-	case e.Held:
-		t.Say("Held: %s", e.Decision.line())
-		t.Say("      %s", e.Decision.Message)
-	case e.NotInstalled:
-		t.Say("Not held: Holdfast is not installed. The rest is what its manager would go by.")
-	case e.Decision.Reason == v1alpha1.ReasonPodInUse:
-		t.Say("Not held: the pod is not being deleted, and its addresses are its own.")
-	default:
-		t.Say("Not held: %s", e.Decision.line())
-	}
+	t.Say("%s", e.Decision.line())
 	if e.ReasonSince != nil {
-		t.Say("      the manager has said so for %s (since %s)", inspect.Age(e.ReasonSince, now), inspect.Stamp(e.ReasonSince))
+		t.Say("The manager has reported this for %s (since %s)", inspect.Age(e.ReasonSince, now), inspect.Stamp(e.ReasonSince))
 	}
 	return t
 }
 
+// heldFor is how long the deletion waits, or how long the manager has reported the reason; empty where neither is known.
+func (e *Explanation) heldFor(now time.Time) string {
+	switch {
+	case e.Since != nil:
+		return inspect.Age(e.Since, now)
+	case e.ReasonSince != nil:
+		return inspect.Age(e.ReasonSince, now)
+	}
+	return ""
+}
+
 func (d *Decision) line() string {
-	text := fmt.Sprintf("%s, %s (row %s of the decision table)", d.Action, d.Reason, d.Row)
+	text := fmt.Sprintf("Decision: %s (row %s of the decision table)", d.Action, d.Row)
 	if d.After != "" {
 		text += ", looked at again in " + d.After + " at the latest"
 	}

@@ -24,8 +24,9 @@ var _ = suite.Describe("What is read", Ordered, func() {
 
 		r := plugin(ctx, "explain", "pod/web-0", "-n", w.namespace)
 		Expect(r.code).To(BeZero(), r.err)
-		Expect(w.text(r.out)).To(Equal(`Pod NS/web-0 (UID UID): Running, on node NODE
-Not held: the pod is not being deleted, and its addresses are its own.
+		Expect(w.text(r.out)).To(Equal(`NOT HELD the pod is not being deleted, and its addresses are its own.
+Pod NS/web-0 (UID UID): Running, on node NODE
+Decision: Keep (row PodInUse of the decision table)
 
 ADDRESSES
 IP INTERFACE POOL SANDBOX STANDING ROW ACTION REASON
@@ -63,7 +64,7 @@ BEFORE
 		Expect(r.code).To(BeZero(), r.out+r.err)
 		Expect(w.text(r.out)).To(MatchRegexp(`^Compared at TIME: 1 entries, \d+ pods, 1 records, \d+ nodes, 1 reservations, 2 node resource policies.
 
-Nothing contradicts anything.
+No inconsistencies found.
 $`))
 	}, SpecTimeout(specTimeout))
 
@@ -74,10 +75,10 @@ $`))
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 		r := plugin(ctx, "explain", "pod/web-0", "-n", w.namespace)
 		Expect(r.code).To(Equal(2), r.err)
-		Expect(w.text(r.out)).To(Equal(`Pod NS/web-0 (UID UID): Terminating for AGE (since TIME), on node NODE
-Held: Wait, NodeUnreachable (row NodeNotReady of the decision table)
- node NODE is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
- the manager has said so for AGE (since TIME)
+		Expect(w.text(r.out)).To(Equal(`HELD AGE NodeUnreachable: node NODE is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
+Pod NS/web-0 (UID UID): Terminating for AGE (since TIME), on node NODE
+Decision: Wait (row NodeNotReady of the decision table)
+The manager has reported this for AGE (since TIME)
 
 ADDRESSES
 IP INTERFACE POOL SANDBOX STANDING ROW ACTION REASON
