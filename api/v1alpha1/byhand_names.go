@@ -12,9 +12,24 @@ const (
 	ReasonProtectionRemovedByUser Reason = "ProtectionRemovedByUser"
 )
 
-// UnholdAnnotation on a pod is the reason for which a user takes the finalizer off while the pod is being deleted. The policy
-// holdfast-finalizer wants it in the same write, from an account that may unhold ipallocations.
+// UnholdAnnotation on a pod is a statement about its addresses and the reason for which a user takes the finalizer off:
+// "Kept: …" or "GivenUp: …". The policy holdfast-finalizer wants it in the same write, from an account that may unhold ipallocations.
 const UnholdAnnotation = "holdfast.dev/unhold"
+
+// UnholdStatement is what a user states about the addresses of a pod, of which the sandbox may run on.
+type UnholdStatement string
+
+// The statements.
+const (
+	// UnholdKept: each entry of the pod has the tombstone of its record, so that no pod of the same name gets the address. Only of a pod that
+	// is being deleted: nobody may write a tombstone before.
+	UnholdKept UnholdStatement = "Kept"
+	// UnholdGivenUp: another pod may get the addresses.
+	UnholdGivenUp UnholdStatement = "GivenUp"
+)
+
+// Because is the value of UnholdAnnotation.
+func (s UnholdStatement) Because(reason string) string { return string(s) + ": " + reason }
 
 // UnholdVerb is the verb on ipallocations that breaking the glass needs.
 const UnholdVerb = "unhold"

@@ -5,10 +5,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,8 +33,8 @@ the proof. To see what Holdfast waits for: kubectl holdfast explain.
 It writes an event about the pod first (reason ProtectionRemovedByUser, with your name and your
 reason). Then each entry of the pod gets the tombstone of its record, so that no pod of the same
 name gets the address. If that fails nothing else is done, unless with --force. Then, in one patch
-of the pod of that UID, it writes the annotation holdfast.dev/unhold with the reason, and takes the
-finalizer off. Other finalizers stay.
+of the pod of that UID, it takes the finalizer off and writes the annotation holdfast.dev/unhold:
+"Kept: REASON", or "GivenUp: REASON" if the addresses could not be kept. Other finalizers stay.
 
 Needed rights: get and patch pods; create events (events.k8s.io); get ipallocations; list and patch
 ippools; the verb unhold on ipallocations.holdfast.dev, which cluster-admin has and the role edit
@@ -112,13 +110,15 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 	if err := w.Unhold(ctx, pod, u.reason); err != nil {
 		return fmt.Errorf("%w; without a trail nothing is done, and nothing was", err)
 	}
+	statement := v1alpha1.UnholdKept
 	if err := u.keepAddresses(ctx, c, pod); err != nil && !u.force {
 		return refuse("the addresses of %s could not be kept from a pod of the same name: %v. The finalizer stays; --force takes it off all the same", what, err)
 	} else if err != nil {
+		statement = v1alpha1.UnholdGivenUp
 		fmt.Fprintf(u.ErrOut, "warning: a pod of the same name may get the addresses of %s: %v\n", what, err)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID,
-		"annotations":                         map[string]string{v1alpha1.UnholdAnnotation: u.reason},
+		"annotations":                         map[string]string{v1alpha1.UnholdAnnotation: statement.Because(u.reason)},
 		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.Finalizer}}})
 	if err != nil {
 		return fmt.Errorf("encoding the patch: %w", err)
@@ -137,38 +137,21 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 	return nil
 }
 
-// keepAddresses puts the tombstone of the pod's record on each entry that the record holds, as the manager does once a pod object is gone: then no
-// pod of the same name can come first.
+// keepAddresses keeps the pod's addresses from other pods of the name; without the type there is no record.
 func (u *unholdOptions) keepAddresses(ctx context.Context, c *collect.Cluster, pod *corev1.Pod) error {
 	record := &v1alpha1.IPAllocation{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: string(pod.UID)}, record); err != nil {
-		if client.IgnoreNotFound(err) == nil || meta.IsNoMatchError(err) {
-			return nil
-		}
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: string(pod.UID)}, record); apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		record = nil
+	} else if err != nil {
 		return fmt.Errorf("reading its record: %w", err)
 	}
 	backend, served, err := c.Pools(ctx)
 	if err != nil || !served {
 		return err
 	}
-	var requests []ipam.Request
-	for i := range record.Spec.Addresses {
-		key, err := ipam.KeyOf(&record.Spec.Addresses[i])
-		if err != nil {
-			return fmt.Errorf("reading the addresses of its record: %w", err)
-		}
-		stands := backend.Find(ipam.Query{SandboxIDs: []string{key.SandboxID}}).Entries
-		if slices.ContainsFunc(stands, func(e ipam.Entry) bool { return e.Key == key }) {
-			requests = append(requests, ipam.Request{Key: key, Record: record.Name})
-		}
+	kept, err := ipam.Keep(ctx, backend, ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}, record)
+	for _, request := range kept {
+		fmt.Fprintf(u.Out, "%s of pool %s is kept for record %s.\n", request.IP, request.Pool, request.Record)
 	}
-	var failures []error
-	for _, result := range backend.Tombstone(ctx, requests) {
-		if result.Err != nil {
-			failures = append(failures, result.Err)
-			continue
-		}
-		fmt.Fprintf(u.Out, "%s of pool %s is kept for record %s.\n", result.Request.IP, result.Request.Pool, record.Name)
-	}
-	return errors.Join(failures...)
+	return err
 }

@@ -361,7 +361,25 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "policy holdfast-finalizer: an annotation of before is no reason to take the finalizer off (S3)",
 		file: "config/policies/finalizer.yaml",
-		old:  `variables.reason != "" && variables.reason != variables.before`,
-		new:  `variables.reason != ""`, by: inSeatbelts,
+		old:  `variables.isStated && variables.reason != variables.before`,
+		new:  `variables.isStated`, by: inSeatbelts,
+	},
+	{
+		rule: "policy holdfast-finalizer: the finalizer of a pod that lives is judged too (S3)",
+		file: "config/policies/finalizer.yaml",
+		old:  `        has(oldObject.metadata.finalizers) && `,
+		new:  `        has(oldObject.metadata.deletionTimestamp) && has(oldObject.metadata.finalizers) && `, by: inSeatbelts,
+	},
+	{
+		rule: "policy holdfast-finalizer: a reason without a statement about the addresses takes no finalizer off (S3)",
+		file: "config/policies/finalizer.yaml",
+		old:  `variables.isStated && variables.reason != variables.before`,
+		new:  `variables.reason != "" && variables.reason != variables.before`, by: inSeatbelts,
+	},
+	{
+		rule: "policy holdfast-finalizer: nobody states of a pod that lives that its addresses are kept (S3)",
+		file: "config/policies/finalizer.yaml",
+		old:  `(variables.isDeleted && variables.reason.startsWith("Kept: "))`,
+		new:  `variables.reason.startsWith("Kept: ")`, by: inSeatbelts,
 	},
 }

@@ -15,7 +15,7 @@ var plantedMutants = []mutant{
 		rule: "planted: a pod that has the label counts as guarded, also without the finalizer (S3)",
 		file: "controllers/router.go",
 		old:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
-		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inSimulation,
+		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inSimulation, histories: 600,
 	},
 	{
 		rule: "planted: a network-status counts as evidence for the sandbox that succeeds the one that it was written for (S2)",

@@ -66,10 +66,10 @@ func (c Client) Unstamp(ctx context.Context, pod Pod) (Way, error) {
 		"labels": map[string]any{v1alpha1.GuardedLabel: nil}})
 }
 
-// Unhold is Unstamp for a pod that is being deleted and a user who may unhold it: the policy holdfast-finalizer wants the reason along.
+// Unhold is Unstamp for a user who may unhold the pod and gives its addresses up: the policy holdfast-finalizer wants that said in the same write.
 func (c Client) Unhold(ctx context.Context, pod Pod, reason string) (Way, error) {
 	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
-		"labels": map[string]any{v1alpha1.GuardedLabel: nil}, "annotations": map[string]string{v1alpha1.UnholdAnnotation: reason}})
+		"labels": map[string]any{v1alpha1.GuardedLabel: nil}, "annotations": map[string]string{v1alpha1.UnholdAnnotation: v1alpha1.UnholdGivenUp.Because(reason)}})
 }
 
 // deleteFinalizer is the strategic merge directive that takes single entries off metadata.finalizers.

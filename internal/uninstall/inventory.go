@@ -76,9 +76,11 @@ var contents = []schema.GroupVersionKind{
 	kind("", "v1", "ServiceAccount"),
 }
 
+const finalizerPolicy = "holdfast-finalizer"
+
 // obstacles are the names of the policies, and of their bindings, that would refuse what the sweep and the last step do: they take
-// finalizers off pods that are being deleted, and delete Leases.
-var obstacles = []string{"holdfast-finalizer", "holdfast-leases"}
+// finalizers off pods, and delete Leases.
+var obstacles = []string{finalizerPolicy, "holdfast-leases"}
 
 // otherPolicies are the names of the other admission policies, and of their bindings (config/policies, config/components).
 var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-answers", "holdfast-agent-leases", "holdfast-records",

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -26,6 +27,8 @@ const (
 	cleanPasses = 2
 	// restarts bounds how often a list of pods is begun anew because its continuation had expired, which is after 5 minutes.
 	restarts = 5
+	// tries, lookInterval apart, are made of a pod that a forgotten policy still refuses; the next pass makes more.
+	tries = 10
 	// shownFailures bounds the failures of one pass that are printed.
 	shownFailures = 5
 )
@@ -190,12 +193,18 @@ func (u *uninstallation) free(ctx context.Context, p *pass) {
 	_ = group.Wait() // no function of it returns an error: they are in the pass
 }
 
-// take takes the finalizer off a pod. An API server forgets a policy within seconds of its deletion: hence the reason.
+// take takes the finalizer off a pod. An API server forgets a policy within seconds of its deletion. So it says why on a pod that is being deleted,
+// and tries again on one that lives, where what it says would stay.
 func (u *uninstallation) take(ctx context.Context, remover finalizer.Client, pod finalizer.Pod, ending bool) (finalizer.Way, error) {
 	if ending {
 		return remover.Unhold(ctx, pod, "Holdfast is uninstalled")
 	}
-	return remover.Unstamp(ctx, pod)
+	for try := 1; ; try++ {
+		way, err := remover.Unstamp(ctx, pod)
+		if try == tries || err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+finalizerPolicy+"'") || !rest(ctx, lookInterval) {
+			return way, err
+		}
+	}
 }
 
 func (u *uninstallation) report(number int, p *pass) {

@@ -169,7 +169,6 @@ func (c *Cluster) tryUpdates(ctx context.Context, f *doctor.Facts) {
 		if isUnprotected(pod) {
 			f.Unprotected = append(f.Unprotected, client.ObjectKeyFromObject(pod).String())
 		}
-		// From a pod that is being deleted the policy holdfast-finalizer lets nobody but the manager take it.
 		if _, had := tried[pod.Namespace]; !had && pod.DeletionTimestamp == nil && len(tried) < triedPods && controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) {
 			tried[pod.Namespace], uids[pod.Namespace] = client.ObjectKeyFromObject(pod), pod.UID
 		}
@@ -180,7 +179,8 @@ func (c *Cluster) tryUpdates(ctx context.Context, f *doctor.Facts) {
 	}
 	for namespace, key := range tried {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uids[namespace], "$deleteFromPrimitiveList/finalizers": []string{v1alpha1.Finalizer},
-			"labels": map[string]any{v1alpha1.GuardedLabel: nil}}})
+			"labels":      map[string]any{v1alpha1.GuardedLabel: nil},
+			"annotations": map[string]string{v1alpha1.UnholdAnnotation: v1alpha1.UnholdGivenUp.Because("a dry run of kubectl holdfast doctor")}}})
 		if err != nil {
 			f.UpdatesUnread = err.Error()
 			return
@@ -220,6 +220,8 @@ func refusal(err error, namespace string) (string, error) {
 		return "", told
 	case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "dryRun"):
 		return "", fmt.Errorf("the dry run was refused, which says nothing about the real thing: %w", err)
+	case err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'holdfast-finalizer'"):
+		return "", &inspect.ForbiddenError{Verb: v1alpha1.UnholdVerb, Resource: "ipallocations.holdfast.dev", Scope: everywhere, Err: err}
 	}
 	return err.Error(), nil
 }

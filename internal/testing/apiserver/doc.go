@@ -8,6 +8,6 @@
 // ValidatingAdmissionPolicies that it stores are in force at once.
 //
 // test/integration/conformance plays every behavior that the product relies on against this server and a real one. What it leaves out:
-// authorization, quotas, garbage collection of owned objects, conversion between versions, validation of native kinds beyond
+// authorization (policies find that administrators may do everything, and others nothing), quotas, garbage collection of owned objects, conversion between versions, validation of native kinds beyond
 // metadata, and mutating admission policies.
 package apiserver

@@ -19,6 +19,8 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 )
 
 // policy is a ValidatingAdmissionPolicy with a binding that denies.
@@ -41,7 +43,7 @@ func (p *policy) judge(r *review) error {
 		}
 	}
 	if p.conditions != nil {
-		result := p.conditions.Match(r.q.http.Context(), r.attributes, nil, nil)
+		result := p.conditions.Match(r.q.http.Context(), r.attributes, nil, privileged)
 		if result.Error != nil {
 			return p.fail(r, result.Error)
 		}
@@ -67,6 +69,9 @@ func (p *policy) judge(r *review) error {
 	return nil
 }
 
+// privileged is what policies ask for the rights of an account: there are no roles, and administrators may do everything.
+var privileged = authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)
+
 func (p *policy) evaluate(r *review) (results, messages []plugincel.EvaluationResult, err error) {
 	request := plugincel.CreateAdmissionRequest(r.attributes.Attributes,
 		metav1.GroupVersionResource(r.q.kind.groupVersionResource()), metav1.GroupVersionKind(r.q.kind.GroupVersionKind))
@@ -75,7 +80,7 @@ func (p *policy) evaluate(r *review) (results, messages []plugincel.EvaluationRe
 		return nil, nil, err
 	}
 	ctx, budget := r.q.http.Context(), int64(celconfig.RuntimeCELCostBudget)
-	results, budget, err = p.expressions.ForInput(ctx, r.attributes, request, plugincel.OptionalVariableBindings{}, namespace, budget)
+	results, budget, err = p.expressions.ForInput(ctx, r.attributes, request, plugincel.OptionalVariableBindings{Authorizer: privileged}, namespace, budget)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// stripped is a running pod whose finalizers a client removes, and which is then force-deleted while its node's kubelet is frozen.
+// stripped is a running pod whose finalizers a client removes, and which is then force-deleted while its node's kubelet is frozen. With the guard
+// a policy refuses it; an administrator breaks the glass, and the pod is protected again.
 func stripped(ctx context.Context, w *world, guarded bool) {
 	w.statefulSet(ctx, "web", 2, onFirst)
 	w.awaitAll(ctx, "web", 2)
@@ -25,6 +26,10 @@ func stripped(ctx context.Context, w *world, guarded bool) {
 	Expect(old.Spec.NodeName).To(Equal(first))
 	By("remove the finalizers of " + old.Name)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	if guarded {
+		Expect(admin.Patch(ctx, old.DeepCopy(), patch)).To(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'holdfast-finalizer'")))
+		patch = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"GivenUp: the guard is to protect it again"},"finalizers":null}}`))
+	}
 	Expect(admin.Patch(ctx, old.DeepCopy(), patch)).To(Succeed())
 	if guarded {
 		Eventually(func(g Gomega) {

@@ -263,7 +263,7 @@ func kubeletReports(ctx context.Context) {
 		}).Should(Succeed())
 		Expect(m.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 		By("the administrator letting the pod go without the manager, as the README says")
-		Expect(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`)))).To(Succeed())
+		Expect(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"GivenUp: the spec is over"},"finalizers":null}}`)))).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})).To(BeEmpty())
 }

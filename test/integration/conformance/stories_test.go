@@ -228,7 +228,8 @@ func admissionStories(hooks *webhooks) []story {
 		"variables":[{"name":"sub","expression":"request.?subResource.orValue('')"}],
 		"validations":[{"expression":"variables.sub != 'status'","reason":"Forbidden","message":"no status"},
 			{"expression":"request.operation != 'DELETE'","messageExpression":"'not ' + oldObject.metadata.name"},
-			{"expression":"object == null || object.metadata.name != 'broken' || object.metadata.labels['missing'] == 'x'","reason":"Forbidden"}]}}`
+			{"expression":"object == null || object.metadata.name != 'broken' || object.metadata.labels['missing'] == 'x'","reason":"Forbidden"},
+			{"expression":"object == null || object.metadata.name != 'ruled' || authorizer.group('holdfast.dev').resource('ipallocations').check('unhold').allowed()"}]}}`
 	watched := func(name string) string { return `{"metadata":{"name":"` + name + `","labels":{"w":"x"}}}` }
 	return []story{
 		{name: "a webhook refuses what its conditions match", steps: []step{
@@ -250,7 +251,7 @@ func admissionStories(hooks *webhooks) []story {
 		{name: "a policy refuses by reason, with its message, and where it cannot tell", steps: []step{
 			post(configs, watched("kept")), post(widgets, `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"gear","labels":{"w":"x"}}}`),
 			post(policies, policy), post(bindings, `{"metadata":{"name":"NS"},"spec":{"policyName":"NS","validationActions":["Deny"],"matchResources":{`+selector+`}}}`),
-			post(configs+"?dryRun=All", watched("broken")).awaits(422), post(configs, watched("fine")), del(configs+"/kept", ""),
+			post(configs+"?dryRun=All", watched("broken")).awaits(422), post(configs, watched("fine")), post(configs, watched("ruled")), del(configs+"/kept", ""),
 			patch(mergePatch, gear+"/status", `{"status":{"phase":"X"}}`), patch(mergePatch, gear, `{"spec":{"size":5}}`), post(configs, mapBody)},
 			cleanup: []step{del(bindings+"/NS", ""), del(policies+"/NS", "")}},
 	}

@@ -31,7 +31,10 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 
 		forceDelete(ctx, pod)
 		stripped := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-		Expect(admin.Patch(ctx, pod.DeepCopy(), stripped)).To(MatchError(ContainSubstring("kubectl holdfast unhold pod/web-0 -n " + w.namespace)))
+		withReason := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"INC-1"},"finalizers":null}}`))
+		for _, patch := range []client.Patch{stripped, withReason} {
+			Expect(admin.Patch(ctx, pod.DeepCopy(), patch)).To(MatchError(ContainSubstring("kubectl holdfast unhold pod/web-0 -n " + w.namespace)))
+		}
 		Expect(unhold(ctx, "web-0", "because").code).To(Equal(5), "the reason says nothing")
 		Expect(noted(ctx, v1alpha1.ReasonProtectionRemovedByUser)).NotTo(ContainElement(ContainSubstring(string(pod.UID))))
 
@@ -52,6 +55,23 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		Expect(r.out).To(ContainSubstring(w.ip(1) + " of pool"))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})).To(Satisfy(apierrors.IsNotFound))
 		Expect(w.entries(ctx)["1"]).To(And(HaveField("PodRef", v1alpha1.TombstonePrefix+"/"+string(pod.UID)), HaveField("ContainerID", sandboxOf(pod))))
+	}, SpecTimeout(specTimeout))
+
+	It("lets go of a pod whose address cannot be kept only with --force, and says so in the pod", func(ctx context.Context) {
+		pod := w.create(ctx, "web-0")
+		w.add(ctx, 1, pod.Namespace+"/"+pod.Name, sandboxOf(pod)) // no manager has recorded it
+		pod.Finalizers = append(pod.Finalizers, "example.com/other")
+		Expect(admin.Update(ctx, pod)).To(Succeed())
+		forceDelete(ctx, pod)
+		r := unhold(ctx, "web-0", reason)
+		Expect(r.code).To(Equal(5), r.out+r.err)
+		Expect(r.err).To(And(ContainSubstring("the pod's record does not have "+w.ip(1)), ContainSubstring("--force takes it off all the same")))
+		r = plugin(ctx, "unhold", "pod/web-0", "-n", w.namespace, "--reason", reason, "--force")
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		Expect(pod.Finalizers).To(ConsistOf("example.com/other"))
+		Expect(pod.Annotations).To(HaveKeyWithValue(v1alpha1.UnholdAnnotation, "GivenUp: "+reason))
+		Expect(admin.Patch(ctx, pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	}, SpecTimeout(specTimeout))
 
 	It("works in a namespace that is being deleted, where no event can be created", func(ctx context.Context) {

@@ -84,7 +84,7 @@ func (w *world) clear(ctx context.Context) {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, pod, client.GracePeriodSeconds(0)))).To(Succeed())
-		Expect(client.IgnoreNotFound(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null,"labels":null}}`))))).To(Succeed())
+		Expect(client.IgnoreNotFound(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"GivenUp: the spec is over"},"finalizers":null,"labels":null}}`))))).To(Succeed())
 	}
 	breakGlass := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/break-glass":"the end of a spec"}}}`))
 	Eventually(ctx, func(g Gomega) {

@@ -28,6 +28,7 @@ const (
 	noReport   = "which only its kubelet (system:node:"
 	noIdentity = "changed status.nodeInfo, which only the node itself (system:node:"
 	noRemoval  = "is being deleted, and its addresses may still be in use"
+	noLoss     = "holds addresses, and this write removes the finalizer holdfast.dev/ip-allocation: keep metadata.finalizers"
 	noOwnLease = "are written by Holdfast alone"
 
 	finalizerOff    = `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`

@@ -152,6 +152,7 @@ var _ = suite.Describe("A report of the kubelet", func() {
 		pod := reported(ctx)
 		forged := terminal(pod)
 		forged.Finalizers, forged.Labels = nil, nil
+		forged.Annotations[v1alpha1.UnholdAnnotation] = v1alpha1.UnholdGivenUp.Because("so that no other policy refuses it")
 		Expect(user.Status().Update(ctx, forged, client.FieldOwner("kubelet"))).To(outcome(kubeletReports, noReport))
 	}, SpecTimeout(soon))
 

@@ -4,6 +4,7 @@ package seatbelts
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -12,16 +13,23 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 )
 
-// unholding takes the finalizer off with a reason.
-const unholding = `{"metadata":{"annotations":{"holdfast.dev/unhold":"INC-1: the machine burnt down"},"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`
+// unholding takes the finalizer off with a statement about the addresses and a reason.
+func unholding(statement v1alpha1.UnholdStatement) string {
+	return because(statement.Because("INC-1: the machine burnt down"))
+}
 
-var _ = suite.Describe("The finalizer of a pod that is being deleted", func() {
+func because(why string) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{"holdfast.dev/unhold":%q},"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`, why)
+}
+
+var _ = suite.Describe("The finalizer of a guarded pod", func() {
 	// Each is refused by RBAC, by NodeRestriction or by the policy.
 	actors := map[string]struct {
 		account      account
@@ -37,28 +45,52 @@ var _ = suite.Describe("The finalizer of a pod that is being deleted", func() {
 		"a cluster administrator":          {func() client.Client { return user }, noRemoval, noRemoval},
 		"the collector of pods":            {func() client.Client { return podGC }, noRemoval, noRemoval},
 	}
-	for who, actor := range actors {
-		It("is stripped by nobody but the manager: "+who, func(ctx context.Context) {
-			pod := deletingPod(ctx)
-			for subresource, refusal := range map[string]string{itself: actor.main, inStatus: actor.status} {
-				stripped := pod.DeepCopy()
-				stripped.Finalizers = []string{foreign}
-				write := func() error { return actor.account().Update(ctx, stripped) }
-				if subresource == inStatus {
-					write = func() error { return actor.account().Status().Update(ctx, stripped) }
+	pods := map[string]struct {
+		make    func(context.Context, ...func(*corev1.Pod)) *corev1.Pod
+		refusal string
+	}{
+		"a pod that is being deleted": {deletingPod, noRemoval},
+		"a pod that lives":            {newPod, noLoss},
+	}
+	for which, of := range pods {
+		for who, actor := range actors {
+			It("is stripped from "+which+" by nobody but the manager: "+who, func(ctx context.Context) {
+				pod := of.make(ctx)
+				for subresource, refusal := range map[string]string{itself: actor.main, inStatus: actor.status} {
+					stripped := pod.DeepCopy()
+					stripped.Finalizers = []string{foreign}
+					write := func() error { return actor.account().Update(ctx, stripped) }
+					if subresource == inStatus {
+						write = func() error { return actor.account().Status().Update(ctx, stripped) }
+					}
+					if refusal == noRemoval {
+						refusal = of.refusal
+					}
+					Expect(write()).To(refusedAs(finalizerPolicy, refusal), subresource)
 				}
-				Expect(write()).To(refusedAs(finalizerPolicy, refusal), subresource)
-			}
-			Expect(live(ctx, pod).Finalizers).To(ConsistOf(foreign, v1alpha1.Finalizer))
+				Expect(live(ctx, pod).Finalizers).To(ConsistOf(foreign, v1alpha1.Finalizer))
+			}, SpecTimeout(soon))
+		}
+
+		It("is taken off by the manager from "+which, func(ctx context.Context) {
+			way, err := finalizer.Client{Writer: manager, Reader: manager}.Remove(ctx, named(of.make(ctx)))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(way).To(Equal(finalizer.WayPatch))
 		}, SpecTimeout(soon))
 	}
 
-	It("is taken off by the manager, and on a pod that is not being deleted it is the manager that puts it back", func(ctx context.Context) {
-		pod := deletingPod(ctx)
-		way, err := finalizer.Client{Writer: manager, Reader: manager}.Remove(ctx, named(pod))
-		Expect(err).NotTo(HaveOccurred())
-		Expect(way).To(Equal(finalizer.WayPatch))
-		Expect(patchPod(ctx, tenant, newPod(ctx), itself, finalizerOff)).To(Succeed())
+	It("keeps nobody from applying a manifest without finalizers, or from taking the finalizer off where it is not", func(ctx context.Context) {
+		manifest := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"labels": map[string]any{"a": "b"}}}
+		apply := func(pod *corev1.Pod) error {
+			content, err := json.Marshal(manifest)
+			Expect(err).NotTo(HaveOccurred())
+			target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+			return tenant.Patch(ctx, target, client.RawPatch(types.ApplyPatchType, content), client.FieldOwner("kubectl"))
+		}
+		pod := newPod(ctx)
+		Expect(apply(pod)).To(Succeed())
+		Expect(live(ctx, pod).Finalizers).To(ConsistOf(foreign, v1alpha1.Finalizer))
+		Expect(patchPod(ctx, tenant, newPod(ctx, func(pod *corev1.Pod) { pod.Finalizers = []string{foreign} }), itself, `{"metadata":{"finalizers":null}}`)).To(Succeed())
 	}, SpecTimeout(soon))
 
 	It("keeps nobody from changing the rest, or from taking another finalizer off", func(ctx context.Context) {
@@ -78,17 +110,32 @@ var _ = suite.Describe("The finalizer of a pod that is being deleted", func() {
 	Context("when somebody breaks the glass", func() {
 		It("comes off for whoever may unhold, with a reason in the same write, and with the object where nothing else holds it", func(ctx context.Context) {
 			pod := deletingPod(ctx, isGuarded)
-			Expect(patchPod(ctx, tenant, pod, itself, unholding)).To(outcome(finalizerPolicy, noRemoval), "the role edit has not the verb")
-			Expect(patchPod(ctx, user, pod, itself, `{"metadata":{"annotations":{"holdfast.dev/unhold":"  "},"finalizers":null}}`)).To(outcome(finalizerPolicy, noRemoval))
-			Expect(patchPod(ctx, user, pod, itself, unholding)).To(Succeed())
+			Expect(patchPod(ctx, tenant, pod, itself, unholding(v1alpha1.UnholdKept))).To(outcome(finalizerPolicy, noRemoval), "the role edit has not the verb")
+			Expect(patchPod(ctx, user, pod, itself, unholding(v1alpha1.UnholdKept))).To(Succeed())
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Satisfy(apierrors.IsNotFound))
+		}, SpecTimeout(soon))
+
+		It("stays where the write does not say what becomes of the addresses, and why", func(ctx context.Context) {
+			pod := deletingPod(ctx)
+			for _, why := range []string{"  ", "INC-1: the machine burnt down", "Kept: ", "GivenUp:", "kept: INC-1", "Kept", ": INC-1"} {
+				Expect(patchPod(ctx, user, pod, itself, because(why))).To(outcome(finalizerPolicy, noRemoval), why)
+			}
+			Expect(patchPod(ctx, user, pod, itself, unholding(v1alpha1.UnholdGivenUp))).To(Succeed())
+		}, SpecTimeout(soon))
+
+		It("comes off a pod that lives only where its addresses are given up: nobody can keep them", func(ctx context.Context) {
+			pod := newPod(ctx)
+			Expect(patchPod(ctx, user, pod, itself, unholding(v1alpha1.UnholdKept))).To(outcome(finalizerPolicy, noLoss))
+			Expect(patchPod(ctx, tenant, pod, itself, unholding(v1alpha1.UnholdGivenUp))).To(outcome(finalizerPolicy, noLoss))
+			Expect(patchPod(ctx, user, pod, itself, unholding(v1alpha1.UnholdGivenUp))).To(Succeed())
 		}, SpecTimeout(soon))
 
 		It("stays where the reason was there before, perhaps by a tenant", func(ctx context.Context) {
 			pod := deletingPod(ctx)
-			Expect(patchPod(ctx, tenant, pod, itself, `{"metadata":{"annotations":{"holdfast.dev/unhold":"prepared"}}}`)).To(Succeed())
+			Expect(patchPod(ctx, tenant, pod, itself, `{"metadata":{"annotations":{"holdfast.dev/unhold":"Kept: prepared"}}}`)).To(Succeed())
 			Expect(patchPod(ctx, user, pod, itself, finalizerOff)).To(outcome(finalizerPolicy, noRemoval))
-			Expect(patchPod(ctx, user, pod, itself, unholding)).To(Succeed())
+			Expect(patchPod(ctx, user, pod, itself, because("Kept: prepared"))).To(outcome(finalizerPolicy, noRemoval))
+			Expect(patchPod(ctx, user, pod, itself, unholding(v1alpha1.UnholdKept))).To(Succeed())
 		}, SpecTimeout(soon))
 
 		It("comes off for an account whose role has the verb and nothing else of Holdfast", func(ctx context.Context) {
@@ -102,11 +149,11 @@ var _ = suite.Describe("The finalizer of a pod that is being deleted", func() {
 			DeferCleanup(func(ctx context.Context) {
 				Expect(admin.Delete(ctx, binding)).To(Succeed())
 				Eventually(ctx, func(ctx context.Context) error {
-					return patchPod(ctx, tenant, other, itself, unholding, client.DryRunAll)
+					return patchPod(ctx, tenant, other, itself, unholding(v1alpha1.UnholdKept), client.DryRunAll)
 				}).Should(outcome(finalizerPolicy, noRemoval))
 			}, NodeTimeout(soon))
 			pod := deletingPod(ctx)
-			Eventually(ctx, func() error { return patchPod(ctx, tenant, pod, itself, unholding) }).Should(Succeed())
+			Eventually(ctx, func() error { return patchPod(ctx, tenant, pod, itself, unholding(v1alpha1.UnholdKept)) }).Should(Succeed())
 		}, SpecTimeout(soon))
 	})
 

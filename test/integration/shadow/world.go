@@ -84,7 +84,7 @@ func (w *world) clear(ctx context.Context) {
 	var pods corev1.PodList
 	Expect(admin.List(ctx, &pods, client.InNamespace(w.namespace))).To(Succeed())
 	for i := range pods.Items {
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`))
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"GivenUp: the spec is over"},"finalizers":null}}`))
 		Expect(client.IgnoreNotFound(admin.Patch(ctx, &pods.Items[i], patch))).To(Succeed())
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, &pods.Items[i], client.GracePeriodSeconds(0)))).To(Succeed())
 	}

@@ -97,7 +97,7 @@ func dropNamespace(ctx context.Context, name string) {
 	pods := podsOf(ctx, name)
 	for i := range pods {
 		pods[i].Finalizers = nil
-		Expect(client.IgnoreNotFound(admin.Patch(ctx, &pods[i], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"the spec is over"},"finalizers":null}}`))))).To(Succeed())
+		Expect(client.IgnoreNotFound(admin.Patch(ctx, &pods[i], client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"GivenUp: the spec is over"},"finalizers":null}}`))))).To(Succeed())
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, &pods[i], client.GracePeriodSeconds(0)))).To(Succeed())
 	}
 	deleteNamespace(ctx, name)

@@ -3,16 +3,12 @@
 package sim
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
@@ -264,73 +260,6 @@ func (w *World) breakRuntime(f Fault) {
 
 // target is the pod that a fault befalls; nil if there is none.
 func (w *World) target(f Fault) *corev1.Pod { return w.pod(namespace, podName(f.Pod), "") }
-
-// What follows a strip of a pod that lives, by N; without either it is force-deleted at once.
-const (
-	// leftAfterStrip: nothing, if N leaves this remainder by three.
-	leftAfterStrip = 2
-	// frozenAfterStrip: a frozen node.
-	frozenAfterStrip = 6
-	// protectedWithin is when that comes: a stripped pod is protected again within seconds.
-	protectedWithin = 20 * time.Second
-)
-
-// strip is a person who takes the finalizers off a pod: of one that is being deleted, with the annotation that this needs or without, or of one
-// that lives.
-func (w *World) strip(f Fault) {
-	pod := w.target(f)
-	if pod == nil {
-		return
-	}
-	c := w.client("person", &user.DefaultInfo{Name: "person", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}})
-	uid := client.Preconditions{UID: &pod.UID}
-	patch := map[string]any{"finalizers": nil, "uid": pod.UID}
-	lives := f.N%3 != 1
-	if !lives {
-		_ = c.Delete(w.ctx, pod, uid)
-	}
-	if f.N%3 == 1 {
-		patch["annotations"] = map[string]string{"holdfast.dev/unhold": "the simulation says so"}
-	}
-	err := c.Patch(w.ctx, pod, client.RawPatch(types.MergePatchType, must(json.Marshal(map[string]any{"metadata": patch}))))
-	w.note("a person strips %s (%s): %v", pod.Name, pod.UID, err)
-	switch {
-	case lives && f.N%3 == leftAfterStrip:
-		return
-	case lives && f.N == frozenAfterStrip:
-		w.freezeAndForce(f, pod)
-		return
-	}
-	if lives {
-		w.note("and force-deletes it: %v", c.Delete(w.ctx, pod, uid, client.GracePeriodSeconds(0)))
-	}
-	if err == nil {
-		w.locked(func() { w.vanished[pod.UID] = pod.Name })
-	}
-	if err == nil && w.isDisturbed(f, managerKinds, "", time.Minute) {
-		w.excuse(pod, "a person stripped its finalizer while the manager could not keep its address from a successor")
-	}
-}
-
-// freezeAndForce is what follows a lost finalizer that nobody noticed: the node freezes, and the pod is force-deleted. By then the guard is to have
-// protected it again.
-func (w *World) freezeAndForce(f Fault, pod *corev1.Pod) {
-	if w.isDisturbed(f, []Kind{DeclaredDead}, pod.Spec.NodeName, f.For) {
-		return // an administrator's word about a node that cannot contradict it is believed
-	}
-	if w.isDisturbed(f, managerKinds, "", time.Minute) {
-		w.excuse(pod, "its finalizer was stripped while the manager could not protect it again")
-	}
-	f.Who = pod.Spec.NodeName
-	w.after(protectedWithin, func() {
-		if f.Who == "" || !w.turn(w.ctx, "the node of %s freezes", pod.Name) {
-			return
-		}
-		w.cutOff(f)
-		err := w.client("person", nil).Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
-		w.note("%s freezes, and a person force-deletes %s (%s): %v", f.Who, pod.Name, pod.UID, err)
-	})
-}
 
 // excuse takes the sandboxes of a pod out of the guard's care.
 func (w *World) excuse(pod *corev1.Pod, why string) {

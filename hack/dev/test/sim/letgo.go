@@ -11,13 +11,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// letGo judges a manager that takes its finalizer off a pod: no sandbox of the pod may be in the making, nor use an address whose entry the next
-// pod with the name inherits. The world is locked.
+// letGo judges who takes the guard's finalizer off a pod. A manager: no sandbox of the pod may be in the making, nor use an address whose entry the
+// next pod with the name inherits. Anybody else has to say in the same write what becomes of the addresses. The world is locked.
 func (w *World) letGo(c apiserver.Change) {
 	before, after := unstructured.Unstructured{Object: c.Old}, unstructured.Unstructured{Object: c.New}
-	if !strings.HasPrefix(c.Client, "manager") || !slices.Contains(before.GetFinalizers(), guardFinalizer) || slices.Contains(after.GetFinalizers(), guardFinalizer) {
+	if !slices.Contains(before.GetFinalizers(), guardFinalizer) || slices.Contains(after.GetFinalizers(), guardFinalizer) {
 		return
 	}
+	switch {
+	case strings.HasPrefix(c.Client, "manager"):
+		w.letGoByManager(c, &before)
+	case c.Client != glassBreaker:
+		w.violateLocked("admission", "%s took the finalizer off %s (%s), and nothing refused it", c.Client, before.GetName(), before.GetUID())
+	}
+}
+
+func (w *World) letGoByManager(c apiserver.Change, before *unstructured.Unstructured) {
 	name := before.GetNamespace() + "/" + before.GetName()
 	w.noteLocked("%s lets %s (%s) go", c.Client, name, before.GetUID())
 	for _, m := range w.machines {
