@@ -36,7 +36,7 @@ type LateStampReconciler struct {
 
 func setupLateStamp(mgr manager.Manager, shared *core, routes *router) error {
 	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: shadow.Settled[reconcile.Request](&LateStampReconciler{core: shared}),
-		RateLimiter: backoff.RateLimiter[reconcile.Request](shared.options.LastRetry)})
+		RateLimiter: backoff.RateLimiter[reconcile.Request](shared.options.LastRetry), NewQueue: backoff.NewQueue[reconcile.Request](shared.options.SimulatedQueues)})
 	if err != nil {
 		return fmt.Errorf("setting up the late-stamp controller: %w", err)
 	}

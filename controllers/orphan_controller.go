@@ -53,7 +53,7 @@ func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler.keeper.orphans = reconciler
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
 		Reconciler: shadow.Settled[sandboxID](reconciler), RateLimiter: backoff.RateLimiter[sandboxID](shared.options.LastRetry),
-		LogConstructor: logOf[sandboxID](mgr, "orphan", "orphan"),
+		NewQueue: backoff.NewQueue[sandboxID](shared.options.SimulatedQueues), LogConstructor: logOf[sandboxID](mgr, "orphan", "orphan"),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the orphan controller: %w", err)

@@ -34,7 +34,7 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
 		Reconciler: shadow.Settled[types.UID](reconciler), MaxConcurrentReconciles: shared.options.Concurrency,
-		RateLimiter: backoff.RateLimiter[types.UID](shared.options.LastRetry), LogConstructor: logOf[types.UID](mgr, "pod", "uid"),
+		RateLimiter: backoff.RateLimiter[types.UID](shared.options.LastRetry), NewQueue: backoff.NewQueue[types.UID](shared.options.SimulatedQueues), LogConstructor: logOf[types.UID](mgr, "pod", "uid"),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the pod controller: %w", err)

@@ -56,6 +56,8 @@ type Options struct {
 	PoliciesSince func(context.Context) (time.Time, error)
 	// LastRetry is the longest back-off of what failed. Default: 30s.
 	LastRetry time.Duration
+	// SimulatedQueues has the queues of the controllers fit a simulation in virtual time (backoff.NewQueue).
+	SimulatedQueues bool
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 	// NewInformer makes the informers of the controllers' own caches. Default: client-go's.
@@ -141,5 +143,5 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}); err != nil {
 		return err
 	}
-	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry)
+	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry, o.SimulatedQueues)
 }
