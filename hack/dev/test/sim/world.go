@@ -112,7 +112,7 @@ func (w *World) rand(name string) *rand.Rand {
 func (w *World) restConfig(name string, who user.Info) (*rest.Config, *apiserver.Client) {
 	transport := w.server.Client(apiserver.Identity{Client: name, User: who})
 	return &rest.Config{Host: "http://memory", Transport: withoutEvents{transport}, QPS: -1, UserAgent: name,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}, transport
+		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}}, transport
 }
 
 func (w *World) client(name string, who user.Info) client.Client {
