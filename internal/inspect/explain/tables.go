@@ -104,7 +104,10 @@ func (e *Explanation) heldFor(now time.Time) string {
 }
 
 func (d *Decision) line() string {
-	text := fmt.Sprintf("Decision: %s (row %s of the decision table)", d.Action, d.Row)
+	text := "Decision: " + string(d.Action)
+	if d.Row != "" { // the tables of orphans are in the manager alone
+		text += fmt.Sprintf(" (row %s of the decision table)", d.Row)
+	}
 	if d.After != "" {
 		text += ", looked at again in " + d.After + " at the latest"
 	}

@@ -110,7 +110,7 @@ func (w *world) pluginTellsLeak(ctx context.Context) {
 	Expect(admin.Patch(ctx, w.pool(ctx), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 	Eventually(explanation(ctx, "orphan-"+sandbox)).WithContext(ctx).ShouldNot(BeEmpty())
 	Expect(holdfast(ctx, found, "audit")).To(And(ContainSubstring("Leak"), ContainSubstring(leaked.String())))
-	Expect(holdfast(ctx, found, "explain", "ipa/orphan-"+sandbox)).To(ContainSubstring("Held"))
+	Expect(holdfast(ctx, found, "explain", "ipa/orphan-"+sandbox)).To(HavePrefix("HELD "))
 	Expect(holdfast(ctx, fine, "release", leaked.String(), "--dry-run")).To(ContainSubstring(sandbox))
 	Expect(holdfast(ctx, fine, "release", leaked.String(), "--as-manager", "--force", "--reason", "the suite of this cluster made it", "--confirm", leaked.String())).
 		To(ContainSubstring("Released " + leaked.String()))
