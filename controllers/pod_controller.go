@@ -117,15 +117,23 @@ func (r *PodReconciler) look(ctx context.Context, uid types.UID, live bool) (see
 			return nil, false, result, err
 		}
 	}
-	if stand, again, result, err := r.standNow(ctx, seen); !stand {
+	if learned, again, result, err := r.learn(ctx, seen); !learned {
 		return nil, again, result, err
 	}
-	if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !live {
-		return nil, true, result, nil
-	} else if err != nil {
-		return nil, false, result, err
-	}
 	return seen, false, result, nil
+}
+
+// learn writes down what is new, from pools that are new enough.
+func (r *PodReconciler) learn(ctx context.Context, seen *view) (learned, again bool, result reconcile.Result, err error) {
+	if stand, again, result, err := r.standNow(ctx, seen); !stand {
+		return false, again, result, err
+	}
+	if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !seen.live {
+		return false, true, result, nil
+	} else if err != nil {
+		return false, false, result, err
+	}
+	return true, false, result, nil
 }
 
 // needsNoRecord: a pod with the label alone that holds no address, because it was released before, or that opted out.
