@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// poolsBehind are the versions that the cache of pools has to have before it can show that a pod holds nothing: those that the pools had
-// once the end of the pod was known. It is safe for concurrent use.
+// poolsBehind are the versions that the cache of pools has to have before it can show what a pod holds: that it holds nothing any more, those that
+// the pools had once the end of the pod was known; that an entry is its own, those that they had once it was bound. It is safe for concurrent use.
 type poolsBehind struct {
 	mu   sync.Mutex
 	pods map[types.UID]map[poolKey]string
@@ -31,34 +31,71 @@ func (r *PodReconciler) emptyNow(ctx context.Context, v *view, d release.Decisio
 	if v.live || d.Row == release.RowNeverScheduled {
 		return true, false, result, nil
 	}
-	needed, waited := r.behind.get(v.uid)
-	if !waited {
-		if needed, err = r.poolsNow(ctx, v); err != nil {
-			return false, false, result, fmt.Errorf("telling whether the pools are empty of %s: %w", v.podName(), err)
+	var pools []poolKey
+	for i := range v.record.Spec.Addresses {
+		pools = append(pools, poolKey{v.record.Spec.Addresses[i].Backend, v.record.Spec.Addresses[i].Pool})
+	}
+	return r.caughtUp(ctx, &r.behind, v, pools, true)
+}
+
+// standNow says whether the entries of sandboxes that are new to the record stood in the pools after the pod was bound. A cache that is late may show
+// what a predecessor with the name had, as if its ADD had come after the pod was bound (docs/decisions/0210).
+func (r *PodReconciler) standNow(ctx context.Context, v *view) (stand, again bool, result reconcile.Result, err error) {
+	pools := v.newPools()
+	if v.live || len(pools) == 0 {
+		r.unproven.forget(v.uid)
+		return true, false, result, nil
+	}
+	if stand, again, result, err = r.caughtUp(ctx, &r.unproven, v, pools, false); stand {
+		r.unproven.forget(v.uid)
+	}
+	return stand, again, result, err
+}
+
+// newPools are the pools of the entries whose sandboxes are new to the record.
+func (v *view) newPools() []poolKey {
+	var pools []poolKey
+	known := recordSandboxKeysOf(v.record)
+	for i := range v.held {
+		if !v.held[i].Superseded && !slices.Contains(known, v.held[i].SandboxID) {
+			pools = append(pools, poolKey{v.held[i].Backend, v.held[i].Pool})
 		}
 	}
-	for key, version := range needed {
-		if order, err := resourceversion.CompareResourceVersion(v.poolVersions[key.backend][key.pool], version); err == nil && order >= 0 {
+	return pools
+}
+
+// caughtUp says whether the cache had, when the entries were looked for, the versions that the pools have by now, or had when that was first asked. A
+// pool that does not exist holds nothing: absent says whether the cache may show it all the same.
+func (r *PodReconciler) caughtUp(ctx context.Context, behind *poolsBehind, v *view, pools []poolKey, absent bool) (current, again bool, result reconcile.Result, err error) {
+	needed, waited := behind.get(v.uid)
+	if !waited {
+		if needed, err = r.poolsNow(ctx, pools); err != nil {
+			return false, false, result, fmt.Errorf("telling whether the cache has what the pools hold of %s: %w", v.podName(), err)
+		}
+	}
+	for _, key := range pools {
+		version, exists := needed[key]
+		order, err := resourceversion.CompareResourceVersion(v.poolVersions[key.backend][key.pool], version)
+		if (!exists && absent) || (exists && err == nil && order >= 0) {
 			continue
 		}
-		r.behind.set(v.uid, needed)
+		behind.set(v.uid, needed)
 		return false, waited, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
 	}
 	return true, false, result, nil
 }
 
-// poolsNow reads the versions of the pools in which the record has addresses. A pool that does not exist holds nothing.
-func (r *PodReconciler) poolsNow(ctx context.Context, v *view) (map[poolKey]string, error) {
+// poolsNow reads the versions of those pools that exist.
+func (r *PodReconciler) poolsNow(ctx context.Context, pools []poolKey) (map[poolKey]string, error) {
 	needed := map[poolKey]string{}
 	for _, backend := range r.backends {
-		var pools []string
-		for i := range v.record.Spec.Addresses {
-			a := &v.record.Spec.Addresses[i]
-			if a.Backend == backend.Name() && !slices.Contains(pools, a.Pool) {
-				pools = append(pools, a.Pool)
+		var names []string
+		for _, key := range pools {
+			if key.backend == backend.Name() && !slices.Contains(names, key.pool) {
+				names = append(names, key.pool)
 			}
 		}
-		versions, err := backend.Versions(ctx, pools)
+		versions, err := backend.Versions(ctx, names)
 		if err != nil {
 			return nil, err
 		}

@@ -38,6 +38,8 @@ type PodReconciler struct {
 	settled *settledPods
 	flights *flights
 	behind  poolsBehind
+	// unproven are the pools of pods with sandboxes that are new to their records.
+	unproven poolsBehind
 }
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;delete
@@ -64,7 +66,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile
 
 // pass is one round of observe, decide and act; again asks for another one, with every fact read live.
 func (r *PodReconciler) pass(ctx context.Context, uid types.UID, live bool) (again bool, result reconcile.Result, err error) {
-	seen, again, err := r.look(ctx, uid, live)
+	seen, again, result, err := r.look(ctx, uid, live)
 	if seen == nil || err != nil {
 		return again, result, err
 	}
@@ -100,27 +102,38 @@ func (r *PodReconciler) apply(ctx context.Context, seen *view, decision release.
 
 // look observes the UID and writes down what is new. There is no view where nothing is left of the UID, or where a cache is behind: then
 // again asks for live reads.
-func (r *PodReconciler) look(ctx context.Context, uid types.UID, live bool) (seen *view, again bool, err error) {
+func (r *PodReconciler) look(ctx context.Context, uid types.UID, live bool) (seen *view, again bool, result reconcile.Result, err error) {
 	seen, err = r.observe(ctx, uid, live)
 	switch {
 	case err != nil:
-		return nil, false, err
+		return nil, false, result, err
 	case seen.nothing():
 		r.forget(uid)
-		return nil, false, nil
+		return nil, false, result, nil
 	case seen.stale && !live:
-		return nil, true, nil
+		return nil, true, result, nil
 	case seen.record == nil && seen.isTooLateToProtect():
 		if skip, err := r.needsNoRecord(ctx, seen); skip || err != nil {
-			return nil, false, err
+			return nil, false, result, err
 		}
 	}
-	if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !live {
-		return nil, true, nil
-	} else if err != nil {
-		return nil, false, err
+	if learned, again, result, err := r.learn(ctx, seen); !learned {
+		return nil, again, result, err
 	}
-	return seen, false, nil
+	return seen, false, result, nil
+}
+
+// learn writes down what is new, from pools that are new enough.
+func (r *PodReconciler) learn(ctx context.Context, seen *view) (learned, again bool, result reconcile.Result, err error) {
+	if stand, again, result, err := r.standNow(ctx, seen); !stand {
+		return false, again, result, err
+	}
+	if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !seen.live {
+		return false, true, result, nil
+	} else if err != nil {
+		return false, false, result, err
+	}
+	return true, false, result, nil
 }
 
 // needsNoRecord: a pod with the label alone that holds no address, because it was released before, or that opted out.
@@ -287,4 +300,5 @@ func (r *PodReconciler) forget(uid types.UID) {
 	r.held.remove(uid)
 	r.flights.forget(uid)
 	r.behind.forget(uid)
+	r.unproven.forget(uid)
 }

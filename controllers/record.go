@@ -70,9 +70,7 @@ var errStale = errors.New("a cache is behind")
 // come by watches or reads of their own, so the pod may be gone by the time of its entries, and the sandbox its successor's,
 // which is what names lead to. What is recorded is believed ever after.
 func (c *core) proveIdentity(ctx context.Context, v *view) error {
-	known := recordSandboxKeysOf(v.record)
-	isNew := func(held facts.Held) bool { return !held.Superseded && !slices.Contains(known, held.SandboxID) }
-	if (v.live && v.pod == nil) || !slices.ContainsFunc(v.held, isNew) {
+	if (v.live && v.pod == nil) || len(v.newPools()) == 0 {
 		return nil
 	}
 	var live metav1.PartialObjectMetadata
@@ -205,13 +203,22 @@ func (c *core) recordMachines(ctx context.Context, v *view, record *v1alpha1.IPA
 			}
 		}
 		registered := node.CreationTimestamp.Time
-		if registered.After(s.ObservedTime.Time) || (boundBefore(v, record, registered) && !v.madeUnder(node, s.ID)) {
+		if registered.After(v.seenAt(s.ObservedTime.Time)) || (boundBefore(v, record, registered) && !v.madeUnder(node, s.ID)) {
 			continue
 		}
 		identity := facts.Identity(node)
 		s.Node = &identity
 	}
 	return nil
+}
+
+// seenAt is when an entry of the pod was seen, by the clock of the API server as far as that shows: not before the pod was made. The clock of the
+// manager may be behind, and the Node object seem younger than the entry (docs/decisions/0211).
+func (v *view) seenAt(observed time.Time) time.Time {
+	if v.pod != nil && v.pod.CreationTimestamp.After(observed) {
+		return v.pod.CreationTimestamp.Time
+	}
+	return observed
 }
 
 // madeUnder: the machine of the pod had registered this Node object, and the pod was alive under it, when the pools were last read live without the

@@ -21,6 +21,18 @@ var ownershipMutants = []mutant{
 		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inControllers,
 	},
 	{
+		rule: "I3: a sandbox is recorded only from pools that are as new as the binding of its pod",
+		file: "controllers/empty_pools.go",
+		old:  `if v.live || len(pools) == 0 {`,
+		new:  `if v.uid != "" || len(pools) == 0 {`, by: inControllers,
+	},
+	{
+		rule: "I3: a Node object that is younger than the entry of a sandbox shows nothing of its machine",
+		file: "controllers/record.go",
+		old:  `if registered.After(v.seenAt(s.ObservedTime.Time)) ||`,
+		new:  `if registered.After(v.seenAt(registered)) ||`, by: inControllers,
+	},
+	{
 		rule: "I1: the versions that a wait for the cache of pools began with do not outlive it",
 		file: "controllers/pod_controller.go",
 		old:  `if decision.Action != release.Unprotect {`,

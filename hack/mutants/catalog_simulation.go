@@ -35,4 +35,16 @@ var plantedMutants = []mutant{
 		old:  `return e == EndingFinished || e == EndingCompleted || e == EndingRejected`,
 		new:  `return true`, by: inSimulation, histories: 50,
 	},
+	{
+		rule: "planted: a pod goes while an entry under its name has no owner that a live read can tell (L1)",
+		file: "internal/facts/owner.go",
+		old:  `return pod != nil && pod.DeletionTimestamp != nil && held.Owner != nil`,
+		new:  `return pod != nil && pod.DeletionTimestamp == nil && held.Owner != nil`, by: inSimulation, histories: 50,
+	},
+	{
+		rule: "planted: an orphan whose address another pod has by now is never dropped (the Conflict that never ends)",
+		file: "internal/orphan/decide.go",
+		old:  `return Decision{Row: d.Row, Action: Drop, Reason: d.Reason, Message: d.Message}`,
+		new:  `return Decision{Row: d.Row, Action: Wait, Reason: v1alpha1.ReasonConflict, Message: d.Message}`, by: inSimulation, histories: 100,
+	},
 }

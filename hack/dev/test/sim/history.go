@@ -63,6 +63,7 @@ func Play(plan Plan, log logr.LogSink, schedule []string) Result {
 	w.act(w.operate)
 	w.rest()
 	w.checkEnd()
+	w.checkRows()
 	w.end()
 	result := Result{Violations: w.found, Story: w.trace, Schedule: w.sched.Recorded(), Faults: maps.Clone(w.faults), Rows: w.rows.rows, ByHand: w.byHand}
 	result.Steps, result.Derailed = len(result.Schedule), w.sched.Derailed()

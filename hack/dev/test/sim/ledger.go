@@ -67,7 +67,7 @@ func (w *World) whyStrayLocked(b *box) string {
 		return "a manager may see its ADD late, or that an earlier pod with the name is over"
 	}
 	isBlind := func(f Fault) bool {
-		return (slices.Contains(restarts, f.Kind) || (f.Kind == WatchDelayed || f.Kind == WatchMerged) && lateOf[f.N] != pools) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
+		return (slices.Contains(restarts, f.Kind) || f.Kind == WatchDelayed || f.Kind == WatchMerged) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
 	}
 	if at := slices.IndexFunc(w.plan.Faults, isBlind); at >= 0 {
 		return "no manager watched its ADD"

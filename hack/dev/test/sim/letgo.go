@@ -3,16 +3,18 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// letGo judges who takes the guard's finalizer off a pod. A manager: no sandbox of the pod may be in the making, nor use an address whose entry the
-// next pod with the name inherits. Anybody else has to say in the same write what becomes of the addresses. The world is locked.
+// letGo judges who takes the guard's finalizer off a pod. A manager: no sandbox of the pod may be in the making, nor have an entry that the next pod
+// with the name inherits, whether it lives or not. Anybody else has to say in the same write what becomes of the addresses. The world is locked.
 func (w *World) letGo(c apiserver.Change) {
 	before, after := unstructured.Unstructured{Object: c.Old}, unstructured.Unstructured{Object: c.New}
 	if !slices.Contains(before.GetFinalizers(), guardFinalizer) || slices.Contains(after.GetFinalizers(), guardFinalizer) {
@@ -29,17 +31,36 @@ func (w *World) letGo(c apiserver.Change) {
 func (w *World) letGoByManager(c apiserver.Change, before *unstructured.Unstructured) {
 	name := before.GetNamespace() + "/" + before.GetName()
 	w.noteLocked("%s lets %s (%s) go", c.Client, name, before.GetUID())
-	for _, m := range w.machines {
-		for _, b := range m.boxes {
-			inherits := b.live && slices.ContainsFunc(w.ledger.stands, func(e entry) bool { return e.sandbox == b.id && e.podRef == name })
-			if b.uid != before.GetUID() || !b.making && !inherits {
-				continue
-			}
-			if excuse := firstOf(b.excuse, w.excused[b.uid], m.dead); excuse != "" {
-				w.noteLocked("excused end of the protection of %s: %s", b, excuse)
-				continue
-			}
-			w.violateLocked("protection", "%s let the pod of %s go, which is there or in the making", c.Client, b)
+	for _, b := range w.boxesOfLocked(before.GetUID()) {
+		inherits := slices.ContainsFunc(w.ledger.stands, func(e entry) bool { return e.sandbox == b.id && e.podRef == name })
+		if !b.making && !inherits {
+			continue
+		}
+		if excuse := firstOf(b.excuse, w.excused[b.uid], b.machine.dead); excuse != "" {
+			w.noteLocked("excused end of the protection of %s: %s", b, excuse)
+			continue
+		}
+		w.violateLocked("protection", "%s let the pod of %s go, which is in the making or has an entry", c.Client, b)
+	}
+}
+
+// boxesOfLocked are the sandboxes of a pod that a machine has, or that were the last of their pods at their addresses.
+func (w *World) boxesOfLocked(uid types.UID) []*box {
+	var all []*box
+	add := func(b *box) {
+		if b.uid == uid && !slices.Contains(all, b) {
+			all = append(all, b)
 		}
 	}
+	for _, m := range w.machines {
+		for _, id := range slices.Sorted(maps.Keys(m.boxes)) {
+			add(m.boxes[id])
+		}
+	}
+	for _, address := range slices.Sorted(maps.Keys(w.ledger.users)) {
+		for _, b := range w.ledger.users[address] {
+			add(b)
+		}
+	}
+	return all
 }

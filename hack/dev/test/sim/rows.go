@@ -25,6 +25,16 @@ type rowCounter struct {
 
 var tableOf = map[string]string{"Decided": "release", "Decided about an orphan": "orphan"}
 
+// unclassified is the row of facts that no other row fits, which is a bug of the table.
+const unclassified = "release-" + string(release.RowUnclassified)
+
+// checkRows judges the rows that were played.
+func (w *World) checkRows() {
+	if n := w.rows.rows[unclassified]; n > 0 {
+		w.violate("decision", "%d decisions were Unclassified", n)
+	}
+}
+
 // rowsOf are the rows of each table.
 var rowsOf = map[string][]string{"release": names(release.Rows), "orphan": names(orphan.Rows)}
 

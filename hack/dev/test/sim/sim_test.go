@@ -58,6 +58,11 @@ var shrunk = map[uint64][]int{
 	517622001156: {3, 4},
 	517622001708: {2, 3},
 	494440001592: {0, 2}, // the pod that disowned a sandbox was taken for its owner
+	527517000087: {2},    // a late cache of the pools gave a pod the sandbox of its predecessor (docs/decisions/0210)
+	910683:       {6},
+	910869:       {2},
+	910116:       {0, 1, 9}, // the clock of the manager was behind, and hid the machine of a sandbox (docs/decisions/0211)
+	728:          {0, 1},    // a merged watch of the pools showed an ADD after its pod was over (docs/decisions/0212)
 }
 
 // play plays the history of a plan in a bubble of its own.
