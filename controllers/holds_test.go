@@ -14,6 +14,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/kept"
 )
 
 // waiting is a pod that is deleted since then and was told a reason; none if it is empty.
@@ -62,9 +63,11 @@ func TestTheOldestHoldOfEachReason(t *testing.T) {
 // The condition is what a hold is read from, so that the cache must keep it.
 func TestAHoldIsReadFromWhatTheCacheKeeps(t *testing.T) {
 	deleted := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	stripped, err := PodTransform(waiting("a", deleted, v1alpha1.ReasonConflict))
-	if err != nil {
-		t.Fatal(err)
+	var stripped any
+	for kind, by := range kept.ByObject() {
+		if _, isPod := kind.(*corev1.Pod); isPod {
+			stripped, _ = by.Transform(waiting("a", deleted, v1alpha1.ReasonConflict))
+		}
 	}
 	held, ok := holdOf(stripped.(*corev1.Pod))
 	if !ok || held.reason != v1alpha1.ReasonConflict || !held.since.Equal(deleted) {

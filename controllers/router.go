@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
@@ -129,7 +130,7 @@ func (r *router) watchFinalizer(before, now *corev1.Pod) {
 	case !lacksFinalizer(now):
 		return
 	case before != nil && controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer):
-		r.tracker.lostFinalizer(now.UID, removedBy(before, now))
+		r.tracker.lostFinalizer(now.UID, kept.RemovedBy(before, now))
 	}
 	r.addLate(ipam.PodRef{Namespace: known.Namespace, Name: known.Name})
 }

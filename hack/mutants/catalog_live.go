@@ -87,7 +87,7 @@ var livenessMutants = []mutant{
 		old: `		case len(value) > MaxNetworksBytes:
 			bounded[key] = TooLarge
 `,
-		new: "", by: []string{"./internal/podnetwork", "./controllers"},
+		new: "", by: []string{"./internal/podnetwork", "./controllers/kept"},
 	},
 	{
 		rule: "conflicts: an address that a person released for a sandbox is that sandbox's no more, whoever has it by now",

@@ -16,6 +16,7 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers"
+	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -28,7 +29,7 @@ import (
 func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerConfiguration, o Options) error {
 	mgr, backend := actingOrNot(mgr, newBackend(c, o), o)
 	if o.PoliciesSince == nil {
-		o.PoliciesSince = controllers.PoliciesSince(mgr.GetClient())
+		o.PoliciesSince = kept.PoliciesSince(mgr.GetClient())
 	}
 	backends := []ipam.Backend{backend}
 	for _, backend := range backends {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package kept
 
 import (
 	"testing"
@@ -45,7 +45,7 @@ func fullPod() *corev1.Pod {
 
 func TestPodTransformKeepsWhatTheGuardReads(t *testing.T) {
 	full := fullPod()
-	object, err := PodTransform(fullPod())
+	object, err := podTransform(fullPod())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestPodTransformKeepsWhatTheGuardReads(t *testing.T) {
 	read := func(p *corev1.Pod) guardFields {
 		return guardFields{string(p.UID), p.ResourceVersion, p.Spec.NodeName, string(p.Status.Phase), p.Status.Message, p.DeletionTimestamp,
 			p.DeletionGracePeriodSeconds, p.Finalizers, p.Labels[v1alpha1.GuardedLabel], p.Annotations[nadv1.NetworkAttachmentAnnot],
-			p.Annotations[nadv1.NetworkStatusAnnot], (&view{pod: p}).scheduled(), release.PodTornDown(p), release.PodEnding(p)}
+			p.Annotations[nadv1.NetworkStatusAnnot], release.Bound(p), release.PodTornDown(p), release.PodEnding(p)}
 	}
 	if diff := cmp.Diff(read(full), read(got)); diff != "" {
 		t.Errorf("the cache loses guard fields (-object +cached):\n%s", diff)
@@ -87,7 +87,7 @@ func TestNodeTransformKeepsIdentityReadinessAndTaints(t *testing.T) {
 				Conditions: []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue},
 					{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}}}
 	}
-	object, err := NodeTransform(node())
+	object, err := nodeTransform(node())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestNodeTransformKeepsIdentityReadinessAndTaints(t *testing.T) {
 }
 
 func TestTransformsLetOtherObjectsPass(t *testing.T) {
-	for name, transform := range map[string]func(any) (any, error){"pods": PodTransform, "nodes": NodeTransform} {
+	for name, transform := range map[string]func(any) (any, error){"pods": podTransform, "nodes": nodeTransform} {
 		secret := &corev1.Secret{}
 		if got, err := transform(secret); err != nil || got != any(secret) {
 			t.Errorf("%s: got %v, %v", name, got, err)

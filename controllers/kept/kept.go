@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+// Package kept is what the manager's cache keeps of each object, and what can be read from that alone.
+package kept
 
 import (
 	"slices"
@@ -25,15 +26,15 @@ var keptAnnotations = []string{nadv1.NetworkAttachmentAnnot, nadv1.NetworkStatus
 // keptConditions are the pod's conditions that a decision reads.
 var keptConditions = []corev1.PodConditionType{v1alpha1.IPsReleasedCondition, corev1.PodScheduled, corev1.PodReadyToStartContainers}
 
-// CacheByObject says what the manager caches of each kind: guarded pods only, selected on the server by label, and of each
+// ByObject says what the manager caches of each kind: guarded pods only, selected on the server by label, and of each
 // object only what decisions read. 150,000 pods must fit (docs/architecture.md, Scale).
-func CacheByObject() map[client.Object]cache.ByObject {
+func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {
 			Label:     labels.SelectorFromSet(labels.Set{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}),
-			Transform: PodTransform,
+			Transform: podTransform,
 		},
-		&corev1.Node{}:           {Transform: NodeTransform},
+		&corev1.Node{}:           {Transform: nodeTransform},
 		&v1alpha1.IPAllocation{}: {Transform: cache.TransformStripManagedFields()},
 
 		&admissionregistrationv1.ValidatingAdmissionPolicy{}:        {Transform: policyTransform},
@@ -41,9 +42,9 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// PodTransform strips a pod to what the guard reads. Finalizers, deletionTimestamp, the grace period and who wrote
+// podTransform strips a pod to what the guard reads. Finalizers, deletionTimestamp, the grace period and who wrote
 // status.phase are the guard's own fields: losing one would make a wait or a release wrong.
-func PodTransform(object any) (any, error) {
+func podTransform(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return object, nil
@@ -71,9 +72,9 @@ func PodTransform(object any) (any, error) {
 	return stripped, nil
 }
 
-// DefaultTransform strips what no other transform does: managedFields, and of a NetworkAttachmentDefinition all but its bounded
-// configuration. It is no CacheByObject, which needs the CRD of each kind.
-func DefaultTransform(object any) (any, error) {
+// Default strips what no other transform does: managedFields, and of a NetworkAttachmentDefinition all but its bounded
+// configuration. ByObject cannot, because it needs the CRD of each kind.
+func Default(object any) (any, error) {
 	definition, ok := object.(*nadv1.NetworkAttachmentDefinition)
 	if !ok {
 		return cache.TransformStripManagedFields()(object)
@@ -90,8 +91,8 @@ func DefaultTransform(object any) (any, error) {
 	return stripped, nil
 }
 
-// NodeTransform strips a node to its identity, readiness and taints.
-func NodeTransform(object any) (any, error) {
+// nodeTransform strips a node to its identity, readiness and taints.
+func nodeTransform(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil

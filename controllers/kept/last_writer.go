@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package kept
 
 import (
 	"slices"
@@ -35,7 +35,7 @@ func has(entries []metav1.ManagedFieldsEntry, write *metav1.ManagedFieldsEntry) 
 // maxLastWrites bounds what a pod costs in the cache: a client can date as many entries as it likes.
 const maxLastWrites = 4
 
-// withLastWrites adds to the kept entries the newest of all, without their fields: removedBy compares them.
+// withLastWrites adds to the kept entries the newest of all, without their fields: RemovedBy compares them.
 func withLastWrites(kept, all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	newest := lastWrites(all)
 	for _, last := range newest[:min(len(newest), maxLastWrites)] {
@@ -47,8 +47,8 @@ func withLastWrites(kept, all []metav1.ManagedFieldsEntry) []metav1.ManagedField
 	return kept
 }
 
-// removedBy is the field manager of the write between two versions of a pod that follow each other in a watch; empty where it left no trace.
-func removedBy(before, now *corev1.Pod) string {
+// RemovedBy is the field manager of the write between two versions of a pod that follow each other in a watch; empty where it left no trace.
+func RemovedBy(before, now *corev1.Pod) string {
 	earlier := lastWrites(before.ManagedFields)
 	for _, last := range lastWrites(now.ManagedFields) {
 		if !has(earlier, &last) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package kept
 
 import (
 	"strings"
@@ -25,7 +25,7 @@ func TestWhatTheCacheKeepsOfAPodIsBounded(t *testing.T) {
 	for _, key := range keptAnnotations {
 		pod.Annotations[key] = huge
 	}
-	object, err := PodTransform(pod)
+	object, err := podTransform(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestWhatTheCacheKeepsOfADefinitionIsBounded(t *testing.T) {
 		"a larger one":          {strings.Repeat("x", podnetwork.MaxConfigBytes+1), podnetwork.TooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object, err := DefaultTransform(&nadv1.NetworkAttachmentDefinition{
+			object, err := Default(&nadv1.NetworkAttachmentDefinition{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "wb", UID: "uid", ResourceVersion: "7", Annotations: map[string]string{"a": strings.Repeat("x", 1<<20)},
 					ManagedFields: []metav1.ManagedFieldsEntry{{}}},
 				Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: tc.config}})
@@ -61,7 +61,7 @@ func TestWhatTheCacheKeepsOfADefinitionIsBounded(t *testing.T) {
 			}
 		})
 	}
-	other, err := DefaultTransform(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", ManagedFields: []metav1.ManagedFieldsEntry{{}}}})
+	other, err := Default(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", ManagedFields: []metav1.ManagedFieldsEntry{{}}}})
 	if secret := other.(*corev1.Secret); err != nil || secret.Name != "s" || len(secret.ManagedFields) > 0 {
 		t.Errorf("got %v, %v, want every other object without managedFields", other, err)
 	}
