@@ -31,7 +31,7 @@ func disownedByOld(t *testing.T) *fate {
 	f := newFate(t, record, pod, nodeObject("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 	f.r.options.Evidence = release.EvidenceAgent
 	f.clock.SetTime(lateNow.Add(-2 * time.Hour))
-	f.r.tracker.see(pod)
+	f.r.witness.Handler().OnAdd(pod, false)
 	f.pool.entries[0].SeenSince, f.pool.entries[0].AddObserved = lateNow.Add(-time.Hour), true
 	return f
 }

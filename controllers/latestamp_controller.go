@@ -88,7 +88,7 @@ func isTooLateToGuard(pod *corev1.Pod) bool {
 
 // reportProtected says on the pod why it had no finalizer. A pod without the label is one that the webhook never saw, which is no news.
 func (r *LateStampReconciler) reportProtected(pod *corev1.Pod) {
-	by, lost := r.tracker.foundFinalizer(pod.UID)
+	by, lost := r.witness.FoundFinalizer(pod.UID)
 	const did = "Holdfast has added the finalizer " + v1alpha1.Finalizer + ", because the pod holds an address. "
 	var why string
 	switch {

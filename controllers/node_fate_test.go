@@ -27,6 +27,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -167,7 +168,7 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 	o.PoliciesSince = func(context.Context) (time.Time, error) { return f.judgedSince, nil }
 	writer := f.recordingClient()
 	shared := &core{client: writer, live: live, finalizers: podClient{finalizer.Client{Writer: writer, Reader: live}}, backends: o.Backends,
-		tracker: newTracker(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
+		witness: witness.New(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
 		sightings: &sightings{live: live, clock: f.clock, policiesSince: o.PoliciesSince}}
 	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	return f

@@ -128,7 +128,7 @@ func (c *core) policiesSince(ctx context.Context) (time.Time, error) {
 
 // podFacts are what a pod shows.
 func (c *core) podFacts(pod *corev1.Pod, policiesSince time.Time) release.Pod {
-	return facts.Pod(pod, c.options.Evidence.Ending(pod, c.tracker.aliveWhileDeleting(pod.UID), policiesSince))
+	return facts.Pod(pod, c.options.Evidence.Ending(pod, c.witness.AliveWhileDeleting(pod.UID), policiesSince))
 }
 
 func (c *core) observeNode(ctx context.Context, name string, live bool) release.Fact[release.Node] {

@@ -167,7 +167,7 @@ func (c *core) recordedElsewhere(ctx context.Context, v *view, entry *ipam.Entry
 
 func (c *core) candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ownership.Candidate {
 	candidate := facts.Candidate(uid, pod, record)
-	candidate.BoundSeen, candidate.ShownAlive = c.tracker.boundSeen(uid), c.tracker.shownAlive(uid)
+	candidate.BoundSeen, candidate.ShownAlive = c.witness.BoundSeen(uid), c.witness.ShownAlive(uid)
 	return candidate
 }
 

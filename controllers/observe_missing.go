@@ -61,10 +61,10 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 // addWatched adds to the evidence for a sandbox what this process saw of the pod's network-status.
 func (c *core) addWatched(v *view, held *facts.Held) {
 	switch {
-	case held.Followed && held.Attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, held.SandboxID):
+	case held.Followed && held.Attribution == v1alpha1.AttributionObservedAdd && c.witness.HasShown(v.uid, held.SandboxID):
 		held.Attribution = v1alpha1.AttributionNetworkStatus // what the network-status shows now may be the later sandbox's
 	case held.Superseded && !held.Followed: // the pod's network-status comes after the record and is not worth a write of it
-		held.Attribution = ownership.Strengthened(held.Attribution, c.tracker.shownAlive(v.uid), ownership.Entry{IP: held.IP, Interface: held.Interface})
+		held.Attribution = ownership.Strengthened(held.Attribution, c.witness.ShownAlive(v.uid), ownership.Entry{IP: held.IP, Interface: held.Interface})
 	}
 }
 

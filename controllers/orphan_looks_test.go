@@ -26,7 +26,7 @@ func TestI2AnEntryThatComesAfterTheDeletionIsRecordedForItsPod(t *testing.T) {
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: lateNow.Add(30 * time.Second)}, new(int64(30))
 	pod.Status.Phase = corev1.PodPending
 	f := newFate(t, pod, nodeObject("node", "node-1", "m1"))
-	f.r.tracker.see(pod)
+	f.r.witness.Handler().OnAdd(pod, false)
 	f.pool.entries[0].AddObserved, f.pool.entries[0].SeenSince = true, lateNow.Add(time.Second)
 	if err := f.after(2 * time.Second); err != nil {
 		t.Fatal(err)

@@ -140,7 +140,7 @@ func TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd(t *testing.T) {
 			record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
 			record.Spec.Addresses[0].ObservedTime = metav1.NewTime(lateNow)
 			f := newFate(t, pod, record, nodeObject("node", "node-1", "m1"))
-			f.r.tracker.handler().OnUpdate(namesake("old", tc.alive), pod)
+			f.r.witness.Handler().OnUpdate(namesake("old", tc.alive), pod)
 			if tc.released > time.Minute {
 				f.holdsUntil(0, time.Minute, 9*time.Minute)
 			}

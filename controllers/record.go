@@ -112,7 +112,7 @@ func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Tim
 			continue
 		}
 		if len(record.Spec.Sandboxes) == 1 && facts.Shows(v.pod, held) && !facts.IsTerminal(v.pod) {
-			c.tracker.show(v.uid, held.SandboxID)
+			c.witness.Show(v.uid, held.SandboxID)
 		}
 		if facts.RecordedAddress(record, held.Key) == nil {
 			record.Spec.Addresses = append(record.Spec.Addresses, addressOf(&held.Entry, roundUp(now.Time)))

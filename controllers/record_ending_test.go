@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -282,7 +283,7 @@ func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFate(t, terminatingPod(time.Hour), recordOfOld(oldMachine()))
 			play(f)
-			f.r.tracker = newTracker(f.clock) // another process carries on
+			f.r.witness = witness.New(f.clock) // another process carries on
 			f.holdsUntil(4*time.Second, time.Hour)
 			v, err := f.r.observe(t.Context(), "old", true)
 			if err != nil {

@@ -130,7 +130,7 @@ func (r *router) watchFinalizer(before, now *corev1.Pod) {
 	case !lacksFinalizer(now):
 		return
 	case before != nil && controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer):
-		r.tracker.lostFinalizer(now.UID, kept.RemovedBy(before, now))
+		r.witness.LostFinalizer(now.UID, kept.RemovedBy(before, now))
 	}
 	r.addLate(ipam.PodRef{Namespace: known.Namespace, Name: known.Name})
 }

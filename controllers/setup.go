@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
 	"github.com/holdfast-dev/holdfast/controllers/relabel"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -71,7 +72,7 @@ type core struct {
 	live       client.Reader
 	finalizers podWriter
 	backends   []ipam.Backend
-	tracker    *tracker
+	witness    *witness.Pods
 	sightings  *sightings
 	looks      *scheduledLooks
 	recorder   events.EventRecorder
@@ -105,7 +106,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		live:       mgr.GetAPIReader(),
 		finalizers: podsOf(mgr, o.Shadow),
 		backends:   o.Backends,
-		tracker:    newTracker(o.Clock),
+		witness:    witness.New(o.Clock),
 		sightings:  &sightings{live: mgr.GetAPIReader(), clock: o.Clock, policiesSince: o.PoliciesSince},
 		looks:      newScheduledLooks(),
 		recorder:   mgr.GetEventRecorder("holdfast"),
@@ -116,7 +117,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
-	if _, err := pods.AddEventHandler(shared.tracker.handler()); err != nil {
+	if _, err := pods.AddEventHandler(shared.witness.Handler()); err != nil {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
 	routes := newRouter(shared)
@@ -125,7 +126,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 			return err
 		}
 	}
-	metrics.OldestHold.From(shared.tracker.oldestHolds)
+	metrics.OldestHold.From(shared.witness.OldestHolds)
 	if err := poolusage.Setup(mgr, o.Backends); err != nil {
 		return err
 	}

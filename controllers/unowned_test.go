@@ -46,7 +46,7 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 			f.clock.SetTime(lateNow.Add(-2 * time.Hour))
 			alive := namesake("old", "10.0.0.5")
 			alive.Annotations = nil
-			f.r.tracker.see(alive)
+			f.r.witness.Handler().OnAdd(alive, false)
 			e := &f.pool.entries[0]
 			e.SandboxID, e.AddObserved, e.SeenSince = sandbox, tc.addObserved, lateNow.Add(-time.Hour)
 			if f.pool.refuses = tc.dies; tc.dies && f.after(0) == nil {
@@ -82,7 +82,7 @@ func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFate(t, append(objects, nodeObject("node", "node-1", "m1"))...)
 			f.clock.SetTime(lateNow.Add(-2 * time.Hour))
-			f.r.tracker.see(alive)
+			f.r.witness.Handler().OnAdd(alive, false)
 			entry := f.pool.entries[0]
 			entry.AddObserved, entry.SeenSince = true, lateNow.Add(-time.Hour)
 			if _, got := orphansOf(f).ownerOf(t.Context(), &entry); got != (len(objects) == 1) {

@@ -171,13 +171,13 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I3: what a pod shows once another sandbox followed is no evidence for the one before",
 		file: "controllers/observe_missing.go",
-		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, held.SandboxID):`,
+		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && c.witness.HasShown(v.uid, held.SandboxID):`,
 		new:  `held.Attribution == v1alpha1.AttributionObservedAdd && facts.ShowsAddress(v.pod, held.Key):`, by: inControllers,
 	},
 	{
 		rule: "I2: what a pod showed before another sandbox followed is evidence for the one before",
 		file: "controllers/observe_missing.go",
-		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, held.SandboxID):`,
+		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && c.witness.HasShown(v.uid, held.SandboxID):`,
 		new:  `false:`, by: inControllers,
 	},
 	{

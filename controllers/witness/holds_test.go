@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package witness
 
 import (
 	"testing"
@@ -31,8 +31,8 @@ func waiting(uid types.UID, deleted time.Time, reason v1alpha1.Reason) *corev1.P
 
 func TestTheOldestHoldOfEachReason(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	seen := newTracker(testingclock.NewFakePassiveClock(now))
-	events := seen.handler()
+	seen := New(testingclock.NewFakePassiveClock(now))
+	events := seen.Handler()
 	first := waiting("a", now.Add(-time.Hour), v1alpha1.ReasonNodeUnreachable)
 	for _, pod := range []*corev1.Pod{
 		first,
@@ -45,17 +45,17 @@ func TestTheOldestHoldOfEachReason(t *testing.T) {
 		events.OnAdd(pod, true)
 	}
 	want := map[string]time.Duration{"NodeUnreachable": time.Hour, "Conflict": time.Second, "AgentNotResponding": 0}
-	if diff := cmp.Diff(want, seen.oldestHolds()); diff != "" {
+	if diff := cmp.Diff(want, seen.OldestHolds()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	events.OnUpdate(first, waiting("a", now.Add(-time.Hour), v1alpha1.ReasonKubeletNotFinished))
 	want = map[string]time.Duration{"NodeUnreachable": time.Minute, "KubeletNotFinished": time.Hour, "Conflict": time.Second, "AgentNotResponding": 0}
-	if diff := cmp.Diff(want, seen.oldestHolds()); diff != "" {
+	if diff := cmp.Diff(want, seen.OldestHolds()); diff != "" {
 		t.Errorf("after another reason was told (-want +got):\n%s", diff)
 	}
 	events.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: first})
 	delete(want, "KubeletNotFinished")
-	if diff := cmp.Diff(want, seen.oldestHolds()); diff != "" {
+	if diff := cmp.Diff(want, seen.OldestHolds()); diff != "" {
 		t.Errorf("after the pod went (-want +got):\n%s", diff)
 	}
 }

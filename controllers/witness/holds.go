@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package witness
 
 import (
 	"time"
@@ -30,14 +30,14 @@ func holdOf(pod *corev1.Pod) (hold, bool) {
 	return hold{}, false
 }
 
-// oldestHolds is the age of the oldest hold of each reason. It costs what is held, not what runs.
-func (t *tracker) oldestHolds() map[string]time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// OldestHolds is the age of the oldest hold of each reason. It costs what is held, not what runs.
+func (p *Pods) OldestHolds() map[string]time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	oldest := map[string]time.Duration{}
-	for _, held := range t.holds {
+	for _, held := range p.holds {
 		reason := string(held.reason)
-		oldest[reason] = max(oldest[reason], t.clock.Since(held.since))
+		oldest[reason] = max(oldest[reason], p.clock.Since(held.since))
 	}
 	return oldest
 }
