@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -84,7 +85,7 @@ func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision)
 		record := v.record.DeepCopy()
 		record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, disowned)
 		record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return slices.Contains(d.Sandboxes, s.ID) })
-		dropMarks(record, func(m v1alpha1.Mark) bool { return slices.Contains(d.Sandboxes, m.SandboxID) })
+		records.DropMarks(record, func(m v1alpha1.Mark) bool { return slices.Contains(d.Sandboxes, m.SandboxID) })
 		if err := r.writeRecord(ctx, v, record); err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func (r *PodReconciler) disown(ctx context.Context, v *view, d release.Decision)
 func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllocation {
 	var orphans []*v1alpha1.IPAllocation
 	for _, id := range d.Sandboxes {
-		orphan := newOrphanRecord(id, now)
+		orphan := records.OfOrphan(id, now)
 		orphan.Spec.PodNamespace, orphan.Spec.PodName, orphan.Spec.DisownedBy = v.ref().Namespace, v.ref().Name, v.uid
 		if v.record != nil {
 			for _, a := range v.record.Spec.Addresses {
@@ -108,7 +109,7 @@ func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllo
 		}
 		for i := range v.unowned {
 			if v.unowned[i].SandboxID == id {
-				orphan.Spec.Addresses = append(orphan.Spec.Addresses, addressOf(&v.unowned[i].Entry, now))
+				orphan.Spec.Addresses = append(orphan.Spec.Addresses, records.AddressOf(&v.unowned[i].Entry, now))
 			}
 		}
 		orphans = append(orphans, orphan)
@@ -122,7 +123,7 @@ func (r *PodReconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAll
 	var exists v1alpha1.IPAllocation
 	switch err := r.live.Get(ctx, client.ObjectKeyFromObject(orphan), &exists); {
 	case apierrors.IsNotFound(err):
-		return r.putRecord(ctx, orphan)
+		return records.Put(ctx, r.client, orphan)
 	case err != nil:
 		return fmt.Errorf("reading the record %s of a disowned sandbox: %w", orphan.Name, err)
 	}
@@ -136,7 +137,7 @@ func (r *PodReconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAll
 	if equality.Semantic.DeepEqual(before.Spec, exists.Spec) {
 		return nil
 	}
-	return r.putRecord(ctx, &exists)
+	return records.Put(ctx, r.client, &exists)
 }
 
 // tellFailed hands an error on. What was only withheld is no failure to tell of.

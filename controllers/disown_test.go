@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -117,7 +118,7 @@ func TestI10TheTombstoneSaysWhichRecordOwnsAnEntry(t *testing.T) {
 			f := disownedByOld(t)
 			e := &f.pool.entries[0]
 			e.PodRef, e.Releasing, e.Owner = v1alpha1.TombstonePrefix+"/"+tc.record, tc.record, nil
-			orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+			orphan := records.OfOrphan("old-sandbox", metav1.NewTime(lateNow))
 			orphan.Spec.Addresses, orphan.Spec.DisownedBy = f.record().Spec.Addresses, tc.disownedBy
 			if err := f.truth.Create(t.Context(), orphan); err != nil {
 				t.Fatal(err)
@@ -135,7 +136,7 @@ func TestI10TheTombstoneSaysWhichRecordOwnsAnEntry(t *testing.T) {
 // TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone: only that record has the podref from before, which finds the reservation.
 func TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone(t *testing.T) {
 	f := disownedByOld(t)
-	orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+	orphan := records.OfOrphan("old-sandbox", metav1.NewTime(lateNow))
 	orphan.Spec.Addresses = f.record().Spec.Addresses
 	if err := f.truth.Create(t.Context(), orphan); err != nil {
 		t.Fatal(err)
@@ -154,7 +155,7 @@ func TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone(t *testing.T) {
 // TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef: the orphan's record was created before the pool had it.
 func TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef(t *testing.T) {
 	f := disownedByOld(t)
-	orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+	orphan := records.OfOrphan("old-sandbox", metav1.NewTime(lateNow))
 	orphan.Spec.PodNamespace, orphan.Spec.PodName, orphan.Spec.DisownedBy = "default", "web-1", "old"
 	if err := f.truth.Create(t.Context(), orphan); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -67,14 +68,14 @@ func (f *flights) room(node types.UID, questions int) bool {
 func fits(open, more, limit int) bool { return limit <= 0 || open == 0 || open+more <= limit }
 
 // sent notes the marks that were just set.
-func (f *flights) sent(uid types.UID, record *v1alpha1.IPAllocation, questions []question) {
+func (f *flights) sent(uid types.UID, record *v1alpha1.IPAllocation, questions []records.Question) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, q := range questions {
-		asked := release.AskedOf(record, q.sandboxID).Mark.Get()
-		started := &flight{node: q.nodeUID, epoch: asked.Epoch, at: f.clock.Now()}
-		f.note(uid, q.sandboxID, started)
-		f.open[flightKey{uid, q.sandboxID}] = started
+		asked := release.AskedOf(record, q.SandboxID).Mark.Get()
+		started := &flight{node: q.NodeUID, epoch: asked.Epoch, at: f.clock.Now()}
+		f.note(uid, q.SandboxID, started)
+		f.open[flightKey{uid, q.SandboxID}] = started
 	}
 	f.expire()
 }

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -80,4 +82,38 @@ func TestAQuestionWhoseWriteWasNotSeenCountsOnceItIsInTheRecord(t *testing.T) {
 	if f.r.flights.room("node-2", 1) {
 		t.Error("the question that stands in the record does not count")
 	}
+}
+
+func TestFlightsKeepAPlaceUntilTheAnswerOrForAWhile(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(lateNow)
+	f := newFlights(&core{clock: clock, options: Options{Handshakes: Handshakes{MaxInFlight: 3, MaxInFlightPerNode: 2},
+		Settings: release.Settings{AnswerWithin: time.Minute}}})
+	send := func(uid types.UID, node types.UID) {
+		record := askable(func(r *v1alpha1.IPAllocation) {
+			r.Spec.Marks = []v1alpha1.Mark{{SandboxID: "s", NodeUID: node, Epoch: 1}}
+		})
+		f.sent(uid, record, []records.Question{{SandboxID: "s", NodeUID: node}})
+	}
+	expect := func(when string, node types.UID, questions int, want bool) {
+		t.Helper()
+		if got := f.room(node, questions); got != want {
+			t.Errorf("%s: room for %d of %s = %t, want %t", when, questions, node, got, want)
+		}
+	}
+	expect("nothing is open", "a", 9, true)
+	send("1", "a")
+	send("2", "a")
+	expect("a node has as many as it may", "a", 1, false)
+	expect("another node has none", "b", 1, true)
+	send("3", "b")
+	expect("all have as many as they may", "c", 1, false)
+	f.heard("1", release.Answer{SandboxID: "s", NodeUID: "a", Epoch: 1, Verdict: v1alpha1.VerdictDoNotRelease})
+	expect("one was answered", "c", 1, true)
+	expect("one was answered", "a", 1, true)
+	f.forget("2")
+	send("4", "a")
+	send("5", "c")
+	expect("the places are taken again", "d", 1, false)
+	clock.SetTime(lateNow.Add(time.Minute))
+	expect("the silent ones gave their places up", "d", 3, true)
 }

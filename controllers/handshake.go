@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -34,13 +36,13 @@ func (r *PodReconciler) confirm(ctx context.Context, v *view, d release.Decision
 	}
 	record := v.record
 	if record == nil {
-		record = r.newRecord(v)
+		record = records.OfPod(v.pod)
 	}
-	questions := questionsTo(v.node.Get(), d.Sandboxes, d.Fence)
+	questions := records.QuestionsTo(v.node.Get(), d.Sandboxes, d.Fence)
 	for i := range questions {
-		questions[i].living = d.Row == release.RowPodInUse
+		questions[i].Living = d.Row == release.RowPodInUse
 	}
-	asked, err := r.ask(ctx, record, questions)
+	asked, err := records.Ask(ctx, r.client, r.clock.Now(), record, questions)
 	if err != nil {
 		return result, err
 	}
@@ -127,4 +129,25 @@ func (v *view) rewrites(backend string, d release.Decision) []ipam.Rewrite {
 		}
 	}
 	return requests
+}
+
+// dropVoidQueries takes the queries back to which the decision needs no answer.
+func (r *PodReconciler) dropVoidQueries(ctx context.Context, v *view, d release.Decision) error {
+	void := func(m v1alpha1.Mark) bool { return v.isVoid(d, m) }
+	if v.record == nil || !slices.ContainsFunc(v.record.Spec.Marks, void) {
+		return nil
+	}
+	record := v.record.DeepCopy()
+	records.DropMarks(record, void)
+	return r.writeRecord(ctx, v, record)
+}
+
+// isVoid: the pod lives, and no query about it is still to be answered; or the query is one for any sandbox, and the pod lives or holds something
+// after all that is not only withheld.
+func (v *view) isVoid(d release.Decision, m v1alpha1.Mark) bool {
+	lives := v.podFact.IsKnown() && !v.podFact.Get().Deleting
+	holds := slices.ContainsFunc(v.held, func(held facts.Held) bool {
+		return d.Withheld == nil || !slices.Contains(d.Withheld.Sandboxes, held.SandboxID)
+	})
+	return (d.Action == release.Keep && !d.Asking) || (m.SandboxID == v1alpha1.AnySandbox && (lives || holds))
 }

@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -114,5 +117,74 @@ func TestI5ARecordLosesNothingOfAPodThatCannotBeRead(t *testing.T) {
 	}
 	if kept := len(f.record().Spec.Addresses); kept != 1 {
 		t.Errorf("%d addresses are left of the one that the pod shows", kept)
+	}
+}
+
+func askable(change func(*v1alpha1.IPAllocation)) *v1alpha1.IPAllocation {
+	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "uid"}}
+	change(record)
+	return record
+}
+
+func TestMarksThatAreOverGo(t *testing.T) {
+	marks := []v1alpha1.Mark{{SandboxID: "here"}, {SandboxID: "gone"}, {SandboxID: v1alpha1.AnySandbox}}
+	tests := map[string]struct {
+		evidence release.Evidence
+		deleting bool
+		held     int
+		want     []string
+	}{
+		"of sandboxes that the record has no more":             {release.EvidenceAgent, true, 0, []string{"here", v1alpha1.AnySandbox}},
+		"about any sandbox of a pod that holds something":      {release.EvidenceAgent, true, 1, []string{"here"}},
+		"about any sandbox of a pod that is not deleted":       {release.EvidenceAgent, false, 0, []string{"here"}},
+		"all of them where the kubelet's word is the only one": {release.EvidenceKubelet, true, 0, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			record := askable(func(r *v1alpha1.IPAllocation) {
+				r.Spec.Marks, r.Spec.Sandboxes = append(r.Spec.Marks, marks...), []v1alpha1.SandboxRecord{{ID: "here"}}
+			})
+			c := &core{options: Options{Evidence: tc.evidence}}
+			v := &view{podFact: release.Known(release.Pod{Deleting: tc.deleting}), held: make([]facts.Held, tc.held)}
+			c.dropMarksOver(record)
+			records.DropMarks(record, func(m v1alpha1.Mark) bool { return v.isVoid(release.Decision{}, m) })
+			var left []string
+			for _, m := range record.Spec.Marks {
+				left = append(left, m.SandboxID)
+			}
+			if diff := cmp.Diff(tc.want, left); diff != "" {
+				t.Errorf("marks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAgentSeenNeedsTheAgentOfTheMachineThatRanTheSandbox(t *testing.T) {
+	answer := v1alpha1.Answer{SandboxID: "a", NodeUID: "node-1", PodUID: "uid"}
+	tests := map[string]struct {
+		change func(*v1alpha1.Answer)
+		known  v1alpha1.Attribution
+		want   v1alpha1.Attribution
+	}{
+		"seen with this UID":        {func(*v1alpha1.Answer) {}, v1alpha1.AttributionObservedAdd, v1alpha1.AttributionAgentSeen},
+		"better evidence stays":     {func(*v1alpha1.Answer) {}, v1alpha1.AttributionNetworkStatus, v1alpha1.AttributionNetworkStatus},
+		"no evidence is none":       {func(*v1alpha1.Answer) {}, v1alpha1.AttributionNone, v1alpha1.AttributionNone},
+		"seen with another UID":     {func(a *v1alpha1.Answer) { a.PodUID = "other" }, v1alpha1.AttributionObservedAdd, v1alpha1.AttributionObservedAdd},
+		"never seen":                {func(a *v1alpha1.Answer) { a.PodUID = "" }, v1alpha1.AttributionObservedAdd, v1alpha1.AttributionObservedAdd},
+		"seen by another node":      {func(a *v1alpha1.Answer) { a.NodeUID = "node-2" }, v1alpha1.AttributionObservedAdd, v1alpha1.AttributionObservedAdd},
+		"of another sandbox's view": {func(a *v1alpha1.Answer) { a.SandboxID = "b" }, v1alpha1.AttributionObservedAdd, v1alpha1.AttributionObservedAdd},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			given := answer
+			tc.change(&given)
+			v := &view{uid: "uid", record: askable(func(r *v1alpha1.IPAllocation) {
+				r.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: "a", Node: &v1alpha1.NodeIdentity{UID: "node-1"}}}
+				r.Status.Answers = []v1alpha1.Answer{given}
+			})}
+			if got := facts.Attributed(v.record, v.uid, "a", tc.known); got != tc.want {
+				t.Errorf("attributed = %s, want %s", got, tc.want)
+			}
+		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -41,7 +42,7 @@ func (c *core) recordNodeFate(ctx context.Context, v *view, record *v1alpha1.IPA
 	case !v.live && gone && c.confirmedLately(before, uids):
 		return nil // what it comes to is decided on live reads
 	case !v.live:
-		return fmt.Errorf("the node of %s is gone, or is back: %w", v.podName(), errStale)
+		return fmt.Errorf("the node of %s is gone, or is back: %w", v.podName(), records.ErrStale)
 	case !gone:
 		record.Spec.NodeGone = nil
 		return nil
@@ -82,7 +83,7 @@ func (c *core) watchedSince(before *v1alpha1.NodeGone, v *view, record *v1alpha1
 func nodeGoneNow(before *v1alpha1.NodeGone, uids []types.UID, seen signs, now time.Time, watched bool) *v1alpha1.NodeGone {
 	sign := signSince(before, seen)
 	if before == nil || sign != "" || !containsAll(before.NodeUIDs, uids) || (!watched && now.Sub(before.ConfirmedTime.Time) > fateGap) {
-		return &v1alpha1.NodeGone{NodeUIDs: uids, Since: roundUp(now), ConfirmedTime: metav1.NewTime(now), SignOfLife: sign,
+		return &v1alpha1.NodeGone{NodeUIDs: uids, Since: records.RoundUp(now), ConfirmedTime: metav1.NewTime(now), SignOfLife: sign,
 			LeaseRenewTime: seen.lease, KubeletWriteTime: seen.kubelet}
 	}
 	if now.Sub(before.ConfirmedTime.Time) < fateConfirmed {
@@ -223,14 +224,6 @@ func (c *core) findTwin(ctx context.Context, v *view) error {
 
 func containsAll(all, some []types.UID) bool {
 	return !slices.ContainsFunc(some, func(uid types.UID) bool { return !slices.Contains(all, uid) })
-}
-
-// roundUp keeps a persisted time, which has whole seconds, from making a delay shorter.
-func roundUp(t time.Time) metav1.Time {
-	if whole := t.Truncate(time.Second); !whole.Equal(t) {
-		t = whole.Add(time.Second)
-	}
-	return metav1.NewTime(t)
 }
 
 // readdress: the same boot of the same machine registered a new Node object. What was recorded under the old one is

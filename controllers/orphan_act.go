@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -42,7 +43,7 @@ func (r *OrphanReconciler) adopt(ctx context.Context, v *orphanView, d orphan.De
 		}
 	}
 	now := metav1.NewTime(r.clock.Now())
-	record := newOrphanRecord(string(v.id), now)
+	record := records.OfOrphan(string(v.id), now)
 	if v.record != nil {
 		record = v.record.DeepCopy()
 	}
@@ -52,35 +53,28 @@ func (r *OrphanReconciler) adopt(ctx context.Context, v *orphanView, d orphan.De
 			record.Spec.PodNamespace, record.Spec.PodName = entry.Owner.Namespace, entry.Owner.Name
 		}
 		if !v.records(entry) {
-			record.Spec.Addresses = append(record.Spec.Addresses, addressOf(entry, now))
+			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(entry, now))
 		}
 	}
 	r.keeper.forget(v.id) // what was said before did not know of these
-	if err := r.putRecord(ctx, record); err != nil {
+	if err := records.Put(ctx, r.client, record); err != nil {
 		return reconcile.Result{}, err
 	}
 	v.record = record
 	return reconcile.Result{}, r.tellStep(ctx, v, d)
 }
 
-// newOrphanRecord is the record of a sandbox that no pod UID can be shown to own, without its addresses.
-func newOrphanRecord(sandbox string, now metav1.Time) *v1alpha1.IPAllocation {
-	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + sandbox}}
-	record.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: sandbox, ObservedTime: now, Attribution: v1alpha1.AttributionNone}}
-	return record
-}
-
 // drop ends a record that nobody needs any more.
 func (r *OrphanReconciler) drop(ctx context.Context, v *orphanView) error {
 	r.keeper.forget(v.id)
 	r.known.set(v.id, "", 0)
-	return r.deleteRecord(ctx, v.record)
+	return records.Delete(ctx, r.client, v.record)
 }
 
 // askAll puts the next question to every node. Only the version that this write gives shows later who has seen it.
 func (r *OrphanReconciler) askAll(ctx context.Context, v *orphanView, d orphan.Decision) error {
 	r.keeper.forget(v.id)
-	record, err := r.askNodes(ctx, v.record, []question{{sandboxID: string(v.id)}})
+	record, err := r.askNodes(ctx, v.record, []records.Question{{SandboxID: string(v.id)}})
 	if err != nil {
 		return err
 	}
@@ -109,9 +103,9 @@ func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.
 	}
 	if node == nil {
 		record.Spec.Marks = nil // only a record of unknown node may ask all
-		err = r.putRecord(ctx, record)
+		err = records.Put(ctx, r.client, record)
 	} else {
-		record, err = r.askNodes(ctx, record, questionsTo(facts.Node(node), []string{string(v.id)}, false))
+		record, err = r.askNodes(ctx, record, records.QuestionsTo(facts.Node(node), []string{string(v.id)}, false))
 	}
 	if err != nil {
 		return err
@@ -124,7 +118,7 @@ func (r *OrphanReconciler) address(ctx context.Context, v *orphanView, d orphan.
 
 // confirm asks the node that was read live.
 func (r *OrphanReconciler) confirm(ctx context.Context, v *orphanView, d orphan.Decision) error {
-	record, err := r.askNodes(ctx, v.record, questionsTo(v.facts.Addressed.Node.Get(), []string{string(v.id)}, d.Fence))
+	record, err := r.askNodes(ctx, v.record, records.QuestionsTo(v.facts.Addressed.Node.Get(), []string{string(v.id)}, d.Fence))
 	if err != nil {
 		return err
 	}
@@ -133,15 +127,15 @@ func (r *OrphanReconciler) confirm(ctx context.Context, v *orphanView, d orphan.
 }
 
 // askNodes asks, unless questions are only to be reported.
-func (r *OrphanReconciler) askNodes(ctx context.Context, record *v1alpha1.IPAllocation, questions []question) (*v1alpha1.IPAllocation, error) {
+func (r *OrphanReconciler) askNodes(ctx context.Context, record *v1alpha1.IPAllocation, questions []records.Question) (*v1alpha1.IPAllocation, error) {
 	whom := "every node"
-	if uid := questions[0].nodeUID; uid != "" {
+	if uid := questions[0].NodeUID; uid != "" {
 		whom = "the Node of UID " + string(uid)
 	}
 	if err := r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+record.Name, whom+" would be asked"); err != nil {
 		return nil, err
 	}
-	return r.ask(ctx, record, questions)
+	return records.Ask(ctx, r.client, r.clock.Now(), record, questions)
 }
 
 // attribute moves what the orphan's record has into that of the pod with whose UID a node has seen the sandbox. The pod's goes first: in
@@ -156,7 +150,7 @@ func (r *OrphanReconciler) attribute(ctx context.Context, v *orphanView, d orpha
 		return err
 	}
 	if pod == nil {
-		return fmt.Errorf("pod UID %s went while its sandbox %s was found: %w", d.Claim.PodUID, v.id, errStale)
+		return fmt.Errorf("pod UID %s went while its sandbox %s was found: %w", d.Claim.PodUID, v.id, records.ErrStale)
 	}
 	record, err := r.recordOfPod(ctx, pod)
 	if err != nil {
@@ -173,7 +167,7 @@ func (r *OrphanReconciler) attribute(ctx context.Context, v *orphanView, d orpha
 			record.Spec.Addresses = append(record.Spec.Addresses, address)
 		}
 	}
-	if err := r.putRecord(ctx, record); err != nil {
+	if err := records.Put(ctx, r.client, record); err != nil {
 		return err
 	}
 	log.FromContext(ctx).Info("A sandbox without an owner is a live pod's", "sandbox", v.id, "pod", d.Claim.Pod.Get(), "podUID", d.Claim.PodUID)
@@ -186,7 +180,7 @@ func (r *OrphanReconciler) recordOfPod(ctx context.Context, pod *corev1.Pod) (*v
 	err := r.live.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record)
 	switch {
 	case apierrors.IsNotFound(err):
-		return r.newRecord(&view{uid: pod.UID, pod: pod}), nil
+		return records.OfPod(pod), nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the record of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}

@@ -9,12 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 )
 
 // TestAQueryThatAnotherLeaderReplacedKeepsItsTime, so that it is not replaced in turn at once.
 func TestAQueryThatAnotherLeaderReplacedKeepsItsTime(t *testing.T) {
-	record := newOrphanRecord("s", metav1.NewTime(lateNow))
+	record := records.OfOrphan("s", metav1.NewTime(lateNow))
 	record.UID, record.ResourceVersion = "record", "7"
 	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "s", Epoch: 2}}
 	f := newFate(t)

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -168,7 +169,7 @@ func (r *OrphanReconciler) poolsListed() bool {
 // act carries a decision out. What was overtaken is looked at again.
 func (r *OrphanReconciler) act(ctx context.Context, v *orphanView, d orphan.Decision) (reconcile.Result, error) {
 	result, err := r.carryOut(ctx, v, d)
-	if errors.Is(err, errStale) || apierrors.IsConflict(err) { // an agent has said something, or the cache is behind
+	if errors.Is(err, records.ErrStale) || apierrors.IsConflict(err) { // an agent has said something, or the cache is behind
 		return reconcile.Result{RequeueAfter: recordsCatchUp}, nil
 	}
 	return result, err

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -79,7 +80,7 @@ func (r *PodReconciler) apply(ctx context.Context, seen *view, decision release.
 	if decision.Readdress {
 		return true, result, r.readdress(ctx, seen)
 	}
-	if err = r.dropVoidQueries(ctx, seen, decision); errors.Is(err, errStale) && !seen.live {
+	if err = r.dropVoidQueries(ctx, seen, decision); errors.Is(err, records.ErrStale) && !seen.live {
 		return true, result, nil
 	} else if err != nil {
 		return false, result, err
@@ -115,7 +116,7 @@ func (r *PodReconciler) look(ctx context.Context, uid types.UID, live bool) (see
 			return nil, false, err
 		}
 	}
-	if err := r.syncRecord(ctx, seen); errors.Is(err, errStale) && !live {
+	if err := r.syncRecord(ctx, seen); errors.Is(err, records.ErrStale) && !live {
 		return nil, true, nil
 	} else if err != nil {
 		return nil, false, err
@@ -150,7 +151,7 @@ func (r *PodReconciler) act(ctx context.Context, seen *view, decision release.De
 		return true, result, nil
 	case release.Confirm:
 		result, err = r.confirm(ctx, seen, decision)
-		if errors.Is(err, errStale) {
+		if errors.Is(err, records.ErrStale) {
 			return false, reconcile.Result{RequeueAfter: recordsCatchUp}, nil
 		}
 		return false, result, err
@@ -170,7 +171,7 @@ func (r *PodReconciler) unprotectEmpty(ctx context.Context, seen *view, decision
 		return again, result, err
 	}
 	err = r.unprotect(ctx, seen, decision)
-	if errors.Is(err, errStale) && !seen.live {
+	if errors.Is(err, records.ErrStale) && !seen.live {
 		return true, result, nil
 	}
 	return false, result, err
@@ -252,7 +253,7 @@ func (v *view) unfinished() error {
 func (r *PodReconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
 	steps := []func() error{func() error { return r.takeFinalizerOff(ctx, seen, decision) }}
 	if decision.Withheld == nil { // mode Guard releases by the record
-		steps = append(steps, func() error { return r.deleteRecord(ctx, seen.record) })
+		steps = append(steps, func() error { return records.Delete(ctx, r.client, seen.record) })
 	}
 	if seen.podFact.IsKnown() && seen.podFact.Get().Ending.ByKubelet() {
 		slices.Reverse(steps)

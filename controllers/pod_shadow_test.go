@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -279,7 +280,7 @@ func TestAShadowAsksNobodyAboutAnOrphan(t *testing.T) {
 	r := &OrphanReconciler{core: &core{options: Options{Shadow: shadow.NewReporter()}}} // without a client: a write would panic
 	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + "x"}}
 	for _, node := range []types.UID{"", "node-1"} {
-		if _, err := r.askNodes(t.Context(), record, []question{{sandboxID: "x", nodeUID: node}}); !errors.Is(err, shadow.ErrWithheld) {
+		if _, err := r.askNodes(t.Context(), record, []records.Question{{SandboxID: "x", NodeUID: node}}); !errors.Is(err, shadow.ErrWithheld) {
 			t.Errorf("node %q: got %v, expected %v", node, err, shadow.ErrWithheld)
 		}
 	}

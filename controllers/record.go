@@ -14,12 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
-	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // syncRecord writes down what the view has learned: new addresses, the machine of new sandboxes, the kubelet's report. It
@@ -29,9 +29,9 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 	if v.heldRead.IsUnknown() || (v.record == nil && len(v.held) == 0 && !v.needsFate()) {
 		return nil
 	}
-	record := c.newRecord(v)
-	if v.record != nil {
-		record = v.record.DeepCopy()
+	record := v.record.DeepCopy()
+	if record == nil {
+		record = records.OfPod(v.pod)
 	}
 	now := metav1.NewTime(c.clock.Now())
 	if err := c.proveIdentity(ctx, v); err != nil {
@@ -63,9 +63,6 @@ func (c *core) writeLearned(ctx context.Context, v *view, record *v1alpha1.IPAll
 	return nil
 }
 
-// errStale says that a cache was behind what was to be written: the same again, with live reads.
-var errStale = errors.New("a cache is behind")
-
 // proveIdentity stands before every sandbox that is new to the record, and after the entries were read: pods, pools and records
 // come by watches or reads of their own, so the pod may be gone by the time of its entries, and the sandbox its successor's,
 // which is what names lead to. What is recorded is believed ever after.
@@ -80,25 +77,13 @@ func (c *core) proveIdentity(ctx context.Context, v *view) error {
 	err := c.live.Get(ctx, types.NamespacedName(v.ref()), &live)
 	switch {
 	case apierrors.IsNotFound(err) || (err == nil && live.UID != v.uid):
-		return fmt.Errorf("%s is gone, and was about to be given another pod's sandbox: %w", v.podName(), errStale)
+		return fmt.Errorf("%s is gone, and was about to be given another pod's sandbox: %w", v.podName(), records.ErrStale)
 	case err != nil:
 		return fmt.Errorf("reading %s before a sandbox is recorded for it: %w", v.podName(), err)
 	case live.DeletionTimestamp != nil && !v.live:
-		return fmt.Errorf("%s is being deleted, and its sandbox may be gone together with the record that it had: %w", v.podName(), errStale)
+		return fmt.Errorf("%s is being deleted, and its sandbox may be gone together with the record that it had: %w", v.podName(), records.ErrStale)
 	}
 	return nil
-}
-
-func (c *core) newRecord(v *view) *v1alpha1.IPAllocation {
-	record := &v1alpha1.IPAllocation{
-		ObjectMeta: metav1.ObjectMeta{Name: string(v.uid)},
-		Spec: v1alpha1.IPAllocationSpec{PodNamespace: v.ref().Namespace, PodName: v.ref().Name, NodeName: v.nodeName(),
-			Sandboxes: []v1alpha1.SandboxRecord{}, Addresses: []v1alpha1.AddressRecord{}},
-	}
-	if at := v.scheduled(); !at.IsZero() {
-		record.Spec.ScheduledTime = &metav1.Time{Time: at}
-	}
-	return record
 }
 
 // recordHeld adds what is new and keeps, for what is known, the first time it was seen.
@@ -115,15 +100,9 @@ func (c *core) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Tim
 			c.witness.Show(v.uid, held.SandboxID)
 		}
 		if facts.RecordedAddress(record, held.Key) == nil {
-			record.Spec.Addresses = append(record.Spec.Addresses, addressOf(&held.Entry, roundUp(now.Time)))
+			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(&held.Entry, records.RoundUp(now.Time)))
 		}
 	}
-}
-
-// addressOf is what a record has of an entry, first seen at that time.
-func addressOf(entry *ipam.Entry, observed metav1.Time) v1alpha1.AddressRecord {
-	return v1alpha1.AddressRecord{Backend: entry.Backend, Pool: entry.Pool, IP: entry.IP.String(), Interface: entry.Interface, PodRef: entry.PodRef,
-		SandboxID: entry.SandboxID, ObservedTime: observed, PoolResourceVersion: entry.PoolResourceVersion}
 }
 
 // nameNetworks fills in the network of each address that the pod's network-status shows by now. It comes with a write that there
@@ -234,26 +213,19 @@ func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool 
 	return !bound.IsZero() && moment.After(bound)
 }
 
+// dropMarksOver drops the marks about sandboxes that the record has no more; without agents every one.
+func (c *core) dropMarksOver(record *v1alpha1.IPAllocation) {
+	records.DropMarks(record, func(m v1alpha1.Mark) bool {
+		return c.options.Evidence != release.EvidenceAgent || (m.SandboxID != v1alpha1.AnySandbox &&
+			!slices.ContainsFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == m.SandboxID }))
+	})
+}
+
 // writeRecord creates or updates the record; somebody else's write in between is an error worth another try.
 func (c *core) writeRecord(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
-	if err := c.putRecord(ctx, record); err != nil {
+	if err := records.Put(ctx, c.client, record); err != nil {
 		return fmt.Errorf("%s: %w", v.podName(), err)
 	}
 	v.record = record
 	return nil
-}
-
-// deleteRecord removes the very record that was read.
-func (c *core) deleteRecord(ctx context.Context, record *v1alpha1.IPAllocation) error {
-	if record == nil {
-		return nil
-	}
-	err := c.client.Delete(ctx, record, client.Preconditions{UID: &record.UID, ResourceVersion: &record.ResourceVersion})
-	switch {
-	case err == nil || apierrors.IsNotFound(err):
-		return nil
-	case apierrors.IsConflict(err):
-		return fmt.Errorf("deleting the record %s (%w): %w", record.Name, errStale, err)
-	}
-	return fmt.Errorf("deleting the record %s: %w", record.Name, err)
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -33,7 +34,7 @@ func (c *core) recordEnding(ctx context.Context, v *view, record *v1alpha1.IPAll
 	report := record.Spec.Kubelet
 	switch {
 	case report == nil:
-		report = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: roundUp(now.Time)}
+		report = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: records.RoundUp(now.Time)}
 		if written := facts.AsItIs(v.podFact, v.record).EndWritten; !written.IsZero() {
 			report.WrittenTime = &metav1.Time{Time: written}
 		}
@@ -60,7 +61,7 @@ func (c *core) recordWriter(ctx context.Context, v *view, record *v1alpha1.IPAll
 		if v.live {
 			return nil // the decision holds on what is unknown, says so, and is made again
 		}
-		return fmt.Errorf("reading node %s for whose kubelet ended %s (%w): %s", v.nodeName(), v.podName(), errStale, node.Why())
+		return fmt.Errorf("reading node %s for whose kubelet ended %s (%w): %s", v.nodeName(), v.podName(), records.ErrStale, node.Why())
 	}
 	if (v.live || isNew) && node.IsKnown() && release.EndedUnder(facts.AsItIs(v.podFact, v.record), node.Get()) {
 		record.Spec.Kubelet.Node = new(node.Get().Identity())
