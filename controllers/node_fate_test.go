@@ -27,6 +27,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -169,7 +170,7 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 	writer := f.recordingClient()
 	shared := &core{client: writer, live: live, finalizers: podClient{finalizer.Client{Writer: writer, Reader: live}}, backends: o.Backends,
 		witness: witness.New(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
-		sightings: &sightings{live: live, clock: f.clock, policiesSince: o.PoliciesSince}}
+		fates: nodefate.New(live, f.clock, nodeGoneDelay, o.PoliciesSince)}
 	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	return f
 }
@@ -201,7 +202,7 @@ func (f *fate) holdsUntil(times ...time.Duration) {
 // holdsFrom looks as often as the reconciler asks to be woken, from one moment until just before another.
 func (f *fate) holdsFrom(from, to time.Duration) {
 	f.Helper()
-	for d := from; d < to; d += fateConfirmed {
+	for d := from; d < to; d += nodefate.Confirmed {
 		f.holdsUntil(d)
 	}
 	f.holdsUntil(to - time.Second)
@@ -250,7 +251,7 @@ func (f *fate) nodeGone() *v1alpha1.NodeGone {
 func TestADeletedNodeCountsAfterAPersistedDelay(t *testing.T) {
 	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour)))
 	f.holdsFrom(0, nodeGoneDelay)
-	f.r.sightings.read = time.Time{} // another process carries on
+	f.r.fates = nodefate.New(f.r.live, f.clock, nodeGoneDelay, f.r.options.PoliciesSince) // another process carries on
 	f.releasesAfter(nodeGoneDelay)
 }
 
@@ -327,7 +328,7 @@ func TestI2TheDelayDoesNotGrowWithTheNumberOfRecords(t *testing.T) {
 					f.apply(tc.back...)
 				}
 				f.clock.SetTime(lateNow.Add(d))
-				if _, err := f.r.sightings.machines(t.Context(), time.Time{}); err != nil {
+				if _, err := f.r.fates.Of(t.Context(), &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: "elsewhere"}}, release.Absent[release.Node](), nil); err != nil {
 					t.Fatal(err)
 				}
 				for _, node := range tc.back {
@@ -341,24 +342,6 @@ func TestI2TheDelayDoesNotGrowWithTheNumberOfRecords(t *testing.T) {
 				return
 			}
 			f.releasesAfter(nodeGoneDelay)
-		})
-	}
-}
-
-func TestAKubeletThatReportsOnAnotherPodIsAlive(t *testing.T) {
-	before := &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-1"}, KubeletWriteTime: &metav1.Time{Time: lateNow}}
-	for name, c := range map[string]struct {
-		wrote time.Time
-		alive bool
-	}{
-		"a later write":  {lateNow.Add(time.Second), true},
-		"the same write": {lateNow, false},
-		"the pod with the last write is gone now": {lateNow.Add(-time.Minute), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := signSince(before, signs{kubelet: &metav1.Time{Time: c.wrote}}); (got != "") != c.alive {
-				t.Errorf("signSince = %q, alive wanted: %t", got, c.alive)
-			}
 		})
 	}
 }
@@ -412,7 +395,7 @@ func TestHoldNeverTakesADeletedNodeForProof(t *testing.T) {
 func TestAPodThatHoldsNothingLeavesADeadNodeToo(t *testing.T) {
 	f := newFate(t, deletedPod())
 	f.pool.entries = nil
-	for d := time.Duration(0); d < nodeGoneDelay; d += fateConfirmed {
+	for d := time.Duration(0); d < nodeGoneDelay; d += nodefate.Confirmed {
 		if err := f.after(d); err != nil {
 			t.Fatal(err)
 		}
@@ -441,35 +424,6 @@ func TestAReregisteredMachineTakesItsRecordsWithIt(t *testing.T) {
 	}
 	if got := record.Spec.Sandboxes[0].Node.UID; got != "node-2" {
 		t.Errorf("the record's Node UID is %s, want that of the new registration, node-2", got)
-	}
-}
-
-func TestSignSince(t *testing.T) {
-	at := func(s int) *metav1.MicroTime {
-		return &metav1.MicroTime{Time: lateNow.Add(time.Duration(s) * time.Second)}
-	}
-	second := func(s int) *metav1.Time { return &metav1.Time{Time: lateNow.Add(time.Duration(s) * time.Second)} }
-	cases := map[string]struct {
-		before *v1alpha1.NodeGone
-		seen   signs
-		alive  bool
-	}{
-		"what was there when the delay began is no sign":     {&v1alpha1.NodeGone{LeaseRenewTime: at(0), KubeletWriteTime: second(0)}, signs{lease: at(0), kubelet: second(0)}, false},
-		"nothing before and nothing now":                     {&v1alpha1.NodeGone{}, signs{}, false},
-		"a Lease that went with its Node is no sign":         {&v1alpha1.NodeGone{LeaseRenewTime: at(0)}, signs{}, false},
-		"a Lease that appears is one":                        {&v1alpha1.NodeGone{}, signs{lease: at(-100)}, true},
-		"a Lease that was renewed is one, if by microsecond": {&v1alpha1.NodeGone{LeaseRenewTime: at(0)}, signs{lease: &metav1.MicroTime{Time: at(0).Add(time.Microsecond)}}, true},
-		"a write of the pod's status is one":                 {&v1alpha1.NodeGone{KubeletWriteTime: second(0)}, signs{kubelet: second(1)}, true},
-		"a first write of the pod's status is one":           {&v1alpha1.NodeGone{}, signs{kubelet: second(-5)}, true},
-		"the first look finds none in what it finds":         {nil, signs{lease: at(0), kubelet: second(0)}, false},
-		"the first look finds the machine elsewhere":         {nil, signs{machine: "other"}, true},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := signSince(c.before, c.seen); (got != "") != c.alive {
-				t.Errorf("signSince = %q, alive wanted: %t", got, c.alive)
-			}
-		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -39,12 +40,10 @@ func (c *core) observe(ctx context.Context, uid types.UID, live bool) (*view, er
 		return nil, err
 	}
 	if read := v.read(c.options); read.NeedsNode() {
-		v.node = c.observeNode(ctx, v.nodeName(), live)
+		v.node = nodefate.Observe(ctx, c.reader(live), v.nodeName())
 	}
-	if err := c.findTwin(ctx, v); err != nil {
-		return nil, err
-	}
-	return v, nil
+	v.twin, err = c.fates.Twin(ctx, v.record, v.node)
+	return v, err
 }
 
 func (c *core) reader(live bool) client.Reader {
@@ -129,19 +128,4 @@ func (c *core) policiesSince(ctx context.Context) (time.Time, error) {
 // podFacts are what a pod shows.
 func (c *core) podFacts(pod *corev1.Pod, policiesSince time.Time) release.Pod {
 	return facts.Pod(pod, c.options.Evidence.Ending(pod, c.witness.AliveWhileDeleting(pod.UID), policiesSince))
-}
-
-func (c *core) observeNode(ctx context.Context, name string, live bool) release.Fact[release.Node] {
-	if name == "" {
-		return release.Fact[release.Node]{} // never bound: a row that needs the node waits
-	}
-	var node corev1.Node
-	err := c.reader(live).Get(ctx, types.NamespacedName{Name: name}, &node)
-	switch {
-	case apierrors.IsNotFound(err):
-		return release.Absent[release.Node]()
-	case err != nil:
-		return release.Unknown[release.Node](err.Error())
-	}
-	return release.Known(facts.Node(&node))
 }

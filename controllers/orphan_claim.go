@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -128,7 +129,7 @@ func (r *OrphanReconciler) podOfUID(ctx context.Context, v *orphanView, uid type
 // record, so that an answer counts only for the machine that is there after it.
 func (r *OrphanReconciler) observeClaimed(ctx context.Context, v *orphanView, pools *livePools) error {
 	of := &view{uid: types.UID(v.record.Name), live: true, record: v.record, podFact: release.Absent[release.Pod](),
-		heldRead: release.Known(struct{}{}), node: r.observeNode(ctx, v.record.Spec.NodeName, true)}
+		heldRead: release.Known(struct{}{}), node: nodefate.Observe(ctx, r.live, v.record.Spec.NodeName)}
 	for _, e := range v.entries {
 		of.held = append(of.held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
 	}
@@ -144,7 +145,8 @@ func (r *OrphanReconciler) observeClaimed(ctx context.Context, v *orphanView, po
 		return err
 	}
 	v.claimed = of
-	return r.findTwin(ctx, of)
+	of.twin, err = r.fates.Twin(ctx, of.record, of.node)
+	return err
 }
 
 // recordClaimed writes down what has become of the node of a claimed sandbox, and then adds the sandbox to the facts.
@@ -168,7 +170,8 @@ func (r *OrphanReconciler) recordClaimed(ctx context.Context, v *orphanView) err
 // same machine has another Node UID.
 func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
 	record := of.record.DeepCopy()
-	if err := r.recordNodeFate(ctx, of, record); err != nil {
+	var err error
+	if of.fateUnread, err = r.fates.Record(ctx, record, of.node, of.live); err != nil {
 		return err
 	}
 	for i := range record.Spec.Sandboxes {

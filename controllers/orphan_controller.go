@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -206,7 +207,7 @@ func (r *OrphanReconciler) hold(ctx context.Context, v *orphanView, d orphan.Dec
 		after = r.lookAgain(v, d)
 	}
 	if v.facts.Addressed != nil && v.record.Spec.NodeGone != nil {
-		after = fateConfirmed
+		after = nodefate.Confirmed
 	}
 	if v.record == nil {
 		return reconcile.Result{RequeueAfter: after}, nil

@@ -21,6 +21,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -50,7 +51,7 @@ func newSearch(t *testing.T, objects ...client.Object) *search {
 	shared.options.Evidence = release.EvidenceAgent
 	shared.options.Orphans = OrphanOptions{ManagerNamespace: "holdfast-system", AgentNamespace: "holdfast-agent", MaxAsked: 10}
 	shared.live = s.watched()
-	shared.sightings = &sightings{live: shared.live, clock: s.clock, policiesSince: func(context.Context) (time.Time, error) { return time.Time{}, nil }}
+	shared.fates = nodefate.New(shared.live, s.clock, nodeGoneDelay, func(context.Context) (time.Time, error) { return time.Time{}, nil })
 	s.pool.onLive = func() { s.note("pools") }
 	s.r = &OrphanReconciler{core: &shared, known: newOrphanSet(), keeper: newOrphanKeeper(&shared)}
 	s.r.keeper.orphans = s.r
@@ -373,11 +374,11 @@ func TestAMachineWithoutANodeIsGoneAfterThePersistedDelay(t *testing.T) {
 	if err := s.truth.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	for passed := time.Duration(0); passed < nodeGoneDelay; passed += fateConfirmed {
+	for passed := time.Duration(0); passed < nodeGoneDelay; passed += nodefate.Confirmed {
 		if s.look() != 0 {
 			t.Fatalf("released %s after the Node object went", passed)
 		}
-		s.clock.SetTime(s.clock.Now().Add(fateConfirmed))
+		s.clock.SetTime(s.clock.Now().Add(nodefate.Confirmed))
 	}
 	s.clock.SetTime(s.clock.Now().Add(time.Second)) // what is persisted is rounded up
 	if s.look() != 1 {
@@ -399,7 +400,7 @@ func TestASignOfLifeOfAMachineWithoutANodeStartsTheDelayAgain(t *testing.T) {
 		if s.look() != 0 {
 			t.Fatal("released")
 		}
-		s.clock.SetTime(s.clock.Now().Add(fateConfirmed))
+		s.clock.SetTime(s.clock.Now().Add(nodefate.Confirmed))
 		s.apply(lease("gone", lateNow.Add(time.Duration(renewed+1)*time.Second)))
 	}
 }

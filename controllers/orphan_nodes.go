@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -110,30 +111,30 @@ func (k *orphanKeeper) fateDue(roster orphan.Roster) time.Duration {
 		}
 		left := seen.Gone.Since.Add(k.options.Settings.NodeGoneDelay).Sub(k.clock.Now())
 		if left <= 0 {
-			left = fateConfirmed // its Lease is still there, or nothing of it is proof
+			left = nodefate.Confirmed // its Lease is still there, or nothing of it is proof
 		}
 		if due == 0 || left < due {
 			due = left
 		}
 	}
-	return min(due, fateConfirmed)
+	return min(due, nodefate.Confirmed)
 }
 
 // fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
 func (k *orphanKeeper) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
-	of := &view{node: release.Absent[release.Node]()}
+	node := release.Absent[release.Node]()
 	for i := range present {
 		if present[i].Name == s.Name {
-			of.node = release.Known(present[i].Node) // its name is another machine's, and so are Lease and pods of that name
+			node = release.Known(present[i].Node) // its name is another machine's, and so are Lease and pods of that name
 		}
 	}
 	record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: s.Name, NodeGone: s.Gone,
 		Sandboxes: []v1alpha1.SandboxRecord{{Node: &s.Node}}}}
-	signs, err := k.signsOfLife(ctx, of, record)
+	gone, err := k.fates.Of(ctx, record, node, []types.UID{s.Node.UID})
 	if err != nil {
 		return nil, fmt.Errorf("looking for a sign of life of node %s, which is gone: %w", s.Name, err)
 	}
-	return nodeGoneNow(s.Gone, []types.UID{s.Node.UID}, signs, k.clock.Now(), k.watchedSince(s.Gone, of, record)), nil
+	return gone, nil
 }
 
 // nodeOfLease is the name of the node whose agent has this Lease.

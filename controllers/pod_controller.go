@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -228,6 +229,14 @@ func (r *PodReconciler) hold(ctx context.Context, seen *view, decision release.D
 		return reconcile.Result{}, fmt.Errorf("holding the addresses of %s: %w", seen.podName(), errors.New(decision.Message))
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// fateDue is when the absence of the pod's node is to be confirmed next; zero if it need not be.
+func (v *view) fateDue(after time.Duration) time.Duration {
+	if v.record == nil || v.record.Spec.NodeGone == nil || after == 0 {
+		return after
+	}
+	return min(after, nodefate.Confirmed)
 }
 
 // unfinished is what a live pass about a pod that lives could not read. What led to the pass, a cache that was behind or a delay that

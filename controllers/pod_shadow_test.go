@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
@@ -69,7 +70,7 @@ func (f *fate) look(d time.Duration) (pod, record bool) {
 
 func TestAShadowLetsAPodGoByTheSameProofsAndKeepsThem(t *testing.T) {
 	f := newFate(t, deletedPod(), recordOfOld(oldMachine()), lease("node", lateNow.Add(-time.Hour))).inShadow()
-	for d := time.Duration(0); d < nodeGoneDelay; d += fateConfirmed {
+	for d := time.Duration(0); d < nodeGoneDelay; d += nodefate.Confirmed {
 		if pod, _ := f.look(d); !pod {
 			t.Fatalf("the pod was let go after %s, before its node was gone for %s", d, nodeGoneDelay)
 		}

@@ -3,9 +3,6 @@
 package controllers
 
 import (
-	"context"
-	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -290,33 +286,5 @@ func TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals(t *testing.T) {
 	}
 	if late, err := v.recordsLate(); !late || err != nil {
 		t.Errorf("late: %t, %v; expected true: the cache was looked into before the write", late, err)
-	}
-}
-
-// pagedNodes answers a list page by page, as a client does that decodes into what it is given.
-type pagedNodes struct {
-	client.Reader
-	pages map[string]string
-}
-
-func (p pagedNodes) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
-	var o client.ListOptions
-	o.ApplyOptions(opts)
-	return json.NewDecoder(strings.NewReader(p.pages[o.Continue])).Decode(into)
-}
-
-// TestI3APageLeavesNothingToTheNext: a Node that has not reported its machine has not that of the Node before it in the list.
-func TestI3APageLeavesNothingToTheNext(t *testing.T) {
-	nodes := pagedNodes{pages: map[string]string{
-		"":     `{"metadata":{"continue":"next"},"items":[{"metadata":{"name":"a"},"status":{"nodeInfo":{"machineID":"m1","systemUUID":"m1-system","bootID":"m1-boot"}}}]}`,
-		"next": `{"metadata":{"continue":""},"items":[{"metadata":{"name":"b"}}]}`,
-	}}
-	seen := &sightings{live: nodes, clock: clocktesting.NewFakePassiveClock(lateNow)}
-	machines, err := seen.machines(t.Context(), time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if name, found := machines.find(*oldMachine()); !found || name != "a" {
-		t.Errorf("machine m1 is node %q, expected a", name)
 	}
 }

@@ -51,9 +51,15 @@ func (c *core) syncRecord(ctx context.Context, v *view) error {
 	return errors.Join(c.writeLearned(ctx, v, record), nodeErr)
 }
 
+// needsFate: a pod that holds nothing has no record, but its delay must outlive this process too.
+func (v *view) needsFate() bool {
+	return v.node.IsAbsent() && v.podFact.IsKnown() && v.podFact.Get().Deleting && !facts.Ending(v.podFact, v.record).ByKubelet()
+}
+
 // writeLearned writes the record where the view has learned something.
 func (c *core) writeLearned(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
-	if err := c.recordNodeFate(ctx, v, record); err != nil {
+	var err error
+	if v.fateUnread, err = c.fates.Record(ctx, record, v.node, v.live); err != nil {
 		return err
 	}
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {

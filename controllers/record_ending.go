@@ -10,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -54,7 +56,7 @@ func (c *core) recordWriter(ctx context.Context, v *view, record *v1alpha1.IPAll
 	isNew := v.record == nil || v.record.Spec.Kubelet == nil
 	node := v.node
 	if !v.live && isNew {
-		node = c.observeNode(ctx, v.nodeName(), true)
+		node = nodefate.Observe(ctx, c.live, v.nodeName())
 	}
 	if isNew && node.IsUnknown() {
 		record.Spec.Kubelet = nil
@@ -77,4 +79,28 @@ func (c *core) livesOn(ctx context.Context, v *view) (bool, error) {
 		return false, fmt.Errorf("reading %s for whether it lives on the Node that registered: %w", v.podName(), err)
 	}
 	return err == nil && pod.UID == v.uid && release.PodEnding(&pod) == release.EndingNone, nil
+}
+
+// readdress: the same boot of the same machine registered a new Node object. What was recorded under the old one is
+// the new one's, and so is everything that will be asked about it, but not who wrote the pod's end. It rests on a live read; a
+// cached one leads to it.
+func (r *PodReconciler) readdress(ctx context.Context, v *view) error {
+	if !v.live || v.record == nil || !v.node.IsKnown() {
+		return nil
+	}
+	record, live := v.record.DeepCopy(), v.node.Get().Machine
+	for i := range record.Spec.Sandboxes {
+		if node := record.Spec.Sandboxes[i].Node; node != nil && release.Compare(release.MachineOf(*node), live) == release.Reregistered {
+			node.UID = live.NodeUID
+		}
+	}
+	lives, err := r.livesOn(ctx, v)
+	if err != nil {
+		return err // nothing asks again once the record follows
+	}
+	if lives {
+		record.Spec.AliveNodeUID = live.NodeUID // so that the end, once it comes, is this Node's word
+	}
+	log.FromContext(ctx).Info("The node's machine registered again; the record follows", "node", record.Spec.NodeName, "nodeUID", live.NodeUID)
+	return r.writeRecord(ctx, v, record)
 }

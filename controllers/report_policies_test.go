@@ -52,33 +52,3 @@ func TestI11AForgedTerminationLetsNothingGo(t *testing.T) {
 		})
 	}
 }
-
-// TestI11AForgedReportIsNoSignOfLife: plain edit rights on a pod that names a deleted node must not hold the addresses of that node for ever.
-func TestI11AForgedReportIsNoSignOfLife(t *testing.T) {
-	written := metav1.NewTime(lateNow.Add(-time.Minute))
-	report := []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: &written, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",
-		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
-	cases := map[string]struct {
-		change func(*corev1.Pod)
-		since  time.Time
-		alive  bool
-	}{
-		"on a pod without the finalizer, which no policy judged": {func(p *corev1.Pod) { p.Finalizers, p.DeletionTimestamp = nil, nil }, lateNow.Add(-24 * time.Hour), false},
-		"on a pod that is not being deleted":                     {func(p *corev1.Pod) { p.DeletionTimestamp = nil }, lateNow.Add(-24 * time.Hour), false},
-		"where the policies are not in force":                    {func(*corev1.Pod) {}, time.Time{}, false},
-		"but a judged report on a pod that terminates is one":    {func(*corev1.Pod) {}, lateNow.Add(-24 * time.Hour), true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			pod := deletedPod()
-			pod.ManagedFields = report
-			tc.change(pod)
-			f := newFate(t, pod)
-			f.judgedSince = tc.since
-			wrote, err := f.r.sightings.kubeletWrote(t.Context(), "node", time.Time{})
-			if err != nil || (wrote != nil) != tc.alive {
-				t.Errorf("the kubelet wrote at %v (%v), a sign of life wanted: %t", wrote, err, tc.alive)
-			}
-		})
-	}
-}

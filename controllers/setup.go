@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/audit"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
 	"github.com/holdfast-dev/holdfast/controllers/relabel"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
@@ -73,7 +74,7 @@ type core struct {
 	finalizers podWriter
 	backends   []ipam.Backend
 	witness    *witness.Pods
-	sightings  *sightings
+	fates      *nodefate.Fates
 	looks      *scheduledLooks
 	recorder   events.EventRecorder
 	clock      clock.PassiveClock
@@ -107,7 +108,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		finalizers: podsOf(mgr, o.Shadow),
 		backends:   o.Backends,
 		witness:    witness.New(o.Clock),
-		sightings:  &sightings{live: mgr.GetAPIReader(), clock: o.Clock, policiesSince: o.PoliciesSince},
+		fates:      nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince),
 		looks:      newScheduledLooks(),
 		recorder:   mgr.GetEventRecorder("holdfast"),
 		clock:      o.Clock,
@@ -136,7 +137,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
 		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
 		Pod: shared.provenFacts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
-			return shared.observeNode(ctx, name, true)
+			return nodefate.Observe(ctx, shared.live, name)
 		},
 		LookAt: routes.routeSandbox, Scheduled: shared.looks.ids,
 	}); err != nil {

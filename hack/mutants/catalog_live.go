@@ -31,7 +31,7 @@ var livenessMutants = []mutant{
 	},
 	{
 		rule: "liveness: looks at a gone Node that are far apart end its delay (L4)",
-		file: "controllers/node_fate.go",
+		file: "controllers/nodefate/nodefate.go",
 		old:  `(!watched && now.Sub(before.ConfirmedTime.Time) > fateGap)`,
 		new:  `now.Sub(before.ConfirmedTime.Time) > fateGap`, by: inControllers,
 	},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package nodefate
 
 import (
 	"context"
@@ -27,10 +27,12 @@ const (
 	sightingsReuse = 30 * time.Second
 )
 
-// sightings are live lists in which a machine or a kubelet that is thought gone may show itself. One list serves the many
+// Fates keeps the live lists in which a machine or a kubelet that is thought gone may show itself. One list serves the many
 // records of a dead node.
-type sightings struct {
-	live          client.Reader
+type Fates struct {
+	live client.Reader
+	// delay is nodeGoneDelay.
+	delay         time.Duration
 	clock         clock.PassiveClock
 	policiesSince func(context.Context) (time.Time, error)
 
@@ -39,6 +41,12 @@ type sightings struct {
 	listed   machines
 	kubelets map[string]kubeletSighting // by node
 	rounds   rounds
+}
+
+// New has read no list yet. The delay is nodeGoneDelay, and policiesSince says from when on policies keep others from writing what a kubelet
+// reports.
+func New(live client.Reader, c clock.PassiveClock, delay time.Duration, policiesSince func(context.Context) (time.Time, error)) *Fates {
+	return &Fates{live: live, clock: c, delay: delay, policiesSince: policiesSince}
 }
 
 // rounds are the lists of Nodes that this process has read, as far as they followed each other within fateGap.
@@ -76,11 +84,11 @@ func (r *rounds) note(began time.Time, listed []corev1.Node) {
 }
 
 // absentSince says whether Nodes were listed, without a gap, from a moment until now, and none of the keys was in a list.
-func (s *sightings) absentSince(from time.Time, keys ...string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := &s.rounds
-	if r.since.IsZero() || r.since.After(from.Add(fateGap)) || s.clock.Now().Sub(r.last) > fateGap {
+func (f *Fates) absentSince(from time.Time, keys ...string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &f.rounds
+	if r.since.IsZero() || r.since.After(from.Add(fateGap)) || f.clock.Now().Sub(r.last) > fateGap {
 		return false
 	}
 	return !slices.ContainsFunc(keys, func(key string) bool { return r.seen[key].After(from) })
@@ -122,23 +130,23 @@ func (m machines) twin(of v1alpha1.NodeIdentity, name string) (string, bool) {
 }
 
 // fresh says whether a list that began at read may serve who needs one that began at since or later.
-func (s *sightings) fresh(read, since time.Time) bool {
-	return !read.IsZero() && !read.Before(since) && s.clock.Now().Sub(read) < sightingsReuse
+func (f *Fates) fresh(read, since time.Time) bool {
+	return !read.IsZero() && !read.Before(since) && f.clock.Now().Sub(read) < sightingsReuse
 }
 
 // machines lists every Node, past every cache, unless a list that began at since or later is at hand.
-func (s *sightings) machines(ctx context.Context, since time.Time) (machines, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fresh(s.read, since) {
-		return s.listed, nil
+func (f *Fates) machines(ctx context.Context, since time.Time) (machines, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fresh(f.read, since) {
+		return f.listed, nil
 	}
-	began := s.clock.Now()
+	began := f.clock.Now()
 	found := machines{byHardware: map[[2]string][]string{}, byBoot: map[string]string{}}
 	var listed []corev1.Node
 	for page, more := "", true; more; more = page != "" {
 		var nodes corev1.NodeList
-		if err := s.live.List(ctx, &nodes, client.Limit(sightingsPage), client.Continue(page)); err != nil {
+		if err := f.live.List(ctx, &nodes, client.Limit(sightingsPage), client.Continue(page)); err != nil {
 			return machines{}, fmt.Errorf("listing nodes for a machine that came back under another name: %w", err)
 		}
 		for i := range nodes.Items {
@@ -152,29 +160,29 @@ func (s *sightings) machines(ctx context.Context, since time.Time) (machines, er
 		}
 		page = nodes.Continue
 	}
-	s.rounds.note(began, listed)
-	s.read, s.listed = began, found
+	f.rounds.note(began, listed)
+	f.read, f.listed = began, found
 	return found, nil
 }
 
 // kubeletWrote is when a kubelet last wrote the status of a pod of a node, by the clock of the API server; nil if the pods do not
 // show it. A kubelet whose Node object is gone goes on terminating pods, and reports it. Other clients can write as the kubelet, so
 // only pods count on which the policies refuse them that.
-func (s *sightings) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
+func (f *Fates) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
 	// The first call waits for a cache to fill, so the lock is not held.
-	judged, err := s.policiesSince(ctx)
+	judged, err := f.policiesSince(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if seen := s.kubelets[node]; s.fresh(seen.read, since) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if seen := f.kubelets[node]; f.fresh(seen.read, since) {
 		return seen.wrote, nil
 	}
-	seen := kubeletSighting{read: s.clock.Now()}
+	seen := kubeletSighting{read: f.clock.Now()}
 	for page, more := "", true; more; more = page != "" {
 		var pods corev1.PodList
-		if err := s.live.List(ctx, &pods, client.MatchingFields{index.PodNode: node}, client.Limit(sightingsPage), client.Continue(page)); err != nil {
+		if err := f.live.List(ctx, &pods, client.MatchingFields{index.PodNode: node}, client.Limit(sightingsPage), client.Continue(page)); err != nil {
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of life of its kubelet: %w", node, err)
 		}
 		for i := range pods.Items {
@@ -184,19 +192,19 @@ func (s *sightings) kubeletWrote(ctx context.Context, node string, since time.Ti
 		}
 		page = pods.Continue
 	}
-	s.keep(node, seen)
+	f.keep(node, seen)
 	return seen.wrote, nil
 }
 
 // keep forgets the nodes that nobody asks for any more.
-func (s *sightings) keep(node string, seen kubeletSighting) {
-	for name, old := range s.kubelets {
-		if !s.fresh(old.read, time.Time{}) {
-			delete(s.kubelets, name)
+func (f *Fates) keep(node string, seen kubeletSighting) {
+	for name, old := range f.kubelets {
+		if !f.fresh(old.read, time.Time{}) {
+			delete(f.kubelets, name)
 		}
 	}
-	if s.kubelets == nil {
-		s.kubelets = map[string]kubeletSighting{}
+	if f.kubelets == nil {
+		f.kubelets = map[string]kubeletSighting{}
 	}
-	s.kubelets[node] = seen
+	f.kubelets[node] = seen
 }
