@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
 // explain says why a pod's addresses are held: gauge, event, pod condition and record condition, one reason for all of them,
@@ -46,11 +48,25 @@ func (r *PodReconciler) explainOnPod(ctx context.Context, v *view, d release.Dec
 	if v.pod == nil || v.pod.DeletionTimestamp == nil || conditionSays(v.pod, d) {
 		return nil
 	}
-	condition := map[string]any{
-		"type": v1alpha1.IPsReleasedCondition, "status": string(corev1.ConditionFalse), "reason": string(d.Reason), "message": d.Message,
-		"lastTransitionTime": metav1.NewTime(r.clock.Now()).UTC().Format("2006-01-02T15:04:05Z"),
+	if err := r.options.Shadow.Withhold(ctx, shadow.Explain, fmt.Sprintf("%s: %s", v.target(), d.Reason), d.Message); err != nil {
+		return shadow.Ignore(err) // the events and the record have the words
 	}
-	return r.finalizers.Explain(ctx, v.target(), condition)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": v.uid},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": v1alpha1.IPsReleasedCondition, "status": string(corev1.ConditionFalse), "reason": string(d.Reason), "message": d.Message,
+			"lastTransitionTime": metav1.NewTime(r.clock.Now()).UTC().Format("2006-01-02T15:04:05Z"),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the condition of %s: %w", v.podName(), err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.pod.Namespace, Name: v.pod.Name}}
+	err = r.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(finalizer.FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("explaining on %s what it waits for: %w", v.podName(), err)
+	}
+	return nil // a pod that is gone by now needs no word
 }
 
 // conditionSays: that something cannot be read is news once; why it cannot may be another word at each try.

@@ -168,7 +168,7 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 	f.judgedSince = lateNow.Add(-24 * time.Hour)
 	o.PoliciesSince = func(context.Context) (time.Time, error) { return f.judgedSince, nil }
 	writer := f.recordingClient()
-	shared := &core{client: writer, live: live, finalizers: podClient{finalizer.Client{Writer: writer, Reader: live}}, backends: o.Backends,
+	shared := &core{client: writer, live: live, finalizers: finalizer.Client{Writer: writer, Reader: live}, backends: o.Backends,
 		witness: witness.New(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
 		fates: nodefate.New(live, f.clock, nodeGoneDelay, o.PoliciesSince)}
 	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}

@@ -226,7 +226,7 @@ func (r *OrphanReconciler) release(ctx context.Context, views []*orphanView, dec
 			r.tell(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
 		}
 		if !left.Has(v.recordName()) { // it would be decided on again at once
-			r.keeper.enqueue(v.id)
+			r.keeper.feed.Add(v.id)
 		}
 	}
 	return errors.Join(failures...)

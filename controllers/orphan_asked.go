@@ -79,7 +79,7 @@ func (k *orphanKeeper) forgetLocked(id sandboxID) {
 	k.turn.Delete(id)
 	if len(k.asked) < k.options.Orphans.MaxAsked {
 		if next, some := k.turn.PopAny(); some {
-			k.enqueue(next)
+			k.feed.Add(next)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (k *orphanKeeper) awaitTurn(id sandboxID) {
 	k.turn.Insert(id)
 	if len(k.asked) < k.options.Orphans.MaxAsked { // there is room since it was looked for
 		k.turn.Delete(id)
-		k.enqueue(id)
+		k.feed.Add(id)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -53,9 +54,10 @@ type OrphanReconciler struct {
 func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &OrphanReconciler{core: shared, known: newOrphanSet(), keeper: newOrphanKeeper(shared)}
 	reconciler.keeper.orphans = reconciler
+	routes.orphans = reconciler.keeper.feed.Add
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
 		Reconciler: shadow.Settled[sandboxID](reconciler), RateLimiter: backoff.RateLimiter[sandboxID](shared.options.LastRetry),
-		LogConstructor: logOf[sandboxID](mgr, "orphan", "orphan"),
+		LogConstructor: queue.LogOf[sandboxID](mgr, "orphan", "orphan"),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the orphan controller: %w", err)
@@ -64,11 +66,7 @@ func setupOrphans(mgr manager.Manager, shared *core, routes *router) error {
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, reconciler.nodeEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, reconciler.podEvents()),
-		source.TypedFunc[sandboxID](func(ctx context.Context, queue orphanQueue) error {
-			reconciler.keeper.connect(queue)
-			routes.start(ctx, func() { routes.orphans = queue })
-			return nil
-		}),
+		reconciler.keeper.feed.Source(routes.start),
 	}
 	for _, s := range sources {
 		if err := c.Watch(s); err != nil {

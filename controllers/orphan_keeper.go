@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -38,7 +39,7 @@ type orphanKeeper struct {
 	woken   chan struct{}
 	// changed: a Lease or a Node is not as it was when the asked orphans were woken last.
 	changed atomic.Bool
-	queue   atomic.Pointer[orphanQueue]
+	feed    queue.Feed[sandboxID]
 	nodes   atomic.Pointer[[]orphan.Node]
 
 	mu sync.Mutex
@@ -84,16 +85,6 @@ func (k *orphanKeeper) wake() {
 	select {
 	case k.woken <- struct{}{}:
 	default: // it will look anyway
-	}
-}
-
-func (k *orphanKeeper) connect(queue orphanQueue) { k.queue.Store(&queue) }
-
-func (k *orphanKeeper) enqueue(ids ...sandboxID) {
-	if queue := k.queue.Load(); queue != nil {
-		for _, id := range ids {
-			(*queue).Add(id)
-		}
 	}
 }
 
@@ -184,7 +175,7 @@ func (k *orphanKeeper) lookCached(ctx context.Context) (without bool, err error)
 	k.nodes.Store(&nodes)
 	k.countMissing(nodes)
 	if k.changed.Swap(false) {
-		k.enqueue(k.allAsked()...)
+		k.feed.Add(k.allAsked()...)
 	}
 	return without, nil
 }
@@ -209,7 +200,7 @@ func (k *orphanKeeper) lookLive(ctx context.Context, complete []sandboxID) (agai
 	roster, _ := k.roster.snapshot()
 	nodes := roster.Nodes(present, acknowledged)
 	if before := k.nodes.Swap(&nodes); before == nil || len(*before) != len(nodes) {
-		k.enqueue(k.allAsked()...) // somebody came, or is gone for good
+		k.feed.Add(k.allAsked()...) // somebody came, or is gone for good
 	}
 	k.countMissing(nodes)
 	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(present)))
@@ -237,21 +228,17 @@ func (k *orphanKeeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orp
 		result, err := k.orphans.act(ctx, v, d)
 		if err = shadow.Ignore(err); err != nil {
 			log.FromContext(ctx).Error(err, "Looking after a sandbox without an owner failed; it is tried again", "sandbox", v.id)
-			k.enqueue(v.id)
+			k.feed.Add(v.id)
 			continue
 		}
-		k.enqueueAfter(v.id, result.RequeueAfter)
+		if result.RequeueAfter > 0 {
+			k.feed.AddAfter(result.RequeueAfter, v.id)
+		}
 	}
 	if len(gone) == 0 {
 		return nil
 	}
 	return shadow.Ignore(k.orphans.release(ctx, gone, decisions))
-}
-
-func (k *orphanKeeper) enqueueAfter(id sandboxID, after time.Duration) {
-	if queue := k.queue.Load(); queue != nil && after > 0 {
-		(*queue).AddAfter(id, after)
-	}
 }
 
 // cachedNodes is what the caches, or the last look, showed of every Node ever seen.

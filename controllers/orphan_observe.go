@@ -234,7 +234,7 @@ type unownedEntries struct {
 func (r *OrphanReconciler) unowned(ctx context.Context, v *orphanView) unownedEntries {
 	id := string(v.id)
 	owns := func(pod types.UID) bool { return v.record == nil || pod != v.record.Spec.DisownedBy }
-	found := unownedEntries{owned: slices.ContainsFunc(r.recordNames(ctx, index.RecordSandbox, id), owns)}
+	found := unownedEntries{owned: slices.ContainsFunc(index.PodRecords(ctx, r.client, index.RecordSandbox, id), owns)}
 	for _, backend := range r.backends {
 		for _, entry := range backend.Find(ipam.Query{SandboxIDs: []string{id}}).Entries {
 			pod, owned := r.ownerOf(ctx, &entry)

@@ -18,6 +18,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/exempt"
 	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -205,8 +206,8 @@ func (r *OrphanReconciler) ownedLive(ctx context.Context, entries []ipam.Entry) 
 		if err != nil {
 			return false, fmt.Errorf("reading pod %s, which may own an entry: %w", entries[i].Owner, err)
 		}
-		exempt, err := r.exempt(ctx, &pod)
-		if err != nil || exempt || (!r.isOver(&pod) && ownership.ShownBy(facts.Shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface})) {
+		isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod)
+		if err != nil || isExempt || (!r.isOver(&pod) && ownership.ShownBy(facts.Shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface})) {
 			return true, err
 		}
 	}

@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/exempt"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -40,6 +42,7 @@ type PodReconciler struct {
 	settled *settledPods
 	flights *flights
 	behind  poolsBehind
+	feed    queue.Feed[types.UID]
 }
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;delete
@@ -130,7 +133,7 @@ func (r *PodReconciler) needsNoRecord(ctx context.Context, seen *view) (bool, er
 	if seen.heldRead.IsKnown() && len(seen.held)+len(seen.unowned) == 0 {
 		return true, nil
 	}
-	return r.exempt(ctx, seen.pod)
+	return exempt.Pod(ctx, r.live, r.options.Rules, seen.pod)
 }
 
 // act carries a decision out.

@@ -23,7 +23,6 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
-	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -47,7 +46,6 @@ func (p reportingPool) Release(ctx context.Context, requests []ipam.Request) []i
 func (f *fate) inShadow() *fate {
 	report := shadow.NewReporter()
 	f.r.options.Shadow = report
-	f.r.finalizers = letGoWriter{podWriter: f.r.finalizers, report: report}
 	f.r.backends = []ipam.Backend{reportingPool{f.pool, report}}
 	return f
 }
@@ -284,42 +282,5 @@ func TestAShadowAsksNobodyAboutAnOrphan(t *testing.T) {
 		if _, err := r.askNodes(t.Context(), record, []records.Question{{SandboxID: "x", NodeUID: node}}); !errors.Is(err, shadow.ErrWithheld) {
 			t.Errorf("node %q: got %v, expected %v", node, err, shadow.ErrWithheld)
 		}
-	}
-}
-
-// letsGo counts what came through to the writer of pods.
-type letsGo struct {
-	podWriter
-	calls []string
-}
-
-func (l *letsGo) Relabel(context.Context, finalizer.Pod) error {
-	l.calls = append(l.calls, "relabel")
-	return nil
-}
-
-func (l *letsGo) Unstamp(context.Context, finalizer.Pod) (finalizer.Way, error) {
-	l.calls = append(l.calls, "unstamp")
-	return finalizer.WayPatch, nil
-}
-
-func (l *letsGo) Remove(context.Context, finalizer.Pod) (finalizer.Way, error) {
-	l.calls = append(l.calls, "remove")
-	return finalizer.WayPatch, nil
-}
-
-func TestAShadowWritesOnlyWhatLetsAPodGo(t *testing.T) {
-	inner := &letsGo{} // its other methods panic
-	w, pod := letGoWriter{podWriter: inner, report: shadow.NewReporter()}, finalizer.Pod{Name: "web-1"}
-	if err := w.Add(t.Context(), pod); !errors.Is(err, shadow.ErrWithheld) {
-		t.Errorf("stamped late: %v", err)
-	}
-	if err := w.Explain(t.Context(), pod, map[string]any{"reason": "NodeGone"}); err != nil {
-		t.Errorf("a condition that is only reported failed: %v", err)
-	}
-	_, removed := w.Remove(t.Context(), pod)
-	_, unstamped := w.Unstamp(t.Context(), pod)
-	if err := errors.Join(removed, unstamped, w.Relabel(t.Context(), pod)); err != nil || !slices.Equal(inner.calls, []string{"remove", "unstamp", "relabel"}) {
-		t.Errorf("got %v, and calls %v", err, inner.calls)
 	}
 }

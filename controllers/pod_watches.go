@@ -6,11 +6,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -22,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -32,21 +31,19 @@ type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 // setupPods registers the PodReconciler with everything that can end a wait: the pod, its record, its pool entries, its node.
 func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	reconciler := &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
+	routes.pods = reconciler.feed.Add
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
 		Reconciler: shadow.Settled[types.UID](reconciler), MaxConcurrentReconciles: shared.options.Concurrency,
-		RateLimiter: backoff.RateLimiter[types.UID](shared.options.LastRetry), LogConstructor: logOf[types.UID](mgr, "pod", "uid"),
+		RateLimiter: backoff.RateLimiter[types.UID](shared.options.LastRetry), LogConstructor: queue.LogOf[types.UID](mgr, "pod", "uid"),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the pod controller: %w", err)
 	}
 	sources := []source.TypedSource[types.UID]{
-		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, podEvents(routes)),
-		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents(shared)),
-		source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents(shared)),
-		source.TypedFunc[types.UID](func(ctx context.Context, queue uidQueue) error {
-			routes.start(ctx, func() { routes.pods = queue })
-			return nil
-		}),
+		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, podEvents(shared.client)),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents(shared.client)),
+		source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents(shared.client)),
+		reconciler.feed.Source(routes.start),
 	}
 	for _, s := range sources {
 		if err := c.Watch(s); err != nil {
@@ -56,33 +53,11 @@ func setupPods(mgr manager.Manager, shared *core, routes *router) error {
 	return nil
 }
 
-// start connects a queue, and then routes what the backends held before it ran.
-func (r *router) start(ctx context.Context, connect func()) {
-	r.mu.Lock()
-	connect()
-	r.mu.Unlock()
-	go r.replayOnceSynced(ctx)
-}
-
-func (r *router) replayOnceSynced(ctx context.Context) {
-	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
-		for _, backend := range r.backends {
-			if !backend.HasSynced() {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	if err == nil {
-		r.replay()
-	}
-}
-
 // podEvents wakes the pod's own UID and, when it goes or shows other addresses, the records of its namesakes: a conflict with what it shows
 // ends with it.
-func podEvents(routes *router) handler.TypedFuncs[*corev1.Pod, types.UID] {
+func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] {
 	wakeNamesakes := func(ctx context.Context, pod *corev1.Pod, q uidQueue) {
-		for _, uid := range routes.recordNames(ctx, index.RecordPod, pod.Namespace+"/"+pod.Name) {
+		for _, uid := range index.PodRecords(ctx, cached, index.RecordPod, pod.Namespace+"/"+pod.Name) {
 			if uid != pod.UID {
 				q.Add(uid)
 			}
@@ -91,18 +66,15 @@ func podEvents(routes *router) handler.TypedFuncs[*corev1.Pod, types.UID] {
 	return handler.TypedFuncs[*corev1.Pod, types.UID]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q uidQueue) {
 			q.Add(e.Object.UID)
-			routes.watchFinalizer(nil, e.Object)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) {
 			q.Add(e.ObjectNew.UID)
-			routes.watchFinalizer(e.ObjectOld, e.ObjectNew)
 			if showsOthers(e.ObjectOld, e.ObjectNew) {
 				wakeNamesakes(ctx, e.ObjectNew, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q uidQueue) {
 			q.Add(e.Object.UID)
-			routes.watchFinalizer(e.Object, nil)
 			wakeNamesakes(ctx, e.Object, q)
 		},
 	}
@@ -114,13 +86,13 @@ func showsOthers(before, after *corev1.Pod) bool {
 }
 
 // recordEvents wakes the record's own UID, and those that share an address with it: a conflict ends on the other side.
-func recordEvents(shared *core) handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID] {
+func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID] {
 	wake := func(ctx context.Context, record *v1alpha1.IPAllocation, q uidQueue) {
 		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
 			q.Add(types.UID(record.Name))
 		}
 		for _, key := range index.AddressKeys(record) {
-			for _, uid := range shared.recordNames(ctx, index.RecordAddress, key) {
+			for _, uid := range index.PodRecords(ctx, cached, index.RecordAddress, key) {
 				if string(uid) != record.Name {
 					q.Add(uid)
 				}
@@ -142,17 +114,17 @@ func recordEvents(shared *core) handler.TypedFuncs[*v1alpha1.IPAllocation, types
 }
 
 // nodeEvents wakes whatever may wait for the node: pods of its name that are ending, and records of pods that are gone.
-func nodeEvents(shared *core) handler.TypedFuncs[*corev1.Node, types.UID] {
+func nodeEvents(cached client.Reader) handler.TypedFuncs[*corev1.Node, types.UID] {
 	wake := func(ctx context.Context, name string, q uidQueue) {
 		var pods corev1.PodList
-		if err := shared.client.List(ctx, &pods, client.MatchingFields{index.PodNode: name}); err == nil {
+		if err := cached.List(ctx, &pods, client.MatchingFields{index.PodNode: name}); err == nil {
 			for i := range pods.Items {
 				if facts.IsEnding(&pods.Items[i]) {
 					q.Add(pods.Items[i].UID)
 				}
 			}
 		}
-		for _, uid := range shared.recordNames(ctx, index.RecordNode, name) {
+		for _, uid := range index.PodRecords(ctx, cached, index.RecordNode, name) {
 			q.Add(uid)
 		}
 	}

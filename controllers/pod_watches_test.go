@@ -19,7 +19,7 @@ func TestI2AConflictWithANamesakeEndsWithIt(t *testing.T) {
 	other := namesake("next", "10.0.0.6")
 	elsewhere := pod.DeepCopy()
 	elsewhere.Name = "db-0"
-	events := podEvents(newRouter(f.r.core))
+	events := podEvents(f.r.client)
 	for name, tc := range map[string]struct {
 		happen func(uidQueue)
 		want   []types.UID

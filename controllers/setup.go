@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
+	"github.com/holdfast-dev/holdfast/controllers/protect"
 	"github.com/holdfast-dev/holdfast/controllers/relabel"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
@@ -71,7 +72,7 @@ type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration,
 type core struct {
 	client     client.Client
 	live       client.Reader
-	finalizers podWriter
+	finalizers finalizer.Client
 	backends   []ipam.Backend
 	witness    *witness.Pods
 	fates      *nodefate.Fates
@@ -79,15 +80,6 @@ type core struct {
 	recorder   events.EventRecorder
 	clock      clock.PassiveClock
 	options    Options
-}
-
-// podsOf is what writes pods: only what lets them go, in a shadow.
-func podsOf(mgr manager.Manager, report *shadow.Reporter) podWriter {
-	pods := podClient{finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()}}
-	if report != nil {
-		return letGoWriter{podWriter: pods, report: report}
-	}
-	return pods
 }
 
 // Setup registers every controller with the manager. Call it once, before the manager starts; the backends must have been
@@ -105,7 +97,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	shared := &core{
 		client:     mgr.GetClient(),
 		live:       mgr.GetAPIReader(),
-		finalizers: podsOf(mgr, o.Shadow),
+		finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 		backends:   o.Backends,
 		witness:    witness.New(o.Clock),
 		fates:      nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince),
@@ -121,11 +113,19 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if _, err := pods.AddEventHandler(shared.witness.Handler()); err != nil {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
-	routes := newRouter(shared)
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans} {
+	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: shared.recorder}
+	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupOrphans} {
 		if err := setup(mgr, shared, routes); err != nil {
 			return err
 		}
+	}
+	protector, err := protect.Setup(mgr, shared.witness, protect.Options{Backends: o.Backends, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry, Running: routes.start})
+	if err != nil {
+		return err
+	}
+	routes.late = protector.Look
+	for _, backend := range o.Backends {
+		backend.Subscribe(routes.route)
 	}
 	metrics.OldestHold.From(shared.witness.OldestHolds)
 	if err := poolusage.Setup(mgr, o.Backends); err != nil {

@@ -200,7 +200,7 @@ func lateReconciler(t *testing.T, pool *onePool, cachedPod, livePod *corev1.Pod)
 	watched.Handler().OnAdd(running, false)
 	o := Options{Backends: []ipam.Backend{pool}, Evidence: release.EvidenceKubelet, Settings: release.Settings{
 		ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute}}
-	shared := &core{client: cached, live: truth, finalizers: podClient{finalizer.Client{Writer: cached, Reader: truth}}, backends: o.Backends,
+	shared := &core{client: cached, live: truth, finalizers: finalizer.Client{Writer: cached, Reader: truth}, backends: o.Backends,
 		witness: watched, recorder: events.NewFakeRecorder(100), clock: clock, options: o}
 	return &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}, clock, func() { late = false }
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,6 +88,37 @@ func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
 			entry.AddObserved, entry.SeenSince = true, lateNow.Add(-time.Hour)
 			if _, got := orphansOf(f).ownerOf(t.Context(), &entry); got != (len(objects) == 1) {
 				t.Errorf("the pod owns the entry: %t; expected %t", got, !got)
+			}
+		})
+	}
+}
+
+// TestI10APodThatWasMissedUntilItsDeletionGetsARecord: it takes no finalizer any more, and only a record keeps its address from the next pod
+// of its name.
+func TestI10APodThatWasMissedUntilItsDeletionGetsARecord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		holds, optedOut, want bool
+	}{
+		"it holds an address":                    {holds: true, want: true},
+		"it holds an address, and has opted out": {holds: true, optedOut: true},
+		"it holds none":                          {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := namesake("old", "10.0.0.5")
+			pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: lateNow}, []string{"example.com/other"}
+			if tc.optedOut {
+				pod.Annotations[v1alpha1.GuardAnnotation] = v1alpha1.GuardAnnotationOff
+			}
+			f := newFate(t, pod, nodeObject("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			if !tc.holds {
+				f.pool.entries = nil
+			}
+			if err := f.after(0); err != nil {
+				t.Fatal(err)
+			}
+			err := f.truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &v1alpha1.IPAllocation{})
+			if got := err == nil; got != tc.want {
+				t.Errorf("has a record: %t (%v), expected %t", got, err, tc.want)
 			}
 		})
 	}

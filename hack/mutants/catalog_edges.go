@@ -270,8 +270,8 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "I10: an entry of a pod that ended unguarded is an orphan",
 		file: "controllers/orphan_use.go",
-		old:  `exempt || (!r.isOver(&pod) && ownership.ShownBy(`,
-		new:  `exempt || (ownership.ShownBy(`, by: inControllers,
+		old:  `isExempt || (!r.isOver(&pod) && ownership.ShownBy(`,
+		new:  `isExempt || (ownership.ShownBy(`, by: inControllers,
 	},
 	{
 		rule: "policies: reports count only while the policy fails closed (S5)",

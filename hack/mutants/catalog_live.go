@@ -5,6 +5,7 @@ package main
 // What keeps an address from being held for ever, and what bounds the work that a tenant can ask for.
 var (
 	inPodNetwork = []string{"./internal/podnetwork"}
+	inProtect    = []string{"./controllers/protect"}
 	inRepair     = []string{"./internal/ipamrepair", "./controllers/audit"}
 )
 
@@ -49,19 +50,19 @@ var livenessMutants = []mutant{
 	},
 	{
 		rule: "protection: a pod that lost the finalizer and the label is looked at again (S3)",
-		file: "controllers/router.go",
+		file: "controllers/protect/protect.go",
 		old: `	case now == nil:
 		known = before
 `,
 		new: `	case now == nil:
 		return
-`, by: inControllers,
+`, by: inProtect,
 	},
 	{
 		rule: "protection: the finalizer counts, and the label does not (S3)",
-		file: "controllers/router.go",
+		file: "controllers/protect/protect.go",
 		old:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
-		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inControllers,
+		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inProtect,
 	},
 	{
 		rule: "security: an annotation claims no more addresses than its networks give (1)",

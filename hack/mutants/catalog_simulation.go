@@ -13,7 +13,7 @@ var plantedMutants = []mutant{
 	},
 	{
 		rule: "planted: a pod that has the label counts as guarded, also without the finalizer (S3)",
-		file: "controllers/router.go",
+		file: "controllers/protect/protect.go",
 		old:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
 		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inSimulation, histories: 600,
 	},

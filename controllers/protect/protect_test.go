@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controllers
+package protect
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -11,28 +12,61 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// dated is an entry of managedFields that was dated so many seconds after lateNow.
-func dated(manager string, second int) metav1.ManagedFieldsEntry {
-	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{}`),
-		Time: &metav1.Time{Time: lateNow.Add(time.Duration(second) * time.Second)}}
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// pool holds an entry of every name.
+type pool struct{ ipam.Backend }
+
+func (pool) Find(ipam.Query) ipam.Snapshot { return ipam.Snapshot{Entries: make([]ipam.Entry, 1)} }
+
+// protecting is a Reconciler in a cluster with that pod.
+func protecting(pod *corev1.Pod, o Options) (*Reconciler, client.Client, *events.FakeRecorder) {
+	c := fake.NewClientBuilder().WithObjects(pod.DeepCopy(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}).WithReturnManagedFields().Build()
+	o.Backends = []ipam.Backend{pool{}}
+	recorder := events.NewFakeRecorder(100)
+	return &Reconciler{client: c, live: c, finalizers: finalizer.Client{Writer: c, Reader: c}, recorder: recorder,
+		witness: witness.New(clocktesting.NewFakePassiveClock(now)), options: o}, c, recorder
 }
 
-func withoutFinalizer(fields ...metav1.ManagedFieldsEntry) *corev1.Pod {
-	pod := namesake("old", "10.0.0.5")
-	pod.Finalizers, pod.ManagedFields = nil, fields
-	return pod
+// TestAShadowStampsNoPodLate but reports that it would.
+func TestAShadowStampsNoPodLate(t *testing.T) {
+	pod := withoutFinalizer()
+	late, c, _ := protecting(pod, Options{Shadow: shadow.NewReporter()})
+	if _, err := late.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}); !errors.Is(err, shadow.ErrWithheld) {
+		t.Errorf("stamped late: %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) {
+		t.Errorf("got %v, finalizers %q", err, pod.Finalizers)
+	}
+}
+
+// dated is an entry of managedFields that was dated so many seconds after now.
+func dated(manager string, second int) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{}`),
+		Time: &metav1.Time{Time: now.Add(time.Duration(second) * time.Second)}}
 }
 
 func withFinalizer(fields ...metav1.ManagedFieldsEntry) *corev1.Pod {
-	pod := namesake("old", "10.0.0.5")
-	pod.ManagedFields = fields
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "old", Labels: map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
+		Finalizers: []string{v1alpha1.Finalizer}, ManagedFields: fields}}
+}
+
+func withoutFinalizer(fields ...metav1.ManagedFieldsEntry) *corev1.Pod {
+	pod := withFinalizer(fields...)
+	pod.Finalizers = nil
 	return pod
 }
 
@@ -44,7 +78,7 @@ func TestI10APodThatHoldsAnAddressIsProtectedAgain(t *testing.T) {
 	ended := unlabeled.DeepCopy()
 	ended.Status.Phase = corev1.PodFailed
 	deleting := withoutFinalizer(kubelet)
-	deleting.DeletionTimestamp, deleting.Finalizers = &metav1.Time{Time: lateNow}, []string{"example.com/other"}
+	deleting.DeletionTimestamp, deleting.Finalizers = &metav1.Time{Time: now}, []string{"example.com/other"}
 	for name, tc := range map[string]struct {
 		before, now *corev1.Pod
 		protected   bool
@@ -63,16 +97,14 @@ func TestI10APodThatHoldsAnAddressIsProtectedAgain(t *testing.T) {
 		"the pod lost both and has ended: any client may have written its report": {withFinalizer(kubelet), ended, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, tc.now.DeepCopy(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			late, c, recorder := protecting(tc.now, Options{})
 			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 			defer queue.ShutDown()
-			routes := &router{core: f.r.core, late: queue}
 			if tc.now.Labels == nil {
-				routes.watchFinalizer(tc.before, nil) // it left the cache
+				late.watch(tc.before, nil, queue) // it left the cache
 			} else {
-				routes.watchFinalizer(tc.before, tc.now)
+				late.watch(tc.before, tc.now, queue)
 			}
-			late := &LateStampReconciler{core: f.r.core}
 			for queue.Len() > 0 {
 				request, _ := queue.Get()
 				if _, err := late.Reconcile(t.Context(), request); err != nil {
@@ -81,13 +113,13 @@ func TestI10APodThatHoldsAnAddressIsProtectedAgain(t *testing.T) {
 				queue.Done(request)
 			}
 			var pod corev1.Pod
-			if err := f.truth.Get(t.Context(), client.ObjectKeyFromObject(tc.now), &pod); err != nil {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(tc.now), &pod); err != nil {
 				t.Fatal(err)
 			}
 			if got := controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer); got != tc.protected {
 				t.Errorf("has the finalizer: %t, expected %t", got, tc.protected)
 			}
-			checkProtectedEvent(t, f.r.recorder.(*events.FakeRecorder), tc.event)
+			checkProtectedEvent(t, recorder, tc.event)
 		})
 	}
 }
@@ -101,36 +133,5 @@ func checkProtectedEvent(t *testing.T, recorder *events.FakeRecorder, want strin
 	}
 	if (want == "") != (len(got) == 0) || (want != "" && !strings.Contains(got[0], want)) {
 		t.Errorf("events %q, expected one with %q", got, want)
-	}
-}
-
-// TestI10APodThatWasMissedUntilItsDeletionGetsARecord: it takes no finalizer any more, and only a record keeps its address from the next pod
-// of its name.
-func TestI10APodThatWasMissedUntilItsDeletionGetsARecord(t *testing.T) {
-	for name, tc := range map[string]struct {
-		holds, optedOut, want bool
-	}{
-		"it holds an address":                    {holds: true, want: true},
-		"it holds an address, and has opted out": {holds: true, optedOut: true},
-		"it holds none":                          {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := withoutFinalizer(dated("kubelet", 1))
-			pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: lateNow}, []string{"example.com/other"}
-			if tc.optedOut {
-				pod.Annotations[v1alpha1.GuardAnnotation] = v1alpha1.GuardAnnotationOff
-			}
-			f := newFate(t, pod, nodeObject("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
-			if !tc.holds {
-				f.pool.entries = nil
-			}
-			if err := f.after(0); err != nil {
-				t.Fatal(err)
-			}
-			err := f.truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &v1alpha1.IPAllocation{})
-			if got := err == nil; got != tc.want {
-				t.Errorf("has a record: %t (%v), expected %t", got, err, tc.want)
-			}
-		})
 	}
 }
