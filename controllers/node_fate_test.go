@@ -28,6 +28,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/owner"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -168,8 +169,9 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 	f.judgedSince = lateNow.Add(-24 * time.Hour)
 	o.PoliciesSince = func(context.Context) (time.Time, error) { return f.judgedSince, nil }
 	writer := f.recordingClient()
+	seen := witness.New(f.clock)
 	shared := &core{client: writer, live: live, finalizers: finalizer.Client{Writer: writer, Reader: live}, backends: o.Backends,
-		witness: witness.New(f.clock), recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
+		witness: seen, owners: owner.Cache{Reader: writer, Witness: seen}, recorder: events.NewFakeRecorder(100), clock: f.clock, options: o,
 		fates: nodefate.New(live, f.clock, nodeGoneDelay, o.PoliciesSince)}
 	f.r = &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}
 	return f

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +35,7 @@ func (c *core) observeEntries(ctx context.Context, v *view) error {
 		return err
 	}
 	for i := range snapshot.entries {
-		others, err := c.recordedElsewhere(ctx, v, &snapshot.entries[i])
+		others, err := c.owners.Elsewhere(ctx, v.ref(), &snapshot.entries[i])
 		if err != nil {
 			return err
 		}
@@ -119,56 +118,12 @@ func (v *view) query(backend string) ipam.Query {
 
 // candidates are the UIDs of this pod name that an entry might belong to.
 func (c *core) candidates(ctx context.Context, v *view) ([]ownership.Candidate, error) {
-	candidates := []ownership.Candidate{c.candidate(v.uid, v.pod, v.record)}
-	records, err := index.Records(ctx, c.client, index.RecordPod, v.ref().String())
-	if err != nil {
-		return nil, fmt.Errorf("looking up the records of %s: %w", v.ref(), err)
-	}
 	namesake := v.namesake
 	var pod corev1.Pod
 	if !v.live && c.client.Get(ctx, types.NamespacedName(v.ref()), &pod) == nil && pod.UID != v.uid {
 		namesake = &pod
 	}
-	for i := range records {
-		uid := types.UID(records[i].Name)
-		if uid == v.uid || strings.HasPrefix(records[i].Name, v1alpha1.OrphanPrefix) {
-			continue
-		}
-		if namesake != nil && namesake.UID == uid {
-			candidates = append(candidates, c.candidate(uid, namesake, &records[i]))
-			namesake = nil
-			continue
-		}
-		candidates = append(candidates, c.candidate(uid, nil, &records[i]))
-	}
-	if namesake != nil {
-		candidates = append(candidates, c.candidate(namesake.UID, namesake, nil))
-	}
-	return candidates, nil
-}
-
-// recordedElsewhere are the UIDs of other pod names whose records have the sandbox of an entry. whereabouts changes an entry's sandbox ID
-// unjudged, so the ID may be that of another pod's sandbox; it stays that pod's.
-func (c *core) recordedElsewhere(ctx context.Context, v *view, entry *ipam.Entry) ([]ownership.Candidate, error) {
-	records, err := index.Records(ctx, c.client, index.RecordSandbox, entry.SandboxID)
-	if err != nil {
-		return nil, fmt.Errorf("looking up the records of sandbox %s: %w", entry.SandboxID, err)
-	}
-	var others []ownership.Candidate
-	for i := range records {
-		r := &records[i]
-		named := ipam.PodRef{Namespace: r.Spec.PodNamespace, Name: r.Spec.PodName} == v.ref()
-		if !named && !strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
-			others = append(others, c.candidate(types.UID(r.Name), nil, r))
-		}
-	}
-	return others, nil
-}
-
-func (c *core) candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ownership.Candidate {
-	candidate := facts.Candidate(uid, pod, record)
-	candidate.BoundSeen, candidate.ShownAlive = c.witness.BoundSeen(uid), c.witness.ShownAlive(uid)
-	return candidate
+	return c.owners.Candidates(ctx, v.ref(), c.owners.Candidate(v.uid, v.pod, v.record), namesake)
 }
 
 func recordSandboxKeysOf(record *v1alpha1.IPAllocation) []string {

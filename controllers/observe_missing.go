@@ -45,7 +45,7 @@ func (c *core) rememberAddress(ctx context.Context, v *view, snapshot reading, a
 		v.stale = true
 		return nil
 	}
-	others, err := c.rivals(ctx, v, key)
+	others, err := c.owners.Rivals(ctx, v.uid, key)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (c *core) markConflicts(ctx context.Context, v *view) error {
 		if held.Superseded || held.Conflict {
 			continue
 		}
-		others, err := c.rivals(ctx, v, held.Key)
+		others, err := c.owners.Rivals(ctx, v.uid, held.Key)
 		if err != nil {
 			return err
 		}
@@ -159,22 +159,4 @@ func (c *core) leaving(ctx context.Context, uid types.UID) bool {
 	}
 	deleted := pods.Items[0].DeletionTimestamp
 	return deleted != nil && c.clock.Now().Before(deleted.Add(c.options.Settings.GracePeriodSlack))
-}
-
-// rivals are the other UIDs whose records hold an address for another sandbox.
-func (c *core) rivals(ctx context.Context, v *view, key ipam.Key) ([]types.UID, error) {
-	records, err := index.Records(ctx, c.client, index.RecordAddress, index.AddressKey(key.Backend, key.Pool, key.IP.String()))
-	if err != nil {
-		return nil, fmt.Errorf("looking up the records that hold %s: %w", key.IP, err)
-	}
-	var others []types.UID
-	for i := range records {
-		if records[i].Name == string(v.uid) {
-			continue
-		}
-		if facts.Holds(&records[i], key) {
-			others = append(others, types.UID(records[i].Name))
-		}
-	}
-	return others, nil
 }

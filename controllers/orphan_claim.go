@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -128,24 +129,25 @@ func (r *OrphanReconciler) podOfUID(ctx context.Context, v *orphanView, uid type
 // observeClaimed reads what is known of a sandbox whose node is known, as of a pod that is gone. The node is read after the
 // record, so that an answer counts only for the machine that is there after it.
 func (r *OrphanReconciler) observeClaimed(ctx context.Context, v *orphanView, pools *livePools) error {
-	of := &view{uid: types.UID(v.record.Name), live: true, record: v.record, podFact: release.Absent[release.Pod](),
-		heldRead: release.Known(struct{}{}), node: nodefate.Observe(ctx, r.live, v.record.Spec.NodeName)}
+	of := &facts.Read{Evidence: r.options.Evidence, Settings: r.options.Settings, GuardsClusterNetwork: r.options.Rules.GuardClusterNetwork,
+		UID: types.UID(v.record.Name), Live: true, Record: v.record, Pod: release.Absent[release.Pod](),
+		HeldRead: release.Known(struct{}{}), Node: nodefate.Observe(ctx, r.live, v.record.Spec.NodeName)}
 	for _, e := range v.entries {
-		of.held = append(of.held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
+		of.Held = append(of.Held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
 	}
 	if len(v.entries) == 0 && len(pools.takenOver(v)) > 0 {
 		for i := range v.record.Spec.Addresses {
 			if key, err := ipam.KeyOf(&v.record.Spec.Addresses[i]); err == nil {
-				of.held = append(of.held, facts.Held{Entry: ipam.Entry{Key: key}, Attribution: v1alpha1.AttributionAgentSeen, Superseded: true})
+				of.Held = append(of.Held, facts.Held{Entry: ipam.Entry{Key: key}, Attribution: v1alpha1.AttributionAgentSeen, Superseded: true})
 			}
 		}
 	}
 	var err error
-	if of.policiesSince, err = r.policiesSince(ctx); err != nil {
+	if of.PoliciesSince, err = r.policiesSince(ctx); err != nil {
 		return err
 	}
 	v.claimed = of
-	of.twin, err = r.fates.Twin(ctx, of.record, of.node)
+	of.Twin, err = r.fates.Twin(ctx, of.Record, of.Node)
 	return err
 }
 
@@ -157,8 +159,8 @@ func (r *OrphanReconciler) recordClaimed(ctx context.Context, v *orphanView) err
 	if err := r.followNode(ctx, v.claimed); err != nil {
 		return err
 	}
-	v.record = v.claimed.record
-	observation := v.claimed.observation(r.options)
+	v.record = v.claimed.Record
+	observation := v.claimed.Observation()
 	if said := release.AskedOf(v.record, string(v.id)).Answer; said.IsKnown() && said.Get().PodUID != "" {
 		observation.UID = said.Get().PodUID // whose sandbox it was, nobody but the node knows
 	}
@@ -168,25 +170,29 @@ func (r *OrphanReconciler) recordClaimed(ctx context.Context, v *orphanView) err
 
 // followNode writes down what has become of the node, before anything rests on it: since when it is gone, or that the same boot of the
 // same machine has another Node UID.
-func (r *OrphanReconciler) followNode(ctx context.Context, of *view) error {
-	record := of.record.DeepCopy()
+func (r *OrphanReconciler) followNode(ctx context.Context, of *facts.Read) error {
+	record := of.Record.DeepCopy()
 	var err error
-	if of.fateUnread, err = r.fates.Record(ctx, record, of.node, of.live); err != nil {
+	if of.GoneUnread, err = r.fates.Record(ctx, record, of.Node, of.Live); err != nil {
 		return err
 	}
 	for i := range record.Spec.Sandboxes {
 		node := record.Spec.Sandboxes[i].Node
-		if node != nil && of.node.IsKnown() && release.Compare(release.MachineOf(*node), of.node.Get().Machine) == release.Reregistered {
+		if node != nil && of.Node.IsKnown() && release.Compare(release.MachineOf(*node), of.Node.Get().Machine) == release.Reregistered {
 			log.FromContext(ctx).Info("The machine that has claimed a sandbox without an owner registered again; the record follows, and what was answered before "+
-				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.node.Get().NodeUID,
+				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.Node.Get().NodeUID,
 				"answered", answersOf(record, node.UID))
-			node.UID = of.node.Get().NodeUID
+			node.UID = of.Node.Get().NodeUID
 		}
 	}
-	if equality.Semantic.DeepEqual(record.Spec, of.record.Spec) {
+	if equality.Semantic.DeepEqual(record.Spec, of.Record.Spec) {
 		return nil
 	}
-	return r.writeRecord(ctx, of, record)
+	if err := records.Put(ctx, r.client, record); err != nil {
+		return err
+	}
+	of.Record = record
+	return nil
 }
 
 // answersOf says what a Node UID has answered, for the log. The answers stay in the record: nobody but their agent may take them out.

@@ -30,7 +30,7 @@ type orphanView struct {
 	entries []ipam.Entry
 	facts   orphan.Facts
 	// claimed is what was read of a sandbox that a node has claimed; nil where none has.
-	claimed *view
+	claimed *facts.Read
 }
 
 func (v *orphanView) recordName() string { return v1alpha1.OrphanPrefix + string(v.id) }

@@ -140,10 +140,10 @@ func (r *OrphanReconciler) claims(ctx context.Context, pod *corev1.Pod, e *ipam.
 
 // isOver says whether a pod's kubelet reported its termination releaseDelay ago: a completed pod that is kept shows its addresses for as
 // long as it is kept, and uses none. A rejected pod may run: nothing of it was stopped.
-func (c *core) isOver(pod *corev1.Pod) bool {
+func (r *OrphanReconciler) isOver(pod *corev1.Pod) bool {
 	ending := release.PodEnding(pod)
 	terminated := ending == release.EndingCompleted || ending == release.EndingFinished
-	return terminated && !c.clock.Now().Before(release.EndWritten(pod).Add(c.options.Settings.ReleaseDelay))
+	return terminated && !r.clock.Now().Before(release.EndWritten(pod).Add(r.options.Settings.ReleaseDelay))
 }
 
 // rivalOf looks for records that hold an address for another sandbox, in a cache that is as new as the orphan's own record.
@@ -158,10 +158,9 @@ func (r *OrphanReconciler) rivalOf(ctx context.Context, v *orphanView) release.F
 	if order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, v.record.ResourceVersion); err != nil || order < 0 {
 		return release.Unknown[string]("the cache of records is behind")
 	}
-	of := &view{uid: types.UID(v.record.Name)}
 	for i := range v.entries {
 		e := &v.entries[i]
-		others, err := r.rivals(ctx, of, e.Key)
+		others, err := r.owners.Rivals(ctx, types.UID(v.record.Name), e.Key)
 		switch {
 		case err != nil:
 			return release.Unknown[string](err.Error())
@@ -182,12 +181,11 @@ func (r *OrphanReconciler) ownerOf(ctx context.Context, entry *ipam.Entry) (type
 	if entry.Owner == nil || r.client.Get(ctx, types.NamespacedName(*entry.Owner), &pod) != nil {
 		return "", false
 	}
-	v := &view{uid: pod.UID, pod: &pod}
-	candidates, err := r.candidates(ctx, v)
+	candidates, err := r.owners.Candidates(ctx, *entry.Owner, r.owners.Candidate(pod.UID, &pod, nil), nil)
 	if err != nil {
 		return "", false
 	}
-	_, owns := facts.Attribute(v.uid, v.ref(), nil, entry, candidates)
+	_, owns := facts.Attribute(pod.UID, *entry.Owner, nil, entry, candidates)
 	return pod.UID, owns
 }
 

@@ -283,7 +283,8 @@ func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFate(t, terminatingPod(time.Hour), recordOfOld(oldMachine()))
 			play(f)
-			f.r.witness = witness.New(f.clock) // another process carries on
+			f.r.witness = witness.New(f.clock)
+			f.r.owners.Witness = f.r.witness // another process carries on
 			f.holdsUntil(4*time.Second, time.Hour)
 			v, err := f.r.observe(t.Context(), "old", true)
 			if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/owner"
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
 	"github.com/holdfast-dev/holdfast/controllers/protect"
 	"github.com/holdfast-dev/holdfast/controllers/relabel"
@@ -76,6 +77,7 @@ type core struct {
 	backends   []ipam.Backend
 	witness    *witness.Pods
 	fates      *nodefate.Fates
+	owners     owner.Cache
 	looks      *scheduledLooks
 	recorder   events.EventRecorder
 	clock      clock.PassiveClock
@@ -94,12 +96,14 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	seen := witness.New(o.Clock)
 	shared := &core{
 		client:     mgr.GetClient(),
 		live:       mgr.GetAPIReader(),
 		finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 		backends:   o.Backends,
-		witness:    witness.New(o.Clock),
+		witness:    seen,
+		owners:     owner.Cache{Reader: mgr.GetClient(), Witness: seen},
 		fates:      nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince),
 		looks:      newScheduledLooks(),
 		recorder:   mgr.GetEventRecorder("holdfast"),
@@ -110,7 +114,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err != nil {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
-	if _, err := pods.AddEventHandler(shared.witness.Handler()); err != nil {
+	if _, err := pods.AddEventHandler(seen.Handler()); err != nil {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
 	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: shared.recorder}
@@ -119,7 +123,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 			return err
 		}
 	}
-	protector, err := protect.Setup(mgr, shared.witness, protect.Options{Backends: o.Backends, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry, Running: routes.start})
+	protector, err := protect.Setup(mgr, seen, protect.Options{Backends: o.Backends, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry, Running: routes.start})
 	if err != nil {
 		return err
 	}
@@ -127,7 +131,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	for _, backend := range o.Backends {
 		backend.Subscribe(routes.route)
 	}
-	metrics.OldestHold.From(shared.witness.OldestHolds)
+	metrics.OldestHold.From(seen.OldestHolds)
 	if err := poolusage.Setup(mgr, o.Backends); err != nil {
 		return err
 	}

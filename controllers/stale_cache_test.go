@@ -27,6 +27,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/owner"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -201,7 +202,7 @@ func lateReconciler(t *testing.T, pool *onePool, cachedPod, livePod *corev1.Pod)
 	o := Options{Backends: []ipam.Backend{pool}, Evidence: release.EvidenceKubelet, Settings: release.Settings{
 		ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute}}
 	shared := &core{client: cached, live: truth, finalizers: finalizer.Client{Writer: cached, Reader: truth}, backends: o.Backends,
-		witness: watched, recorder: events.NewFakeRecorder(100), clock: clock, options: o}
+		witness: watched, owners: owner.Cache{Reader: cached, Witness: watched}, recorder: events.NewFakeRecorder(100), clock: clock, options: o}
 	return &PodReconciler{core: shared, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(shared)}, clock, func() { late = false }
 }
 

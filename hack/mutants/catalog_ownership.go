@@ -89,7 +89,7 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I10: one rule says whose an entry is, for pods and for orphans",
 		file: "controllers/orphan_use.go",
-		old:  `facts.Attribute(v.uid, v.ref(), nil, entry, candidates)`,
+		old:  `facts.Attribute(pod.UID, *entry.Owner, nil, entry, candidates)`,
 		new:  `facts.Attribute(v.uid, v.ref(), nil, entry, candidates[:1])`, by: inControllers,
 	},
 	{
