@@ -19,9 +19,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// sandboxID keys the orphan controller's queue.
-type sandboxID string
-
 // router turns a backend's changes into work: for the pod UIDs that they concern, for pods without the finalizer, and for
 // sandboxes without an owner.
 type router struct {
@@ -32,7 +29,7 @@ type router struct {
 	leading atomic.Bool
 	pods    func(...types.UID)
 	late    func(ipam.PodRef)
-	orphans func(...sandboxID)
+	orphans func(...string)
 }
 
 // route is called for each change that a backend sees. It only reads caches.
@@ -77,7 +74,7 @@ func (r *router) routePod(ref ipam.PodRef) {
 
 func (r *router) routeSandbox(id string) {
 	r.pods(index.PodRecords(context.Background(), r.client, index.RecordSandbox, id)...)
-	r.orphans(sandboxID(id))
+	r.orphans(id)
 }
 
 // start is called for each queue that runs, and routes what the backends held before it did.

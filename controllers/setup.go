@@ -8,18 +8,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/controllers/audit"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
-	"github.com/holdfast-dev/holdfast/controllers/owner"
+	"github.com/holdfast-dev/holdfast/controllers/orphan"
+	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
 	"github.com/holdfast-dev/holdfast/controllers/protect"
 	"github.com/holdfast-dev/holdfast/controllers/relabel"
@@ -42,9 +39,11 @@ type Options struct {
 	// Settings are the delays of the decision table.
 	Settings release.Settings
 	// Handshakes bound how many questions to agents are open at once.
-	Handshakes Handshakes
-	// Orphans are about entries whose owner nobody can tell.
-	Orphans OrphanOptions
+	Handshakes pod.Handshakes
+	// ManagerNamespace holds the list of Nodes ever seen, and AgentNamespace the Leases of the agents.
+	ManagerNamespace, AgentNamespace string
+	// MaxAsked is how many orphans all nodes are asked about at once.
+	MaxAsked int
 	// Rules say which pods are stamped; the late stamp and the early unstamp follow them like the webhook.
 	Rules protection.Rules
 	// Repair puts right what the audit finds; false only reports it.
@@ -63,25 +62,7 @@ type Options struct {
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 	// NewInformer makes the informers of the controllers' own caches. Default: client-go's.
-	NewInformer NewInformer
-}
-
-// NewInformer makes an informer, as cache.Options has it.
-type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
-
-// core is what the reconcilers share.
-type core struct {
-	client     client.Client
-	live       client.Reader
-	finalizers finalizer.Client
-	backends   []ipam.Backend
-	witness    *witness.Pods
-	fates      *nodefate.Fates
-	owners     owner.Cache
-	looks      *scheduledLooks
-	recorder   events.EventRecorder
-	clock      clock.PassiveClock
-	options    Options
+	NewInformer orphan.NewInformer
 }
 
 // Setup registers every controller with the manager. Call it once, before the manager starts; the backends must have been
@@ -97,37 +78,31 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	seen := witness.New(o.Clock)
-	shared := &core{
-		client:     mgr.GetClient(),
-		live:       mgr.GetAPIReader(),
-		finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
-		backends:   o.Backends,
-		witness:    seen,
-		owners:     owner.Cache{Reader: mgr.GetClient(), Witness: seen},
-		fates:      nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince),
-		looks:      newScheduledLooks(),
-		recorder:   mgr.GetEventRecorder("holdfast"),
-		clock:      o.Clock,
-		options:    o,
-	}
-	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{})
+	informer, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{})
 	if err != nil {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
-	if _, err := pods.AddEventHandler(seen.Handler()); err != nil {
+	if _, err := informer.AddEventHandler(seen.Handler()); err != nil {
 		return fmt.Errorf("watching guarded pods: %w", err)
 	}
-	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: shared.recorder}
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupOrphans} {
-		if err := setup(mgr, shared, routes); err != nil {
-			return err
-		}
+	fates := nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince)
+	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}
+	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Handshakes: o.Handshakes, Rules: o.Rules,
+		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start})
+	if err != nil {
+		return err
+	}
+	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{ManagerNamespace: o.ManagerNamespace, AgentNamespace: o.AgentNamespace, MaxAsked: o.MaxAsked,
+		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
+		PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start, NewInformer: o.NewInformer})
+	if err != nil {
+		return err
 	}
 	protector, err := protect.Setup(mgr, seen, protect.Options{Backends: o.Backends, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry, Running: routes.start})
 	if err != nil {
 		return err
 	}
-	routes.late = protector.Look
+	routes.pods, routes.late, routes.orphans = pods.Look, protector.Look, orphans.Look
 	for _, backend := range o.Backends {
 		backend.Subscribe(routes.route)
 	}
@@ -135,15 +110,15 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := poolusage.Setup(mgr, o.Backends); err != nil {
 		return err
 	}
-	if err := relabel.Setup(mgr, shared.finalizers, o.SweepInterval); err != nil {
+	if err := relabel.Setup(mgr, finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()}, o.SweepInterval); err != nil {
 		return err
 	}
 	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
 		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
-		Pod: shared.provenFacts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
-			return nodefate.Observe(ctx, shared.live, name)
+		Pod: pods.Facts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
+			return nodefate.Observe(ctx, mgr.GetAPIReader(), name)
 		},
-		LookAt: routes.routeSandbox, Scheduled: shared.looks.ids,
+		LookAt: routes.routeSandbox, Scheduled: orphans.Scheduled,
 	}); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ var plantedMutants = []mutant{
 	},
 	{
 		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",
-		file: "controllers/empty_pools.go",
+		file: "controllers/pod/empty_pools.go",
 		old:  `if v.live || d.Row == release.RowNeverScheduled {`,
 		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inSimulation, histories: 250,
 	},

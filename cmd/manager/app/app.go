@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers"
 	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
+	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
@@ -74,7 +74,7 @@ type Options struct {
 	// shadow is nil in mode Guard; the configuration has the mode.
 	shadow *shadow.Reporter
 	// newInformer makes the informers of every cache; nil is client-go's own.
-	newInformer controllers.NewInformer
+	newInformer orphan.NewInformer
 }
 
 func (o Options) withDefaults() Options {

@@ -17,6 +17,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers"
 	"github.com/holdfast-dev/holdfast/controllers/kept"
+	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -98,11 +99,11 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			AnswerWithin:       c.Handshakes.AnswerWithin.Duration,
 			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 		},
-		Handshakes: controllers.Handshakes{
+		Handshakes: pod.Handshakes{
 			MaxInFlight:        int(*c.Handshakes.MaxInFlight),
 			MaxInFlightPerNode: int(*c.Handshakes.MaxInFlightPerNode),
 		},
-		Orphans:       controllers.OrphanOptions{ManagerNamespace: o.Namespace, AgentNamespace: c.Orphans.AgentNamespace, MaxAsked: int(*c.Orphans.MaxAsked)},
+		ManagerNamespace: o.Namespace, AgentNamespace: c.Orphans.AgentNamespace, MaxAsked: int(*c.Orphans.MaxAsked),
 		Rules:         rules(c, o),
 		Repair:        c.Audit.Mode == configv1alpha1.AuditModeRepair,
 		Shadow:        o.shadow,
