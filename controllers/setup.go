@@ -22,7 +22,6 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/relabel"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
-	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/protection"
@@ -110,7 +109,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := poolusage.Setup(mgr, o.Backends); err != nil {
 		return err
 	}
-	if err := relabel.Setup(mgr, finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()}, o.SweepInterval); err != nil {
+	if err := relabel.Setup(mgr, o.SweepInterval); err != nil {
 		return err
 	}
 	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{

@@ -27,7 +27,7 @@ type askedAll struct {
 func (k *keeper) sent(v *view, version uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.asked[v.id] = askedAll{record: v.record.UID, epoch: epochToAll(v), version: version, at: k.clock.Now()}
+	k.asked[v.id] = askedAll{record: v.record.UID, epoch: epochToAll(v), version: version, at: k.orphans.clock.Now()}
 	k.turn.Delete(v.id)
 }
 
@@ -77,7 +77,7 @@ func (k *keeper) forgetLocked(id sandboxID) {
 	}
 	k.complete.Delete(id)
 	k.turn.Delete(id)
-	if len(k.asked) < k.options.MaxAsked {
+	if len(k.asked) < k.orphans.options.MaxAsked {
 		if next, some := k.turn.PopAny(); some {
 			k.feed.Add(next)
 		}
@@ -88,14 +88,14 @@ func (k *keeper) forgetLocked(id sandboxID) {
 func (k *keeper) hasRoom() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.asked) < k.options.MaxAsked
+	return len(k.asked) < k.orphans.options.MaxAsked
 }
 
 func (k *keeper) awaitTurn(id sandboxID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.turn.Insert(id)
-	if len(k.asked) < k.options.MaxAsked { // there is room since it was looked for
+	if len(k.asked) < k.orphans.options.MaxAsked { // there is room since it was looked for
 		k.turn.Delete(id)
 		k.feed.Add(id)
 	}
@@ -146,7 +146,7 @@ func (k *keeper) countMissing(nodes []orphan.Node) {
 	}
 	missing := 0
 	for i := range nodes {
-		if oldest.Epoch != 0 && !orphan.SilenceOf(&nodes[i], oldest, k.orphanSettings(), k.clock.Now()).Counts() {
+		if oldest.Epoch != 0 && !orphan.SilenceOf(&nodes[i], oldest, k.orphans.orphanSettings(), k.orphans.clock.Now()).Counts() {
 			missing++
 		}
 	}

@@ -79,20 +79,16 @@ type Options struct {
 // NewInformer makes an informer, as cache.Options has it.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// core is what the Reconciler and the keeper of the list of Nodes share.
-type core struct {
+// Reconciler carries the entries of a sandbox that no pod UID can be shown to own through the life that internal/orphan
+// describes. What it decides by caches leads to nothing but a look past them: the keeper gives addresses back, many at once.
+type Reconciler struct {
 	client   client.Client
 	live     client.Reader
 	owners   owner.Cache
 	recorder events.EventRecorder
 	clock    clock.PassiveClock
 	options  Options
-}
 
-// Reconciler carries the entries of a sandbox that no pod UID can be shown to own through the life that internal/orphan
-// describes. What it decides by caches leads to nothing but a look past them: the keeper gives addresses back, many at once.
-type Reconciler struct {
-	*core
 	known  *orphanSet
 	looks  *scheduledLooks
 	keeper *keeper
@@ -100,9 +96,9 @@ type Reconciler struct {
 
 // New is a Reconciler that reads a cache and writes by c, and reads past the cache by live.
 func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *Reconciler {
-	shared := &core{client: c, live: live, owners: owner.Cache{Reader: c, Witness: o.Witness}, recorder: recorder, clock: clk, options: o}
-	r := &Reconciler{core: shared, known: newOrphanSet(), looks: newScheduledLooks(), keeper: newKeeper(shared)}
-	r.keeper.orphans = r
+	r := &Reconciler{client: c, live: live, owners: owner.Cache{Reader: c, Witness: o.Witness}, recorder: recorder, clock: clk, options: o,
+		known: newOrphanSet(), looks: newScheduledLooks()}
+	r.keeper = newKeeper(r)
 	return r
 }
 

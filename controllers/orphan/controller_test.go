@@ -118,7 +118,7 @@ func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
 }
 
 func TestAShadowAsksNobodyAboutAnOrphan(t *testing.T) {
-	r := &Reconciler{core: &core{options: Options{Shadow: shadow.NewReporter()}}} // without a client: a write would panic
+	r := &Reconciler{options: Options{Shadow: shadow.NewReporter()}} // without a client: a write would panic
 	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + "x"}}
 	for _, node := range []types.UID{"", "node-1"} {
 		if _, err := r.askNodes(t.Context(), record, []records.Question{{SandboxID: "x", NodeUID: node}}); !errors.Is(err, shadow.ErrWithheld) {

@@ -32,7 +32,6 @@ const keeperGather = 250 * time.Millisecond
 //
 // Caches say when a look is worth it. A look reads the Leases, then the Nodes, then the records, then the pools, all past the caches.
 type keeper struct {
-	*core
 	orphans *Reconciler
 	roster  *rosterStore
 	leases  *agentLeases
@@ -54,16 +53,15 @@ type keeper struct {
 	traced bool
 }
 
-func newKeeper(shared *core) *keeper {
-	o := shared.options
-	return &keeper{core: shared, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{}, voided: map[sandboxID]time.Time{},
+func newKeeper(of *Reconciler) *keeper {
+	return &keeper{orphans: of, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{}, voided: map[sandboxID]time.Time{},
 		complete: sets.New[sandboxID](), turn: sets.New[sandboxID](),
-		roster: &rosterStore{live: shared.live, writer: shared.client, namespace: o.ManagerNamespace},
-		leases: &agentLeases{live: shared.live, namespace: o.AgentNamespace, newInformer: o.NewInformer}}
+		roster: &rosterStore{live: of.live, writer: of.client, namespace: of.options.ManagerNamespace},
+		leases: &agentLeases{live: of.live, namespace: of.options.AgentNamespace, newInformer: of.options.NewInformer}}
 }
 
 func (k *keeper) setup(mgr manager.Manager) error {
-	if k.options.Evidence != release.EvidenceAgent {
+	if k.orphans.options.Evidence != release.EvidenceAgent {
 		return nil
 	}
 	if err := k.leases.setup(mgr, k.nodesChanged); err != nil {
@@ -92,7 +90,7 @@ func (k *keeper) wake() {
 // back-off.
 func (k *keeper) Start(ctx context.Context) error {
 	const factor, steps = 2, 1 << 16
-	fresh := wait.Backoff{Duration: backoff.First, Factor: factor, Steps: steps, Cap: k.options.LastRetry}
+	fresh := wait.Backoff{Duration: backoff.First, Factor: factor, Steps: steps, Cap: k.orphans.options.LastRetry}
 	backoff := fresh
 	k.wake()
 	for ctx.Err() == nil {
@@ -152,7 +150,7 @@ func (k *keeper) round(ctx context.Context) (again time.Duration, err error) {
 // the list has no Node there.
 func (k *keeper) lookCached(ctx context.Context) (without bool, err error) {
 	var cached corev1.NodeList
-	if err := k.client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.orphans.client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing the Nodes of the cache: %w", err)
 	}
 	present := presentNodes(cached.Items)
@@ -220,7 +218,7 @@ func (k *keeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan.No
 	var gone []*view
 	var decisions []orphan.Decision
 	for _, v := range views {
-		d := orphan.Decide(v.facts, k.clock.Now())
+		d := orphan.Decide(v.facts, k.orphans.clock.Now())
 		if d.Action == orphan.Release {
 			gone, decisions = append(gone, v), append(decisions, d)
 			continue

@@ -228,8 +228,7 @@ func TestI5OnlyWhatWasAcknowledgedAfterTheQuestionCounts(t *testing.T) {
 		s.ask()
 		s.acknowledges(node, 0)
 		epoch := s.record().Spec.Marks[0].Epoch
-		s.r.keeper = newKeeper(s.r.core)
-		s.r.keeper.orphans = s.r
+		s.r.keeper = newKeeper(s.r)
 		if s.look() != 0 {
 			t.Error("released")
 		}

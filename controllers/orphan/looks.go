@@ -59,7 +59,7 @@ func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
 	return left
 }
 
-// scheduledLooks are the orphans without a record that the controller looks at again by itself, and when. A nil one knows none.
+// scheduledLooks are the orphans without a record that the controller looks at again by itself, and when.
 type scheduledLooks struct {
 	mu  sync.Mutex
 	due map[sandboxID]time.Time
@@ -69,9 +69,6 @@ func newScheduledLooks() *scheduledLooks { return &scheduledLooks{due: map[sandb
 
 // note takes the outcome of a look: what failed is looked at again with back-off.
 func (l *scheduledLooks) note(id sandboxID, result reconcile.Result, err error, now time.Time) {
-	if l == nil {
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && result.RequeueAfter == 0 {
@@ -83,9 +80,6 @@ func (l *scheduledLooks) note(id sandboxID, result reconcile.Result, err error, 
 
 // ids are the sandboxes with a look ahead of them.
 func (l *scheduledLooks) ids() []string {
-	if l == nil {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ids := make([]string, 0, len(l.due))

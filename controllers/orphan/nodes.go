@@ -27,7 +27,7 @@ func (k *keeper) readNodes(ctx context.Context) ([]orphan.Present, error) {
 	var present []orphan.Present
 	for page, more := "", true; more; more = page != "" {
 		var nodes corev1.NodeList
-		if err := k.live.List(ctx, &nodes, client.Limit(nodesPage), client.Continue(page)); err != nil {
+		if err := k.orphans.live.List(ctx, &nodes, client.Limit(nodesPage), client.Continue(page)); err != nil {
 			return nil, fmt.Errorf("listing the Nodes that are asked about sandboxes without an owner: %w", err)
 		}
 		present = append(present, presentNodes(nodes.Items)...)
@@ -50,7 +50,7 @@ func (k *keeper) addTraces(ctx context.Context, traces []orphan.Trace) ([]orphan
 		return traces, nil
 	}
 	var records v1alpha1.IPAllocationList
-	if err := k.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.orphans.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("looking through the records for Nodes that are gone: %w", err)
 	}
 	for i := range records.Items {
@@ -70,7 +70,7 @@ func (k *keeper) keep(ctx context.Context, present []orphan.Present, traces []or
 	var keys []string
 	err := k.roster.change(ctx, func(roster orphan.Roster) error {
 		roster.Remember(traces, present)
-		keys, _ = roster.Fold(present, k.orphanSettings(), k.clock.Now())
+		keys, _ = roster.Fold(present, k.orphans.orphanSettings(), k.orphans.clock.Now())
 		return nil
 	})
 	if err != nil {
@@ -96,7 +96,7 @@ func (k *keeper) keep(ctx context.Context, present []orphan.Present, traces []or
 				roster[key] = s
 			}
 		}
-		roster.Forget(traces, k.orphanSettings(), k.clock.Now())
+		roster.Forget(traces, k.orphans.orphanSettings(), k.orphans.clock.Now())
 		return nil
 	})
 }
@@ -109,7 +109,7 @@ func (k *keeper) fateDue(roster orphan.Roster) time.Duration {
 		if seen.Gone == nil {
 			continue
 		}
-		left := seen.Gone.Since.Add(k.options.Settings.NodeGoneDelay).Sub(k.clock.Now())
+		left := seen.Gone.Since.Add(k.orphans.options.Settings.NodeGoneDelay).Sub(k.orphans.clock.Now())
 		if left <= 0 {
 			left = nodefate.Confirmed // its Lease is still there, or nothing of it is proof
 		}
@@ -130,7 +130,7 @@ func (k *keeper) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Pre
 	}
 	record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: s.Name, NodeGone: s.Gone,
 		Sandboxes: []v1alpha1.SandboxRecord{{Node: &s.Node}}}}
-	gone, err := k.options.Fates.Of(ctx, record, node, []types.UID{s.Node.UID})
+	gone, err := k.orphans.options.Fates.Of(ctx, record, node, []types.UID{s.Node.UID})
 	if err != nil {
 		return nil, fmt.Errorf("looking for a sign of life of node %s, which is gone: %w", s.Name, err)
 	}

@@ -128,8 +128,8 @@ func (r *Reconciler) baseFacts(v *view, owned bool) orphan.Facts {
 	return facts
 }
 
-func (c *core) orphanSettings() orphan.Settings {
-	s := c.options.Settings
+func (r *Reconciler) orphanSettings() orphan.Settings {
+	s := r.options.Settings
 	return orphan.Settings{ReleaseDelay: s.ReleaseDelay, NodeGoneDelay: s.NodeGoneDelay, HoldGoneNodes: s.HoldGoneNodes}
 }
 
