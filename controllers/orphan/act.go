@@ -52,7 +52,7 @@ func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (rec
 		if entry.Owner != nil && v.record == nil {
 			record.Spec.PodNamespace, record.Spec.PodName = entry.Owner.Namespace, entry.Owner.Name
 		}
-		if !v.records(entry) {
+		if facts.RecordedAddress(v.record, entry.Key) == nil {
 			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(entry, now))
 		}
 	}
@@ -235,13 +235,8 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 // keyBefore is the key of an entry as it was before its release was begun, which finds the reservation.
 func (v *view) keyBefore(e *ipam.Entry) ipam.Key {
 	key := e.Key
-	if e.Releasing == "" || v.record == nil {
-		return key
-	}
-	for i := range v.record.Spec.Addresses {
-		if a := &v.record.Spec.Addresses[i]; a.Backend == e.Backend && a.Pool == e.Pool && a.IP == e.IP.String() && a.SandboxID == e.SandboxID {
-			key.PodRef = a.PodRef
-		}
+	if recorded := facts.RecordedAddress(v.record, key); recorded != nil && e.Releasing != "" {
+		key.PodRef = recorded.PodRef
 	}
 	return key
 }

@@ -5,7 +5,6 @@ package orphan
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -139,7 +139,7 @@ func (v *view) entriesFact(pools *livePools) release.Fact[orphan.Entries] {
 	for i := range v.entries {
 		e := &v.entries[i]
 		found.Tombstone = found.Tombstone || e.Releasing != ""
-		found.Unrecorded = found.Unrecorded || !v.records(e)
+		found.Unrecorded = found.Unrecorded || facts.RecordedAddress(v.record, e.Key) == nil
 		if e.SeenSince.After(found.Since) {
 			found.Since = e.SeenSince
 		}
@@ -159,13 +159,6 @@ func (v *view) entriesFact(pools *livePools) release.Fact[orphan.Entries] {
 	return release.Absent[orphan.Entries]()
 }
 
-// records says whether the record has an entry's address for the sandbox.
-func (v *view) records(e *ipam.Entry) bool {
-	return v.record != nil && slices.ContainsFunc(v.record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
-		return a.Backend == e.Backend && a.Pool == e.Pool && a.IP == e.IP.String() && a.SandboxID == e.SandboxID
-	})
-}
-
 // livePools is what one live look at all pools has given for some sandboxes.
 type livePools struct {
 	entries  map[sandboxID][]ipam.Entry
@@ -179,7 +172,7 @@ func (r *Reconciler) poolsLive(ctx context.Context, views []*view) (*livePools, 
 		query := ipam.Query{}
 		for _, v := range views {
 			query.SandboxIDs = append(query.SandboxIDs, string(v.id))
-			query.Places = append(query.Places, v.places(backend.Name())...)
+			query.Places = append(query.Places, records.Places(v.record, backend.Name())...)
 		}
 		part, err := backend.Live(ctx, query)
 		if err != nil {
@@ -197,26 +190,12 @@ func (r *Reconciler) poolsLive(ctx context.Context, views []*view) (*livePools, 
 	return found, nil
 }
 
-func (v *view) places(backend string) []ipam.Place {
-	if v.record == nil {
-		return nil
-	}
-	var places []ipam.Place
-	for i := range v.record.Spec.Addresses {
-		address := &v.record.Spec.Addresses[i]
-		if ip, err := netip.ParseAddr(address.IP); err == nil && address.Backend == backend {
-			places = append(places, ipam.Place{Pool: address.Pool, IP: ip})
-		}
-	}
-	return places
-}
-
 // takenOver are the entries of other sandboxes that stand where the record has an address.
 func (p *livePools) takenOver(v *view) []ipam.Entry {
 	var taken []ipam.Entry
 	for i := range p.all {
 		e := &p.all[i]
-		if e.SandboxID != string(v.id) && slices.Contains(v.places(e.Backend), ipam.Place{Pool: e.Pool, IP: e.IP}) {
+		if e.SandboxID != string(v.id) && slices.Contains(records.Places(v.record, e.Backend), ipam.Place{Pool: e.Pool, IP: e.IP}) {
 			taken = append(taken, *e)
 		}
 	}

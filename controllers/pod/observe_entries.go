@@ -5,7 +5,6 @@ package pod
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
@@ -103,17 +103,7 @@ func rememberADDs(live, cached []ipam.Entry) {
 
 // query asks a backend for what may be this UID's, and for what stands by now where its record says that it has addresses.
 func (v *view) query(backend string) ipam.Query {
-	query := ipam.Query{Pod: v.ref(), SandboxIDs: recordSandboxKeysOf(v.record), Record: string(v.uid)}
-	if v.record == nil {
-		return query
-	}
-	for i := range v.record.Spec.Addresses {
-		address := &v.record.Spec.Addresses[i]
-		if ip, err := netip.ParseAddr(address.IP); err == nil && address.Backend == backend {
-			query.Places = append(query.Places, ipam.Place{Pool: address.Pool, IP: ip})
-		}
-	}
-	return query
+	return ipam.Query{Pod: v.ref(), SandboxIDs: recordSandboxKeysOf(v.record), Record: string(v.uid), Places: records.Places(v.record, backend)}
 }
 
 // candidates are the UIDs of this pod name that an entry might belong to.

@@ -88,13 +88,9 @@ func (r *reading) at(address *v1alpha1.AddressRecord) *ipam.Entry {
 
 // holds says whether the address, for the very sandbox, is among the held entries.
 func (v *view) holds(address *v1alpha1.AddressRecord) bool {
-	for i := range v.held {
-		held := &v.held[i]
-		if held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID == address.SandboxID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.held, func(held facts.Held) bool {
+		return held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID == address.SandboxID
+	})
 }
 
 // holdsNext says whether an entry of another sandbox of the UID has the address.

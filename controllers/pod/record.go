@@ -212,8 +212,10 @@ func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
 
 // boundBefore says whether the pod was bound before that moment, by its object or, once that is gone, by its record.
 func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool {
-	bound := v.scheduled()
-	if v.pod == nil && record.Spec.ScheduledTime != nil {
+	var bound time.Time
+	if v.pod != nil {
+		bound = release.Bound(v.pod)
+	} else if record.Spec.ScheduledTime != nil {
 		bound = record.Spec.ScheduledTime.Time
 	}
 	return !bound.IsZero() && moment.After(bound)

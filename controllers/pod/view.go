@@ -90,14 +90,6 @@ func (v *view) nodeName() string {
 	return ""
 }
 
-// scheduled is when the pod was bound; zero where nobody wrote it down.
-func (v *view) scheduled() time.Time {
-	if v.pod == nil {
-		return time.Time{}
-	}
-	return release.Bound(v.pod)
-}
-
 // observation puts the view into the terms of the decision table.
 func (v *view) observation(o Options) release.Observation {
 	read := v.read(o)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -66,6 +67,21 @@ func Put(ctx context.Context, c client.Client, record *v1alpha1.IPAllocation) er
 		return fmt.Errorf("writing the record %s: %w", record.Name, err)
 	}
 	return nil
+}
+
+// Places are where a record, if there is one, has addresses of a backend.
+func Places(record *v1alpha1.IPAllocation, backend string) []ipam.Place {
+	if record == nil {
+		return nil
+	}
+	var places []ipam.Place
+	for i := range record.Spec.Addresses {
+		address := &record.Spec.Addresses[i]
+		if ip, err := netip.ParseAddr(address.IP); err == nil && address.Backend == backend {
+			places = append(places, ipam.Place{Pool: address.Pool, IP: ip})
+		}
+	}
+	return places
 }
 
 // ipsOf are the addresses of a record, each once.
