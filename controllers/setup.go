@@ -4,10 +4,8 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -76,13 +74,9 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	seen := witness.New(o.Clock)
-	informer, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{})
+	seen, err := witness.Watch(ctx, mgr.GetCache(), o.Clock)
 	if err != nil {
-		return fmt.Errorf("watching guarded pods: %w", err)
-	}
-	if _, err := informer.AddEventHandler(seen.Handler()); err != nil {
-		return fmt.Errorf("watching guarded pods: %w", err)
+		return err
 	}
 	fates := nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince)
 	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}

@@ -50,12 +50,12 @@ func (f *Fates) Record(ctx context.Context, record *v1alpha1.IPAllocation, node 
 		record.Spec.NodeGone = nil
 		return "", nil
 	}
-	now, err := f.Of(ctx, record, node, uids)
-	if err != nil {
-		return err.Error(), nil
+	if now, err := f.Of(ctx, record, node, uids); err != nil {
+		unread = err.Error()
+	} else {
+		record.Spec.NodeGone = now
 	}
-	record.Spec.NodeGone = now
-	return "", nil
+	return unread, nil
 }
 
 // Of is what a live look for the machines of a record, whose Nodes of these UIDs are gone, leaves there.

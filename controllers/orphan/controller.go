@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package orphan carries the entries that no pod UID can be shown to own through the life that internal/orphan describes.
 package orphan
 
 import (

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package pod carries each pod UID from its first address to the removal of the finalizer: read, facts, record, decide, apply, explain.
 package pod
 
 import (

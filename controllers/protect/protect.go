@@ -145,16 +145,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod); isTooLateToGuard(&pod) || err != nil || isExempt {
 		return reconcile.Result{}, err
 	}
+	return reconcile.Result{}, r.stamp(ctx, &pod, target)
+}
+
+func (r *Reconciler) stamp(ctx context.Context, pod *corev1.Pod, target finalizer.Pod) error {
 	if err := r.options.Shadow.Withhold(ctx, shadow.StampLate, target.String(), "the pod holds an address and has no finalizer"); err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	if err := r.finalizers.Add(ctx, target); err != nil {
-		return reconcile.Result{}, err
+		return err
 	}
 	metrics.LateStamps.Inc()
 	log.FromContext(ctx).Info("Protected a pod that holds an address and had no finalizer", "uid", pod.UID)
-	r.reportProtected(&pod)
-	return reconcile.Result{}, nil
+	r.reportProtected(pod)
+	return nil
 }
 
 // isTooLateToGuard: a pod that is being deleted takes no new finalizer, and the policies refuse to guard one that has ended

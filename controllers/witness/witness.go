@@ -4,13 +4,16 @@
 package witness
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
@@ -38,13 +41,26 @@ func New(c clock.PassiveClock) *Pods {
 		shown: map[types.UID][]ownership.Shown{}, showed: map[types.UID]string{}}
 }
 
-// Handler feeds it from the pod informer, on every replica: whoever becomes leader has watched before.
-func (p *Pods) Handler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
+// Watch sees pods from now on, on every replica: whoever becomes leader has watched before.
+func Watch(ctx context.Context, pods cache.Cache, c clock.PassiveClock) (*Pods, error) {
+	p := New(c)
+	informer, err := pods.GetInformer(ctx, &corev1.Pod{})
+	if err == nil {
+		_, err = informer.AddEventHandler(p.Handler())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watching guarded pods: %w", err)
+	}
+	return p, nil
+}
+
+// Handler feeds it from the informer of pods.
+func (p *Pods) Handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    p.see,
 		UpdateFunc: p.seeChange,
 		DeleteFunc: func(object any) {
-			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 				object = last.Obj
 			}
 			if pod, ok := object.(*corev1.Pod); ok {

@@ -238,8 +238,11 @@ func NodeIn(name, uid, hardware, boot string) *corev1.Node {
 	return n
 }
 
-// Pool is a backend with a list of entries; only in a unit test can the pods' cache be late to order.
-type Pool struct {
+// Pool is the pool of a world.
+type Pool = pool
+
+// pool is a backend with a list of entries; only in a unit test can the pods' cache be late to order.
+type pool struct {
 	Entries  []ipam.Entry
 	Released []ipam.Request
 	// OnLive is called before each live read.
@@ -254,13 +257,13 @@ type Pool struct {
 	Refuses bool
 }
 
-func (p *Pool) Name() string                                 { return "whereabouts" }
-func (p *Pool) PoolReference(string) *corev1.ObjectReference { return &corev1.ObjectReference{} }
-func (p *Pool) Manages(podnetwork.IPAM) bool                 { return true }
-func (p *Pool) Setup(context.Context, manager.Manager) error { return nil }
-func (p *Pool) Subscribe(func(ipam.Event))                   {}
-func (p *Pool) HasSynced() bool                              { return true }
-func (p *Pool) Find(ipam.Query) ipam.Snapshot {
+func (p *pool) Name() string                                 { return "whereabouts" }
+func (p *pool) PoolReference(string) *corev1.ObjectReference { return &corev1.ObjectReference{} }
+func (p *pool) Manages(podnetwork.IPAM) bool                 { return true }
+func (p *pool) Setup(context.Context, manager.Manager) error { return nil }
+func (p *pool) Subscribe(func(ipam.Event))                   {}
+func (p *pool) HasSynced() bool                              { return true }
+func (p *pool) Find(ipam.Query) ipam.Snapshot {
 	s := p.All()
 	if p.Late != nil {
 		s.Entries = p.Late
@@ -268,7 +271,7 @@ func (p *Pool) Find(ipam.Query) ipam.Snapshot {
 	return s
 }
 
-func (p *Pool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
+func (p *pool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
 	if p.OnLive != nil {
 		p.OnLive()
 	}
@@ -279,16 +282,16 @@ func (p *Pool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
 	return s, nil
 }
 
-func (p *Pool) Versions(context.Context, []string) (map[string]string, error) {
+func (p *pool) Versions(context.Context, []string) (map[string]string, error) {
 	return map[string]string{"kube-system/pool": cmp.Or(p.Version, "100")}, nil
 }
 
-func (p *Pool) All() ipam.Snapshot {
+func (p *pool) All() ipam.Snapshot {
 	return ipam.Snapshot{Entries: append([]ipam.Entry(nil), p.Entries...), Removed: p.Removed, PoolVersions: map[string]string{"kube-system/pool": cmp.Or(p.Cached, "100")}}
 }
 
-func (p *Pool) Rewrite(context.Context, []ipam.Rewrite) []ipam.Rewritten { panic("not expected") }
-func (p *Pool) Tombstone(_ context.Context, requests []ipam.Request) []ipam.Result {
+func (p *pool) Rewrite(context.Context, []ipam.Rewrite) []ipam.Rewritten { panic("not expected") }
+func (p *pool) Tombstone(_ context.Context, requests []ipam.Request) []ipam.Result {
 	results := make([]ipam.Result, len(requests))
 	for n, request := range requests {
 		if results[n].Request = request; p.Refuses {
@@ -309,7 +312,7 @@ func (p *Pool) Tombstone(_ context.Context, requests []ipam.Request) []ipam.Resu
 	return results
 }
 
-func (p *Pool) Release(_ context.Context, requests []ipam.Request) []ipam.Result {
+func (p *pool) Release(_ context.Context, requests []ipam.Request) []ipam.Result {
 	p.Released = append(p.Released, requests...)
 	p.Entries = nil
 	results := make([]ipam.Result, len(requests))
