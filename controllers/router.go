@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -85,12 +86,7 @@ func (r *router) start(ctx context.Context) {
 
 func (r *router) replayOnceSynced(ctx context.Context) {
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
-		for _, backend := range r.backends {
-			if !backend.HasSynced() {
-				return false, nil
-			}
-		}
-		return true, nil
+		return !slices.ContainsFunc(r.backends, func(b ipam.Backend) bool { return !b.HasSynced() }), nil
 	})
 	if err == nil {
 		r.replay()

@@ -48,32 +48,21 @@ type sandboxID string
 
 // Options configure the Reconciler.
 type Options struct {
-	// ManagerNamespace holds the list of Nodes ever seen.
-	ManagerNamespace string
-	// AgentNamespace holds the Leases of the agents.
-	AgentNamespace string
-	// MaxAsked is how many orphans all nodes are asked about at once.
-	MaxAsked int
-	// Backends are the IPAMs whose entries are guarded.
-	Backends []ipam.Backend
-	// Evidence is whose word shows that a sandbox is gone.
-	Evidence release.Evidence
-	// Settings are the delays of the decision table.
-	Settings release.Settings
-	// Rules say which pods are stamped.
-	Rules protection.Rules
-	// Shadow has what would be done reported, and not done; nil does it.
-	Shadow *shadow.Reporter
-	// LastRetry is the longest back-off of what failed.
-	LastRetry time.Duration
-	// PoliciesSince is from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in force.
-	PoliciesSince func(context.Context) (time.Time, error)
+	// What is not explained is as in controllers.Options.
+	Backends                         []ipam.Backend
+	Evidence                         release.Evidence
+	Settings                         release.Settings
+	ManagerNamespace, AgentNamespace string
+	MaxAsked                         int
+	Rules                            protection.Rules
+	Shadow                           *shadow.Reporter
+	LastRetry                        time.Duration
+	PoliciesSince                    func(context.Context) (time.Time, error)
 	// Witness has seen the pods, and Fates tells what has become of their nodes.
 	Witness *witness.Pods
 	Fates   *nodefate.Fates
 	// Running is called once orphans are looked at.
-	Running func(context.Context)
-	// NewInformer makes the informer of the agents' Leases. Default: client-go's.
+	Running     func(context.Context)
 	NewInformer NewInformer
 }
 

@@ -61,22 +61,15 @@ type Reconciler struct {
 
 // Options configure the Reconciler.
 type Options struct {
-	// Backends are the IPAMs whose entries are guarded.
-	Backends []ipam.Backend
-	// Evidence is whose word shows that a sandbox is gone.
-	Evidence release.Evidence
-	// Settings are the delays of the decision table.
-	Settings release.Settings
-	// Handshakes bound how many questions to agents are open at once.
-	Handshakes Handshakes
-	// Rules say which pods are stamped.
-	Rules protection.Rules
-	// Shadow has what would be done reported, and not done; nil does it.
-	Shadow *shadow.Reporter
-	// Concurrency is how many pods are reconciled at once, and LastRetry the longest back-off of what failed.
-	Concurrency int
-	LastRetry   time.Duration
-	// PoliciesSince is from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in force.
+	// What is not explained is as in controllers.Options.
+	Backends      []ipam.Backend
+	Evidence      release.Evidence
+	Settings      release.Settings
+	Handshakes    Handshakes
+	Rules         protection.Rules
+	Shadow        *shadow.Reporter
+	Concurrency   int
+	LastRetry     time.Duration
 	PoliciesSince func(context.Context) (time.Time, error)
 	// Witness has seen the pods, and Fates tells what has become of their nodes.
 	Witness *witness.Pods
