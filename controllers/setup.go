@@ -56,6 +56,8 @@ type Options struct {
 	PoliciesSince func(context.Context) (time.Time, error)
 	// LastRetry is the longest back-off of what failed. Default: 30s.
 	LastRetry time.Duration
+	// SimulatedQueues has the queues of the controllers fit a simulation in virtual time (backoff.NewQueue).
+	SimulatedQueues bool
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 	// NewInformer makes the informers of the controllers' own caches. Default: client-go's.
@@ -81,17 +83,19 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	fates := nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince)
 	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}
 	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Handshakes: o.Handshakes, Rules: o.Rules,
-		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start})
+		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues,
+		PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start})
 	if err != nil {
 		return err
 	}
 	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{ManagerNamespace: o.ManagerNamespace, AgentNamespace: o.AgentNamespace, MaxAsked: o.MaxAsked,
 		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
-		PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start, NewInformer: o.NewInformer})
+		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start, NewInformer: o.NewInformer})
 	if err != nil {
 		return err
 	}
-	protector, err := protect.Setup(mgr, seen, protect.Options{Backends: o.Backends, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry, Running: routes.start})
+	protector, err := protect.Setup(mgr, seen, protect.Options{Backends: o.Backends, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
+		SimulatedQueues: o.SimulatedQueues, Running: routes.start})
 	if err != nil {
 		return err
 	}
@@ -115,5 +119,5 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}); err != nil {
 		return err
 	}
-	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry)
+	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry, o.SimulatedQueues)
 }

@@ -57,6 +57,7 @@ type Options struct {
 	Rules                            protection.Rules
 	Shadow                           *shadow.Reporter
 	LastRetry                        time.Duration
+	SimulatedQueues                  bool
 	PoliciesSince                    func(context.Context) (time.Time, error)
 	// Witness has seen the pods, and Fates tells what has become of their nodes.
 	Witness *witness.Pods
@@ -97,7 +98,7 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
 		Reconciler: shadow.Settled[sandboxID](r), RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
-		LogConstructor: queue.LogOf[sandboxID](mgr, "orphan", "orphan"),
+		NewQueue: backoff.NewQueue[sandboxID](o.SimulatedQueues), LogConstructor: queue.LogOf[sandboxID](mgr, "orphan", "orphan"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the orphan controller: %w", err)

@@ -62,15 +62,16 @@ type Reconciler struct {
 // Options configure the Reconciler.
 type Options struct {
 	// What is not explained is as in controllers.Options.
-	Backends      []ipam.Backend
-	Evidence      release.Evidence
-	Settings      release.Settings
-	Handshakes    Handshakes
-	Rules         protection.Rules
-	Shadow        *shadow.Reporter
-	Concurrency   int
-	LastRetry     time.Duration
-	PoliciesSince func(context.Context) (time.Time, error)
+	Backends        []ipam.Backend
+	Evidence        release.Evidence
+	Settings        release.Settings
+	Handshakes      Handshakes
+	Rules           protection.Rules
+	Shadow          *shadow.Reporter
+	Concurrency     int
+	LastRetry       time.Duration
+	SimulatedQueues bool
+	PoliciesSince   func(context.Context) (time.Time, error)
 	// Witness has seen the pods, and Fates tells what has become of their nodes.
 	Witness *witness.Pods
 	Fates   *nodefate.Fates

@@ -33,7 +33,8 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
 		Reconciler: shadow.Settled[types.UID](r), MaxConcurrentReconciles: o.Concurrency,
-		RateLimiter: backoff.RateLimiter[types.UID](o.LastRetry), LogConstructor: queue.LogOf[types.UID](mgr, "pod", "uid"),
+		RateLimiter: backoff.RateLimiter[types.UID](o.LastRetry), NewQueue: backoff.NewQueue[types.UID](o.SimulatedQueues),
+		LogConstructor: queue.LogOf[types.UID](mgr, "pod", "uid"),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the pod controller: %w", err)

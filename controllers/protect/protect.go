@@ -47,6 +47,8 @@ type Options struct {
 	Shadow *shadow.Reporter
 	// LastRetry is the longest back-off of what failed.
 	LastRetry time.Duration
+	// SimulatedQueues has the queue fit a simulation in virtual time.
+	SimulatedQueues bool
 	// Running is called once pods are looked at.
 	Running func(context.Context)
 }
@@ -68,7 +70,7 @@ func Setup(mgr manager.Manager, seen *witness.Pods, o Options) (*Reconciler, err
 	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 		recorder: mgr.GetEventRecorder("holdfast"), witness: seen, options: o}
 	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: shadow.Settled[reconcile.Request](r),
-		RateLimiter: backoff.RateLimiter[reconcile.Request](o.LastRetry)})
+		RateLimiter: backoff.RateLimiter[reconcile.Request](o.LastRetry), NewQueue: backoff.NewQueue[reconcile.Request](o.SimulatedQueues)})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the late-stamp controller: %w", err)
 	}

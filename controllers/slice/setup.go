@@ -27,8 +27,8 @@ import (
 type requests = workqueue.TypedRateLimitingInterface[request]
 
 // Setup registers a Reconciler for each of the backends that divides ranges among nodes. What failed is tried again with a back-off
-// up to lastRetry.
-func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock, lastRetry time.Duration) error {
+// up to lastRetry. Simulated queues fit a simulation.
+func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock, lastRetry time.Duration, simulated bool) error {
 	for _, backend := range backends {
 		slices, divides := backend.(ipam.Sliced)
 		if !divides {
@@ -37,7 +37,7 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 		reconciler := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), slices: slices, recorder: mgr.GetEventRecorder("holdfast"),
 			clock: clk, told: map[types.UID]string{}}
 		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[request]{Reconciler: shadow.Settled[request](reconciler),
-			RateLimiter: backoff.RateLimiter[request](lastRetry)})
+			RateLimiter: backoff.RateLimiter[request](lastRetry), NewQueue: backoff.NewQueue[request](simulated)})
 		if err != nil {
 			return fmt.Errorf("setting up the controller of node slices: %w", err)
 		}

@@ -70,6 +70,8 @@ type Options struct {
 
 	// Adjust changes the options of the manager before it is made; for simulations, which have no sockets.
 	Adjust func(*manager.Options)
+	// SimulatedQueues has the queues of the controllers fit a simulation in virtual time (backoff.NewQueue).
+	SimulatedQueues bool
 
 	// shadow is nil in mode Guard; the configuration has the mode.
 	shadow *shadow.Reporter

@@ -229,3 +229,72 @@ func TestTheProductsCustomResourcesAreServed(t *testing.T) {
 		}
 	}
 }
+
+// readingProtobuf is a client that accepts protobuf.
+func readingProtobuf(t *testing.T, c *apiserver.Client) kubernetes.Interface {
+	t.Helper()
+	set, err := kubernetes.NewForConfig(&rest.Config{Host: "http://memory", Transport: c, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// readPods gets, lists and watches the pod a.
+func readPods(t *testing.T, set kubernetes.Interface) []*corev1.Pod {
+	t.Helper()
+	pods := set.CoreV1().Pods("default")
+	one, err := pods.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pods.List(t.Context(), metav1.ListOptions{})
+	if err != nil || list.ResourceVersion == "" || len(list.Items) != 1 {
+		t.Fatalf("the list %v: %v", list, err)
+	}
+	list.Items[0].TypeMeta = metav1.TypeMeta{} // which in a list only JSON has
+	events, err := pods.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	watched, _ := (<-events.ResultChan()).Object.(*corev1.Pod)
+	return []*corev1.Pod{one, &list.Items[0], watched}
+}
+
+// TestNativeKindsAreServedInProtobuf: what a client reads in protobuf is what it reads in JSON.
+func TestNativeKindsAreServedInProtobuf(t *testing.T) {
+	_, client, inJSON := start(t, apiserver.Options{})
+	inProtobuf := readingProtobuf(t, client)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a", Labels: map[string]string{"a": "b"}, Finalizers: []string{"example.com/a"}},
+		Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	if _, err := inProtobuf.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{FieldManager: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(readPods(t, inJSON), readPods(t, inProtobuf)); diff != "" {
+		t.Errorf("JSON (-) and protobuf (+):\n%s", diff)
+	}
+}
+
+func TestAStatusIsReadByAClientOfProtobuf(t *testing.T) {
+	_, client, _ := start(t, apiserver.Options{})
+	set := readingProtobuf(t, client)
+	maps := set.CoreV1().ConfigMaps("default")
+	if _, err := maps.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("an object that does not exist: %v", err)
+	}
+	if _, err := maps.Create(t.Context(), settings("a"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("a deletion: %v", err)
+	}
+	old, err := maps.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if event := <-old.ResultChan(); !apierrors.IsResourceExpired(apierrors.FromObject(event.Object)) {
+		t.Errorf("a watch from a version that is too old begins with %v", event)
+	}
+}

@@ -77,7 +77,7 @@ func (c *Client) serve(q *request, lost bool) (*http.Response, error) {
 		if err != nil {
 			return respond(q.http, nil, err)
 		}
-		return response(q.http, http.StatusOK, stream, -1), nil
+		return response(q.http, http.StatusOK, q.contentType(), stream, -1), nil
 	}
 	a, err := c.server.do(q)
 	switch {
@@ -112,12 +112,12 @@ func respond(r *http.Request, a *answer, err error) (*http.Response, error) {
 	if a.code == 0 {
 		a.code = http.StatusOK
 	}
-	return response(r, a.code, io.NopCloser(bytes.NewReader(a.body)), int64(len(a.body))), nil
+	return response(r, a.code, contentTypeOf(a.body), io.NopCloser(bytes.NewReader(a.body)), int64(len(a.body))), nil
 }
 
-func response(r *http.Request, code int, body io.ReadCloser, length int64) *http.Response {
+func response(r *http.Request, code int, contentType string, body io.ReadCloser, length int64) *http.Response {
 	return &http.Response{StatusCode: code, Status: strconv.Itoa(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: body, ContentLength: length}
+		Header: http.Header{"Content-Type": {contentType}}, Body: body, ContentLength: length}
 }
 
 // do serves everything but watches.

@@ -125,10 +125,7 @@ func (k *Kind) empty() (object, error) {
 	return out, nil
 }
 
-// structure is the Go type by which strategic merge patches merge; nil for custom resources, which have none.
+// structure is the Go type by which strategic merge patches merge. Custom resources have none.
 func (k *Kind) structure() any {
-	if k.native == nil {
-		return nil
-	}
 	return reflect.New(k.native).Elem().Interface()
 }

@@ -25,13 +25,9 @@ func (s *Server) planPatch(q *request, old *stored) (*plan, error) {
 	if old == nil {
 		return nil, q.notFound()
 	}
-	raw, err := q.patched(old)
+	next, err := q.patched(old)
 	if err != nil {
 		return nil, err
-	}
-	var next object
-	if err := utiljson.Unmarshal(raw, &next); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if next, err = q.address(next); err != nil {
 		return nil, err
@@ -40,24 +36,49 @@ func (s *Server) planPatch(q *request, old *stored) (*plan, error) {
 }
 
 // patched is the stored object with the patch.
-func (q *request) patched(old *stored) ([]byte, error) {
+func (q *request) patched(old *stored) (object, error) {
+	if types.PatchType(q.http.Header.Get("Content-Type")) == types.StrategicMergePatchType && q.kind.native != nil {
+		return q.merged(old)
+	}
+	raw, err := q.patchedText(old)
+	if err != nil {
+		return nil, err
+	}
+	var next object
+	if err := utiljson.Unmarshal(raw, &next); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return next, nil
+}
+
+// merged is the stored object with a strategic merge patch.
+func (q *request) merged(old *stored) (object, error) {
+	var patch object
+	if err := utiljson.Unmarshal(q.body, &patch); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	next, err := strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(old.object), patch, q.kind.structure())
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return next, nil
+}
+
+func (q *request) patchedText(old *stored) ([]byte, error) {
 	var raw []byte
-	var err error
+	before, err := old.text()
+	if err != nil {
+		return nil, err
+	}
 	switch kind := types.PatchType(q.http.Header.Get("Content-Type")); kind {
 	case types.MergePatchType:
-		raw, err = jsonpatch.MergePatch(old.raw, q.body)
-	case types.StrategicMergePatchType:
-		structure := q.kind.structure()
-		if structure == nil {
-			return nil, unsupportedPatch(kind)
-		}
-		raw, err = strategicpatch.StrategicMergePatch(old.raw, q.body, structure)
+		raw, err = jsonpatch.MergePatch(before, q.body)
 	case types.JSONPatchType:
 		patch, err := jsonpatch.DecodePatch(q.body)
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
-		raw, err := patch.Apply(old.raw)
+		raw, err := patch.Apply(before)
 		if err != nil {
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 		}

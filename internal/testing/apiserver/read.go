@@ -100,22 +100,26 @@ func (s *Server) list(q *request) (*answer, error) {
 	}
 	limit, _ := strconv.Atoi(q.query.Get("limit"))
 	state := s.at(q.kind, from.Revision)
-	items, metadata := [][]byte{}, object{"resourceVersion": strconv.FormatUint(from.Revision, 10)}
+	items, metadata := [][]byte{}, metav1.ListMeta{ResourceVersion: strconv.FormatUint(from.Revision, 10)}
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		if name <= from.After || !sel.matches(state[name]) {
 			continue
 		}
 		if limit > 0 && len(items) == limit {
-			if metadata["continue"], err = from.token(); err != nil {
+			if metadata.Continue, err = from.token(); err != nil {
 				return nil, err
 			}
 			break
 		}
-		raw, err := q.encode(state[name])
+		raw, err := q.item(state[name])
 		if err != nil {
 			return nil, err
 		}
 		items, from.After = append(items, raw), name
+	}
+	if q.wantsProtobuf() {
+		body, err := q.kind.listed(metadata, items)
+		return &answer{body: body}, err
 	}
 	kind, version := q.kind.Kind+"List", q.kind.GroupVersion().String()
 	if strings.Contains(q.http.Header.Get("Accept"), "as=PartialObjectMetadataList") {
@@ -123,6 +127,14 @@ func (s *Server) list(q *request) (*answer, error) {
 	}
 	head, err := json.Marshal(object{"kind": kind, "apiVersion": version, "metadata": metadata})
 	return &answer{body: slices.Concat(head[:len(head)-1], []byte(`,"items":[`), bytes.Join(items, []byte(",")), []byte("]}"))}, err
+}
+
+// item is an object in a list.
+func (q *request) item(o *stored) ([]byte, error) {
+	if q.wantsProtobuf() {
+		return o.message()
+	}
+	return q.encode(o)
 }
 
 // startPage is where the list starts: at the present, or where its continue token says.

@@ -190,8 +190,15 @@ func (q *request) userInfo() authenticationv1.UserInfo {
 
 // encode renders an object as the request accepts it: whole, or its metadata.
 func (q *request) encode(o *stored) ([]byte, error) {
+	if q.wantsProtobuf() {
+		message, err := o.message()
+		if err != nil {
+			return nil, err
+		}
+		return q.kind.envelope(q.kind.Kind, message)
+	}
 	if !strings.Contains(q.http.Header.Get("Accept"), "as=PartialObjectMetadata") {
-		return o.raw, nil
+		return o.text()
 	}
 	return json.Marshal(object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": o.object["metadata"]})
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -17,9 +18,12 @@ import (
 
 // stored is one version of an object. It is never changed.
 type stored struct {
+	kind     *Kind
 	object   object
-	raw      []byte
 	revision uint64
+
+	// text and message are the object in JSON and in protobuf, once somebody asked for them.
+	text, message func() ([]byte, error)
 }
 
 // event is one change; old or new is nil. new of a deletion is nil, and its last state is old under the revision of the deletion.
@@ -51,7 +55,7 @@ func (s *Server) newUID(plural, namespace, name string) string {
 }
 
 // seal makes the version of an object that is stored under a revision. The object is not changed.
-func seal(o object, revision uint64) (*stored, error) {
+func (k *Kind) seal(o object, revision uint64) *stored {
 	next := maps.Clone(o)
 	metadata := maps.Clone(next["metadata"].(object))
 	metadata["resourceVersion"] = strconv.FormatUint(revision, 10)
@@ -59,11 +63,8 @@ func seal(o object, revision uint64) (*stored, error) {
 		delete(metadata, "resourceVersion")
 	}
 	next["metadata"] = metadata
-	raw, err := json.Marshal(next)
-	if err != nil {
-		return nil, err
-	}
-	return &stored{object: next, raw: raw, revision: revision}, nil
+	return &stored{kind: k, object: next, revision: revision, text: sync.OnceValues(func() ([]byte, error) { return json.Marshal(next) }),
+		message: sync.OnceValues(func() ([]byte, error) { return k.message(next) })}
 }
 
 // plan is a write that was judged on one version of the object: the states that it goes through, and whether it is then removed.
@@ -77,50 +78,43 @@ type plan struct {
 }
 
 // commit carries a plan out. It is false if the object is no longer the one that the plan was made for.
-func (s *Server) commit(q *request, p *plan) (*stored, bool, error) {
+func (s *Server) commit(q *request, p *plan) (*stored, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.objects[q.kind][q.key()] != p.old {
-		return nil, false, nil
+		return nil, false
 	}
 	if q.isDryRun() {
-		return s.rehearse(p)
+		return q.rehearse(p), true
 	}
 	last := p.old
 	for _, o := range p.states {
 		s.revision++
-		next, err := seal(o, s.revision)
-		if err != nil {
-			return nil, true, err
-		}
+		next := q.kind.seal(o, s.revision)
 		s.objects[q.kind][q.key()] = next
 		s.publish(q, event{revision: s.revision, kind: q.kind, old: last, new: next})
 		last = next
 	}
 	if !p.remove {
-		return last, true, nil
+		return last, true
 	}
 	s.revision++
-	gone, err := seal(last.object, s.revision)
-	if err != nil {
-		return nil, true, err
-	}
+	gone := q.kind.seal(last.object, s.revision)
 	delete(s.objects[q.kind], q.key())
 	s.publish(q, event{revision: s.revision, kind: q.kind, old: gone})
-	return gone, true, nil
+	return gone, true
 }
 
 // rehearse answers a dry run: the last state, stored nowhere.
-func (s *Server) rehearse(p *plan) (*stored, bool, error) {
+func (q *request) rehearse(p *plan) *stored {
 	if len(p.states) == 0 {
-		return p.old, true, nil
+		return p.old
 	}
 	var revision uint64
 	if p.old != nil {
 		revision = p.old.revision
 	}
-	last, err := seal(p.states[len(p.states)-1], revision)
-	return last, true, err
+	return q.kind.seal(p.states[len(p.states)-1], revision)
 }
 
 func (s *Server) publish(q *request, e event) {

@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"maps"
 	"slices"
@@ -67,7 +66,7 @@ func (s *Server) startStream(w *Stream) error {
 			}
 		}
 		if initial {
-			w.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+			w.bookmark(object{metav1.InitialEventsAnnotationKey: "true"})
 		}
 	case from < s.compacted || from < firstRevision:
 		w.fail(apierrors.NewResourceExpired("too old resource version: " + strconv.FormatUint(from, 10)))
@@ -110,11 +109,7 @@ func (w *Stream) see(e event) {
 	case is:
 		frame = w.frame("ADDED", e.new)
 	case was: // deleted, or it left the selector: the last state that matched, under the version of the change
-		last, err := seal(e.old.object, e.revision)
-		if err != nil {
-			return
-		}
-		frame = w.frame("DELETED", last)
+		frame = w.frame("DELETED", w.q.kind.seal(e.old.object, e.revision))
 	default:
 		return
 	}
@@ -131,33 +126,33 @@ func (w *Stream) frame(kind string, o *stored) []byte {
 	if err != nil {
 		return nil
 	}
-	return frame(kind, raw)
+	return w.framed(kind, raw)
 }
 
-func frame(kind string, raw []byte) []byte {
+func (w *Stream) framed(kind string, raw []byte) []byte {
+	if w.q.wantsProtobuf() {
+		return protobufFrame(kind, raw)
+	}
 	return slices.Concat([]byte(`{"type":"`+kind+`","object":`), raw, []byte("}\n"))
 }
 
 func (w *Stream) send(kind string, o *stored) { w.frames <- w.frame(kind, o) }
 
 // bookmark says how far the stream is.
-func (w *Stream) bookmark(annotations map[string]string) {
-	metadata := object{"resourceVersion": strconv.FormatUint(w.server.revision, 10), "creationTimestamp": nil}
+func (w *Stream) bookmark(annotations object) {
+	metadata := object{"creationTimestamp": nil}
 	if annotations != nil {
 		metadata["annotations"] = annotations
 	}
-	raw, err := json.Marshal(object{"kind": w.q.kind.Kind, "apiVersion": w.q.kind.GroupVersion().String(), "metadata": metadata})
-	if err == nil {
-		w.frames <- frame("BOOKMARK", raw)
-	}
+	w.send("BOOKMARK", w.q.kind.seal(object{"kind": w.q.kind.Kind, "apiVersion": w.q.kind.GroupVersion().String(), "metadata": metadata}, w.server.revision))
 }
 
 // fail ends the stream with an error event.
 func (w *Stream) fail(err *apierrors.StatusError) {
 	status := err.ErrStatus
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	if raw, err := json.Marshal(status); err == nil {
-		w.frames <- frame("ERROR", raw)
+	if raw, err := w.q.failure(&status); err == nil {
+		w.frames <- w.framed("ERROR", raw)
 	}
 }
 

@@ -25,10 +25,7 @@ func (s *Server) write(q *request) (*answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		last, done, err := s.commit(q, p)
-		if err != nil {
-			return nil, err
-		}
+		last, done := s.commit(q, p)
 		if !done {
 			continue
 		}
@@ -228,11 +225,7 @@ func (s *Server) admitChange(q *request, old *stored, next object) (*plan, error
 	}
 	if isEndOfDeletion(next, old.object) {
 		return &plan{old: old, remove: true, result: func(gone *stored) ([]byte, error) {
-			last, err := seal(next, old.revision)
-			if err != nil {
-				return nil, err
-			}
-			return q.encode(last)
+			return q.encode(q.kind.seal(next, old.revision))
 		}}, nil
 	}
 	if isSame(next, old.object) {

@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -189,12 +190,17 @@ var lagged = []string{"ippools", "ipallocations", "nodes"}
 
 const longestLag = 4 * time.Minute
 
-// lagLocked has the manager's watches of a resource be late behind a change of it, now and then.
-func (w *World) lagLocked(resource string) {
-	if w.since() > faultsUntil || !slices.Contains(lagged, resource) || w.lags.IntN(w.plan.Lags) > 0 {
+// lagLocked has the manager's watches of a resource be late behind a change of an object, now and then. Each change has a draw of its own, since the
+// order of two changes at one instant is the runtime's.
+func (w *World) lagLocked(resource, object string) {
+	if w.since() > faultsUntil || !slices.Contains(lagged, resource) {
 		return
 	}
-	d := time.Duration(float64(time.Second) * math.Pow(longestLag.Seconds(), w.lags.Float64()))
+	draw := w.rand(fmt.Sprintf("lag of %s %s at %d", resource, object, w.since()))
+	if draw.IntN(w.plan.Lags) > 0 {
+		return
+	}
+	d := time.Duration(float64(time.Second) * math.Pow(longestLag.Seconds(), draw.Float64()))
 	w.lateUntil[resource] = max(w.lateUntil[resource], w.since()+d)
 	w.act(func() {
 		if !rested(w.ctx, 50*time.Millisecond) {

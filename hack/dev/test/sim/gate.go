@@ -63,7 +63,8 @@ func sortedOperations(patch []byte) []byte {
 	return must(json.Marshal(operations))
 }
 
-// servedAtOnce are the calls that the product makes while it holds a mutex, and those whose order means nothing.
+// servedAtOnce are the calls that the product makes while it holds a mutex, and those whose order means nothing: whereabouts' reconciler reads pods in
+// the order of a map.
 func servedAtOnce(call apiserver.Call) bool {
 	read := call.Verb == "get" || call.Verb == "list" || call.Verb == "watch"
 	switch call.Resource {
@@ -72,7 +73,7 @@ func servedAtOnce(call apiserver.Call) bool {
 	case "configmaps":
 		return strings.HasPrefix(call.Client, "manager")
 	case "nodes", "pods":
-		return read && (strings.HasPrefix(call.Client, "agent") || strings.HasPrefix(call.Client, "manager") && call.Verb == "list")
+		return read && (strings.HasPrefix(call.Client, "agent") || strings.HasPrefix(call.Client, "manager") && call.Verb == "list" || call.Client == "reconciler" && call.Verb == "get")
 	case "leases":
 		return strings.HasPrefix(call.Client, "kubelet")
 	}

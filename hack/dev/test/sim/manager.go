@@ -65,7 +65,7 @@ func (w *World) startManager(stale uint64) *manager {
 	m.cancel = cancel
 	w.act(func() {
 		defer close(m.ended)
-		mgr, err := app.New(ctx, config, m.configuration(), app.Options{Log: w.log, Clock: &m.clock, Adjust: m.adjust})
+		mgr, err := app.New(ctx, config, m.configuration(), app.Options{Log: w.log, Clock: &m.clock, Adjust: m.adjust, SimulatedQueues: true})
 		if err == nil {
 			err = mgr.Start(ctx)
 		}

@@ -48,8 +48,6 @@ type World struct {
 	crash    *crash
 	// behind are those that wait for the next change of a resource.
 	behind map[string][]chan struct{}
-	// lags decides when watches are late without any fault.
-	lags *rand.Rand
 	// lateUntil is until when the watches of a resource are late for that.
 	lateUntil map[string]time.Duration
 	notify    map[string]chan struct{} // by pod or node: something changed
@@ -85,7 +83,7 @@ func (v Violation) String() string {
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
 	w := &World{plan: plan, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
 		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, lateUntil: map[string]time.Duration{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, ledger: newLedger()}
-	w.log, w.lags = logr.New(w.rows), w.rand("lags")
+	w.log = logr.New(w.rows)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sched = scheduler.New(scheduler.Options{Seed: plan.Seed, Held: w.isHeld, Replay: replay})
 	w.server = apiserver.New(apiserver.Options{Gate: w, HoldEvents: true, OnChange: w.changed, Webhook: w.webhook, State: installed}, kindsOf()...)
@@ -114,7 +112,7 @@ func (w *World) rand(name string) *rand.Rand {
 func (w *World) restConfig(name string, who user.Info) (*rest.Config, *apiserver.Client) {
 	transport := w.server.Client(apiserver.Identity{Client: name, User: who})
 	return &rest.Config{Host: "http://memory", Transport: withoutEvents{transport}, QPS: -1, UserAgent: name,
-		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}, transport
+		ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}}, transport
 }
 
 func (w *World) client(name string, who user.Info) client.Client {
@@ -212,7 +210,7 @@ func (w *World) changed(c apiserver.Change) {
 		close(waits)
 	}
 	delete(w.behind, c.Kind.Plural)
-	w.lagLocked(c.Kind.Plural)
+	w.lagLocked(c.Kind.Plural, namespace+"/"+name)
 	switch c.Kind.Plural {
 	case "pods":
 		w.pokeLocked("pod " + namespace + "/" + name)
