@@ -14,44 +14,65 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/orphan"
+	"github.com/holdfast-dev/holdfast/controllers/pod"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// disownedByOld is a pod that is being deleted. The agent of its node reports that it never listed the sandbox of the pod's entry.
-func disownedByOld(t *testing.T) *fate {
-	t.Helper()
-	record := recordOfOld(oldMachine())
-	record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
-	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1, Time: metav1.NewTime(lateNow.Add(-30 * time.Minute))}}
-	record.Status.Answers = []v1alpha1.Answer{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1,
-		Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxNeverListed), Time: metav1.NewTime(lateNow)}}
-	pod := deletedPod()
-	pod.Annotations, pod.Labels = nil, map[string]string{v1alpha1.GuardedLabel: "true"}
-	f := newFate(t, record, pod, nodeObject("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
-	f.r.options.Evidence = release.EvidenceAgent
-	f.clock.SetTime(lateNow.Add(-2 * time.Hour))
-	f.r.tracker.see(pod)
-	f.pool.entries[0].SeenSince, f.pool.entries[0].AddObserved = lateNow.Add(-time.Hour), true
-	return f
+// disowned is a pod with the controllers that look at its sandbox.
+type disowned struct {
+	*onepod.World
+	pods    *pod.Reconciler
+	orphans *orphan.Reconciler
 }
 
-// addressesOf are the addresses in the records that there are, with the podref from before.
-func (f *fate) addressesOf() map[string][]string {
-	f.Helper()
-	var records v1alpha1.IPAllocationList
-	if err := f.truth.List(f.Context(), &records); err != nil {
-		f.Fatal(err)
-	}
-	all := map[string][]string{}
-	for i := range records.Items {
-		name := records.Items[i].Name
-		all[name] = nil
-		for _, a := range records.Items[i].Spec.Addresses {
-			all[name] = append(all[name], a.IP+" "+a.PodRef)
+// after lets the controller of pods look that long after the beginning, again where a pass waits for the cache of its own write.
+func (f *disowned) after(d time.Duration) error {
+	f.Clock.SetTime(onepod.Now.Add(d))
+	for {
+		result, err := f.pods.Reconcile(f.Context(), "old")
+		if err != nil || result.RequeueAfter != backoff.CatchUp {
+			return err
 		}
 	}
-	return all
+}
+
+func (f *disowned) record() *v1alpha1.IPAllocation {
+	f.Helper()
+	var record v1alpha1.IPAllocation
+	if err := f.Truth.Get(f.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
+		f.Fatal(err)
+	}
+	return &record
+}
+
+// disownedByOld is a pod that is being deleted. The agent of its node reports that it never listed the sandbox of the pod's entry.
+func disownedByOld(t *testing.T) *disowned {
+	t.Helper()
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
+	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1, Time: metav1.NewTime(onepod.Now.Add(-30 * time.Minute))}}
+	record.Status.Answers = []v1alpha1.Answer{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1,
+		Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxNeverListed), Time: metav1.NewTime(onepod.Now)}}
+	old := onepod.DeletedPod()
+	old.Annotations, old.Labels = nil, map[string]string{v1alpha1.GuardedLabel: "true"}
+	w := onepod.New(t, record, old, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	seen, fates := witness.New(w.Clock), nodefate.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)
+	backends := []ipam.Backend{w.Pool}
+	f := &disowned{w, pod.New(w.Client, w.Live, w.Recorder, w.Clock, pod.Options{Backends: backends, Evidence: release.EvidenceAgent, Settings: onepod.Settings,
+		PoliciesSince: w.PoliciesSince, Witness: seen, Fates: fates}),
+		orphan.New(w.Client, w.Live, w.Recorder, w.Clock, orphan.Options{Backends: backends, Evidence: release.EvidenceAgent, Settings: onepod.Settings,
+			PoliciesSince: w.PoliciesSince, Witness: seen, Fates: fates})}
+	f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))
+	seen.Handler().OnAdd(old, false)
+	f.Pool.Entries[0].SeenSince, f.Pool.Entries[0].AddObserved = onepod.Now.Add(-time.Hour), true
+	return f
 }
 
 const orphanOfOld = v1alpha1.OrphanPrefix + "old-sandbox"
@@ -73,18 +94,18 @@ func TestI3I10AManagerThatDiesWhileItDisowns(t *testing.T) {
 	for fails, want := range map[string]string{"create v1alpha1.ipallocation": "", "tombstone": "", "update v1alpha1.ipallocation": orphanOfOld} {
 		t.Run(fails, func(t *testing.T) {
 			f := disownedByOld(t)
-			f.failWrites, f.pool.refuses = fails, fails == "tombstone"
+			f.FailWrites, f.Pool.Refuses = fails, fails == "tombstone"
 			if err := f.after(0); err == nil {
 				t.Fatal("a write failed, and no other try is due")
 			}
-			if got := f.pool.entries[0].Releasing; got != want {
+			if got := f.Pool.Entries[0].Releasing; got != want {
 				t.Fatalf("the entry has the tombstone of %q; expected %q", got, want)
 			}
-			if got := f.addressesOf()["old"]; len(got) != 1 {
+			if got := f.Addresses()["old"]; len(got) != 1 {
 				t.Fatalf("the pod's record has %v; expected the address until all else is written", got)
 			}
-			f.failWrites, f.pool.refuses = "", false
-			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+			f.FailWrites, f.Pool.Refuses = "", false
+			if _, err := f.orphans.Reconcile(t.Context(), "old-sandbox"); err != nil {
 				t.Fatal(err)
 			}
 			for _, d := range []time.Duration{time.Second, time.Minute} {
@@ -92,8 +113,8 @@ func TestI3I10AManagerThatDiesWhileItDisowns(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			f.clock.SetTime(lateNow.Add(time.Hour))
-			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+			f.Clock.SetTime(onepod.Now.Add(time.Hour))
+			if _, err := f.orphans.Reconcile(t.Context(), "old-sandbox"); err != nil {
 				t.Fatal(err)
 			}
 			f.keepsAsOrphan()
@@ -115,17 +136,17 @@ func TestI10TheTombstoneSaysWhichRecordOwnsAnEntry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := disownedByOld(t)
-			e := &f.pool.entries[0]
+			e := &f.Pool.Entries[0]
 			e.PodRef, e.Releasing, e.Owner = v1alpha1.TombstonePrefix+"/"+tc.record, tc.record, nil
-			orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+			orphan := records.OfOrphan("old-sandbox", metav1.NewTime(onepod.Now))
 			orphan.Spec.Addresses, orphan.Spec.DisownedBy = f.record().Spec.Addresses, tc.disownedBy
-			if err := f.truth.Create(t.Context(), orphan); err != nil {
+			if err := f.Truth.Create(t.Context(), orphan); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+			if _, err := f.orphans.Reconcile(t.Context(), "old-sandbox"); err != nil {
 				t.Fatal(err)
 			}
-			if _, kept := f.addressesOf()[orphanOfOld]; kept != tc.kept {
+			if _, kept := f.Addresses()[orphanOfOld]; kept != tc.kept {
 				t.Errorf("the record %s was kept: %t; expected %t", orphanOfOld, kept, tc.kept)
 			}
 		})
@@ -135,18 +156,18 @@ func TestI10TheTombstoneSaysWhichRecordOwnsAnEntry(t *testing.T) {
 // TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone: only that record has the podref from before, which finds the reservation.
 func TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone(t *testing.T) {
 	f := disownedByOld(t)
-	orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+	orphan := records.OfOrphan("old-sandbox", metav1.NewTime(onepod.Now))
 	orphan.Spec.Addresses = f.record().Spec.Addresses
-	if err := f.truth.Create(t.Context(), orphan); err != nil {
+	if err := f.Truth.Create(t.Context(), orphan); err != nil {
 		t.Fatal(err)
 	}
-	f.pool.late = slices.Clone(f.pool.entries)
-	e := &f.pool.entries[0]
+	f.Pool.Late = slices.Clone(f.Pool.Entries)
+	e := &f.Pool.Entries[0]
 	e.PodRef, e.Releasing, e.Owner = v1alpha1.TombstonePrefix+"/"+orphanOfOld, orphanOfOld, nil
-	if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+	if _, err := f.orphans.Reconcile(t.Context(), "old-sandbox"); err != nil {
 		t.Fatal(err)
 	}
-	if _, kept := f.addressesOf()[orphanOfOld]; !kept {
+	if _, kept := f.Addresses()[orphanOfOld]; !kept {
 		t.Errorf("the record %s is gone, and its tombstone stands", orphanOfOld)
 	}
 }
@@ -154,9 +175,9 @@ func TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone(t *testing.T) {
 // TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef: the orphan's record was created before the pool had it.
 func TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef(t *testing.T) {
 	f := disownedByOld(t)
-	orphan := newOrphanRecord("old-sandbox", metav1.NewTime(lateNow))
+	orphan := records.OfOrphan("old-sandbox", metav1.NewTime(onepod.Now))
 	orphan.Spec.PodNamespace, orphan.Spec.PodName, orphan.Spec.DisownedBy = "default", "web-1", "old"
-	if err := f.truth.Create(t.Context(), orphan); err != nil {
+	if err := f.Truth.Create(t.Context(), orphan); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range []time.Duration{0, time.Second} {
@@ -170,22 +191,22 @@ func TestI2AFurtherAddressOfADisownedSandboxKeepsItsPodRef(t *testing.T) {
 // TestI1APodThatVanishedGivesNothingAwayWhileItsSandboxIsDisowned: no finalizer keeps the next pod of the name away, so that the tombstone comes first.
 func TestI1APodThatVanishedGivesNothingAwayWhileItsSandboxIsDisowned(t *testing.T) {
 	f := disownedByOld(t)
-	var pod corev1.Pod
-	if err := f.truth.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &pod); err != nil {
+	var old corev1.Pod
+	if err := f.Truth.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &old); err != nil {
 		t.Fatal(err)
 	}
-	pod.Finalizers = nil
-	if err := f.truth.Update(t.Context(), &pod); err != nil {
+	old.Finalizers = nil
+	if err := f.Truth.Update(t.Context(), &old); err != nil {
 		t.Fatal(err)
 	}
-	f.failWrites = "create v1alpha1.ipallocation"
+	f.FailWrites = "create v1alpha1.ipallocation"
 	if err := f.after(0); err == nil {
 		t.Fatal("a write failed, and no other try is due")
 	}
-	if f.pool.entries[0].Releasing != "old" {
-		t.Fatalf("the pool has %v; expected a tombstone before any record is written", f.pool.entries)
+	if f.Pool.Entries[0].Releasing != "old" {
+		t.Fatalf("the pool has %v; expected a tombstone before any record is written", f.Pool.Entries)
 	}
-	f.failWrites = ""
+	f.FailWrites = ""
 	for _, d := range []time.Duration{time.Second, time.Minute} {
 		if err := f.after(d); err != nil {
 			t.Fatal(err)
@@ -195,17 +216,17 @@ func TestI1APodThatVanishedGivesNothingAwayWhileItsSandboxIsDisowned(t *testing.
 }
 
 // keepsAsOrphan demands that the entry is in the orphan's record alone, and that no pod inherits it.
-func (f *fate) keepsAsOrphan() {
+func (f *disowned) keepsAsOrphan() {
 	f.Helper()
-	if len(f.pool.entries) != 1 || f.pool.entries[0].Releasing != orphanOfOld || f.pool.entries[0].SandboxID != "old-sandbox" {
-		f.Fatalf("the pool has %v; expected the tombstone of the orphan's record", f.pool.entries)
+	if len(f.Pool.Entries) != 1 || f.Pool.Entries[0].Releasing != orphanOfOld || f.Pool.Entries[0].SandboxID != "old-sandbox" {
+		f.Fatalf("the pool has %v; expected the tombstone of the orphan's record", f.Pool.Entries)
 	}
-	for name, addresses := range f.addressesOf() {
+	for name, addresses := range f.Addresses() {
 		if (name == orphanOfOld) != (len(addresses) == 1) {
 			f.Errorf("record %s has %v; expected the address in %s alone", name, addresses, orphanOfOld)
 		}
 	}
-	if diff := cmp.Diff([]string{"10.0.0.5 default/web-1"}, f.addressesOf()[orphanOfOld]); diff != "" {
+	if diff := cmp.Diff([]string{"10.0.0.5 default/web-1"}, f.Addresses()[orphanOfOld]); diff != "" {
 		f.Errorf("the orphan's record, which needs the podref from before to find the reservation (-want +got):\n%s", diff)
 	}
 }
@@ -213,31 +234,31 @@ func (f *fate) keepsAsOrphan() {
 // TestI2WhatCannotStandInAPoolIsDisownedToo: the manager was restarted while the pod was deleted, so that nothing but its ADD ties the sandbox to it.
 func TestI2WhatCannotStandInAPoolIsDisownedToo(t *testing.T) {
 	for name, tc := range map[string]struct {
-		pool func(*onePool)
+		pool func(*onepod.Pool)
 		want string
 	}{
-		"another pod has the address": {func(p *onePool) {
-			e := &p.entries[0]
+		"another pod has the address": {func(p *onepod.Pool) {
+			e := &p.Entries[0]
 			e.SandboxID, e.PodRef, e.PoolResourceVersion = "next-sandbox", "default/web-2", "101"
 			e.Owner = &ipam.PodRef{Namespace: "default", Name: "web-2"}
-			p.cached = "101"
+			p.Cached = "101"
 		}, "default/web-2 next-sandbox"},
-		"its release was begun": {func(p *onePool) {
-			p.entries[0].PodRef, p.entries[0].Releasing = v1alpha1.TombstonePrefix+"/old", "old"
+		"its release was begun": {func(p *onepod.Pool) {
+			p.Entries[0].PodRef, p.Entries[0].Releasing = v1alpha1.TombstonePrefix+"/old", "old"
 		}, v1alpha1.TombstonePrefix + "/" + orphanOfOld + " old-sandbox"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := disownedByOld(t)
-			tc.pool(f.pool)
+			tc.pool(f.Pool)
 			for _, d := range []time.Duration{0, time.Second, time.Minute} {
 				if err := f.after(d); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if got := f.pool.entries[0].PodRef + " " + f.pool.entries[0].SandboxID; got != tc.want {
+			if got := f.Pool.Entries[0].PodRef + " " + f.Pool.Entries[0].SandboxID; got != tc.want {
 				t.Errorf("the pool has %s; expected %s", got, tc.want)
 			}
-			addresses := f.addressesOf()
+			addresses := f.Addresses()
 			if diff := cmp.Diff([]string{"10.0.0.5 default/web-1"}, addresses[orphanOfOld]); diff != "" {
 				t.Errorf("the orphan's record (-want +got):\n%s", diff)
 			}
@@ -253,22 +274,22 @@ func TestI10AFailedWriteForgetsNoDisownedSandbox(t *testing.T) {
 	for _, fails := range []string{"create v1alpha1.ipallocation", "update v1alpha1.ipallocation"} {
 		t.Run(fails, func(t *testing.T) {
 			f := disownedByOld(t)
-			e := &f.pool.entries[0]
+			e := &f.Pool.Entries[0]
 			e.SandboxID, e.PodRef, e.PoolResourceVersion = "next-sandbox", "default/web-2", "101"
-			e.Owner, f.pool.cached = &ipam.PodRef{Namespace: "default", Name: "web-2"}, "101"
-			f.failWrites = fails
+			e.Owner, f.Pool.Cached = &ipam.PodRef{Namespace: "default", Name: "web-2"}, "101"
+			f.FailWrites = fails
 			if err := f.after(0); err == nil {
 				t.Fatal("a write failed, and no other try is due")
 			}
-			if got := f.addressesOf()["old"]; len(got) != 1 {
+			if got := f.Addresses()["old"]; len(got) != 1 {
 				t.Fatalf("the pod's record has %v; expected the address until the orphan's record and this one are written", got)
 			}
-			f.failWrites = ""
-			before := f.addressesOf()[orphanOfOld]
-			if _, err := orphansOf(f).Reconcile(t.Context(), "old-sandbox"); err != nil {
+			f.FailWrites = ""
+			before := f.Addresses()[orphanOfOld]
+			if _, err := f.orphans.Reconcile(t.Context(), "old-sandbox"); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(before, f.addressesOf()[orphanOfOld]); diff != "" {
+			if diff := cmp.Diff(before, f.Addresses()[orphanOfOld]); diff != "" {
 				t.Fatalf("the pod's record still has the sandbox, and the orphan's record changed (-before +after):\n%s", diff)
 			}
 			for _, d := range []time.Duration{time.Second, time.Minute} {
@@ -276,7 +297,7 @@ func TestI10AFailedWriteForgetsNoDisownedSandbox(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			addresses := f.addressesOf()
+			addresses := f.Addresses()
 			if len(addresses["old"]) > 0 || len(addresses[orphanOfOld]) != 1 {
 				t.Errorf("records %v; expected the address in %s alone", addresses, orphanOfOld)
 			}

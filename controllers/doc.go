@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers observes, decides and acts: it is the only writer of pods and of IPAM objects. What to do is decided by
-// internal/release; the controllers collect the facts and carry the decision out.
+// Package controllers wires the controllers, which alone write pods and IPAM objects. What to do is decided by internal/release and
+// internal/orphan; the controllers collect the facts and carry the decision out. Each story is a package:
 //
-//	PodReconciler        one pod UID: record, release, unprotect, explain
-//	LateStampReconciler  pods that hold an address and were never stamped
-//	OrphanReconciler     entries that no pod UID can be shown to own
+//	pod      one pod UID: record, release, unprotect, explain
+//	orphan   entries that no pod UID can be shown to own
+//	protect  pods that hold an address and were never stamped
 //
-// The other stories are packages below this one; Setup wires them.
+// audit, slice, relabel, poolusage and noderesource are the others. What stories share is below them; no story imports another.
 package controllers

@@ -4,39 +4,33 @@ package controllers
 
 import (
 	"context"
+	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// sandboxID keys the orphan controller's queue.
-type sandboxID string
-
 // router turns a backend's changes into work: for the pod UIDs that they concern, for pods without the finalizer, and for
-// sandboxes without an owner. Until the queues run (another replica leads) it drops changes: starting them reads everything.
+// sandboxes without an owner.
 type router struct {
-	*core
-	mu      sync.Mutex
-	pods    workqueue.TypedRateLimitingInterface[types.UID]
-	late    workqueue.TypedRateLimitingInterface[reconcile.Request]
-	orphans workqueue.TypedRateLimitingInterface[sandboxID]
-}
-
-func newRouter(shared *core) *router {
-	r := &router{core: shared}
-	for _, backend := range shared.backends {
-		backend.Subscribe(r.route)
-	}
-	return r
+	client   client.Client
+	backends []ipam.Backend
+	recorder events.EventRecorder
+	// leading: the queues run. Until then (another replica leads) they drop what they are given: starting them reads everything.
+	leading atomic.Bool
+	pods    func(...types.UID)
+	late    func(ipam.PodRef)
+	orphans func(...string)
 }
 
 // route is called for each change that a backend sees. It only reads caches.
@@ -52,7 +46,7 @@ func (r *router) route(event ipam.Event) {
 			r.routeSandbox(id)
 			continue
 		}
-		r.addPod(types.UID(record))
+		r.pods(types.UID(record))
 	}
 	for i := range event.Problems {
 		r.report(&event.Problems[i])
@@ -61,11 +55,8 @@ func (r *router) route(event ipam.Event) {
 
 // report tells whoever looks at the pool what cannot be read in it. Only the leader does.
 func (r *router) report(problem *ipam.Problem) {
-	r.mu.Lock()
-	leading := r.pods != nil
-	r.mu.Unlock()
 	for _, backend := range r.backends {
-		if leading && backend.Name() == problem.Backend {
+		if r.leading.Load() && backend.Name() == problem.Backend {
 			r.recorder.Eventf(backend.PoolReference(problem.Pool), nil, corev1.EventTypeWarning, string(v1alpha1.ReasonMalformedPool), "Report",
 				"offset %q, podref %q: %s", problem.Offset, problem.PodRef, problem.Message)
 		}
@@ -75,63 +66,31 @@ func (r *router) report(problem *ipam.Problem) {
 func (r *router) routePod(ref ipam.PodRef) {
 	ctx := context.Background()
 	var pod corev1.Pod
-	err := r.client.Get(ctx, types.NamespacedName(ref), &pod)
-	if err == nil {
-		r.addPod(pod.UID)
+	if r.client.Get(ctx, types.NamespacedName(ref), &pod) == nil {
+		r.pods(pod.UID)
 	}
-	if err != nil || lacksFinalizer(&pod) {
-		r.addLate(ref)
-	}
-	for _, uid := range r.recordNames(ctx, index.RecordPod, ref.String()) {
-		r.addPod(uid)
-	}
+	r.late(ref)
+	r.pods(index.PodRecords(ctx, r.client, index.RecordPod, ref.String())...)
 }
 
 func (r *router) routeSandbox(id string) {
-	for _, uid := range r.recordNames(context.Background(), index.RecordSandbox, id) {
-		r.addPod(uid)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.orphans != nil {
-		r.orphans.Add(sandboxID(id))
-	}
+	r.pods(index.PodRecords(context.Background(), r.client, index.RecordSandbox, id)...)
+	r.orphans(id)
 }
 
-func (r *router) addPod(uid types.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.pods != nil && uid != "" {
-		r.pods.Add(uid)
-	}
+// start is called for each queue that runs, and routes what the backends held before it did.
+func (r *router) start(ctx context.Context) {
+	r.leading.Store(true)
+	go r.replayOnceSynced(ctx)
 }
 
-func (r *router) addLate(ref ipam.PodRef) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.late != nil {
-		r.late.Add(reconcile.Request{NamespacedName: types.NamespacedName(ref)})
+func (r *router) replayOnceSynced(ctx context.Context) {
+	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(r.backends, func(b ipam.Backend) bool { return !b.HasSynced() }), nil
+	})
+	if err == nil {
+		r.replay()
 	}
-}
-
-// lacksFinalizer: the pod could have the finalizer and does not, whoever made it or changed it.
-func lacksFinalizer(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)
-}
-
-// watchFinalizer follows the finalizer of a pod of the cache. Without the label a pod leaves the cache: before is then its last version
-// and now is nil.
-func (r *router) watchFinalizer(before, now *corev1.Pod) {
-	known := now
-	switch {
-	case now == nil:
-		known = before
-	case !lacksFinalizer(now):
-		return
-	case before != nil && controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer):
-		r.tracker.lostFinalizer(now.UID, removedBy(before, now))
-	}
-	r.addLate(ipam.PodRef{Namespace: known.Namespace, Name: known.Name})
 }
 
 // replay routes everything that the backends hold: what was there before the queues ran.
@@ -139,7 +98,7 @@ func (r *router) replay() {
 	var pods corev1.PodList
 	if err := r.client.List(context.Background(), &pods); err == nil {
 		for i := range pods.Items {
-			r.addPod(pods.Items[i].UID) // whoever waited for the pools to be listed
+			r.pods(pods.Items[i].UID) // whoever waited for the pools to be listed
 		}
 	}
 	for _, backend := range r.backends {
@@ -157,19 +116,4 @@ func (r *router) replay() {
 		}
 		r.route(event)
 	}
-}
-
-// recordNames lists, from the cache, the pod UIDs whose records an index finds. Records of orphans are nobody's.
-func (c *core) recordNames(ctx context.Context, field, key string) []types.UID {
-	records, err := index.Records(ctx, c.client, field, key)
-	if err != nil {
-		return nil
-	}
-	names := make([]types.UID, 0, len(records))
-	for i := range records {
-		if !strings.HasPrefix(records[i].Name, v1alpha1.OrphanPrefix) {
-			names = append(names, types.UID(records[i].Name))
-		}
-	}
-	return names
 }

@@ -4,24 +4,22 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/controllers/audit"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/orphan"
+	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
+	"github.com/holdfast-dev/holdfast/controllers/protect"
 	"github.com/holdfast-dev/holdfast/controllers/relabel"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
-	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/protection"
@@ -38,9 +36,11 @@ type Options struct {
 	// Settings are the delays of the decision table.
 	Settings release.Settings
 	// Handshakes bound how many questions to agents are open at once.
-	Handshakes Handshakes
-	// Orphans are about entries whose owner nobody can tell.
-	Orphans OrphanOptions
+	Handshakes pod.Handshakes
+	// ManagerNamespace holds the list of Nodes ever seen, and AgentNamespace the Leases of the agents.
+	ManagerNamespace, AgentNamespace string
+	// MaxAsked is how many orphans all nodes are asked about at once.
+	MaxAsked int
 	// Rules say which pods are stamped; the late stamp and the early unstamp follow them like the webhook.
 	Rules protection.Rules
 	// Repair puts right what the audit finds; false only reports it.
@@ -61,33 +61,7 @@ type Options struct {
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 	// NewInformer makes the informers of the controllers' own caches. Default: client-go's.
-	NewInformer NewInformer
-}
-
-// NewInformer makes an informer, as cache.Options has it.
-type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
-
-// core is what the reconcilers share.
-type core struct {
-	client     client.Client
-	live       client.Reader
-	finalizers podWriter
-	backends   []ipam.Backend
-	tracker    *tracker
-	sightings  *sightings
-	looks      *scheduledLooks
-	recorder   events.EventRecorder
-	clock      clock.PassiveClock
-	options    Options
-}
-
-// podsOf is what writes pods: only what lets them go, in a shadow.
-func podsOf(mgr manager.Manager, report *shadow.Reporter) podWriter {
-	pods := podClient{finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()}}
-	if report != nil {
-		return letGoWriter{podWriter: pods, report: report}
-	}
-	return pods
+	NewInformer orphan.NewInformer
 }
 
 // Setup registers every controller with the manager. Call it once, before the manager starts; the backends must have been
@@ -102,44 +76,46 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	shared := &core{
-		client:     mgr.GetClient(),
-		live:       mgr.GetAPIReader(),
-		finalizers: podsOf(mgr, o.Shadow),
-		backends:   o.Backends,
-		tracker:    newTracker(o.Clock),
-		sightings:  &sightings{live: mgr.GetAPIReader(), clock: o.Clock, policiesSince: o.PoliciesSince},
-		looks:      newScheduledLooks(),
-		recorder:   mgr.GetEventRecorder("holdfast"),
-		clock:      o.Clock,
-		options:    o,
-	}
-	pods, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{})
+	seen, err := witness.Watch(ctx, mgr.GetCache(), o.Clock)
 	if err != nil {
-		return fmt.Errorf("watching guarded pods: %w", err)
+		return err
 	}
-	if _, err := pods.AddEventHandler(shared.tracker.handler()); err != nil {
-		return fmt.Errorf("watching guarded pods: %w", err)
+	fates := nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince)
+	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}
+	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Handshakes: o.Handshakes, Rules: o.Rules,
+		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues,
+		PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start})
+	if err != nil {
+		return err
 	}
-	routes := newRouter(shared)
-	for _, setup := range []func(manager.Manager, *core, *router) error{setupPods, setupLateStamp, setupOrphans} {
-		if err := setup(mgr, shared, routes); err != nil {
-			return err
-		}
+	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{ManagerNamespace: o.ManagerNamespace, AgentNamespace: o.AgentNamespace, MaxAsked: o.MaxAsked,
+		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
+		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start, NewInformer: o.NewInformer})
+	if err != nil {
+		return err
 	}
-	metrics.OldestHold.From(shared.tracker.oldestHolds)
+	protector, err := protect.Setup(mgr, seen, protect.Options{Backends: o.Backends, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
+		SimulatedQueues: o.SimulatedQueues, Running: routes.start})
+	if err != nil {
+		return err
+	}
+	routes.pods, routes.late, routes.orphans = pods.Look, protector.Look, orphans.Look
+	for _, backend := range o.Backends {
+		backend.Subscribe(routes.route)
+	}
+	metrics.OldestHold.From(seen.OldestHolds)
 	if err := poolusage.Setup(mgr, o.Backends); err != nil {
 		return err
 	}
-	if err := relabel.Setup(mgr, shared.finalizers, o.SweepInterval); err != nil {
+	if err := relabel.Setup(mgr, o.SweepInterval); err != nil {
 		return err
 	}
 	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
 		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
-		Pod: shared.provenFacts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
-			return shared.observeNode(ctx, name, true)
+		Pod: pods.Facts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
+			return nodefate.Observe(ctx, mgr.GetAPIReader(), name)
 		},
-		LookAt: routes.routeSandbox, Scheduled: shared.looks.ids,
+		LookAt: routes.routeSandbox, Scheduled: orphans.Scheduled,
 	}); err != nil {
 		return err
 	}

@@ -15,6 +15,9 @@ const (
 	Last  = 30 * time.Second
 )
 
+// CatchUp is how long a cache of records that is behind is left to catch up.
+const CatchUp = 250 * time.Millisecond
+
 // RateLimiter is the back-off of a queue: twice as long after each failure of an item, up to last.
 func RateLimiter[T comparable](last time.Duration) workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](First, last)

@@ -6,8 +6,10 @@ package index
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -63,6 +65,21 @@ func Records(ctx context.Context, cached client.Reader, field, key string) ([]v1
 		return nil, err
 	}
 	return records.Items, nil
+}
+
+// PodRecords are the UIDs of the pods whose records have a key, from the cache. Records of orphans are nobody's.
+func PodRecords(ctx context.Context, cached client.Reader, field, key string) []types.UID {
+	records, err := Records(ctx, cached, field, key)
+	if err != nil {
+		return nil
+	}
+	names := make([]types.UID, 0, len(records))
+	for i := range records {
+		if !strings.HasPrefix(records[i].Name, v1alpha1.OrphanPrefix) {
+			names = append(names, types.UID(records[i].Name))
+		}
+	}
+	return names
 }
 
 // AddressKey is the key of an address of a pool ("namespace/name").

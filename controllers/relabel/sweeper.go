@@ -25,21 +25,16 @@ import (
 // pageSize is how many pods' metadata one request reads.
 const pageSize = 500
 
-// Writer puts the label on a pod.
-type Writer interface {
-	Relabel(ctx context.Context, pod finalizer.Pod) error
-}
-
 // sweeper pages through the metadata of all pods.
 type sweeper struct {
 	live     client.Reader
-	writer   Writer
+	pods     finalizer.Client
 	interval time.Duration
 }
 
 // Setup registers the sweep, at once and then at every interval.
-func Setup(mgr manager.Manager, writer Writer, interval time.Duration) error {
-	return mgr.Add(&sweeper{live: mgr.GetAPIReader(), writer: writer, interval: interval})
+func Setup(mgr manager.Manager, interval time.Duration) error {
+	return mgr.Add(&sweeper{live: mgr.GetAPIReader(), pods: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()}, interval: interval})
 }
 
 // NeedLeaderElection: one sweep in the cluster is enough.
@@ -108,7 +103,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 				continue
 			}
 			// One pod that cannot be labeled must not hide all that come after it.
-			failures = append(failures, s.writer.Relabel(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}))
+			failures = append(failures, s.pods.Relabel(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}))
 		}
 		if page = pods.Continue; page == "" {
 			return errors.Join(failures...)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -48,7 +49,7 @@ type Reconciler struct {
 	clock        clock.PassiveClock
 	// waiting: slices of nodes that are gone wait for their entries, so a change of a pool may end the wait.
 	waiting atomic.Bool
-	queue   atomic.Pointer[queue]
+	feed    queue.Feed[request]
 	// told is what was said of each SlicePool last.
 	told map[types.UID]string
 }

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -220,7 +219,7 @@ func TestANewNodeHasTimeToGetASlice(t *testing.T) {
 
 // recordingQueue keeps what is added with a delay.
 type recordingQueue struct {
-	queue
+	requests
 	after []time.Duration
 }
 
@@ -233,8 +232,9 @@ func TestAPoolWakesNobodyWhileNoSliceWaits(t *testing.T) {
 	r := w.build()
 	r.poolChanged(ipam.Event{}) // nobody leads yet
 	recording := &recordingQueue{}
-	var queue workqueue.TypedRateLimitingInterface[request] = recording
-	r.queue.Store(&queue)
+	if err := r.feed.Source(func(context.Context) {}).Start(t.Context(), recording); err != nil {
+		t.Fatal(err)
+	}
 	r.poolChanged(ipam.Event{})
 	if recording.after != nil {
 		t.Error("a pool woke it while no slice was known to wait")

@@ -24,7 +24,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
-type queue = workqueue.TypedRateLimitingInterface[request]
+type requests = workqueue.TypedRateLimitingInterface[request]
 
 // Setup registers a Reconciler for each of the backends that divides ranges among nodes. What failed is tried again with a back-off
 // up to lastRetry. Simulated queues fit a simulation.
@@ -43,11 +43,7 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 		}
 		sources := []source.TypedSource[request]{
 			source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents()),
-			source.TypedFunc[request](func(_ context.Context, q queue) error {
-				reconciler.queue.Store(&q)
-				q.Add(request{})
-				return nil
-			}),
+			reconciler.feed.Source(func(context.Context) { reconciler.feed.Add(request{}) }),
 		}
 		for _, s := range sources {
 			if err := c.Watch(s); err != nil {
@@ -62,10 +58,10 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 // nodeEvents: only Nodes that come and go move slices.
 func nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 	return handler.TypedFuncs[*corev1.Node, request]{
-		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[*corev1.Node], q queue) {
+		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[*corev1.Node], q requests) {
 			q.AddAfter(request{}, nodeDelay)
 		},
-		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[*corev1.Node], q queue) {
+		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[*corev1.Node], q requests) {
 			q.AddAfter(request{}, nodeDelay)
 		},
 	}
@@ -73,7 +69,7 @@ func nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 
 // poolChanged is called for each change of any pool.
 func (r *Reconciler) poolChanged(ipam.Event) {
-	if q := r.queue.Load(); q != nil && r.waiting.Load() {
-		(*q).AddAfter(request{}, poolDelay)
+	if r.waiting.Load() {
+		r.feed.AddAfter(poolDelay, request{})
 	}
 }

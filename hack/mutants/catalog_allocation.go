@@ -8,9 +8,9 @@ var inSlices = []string{"./controllers/slice"}
 var allocationMutants = []mutant{
 	{
 		rule: "liveness: what carries the proof of the end goes last",
-		file: "controllers/pod_controller.go",
+		file: "controllers/pod/controller.go",
 		old:  `		slices.Reverse(steps)`,
-		new:  `		_ = slices.Reverse[[]func() error]`, by: inControllers,
+		new:  `		_ = slices.Reverse[[]func() error]`, by: inPods,
 	},
 	{
 		rule: "repairs: a reservation of a pod that lives stays",

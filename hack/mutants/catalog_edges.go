@@ -9,8 +9,9 @@ var (
 	inWhereabouts = []string{"./internal/ipam/whereabouts"}
 	inGuard       = []string{"./internal/releaseguard", "./webhooks"}
 	inNodes       = []string{"./internal/nodeidentity", "./internal/nodepolicy", "./webhooks"}
-	inProtection  = []string{"./internal/protection", "./webhooks", "./controllers"}
-	inControllers = []string{"./controllers"}
+	inProtection  = []string{"./internal/protection", "./webhooks", "./controllers/protect"}
+	inPods        = []string{"./controllers/pod", "./controllers"}
+	inOrphans     = []string{"./controllers/orphan", "./controllers"}
 	inPolicies    = []string{"./internal/reportpolicy"}
 	inSeatbelts   = []string{"./test/integration -ginkgo.label-filter=seatbelts"}
 	inSimulation  = []string{simulation}
@@ -254,24 +255,24 @@ func removePending`, by: inWhereabouts,
 	},
 	{
 		rule: "protection: a pod that vanished leaves tombstones (S3)",
-		file: "controllers/tombstone.go",
+		file: "controllers/pod/tombstone.go",
 		old:  `inherited := v.podFact.IsAbsent() && !held.Superseded && !held.Conflict && held.Releasing == ""`,
-		new:  `inherited := held.Conflict`, by: inControllers,
+		new:  `inherited := held.Conflict`, by: inPods,
 	},
 	{
 		rule: "protection: a tombstone is written on live reads alone",
-		file: "controllers/tombstone.go",
+		file: "controllers/pod/tombstone.go",
 		old: `		if !v.live {
 			return true, nil
 		}
 `,
-		new: "", by: inControllers,
+		new: "", by: inPods,
 	},
 	{
 		rule: "I10: an entry of a pod that ended unguarded is an orphan",
-		file: "controllers/orphan_use.go",
-		old:  `exempt || (!r.isOver(&pod) && ownership.ShownBy(`,
-		new:  `exempt || (ownership.ShownBy(`, by: inControllers,
+		file: "controllers/orphan/use.go",
+		old:  `isExempt || (!r.isOver(&pod) && ownership.ShownBy(`,
+		new:  `isExempt || (ownership.ShownBy(`, by: inOrphans,
 	},
 	{
 		rule: "policies: reports count only while the policy fails closed (S5)",
@@ -333,9 +334,9 @@ func removePending`, by: inWhereabouts,
 	},
 	{
 		rule: "orphans: a list of Nodes with a copy of a Node under another key is refused",
-		file: "controllers/orphan_roster.go",
+		file: "controllers/orphan/roster.go",
 		old:  ` || orphan.KeyOf(seen.Node) != key`,
-		new:  ``, by: inControllers,
+		new:  ``, by: inOrphans,
 	},
 	{
 		rule: "agent: it can call nothing that changes the runtime (security 7)",

@@ -5,41 +5,42 @@ package main
 // What keeps an address from being held for ever, and what bounds the work that a tenant can ask for.
 var (
 	inPodNetwork = []string{"./internal/podnetwork"}
+	inProtect    = []string{"./controllers/protect"}
 	inRepair     = []string{"./internal/ipamrepair", "./controllers/audit"}
 )
 
 var livenessMutants = []mutant{
 	{
 		rule: "liveness: an entry that comes after the deletion is recorded for its pod (L1)",
-		file: "controllers/observe_entries.go",
+		file: "controllers/pod/observe_entries.go",
 		old:  `live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved`,
-		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inControllers,
+		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inPods,
 	},
 	{
 		rule: "liveness: a sandbox that is made after its Node registered again gets a machine (L2)",
-		file: "controllers/record.go",
+		file: "controllers/pod/record.go",
 		old:  `(boundBefore(v, record, registered) && !v.madeUnder(node, s.ID))`,
-		new:  `boundBefore(v, record, registered)`, by: inControllers,
+		new:  `boundBefore(v, record, registered)`, by: inPods,
 	},
 	{
 		rule: "liveness: a completed pod that is kept holds no orphan (L3)",
-		file: "controllers/orphan_use.go",
+		file: "controllers/orphan/use.go",
 		old: `	case r.isOver(&pod):
 		return release.Absent[string]()
 `,
-		new: "", by: inControllers,
+		new: "", by: inOrphans,
 	},
 	{
 		rule: "liveness: looks at a gone Node that are far apart end its delay (L4)",
-		file: "controllers/node_fate.go",
+		file: "controllers/nodefate/nodefate.go",
 		old:  `(!watched && now.Sub(before.ConfirmedTime.Time) > fateGap)`,
-		new:  `now.Sub(before.ConfirmedTime.Time) > fateGap`, by: inControllers,
+		new:  `now.Sub(before.ConfirmedTime.Time) > fateGap`, by: inPods,
 	},
 	{
 		rule: "liveness: a conflict with what a namesake shows ends with the namesake (L5)",
-		file: "controllers/pod_watches.go",
+		file: "controllers/pod/watches.go",
 		old:  `			if uid != pod.UID {`,
-		new:  `			if uid == pod.UID {`, by: inControllers,
+		new:  `			if uid == pod.UID {`, by: inPods,
 	},
 	{
 		rule: "liveness: a kubelet too old to report that there is no sandbox is named (L6)",
@@ -49,19 +50,19 @@ var livenessMutants = []mutant{
 	},
 	{
 		rule: "protection: a pod that lost the finalizer and the label is looked at again (S3)",
-		file: "controllers/router.go",
+		file: "controllers/protect/protect.go",
 		old: `	case now == nil:
 		known = before
 `,
 		new: `	case now == nil:
 		return
-`, by: inControllers,
+`, by: inProtect,
 	},
 	{
 		rule: "protection: the finalizer counts, and the label does not (S3)",
-		file: "controllers/router.go",
+		file: "controllers/protect/protect.go",
 		old:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
-		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inControllers,
+		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inProtect,
 	},
 	{
 		rule: "security: an annotation claims no more addresses than its networks give (1)",
@@ -87,24 +88,24 @@ var livenessMutants = []mutant{
 		old: `		case len(value) > MaxNetworksBytes:
 			bounded[key] = TooLarge
 `,
-		new: "", by: []string{"./internal/podnetwork", "./controllers"},
+		new: "", by: []string{"./internal/podnetwork", "./controllers/kept"},
 	},
 	{
 		rule: "conflicts: an address that a person released for a sandbox is that sandbox's no more, whoever has it by now",
 		file: "internal/facts/missing.go",
 		old:  `case ReleasedByHand(r.Record, address):`,
-		new:  `case stands == nil && ReleasedByHand(r.Record, address):`, by: inControllers,
+		new:  `case stands == nil && ReleasedByHand(r.Record, address):`, by: inPods,
 	},
 	{
 		rule: "I10: a late cache of the pools does not end the record of a tombstone",
-		file: "controllers/orphan_observe.go",
+		file: "controllers/orphan/observe.go",
 		old:  `return v.record != nil && (v.facts.Owned || len(v.entries) == 0 || v.addressed())`,
-		new:  `return v.record != nil && !v.facts.Owned && (len(v.entries) == 0 || v.addressed())`, by: inControllers,
+		new:  `return v.record != nil && !v.facts.Owned && (len(v.entries) == 0 || v.addressed())`, by: inOrphans,
 	},
 	{
 		rule: "I10: the tombstone of an orphan's record says that no pod owns the entry",
-		file: "controllers/orphan_observe.go",
+		file: "controllers/orphan/observe.go",
 		old:  `v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned)`,
-		new:  `v.facts = r.baseFacts(v, r.unowned(ctx, v).owned)`, by: inControllers,
+		new:  `v.facts = r.baseFacts(v, r.unowned(ctx, v).owned)`, by: inOrphans,
 	},
 }

@@ -16,39 +16,39 @@ var ownershipMutants = []mutant{
 	},
 	{
 		rule: "I1: a pod is unprotected only once the cache of pools is as new as its end",
-		file: "controllers/empty_pools.go",
+		file: "controllers/pod/empty_pools.go",
 		old:  `if v.live || d.Row == release.RowNeverScheduled {`,
-		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inControllers,
+		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inPods,
 	},
 	{
 		rule: "I3: a sandbox is recorded only from pools that are as new as the binding of its pod",
-		file: "controllers/empty_pools.go",
+		file: "controllers/pod/empty_pools.go",
 		old:  `if v.live || len(pools) == 0 {`,
-		new:  `if v.uid != "" || len(pools) == 0 {`, by: inControllers,
+		new:  `if v.uid != "" || len(pools) == 0 {`, by: inPods,
 	},
 	{
 		rule: "I3: a Node object that is younger than the entry of a sandbox shows nothing of its machine",
-		file: "controllers/record.go",
+		file: "controllers/pod/record.go",
 		old:  `if registered.After(v.seenAt(s.ObservedTime.Time)) ||`,
-		new:  `if registered.After(v.seenAt(registered)) ||`, by: inControllers,
+		new:  `if registered.After(v.seenAt(registered)) ||`, by: inPods,
 	},
 	{
 		rule: "I1: the versions that a wait for the cache of pools began with do not outlive it",
-		file: "controllers/pod_controller.go",
+		file: "controllers/pod/controller.go",
 		old:  `if decision.Action != release.Unprotect {`,
-		new:  `if decision.Action == release.Unprotect && decision.Row == release.RowNeverScheduled {`, by: inControllers,
+		new:  `if decision.Action == release.Unprotect && decision.Row == release.RowNeverScheduled {`, by: inPods,
 	},
 	{
 		rule: "I1: the record keeps a sandbox after a later one of the pod got its address",
 		file: "internal/facts/missing.go",
 		old:  `return held, r.Pod.IsAbsent() || !sawRemoved`,
-		new:  `return held, false`, by: inControllers,
+		new:  `return held, false`, by: inPods,
 	},
 	{
 		rule: "I1: an entry that the DEL of a later sandbox removed is made again",
 		file: "internal/facts/missing.go",
 		old:  `return slices.ContainsFunc(r.Record.Spec.Addresses, func`,
-		new:  `return false && slices.ContainsFunc(r.Record.Spec.Addresses, func`, by: inControllers,
+		new:  `return false && slices.ContainsFunc(r.Record.Spec.Addresses, func`, by: inPods,
 	},
 	{
 		rule: "I1: the later sandbox is released only once each that it followed is dropped",
@@ -66,7 +66,7 @@ var ownershipMutants = []mutant{
 		rule: "I1: the record lists an address once for each sandbox",
 		file: "internal/facts/record.go",
 		old:  `a.IP == key.IP.String() && a.SandboxID == key.SandboxID {`,
-		new:  `a.IP == key.IP.String() {`, by: inControllers,
+		new:  `a.IP == key.IP.String() {`, by: inPods,
 	},
 	{
 		rule: "I3: a network-status is no evidence for the sandbox that succeeds the one that it was written for (S2)",
@@ -96,13 +96,13 @@ var ownershipMutants = []mutant{
 		rule: "I3: unowned entries under the name of a pod are observed",
 		file: "internal/facts/owner.go",
 		old:  `held.Attribution == v1alpha1.AttributionNone && ownership.KindOf`,
-		new:  `held.Attribution == v1alpha1.AttributionUnconfirmed && ownership.KindOf`, by: inControllers,
+		new:  `held.Attribution == v1alpha1.AttributionUnconfirmed && ownership.KindOf`, by: inPods,
 	},
 	{
 		rule: "I10: one rule says whose an entry is, for pods and for orphans",
-		file: "controllers/orphan_use.go",
-		old:  `facts.Attribute(v.uid, v.ref(), nil, entry, candidates)`,
-		new:  `facts.Attribute(v.uid, v.ref(), nil, entry, candidates[:1])`, by: inControllers,
+		file: "controllers/orphan/use.go",
+		old:  `facts.Attribute(pod.UID, *entry.Owner, nil, entry, candidates)`,
+		new:  `facts.Attribute(pod.UID, *entry.Owner, nil, entry, candidates[:1])`, by: inOrphans,
 	},
 	{
 		rule: "I2: with agents a sandbox without a recorded machine is disowned (L2)",
@@ -118,9 +118,9 @@ var ownershipMutants = []mutant{
 	},
 	{
 		rule: "I2: a sandbox whose own entry was removed before the next one came is not followed",
-		file: "controllers/observe_missing.go",
+		file: "controllers/pod/observe_missing.go",
 		old:  `removed.SandboxID == address.SandboxID`,
-		new:  `removed.SandboxID == ""`, by: inControllers,
+		new:  `removed.SandboxID == ""`, by: inPods,
 	},
 	{
 		rule: "I1: a removal is the sandbox's whose entry it was, and not that of one before",
@@ -130,23 +130,23 @@ var ownershipMutants = []mutant{
 	},
 	{
 		rule: "I3: no pod inherits what was disowned (S7)",
-		file: "controllers/act.go",
+		file: "controllers/pod/act.go",
 		old:  `for _, result := range backend.Tombstone(ctx, v.disowned(backend.Name(), d)) {`,
-		new:  `for _, result := range backend.Tombstone(ctx, nil) {`, by: inControllers,
+		new:  `for _, result := range backend.Tombstone(ctx, nil) {`, by: inPods,
 	},
 	{
 		rule: "I10: the orphan's record of a disowned sandbox is created before anything else is written (S7)",
-		file: "controllers/act.go",
+		file: "controllers/pod/act.go",
 		old: `		if err := r.recordOrphan(ctx, orphan); err != nil {
 			return err
 		}`,
-		new: `		defer func() { _ = r.recordOrphan(ctx, orphan) }()`, by: inControllers,
+		new: `		defer func() { _ = r.recordOrphan(ctx, orphan) }()`, by: inPods,
 	},
 	{
 		rule: "I1: what a vanished pod disowns has a tombstone first (S3)",
-		file: "controllers/tombstone.go",
+		file: "controllers/pod/tombstone.go",
 		old:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop }`,
-		new:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop || d.Aim() == release.Disown }`, by: inControllers,
+		new:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop || d.Aim() == release.Disown }`, by: inPods,
 	},
 	{
 		rule: "I1: a sandbox that has its entry again is followed, although the entry was removed once",
@@ -156,23 +156,23 @@ var ownershipMutants = []mutant{
 	},
 	{
 		rule: "I10: the pod's record that a sandbox was disowned from does not end the orphan's",
-		file: "controllers/orphan_observe.go",
+		file: "controllers/orphan/observe.go",
 		old:  `return v.record == nil || pod != v.record.Spec.DisownedBy`,
-		new:  `return true`, by: inControllers,
+		new:  `return true`, by: inOrphans,
 	},
 	{
 		rule: "I10: the tombstone of the pod that disowned a sandbox does not end the orphan's record (S7)",
-		file: "controllers/orphan_observe.go",
+		file: "controllers/orphan/observe.go",
 		old:  `case found.owned || (owned && owns(pod)):`,
-		new:  `case found.owned || entry.Releasing != "" || (owned && owns(pod)):`, by: inControllers,
+		new:  `case found.owned || entry.Releasing != "" || (owned && owns(pod)):`, by: inOrphans,
 	},
 	{
 		rule: "I2: a tombstone of the pod's record is no obstacle to disowning (S7)",
-		file: "controllers/act.go",
+		file: "controllers/pod/act.go",
 		old: `		if held.Releasing != "" {
 			request.PodRef`,
 		new: `		if held.Releasing == "" {
-			request.PodRef`, by: inControllers,
+			request.PodRef`, by: inPods,
 	},
 	{
 		rule: "I2: a tombstone of another record can be replaced, and not released",
@@ -182,15 +182,15 @@ var ownershipMutants = []mutant{
 	},
 	{
 		rule: "I3: what a pod shows once another sandbox followed is no evidence for the one before",
-		file: "controllers/observe_missing.go",
-		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, held.SandboxID):`,
-		new:  `held.Attribution == v1alpha1.AttributionObservedAdd && facts.ShowsAddress(v.pod, held.Key):`, by: inControllers,
+		file: "controllers/pod/observe_missing.go",
+		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && r.options.Witness.HasShown(v.uid, held.SandboxID):`,
+		new:  `held.Attribution == v1alpha1.AttributionObservedAdd && facts.ShowsAddress(v.pod, held.Key):`, by: inPods,
 	},
 	{
 		rule: "I2: what a pod showed before another sandbox followed is evidence for the one before",
-		file: "controllers/observe_missing.go",
-		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && c.tracker.hasShown(v.uid, held.SandboxID):`,
-		new:  `false:`, by: inControllers,
+		file: "controllers/pod/observe_missing.go",
+		old:  `held.Attribution == v1alpha1.AttributionObservedAdd && r.options.Witness.HasShown(v.uid, held.SandboxID):`,
+		new:  `false:`, by: inPods,
 	},
 	{
 		rule: "I1: a tombstone of an orphan's record is no proof (S7)",

@@ -13,7 +13,7 @@ var plantedMutants = []mutant{
 	},
 	{
 		rule: "planted: a pod that has the label counts as guarded, also without the finalizer (S3)",
-		file: "controllers/router.go",
+		file: "controllers/protect/protect.go",
 		old:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
 		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inSimulation, histories: 600,
 	},
@@ -25,7 +25,7 @@ var plantedMutants = []mutant{
 	},
 	{
 		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",
-		file: "controllers/empty_pools.go",
+		file: "controllers/pod/empty_pools.go",
 		old:  `if v.live || d.Row == release.RowNeverScheduled {`,
 		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inSimulation, histories: 250,
 	},

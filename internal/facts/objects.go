@@ -69,3 +69,8 @@ func Identity(node *corev1.Node) v1alpha1.NodeIdentity {
 	info := &node.Status.NodeInfo
 	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}
 }
+
+// ShowsOthers says whether a pod's network-status has changed.
+func ShowsOthers(before, after *corev1.Pod) bool {
+	return before.Annotations[podnetwork.StatusAnnotation] != after.Annotations[podnetwork.StatusAnnotation]
+}

@@ -25,8 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers"
+	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
+	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
@@ -75,7 +76,7 @@ type Options struct {
 	// shadow is nil in mode Guard; the configuration has the mode.
 	shadow *shadow.Reporter
 	// newInformer makes the informers of every cache; nil is client-go's own.
-	newInformer controllers.NewInformer
+	newInformer orphan.NewInformer
 }
 
 func (o Options) withDefaults() Options {
@@ -171,9 +172,9 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 
 // cacheOptions says what the manager's own cache keeps of each kind; a backend's pools are in a cache of the backend.
 func cacheOptions() cache.Options {
-	objects := controllers.CacheByObject()
+	objects := kept.ByObject()
 	maps.Copy(objects, noderesource.CacheByObject())
-	return cache.Options{ByObject: objects, DefaultTransform: controllers.DefaultTransform}
+	return cache.Options{ByObject: objects, DefaultTransform: kept.Default}
 }
 
 // clientConfig is a copy with the limits of the configuration.

@@ -16,6 +16,8 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers"
+	"github.com/holdfast-dev/holdfast/controllers/kept"
+	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -28,7 +30,7 @@ import (
 func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerConfiguration, o Options) error {
 	mgr, backend := actingOrNot(mgr, newBackend(c, o), o)
 	if o.PoliciesSince == nil {
-		o.PoliciesSince = controllers.PoliciesSince(mgr.GetClient())
+		o.PoliciesSince = kept.PoliciesSince(mgr.GetClient())
 	}
 	backends := []ipam.Backend{backend}
 	for _, backend := range backends {
@@ -97,11 +99,11 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			AnswerWithin:       c.Handshakes.AnswerWithin.Duration,
 			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 		},
-		Handshakes: controllers.Handshakes{
+		Handshakes: pod.Handshakes{
 			MaxInFlight:        int(*c.Handshakes.MaxInFlight),
 			MaxInFlightPerNode: int(*c.Handshakes.MaxInFlightPerNode),
 		},
-		Orphans:         controllers.OrphanOptions{ManagerNamespace: o.Namespace, AgentNamespace: c.Orphans.AgentNamespace, MaxAsked: int(*c.Orphans.MaxAsked)},
+		ManagerNamespace: o.Namespace, AgentNamespace: c.Orphans.AgentNamespace, MaxAsked: int(*c.Orphans.MaxAsked),
 		Rules:           rules(c, o),
 		Repair:          c.Audit.Mode == configv1alpha1.AuditModeRepair,
 		Shadow:          o.shadow,

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers"
+	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -33,7 +33,7 @@ func TestControllerOptionsComeFromTheConfiguration(t *testing.T) {
 	if diff := cmp.Diff(want, got.Settings); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if got.Handshakes != (controllers.Handshakes{MaxInFlight: 7, MaxInFlightPerNode: 5}) {
+	if got.Handshakes != (pod.Handshakes{MaxInFlight: 7, MaxInFlightPerNode: 5}) {
 		t.Errorf("got handshakes %+v", got.Handshakes)
 	}
 	if got.Evidence != release.EvidenceAgent || got.Concurrency != 3 || got.SweepInterval != time.Minute {

@@ -37,7 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers"
+	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
 	"github.com/holdfast-dev/holdfast/test/fixture"
@@ -164,7 +164,7 @@ func startGuard(ctx context.Context) {
 	fixture.RunManager(ctx, func(running context.Context) (manager.Manager, error) {
 		mgr, err := manager.New(identity, manager.Options{
 			Scheme: fixture.Scheme, Logger: GinkgoLogr, WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"},
-			Cache: cache.Options{ByObject: controllers.CacheByObject()},
+			Cache: cache.Options{ByObject: kept.ByObject()},
 		})
 		if err != nil {
 			return nil, err

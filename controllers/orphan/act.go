@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// adopt writes entries that have been nobody's for long enough into a record of their own, or further ones of its sandbox into the
+// record that there is.
+func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
+	if owned, err := r.ownedLive(ctx, v.entries); err != nil {
+		return reconcile.Result{}, err
+	} else if owned {
+		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
+	}
+	if v.record == nil {
+		if pools, err := r.poolsLive(ctx, []*view{v}); err != nil {
+			return reconcile.Result{}, err
+		} else if len(pools.entries[v.id]) == 0 { // released by now: a record of it would hold the next pod's address as a conflict
+			return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
+		}
+	}
+	now := metav1.NewTime(r.clock.Now())
+	record := records.OfOrphan(string(v.id), now)
+	if v.record != nil {
+		record = v.record.DeepCopy()
+	}
+	for i := range v.entries {
+		entry := &v.entries[i]
+		if entry.Owner != nil && v.record == nil {
+			record.Spec.PodNamespace, record.Spec.PodName = entry.Owner.Namespace, entry.Owner.Name
+		}
+		if facts.RecordedAddress(v.record, entry.Key) == nil {
+			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(entry, now))
+		}
+	}
+	r.keeper.forget(v.id) // what was said before did not know of these
+	if err := records.Put(ctx, r.client, record); err != nil {
+		return reconcile.Result{}, err
+	}
+	v.record = record
+	return reconcile.Result{}, r.tellStep(ctx, v, d)
+}
+
+// drop ends a record that nobody needs any more.
+func (r *Reconciler) drop(ctx context.Context, v *view) error {
+	r.keeper.forget(v.id)
+	r.known.set(v.id, "", 0)
+	return records.Delete(ctx, r.client, v.record)
+}
+
+// askAll puts the next question to every node. Only the version that this write gives shows later who has seen it.
+func (r *Reconciler) askAll(ctx context.Context, v *view, d orphan.Decision) error {
+	r.keeper.forget(v.id)
+	record, err := r.askNodes(ctx, v.record, []records.Question{{SandboxID: string(v.id)}})
+	if err != nil {
+		return err
+	}
+	version, err := strconv.ParseUint(record.ResourceVersion, 10, 64)
+	if err != nil {
+		return fmt.Errorf("reading the resourceVersion of the question about sandbox %s: %w", v.id, err)
+	}
+	metrics.OrphansAsked.Inc()
+	v.record = record
+	r.keeper.sent(v, version)
+	return r.tellStep(ctx, v, d)
+}
+
+// address gives a record the node that has claimed its sandbox, and asks that node alone, in one write. Where no Node object is there,
+// nobody is asked: the record is judged by the fate of the machine.
+func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) error {
+	identity, node, err := r.claimant(ctx, v, d.Claim)
+	if err != nil {
+		return err
+	}
+	record := v.record.DeepCopy()
+	record.Spec.NodeName = d.Claim.NodeName
+	for i := range record.Spec.Sandboxes {
+		record.Spec.Sandboxes[i].Node = &identity
+		record.Spec.Sandboxes[i].Attribution = v1alpha1.AttributionAgentSeen
+	}
+	if node == nil {
+		record.Spec.Marks = nil // only a record of unknown node may ask all
+		err = records.Put(ctx, r.client, record)
+	} else {
+		record, err = r.askNodes(ctx, record, records.QuestionsTo(facts.Node(node), []string{string(v.id)}, false))
+	}
+	if err != nil {
+		return err
+	}
+	r.keeper.forget(v.id) // not before: what every other node has acknowledged would have to be asked again
+	log.FromContext(ctx).Info("A node has claimed a sandbox without an owner", "sandbox", v.id, "node", d.Claim.NodeName, "nodeUID", identity.UID)
+	v.record = record
+	return r.tellStep(ctx, v, d)
+}
+
+// confirm asks the node that was read live.
+func (r *Reconciler) confirm(ctx context.Context, v *view, d orphan.Decision) error {
+	record, err := r.askNodes(ctx, v.record, records.QuestionsTo(v.facts.Addressed.Node.Get(), []string{string(v.id)}, d.Fence))
+	if err != nil {
+		return err
+	}
+	v.record = record
+	return r.tellStep(ctx, v, d)
+}
+
+// askNodes asks, unless questions are only to be reported.
+func (r *Reconciler) askNodes(ctx context.Context, record *v1alpha1.IPAllocation, questions []records.Question) (*v1alpha1.IPAllocation, error) {
+	whom := "every node"
+	if uid := questions[0].NodeUID; uid != "" {
+		whom = "the Node of UID " + string(uid)
+	}
+	if err := r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+record.Name, whom+" would be asked"); err != nil {
+		return nil, err
+	}
+	return records.Ask(ctx, r.client, r.clock.Now(), record, questions)
+}
+
+// attribute moves what the orphan's record has into that of the pod with whose UID a node has seen the sandbox. The pod's goes first: in
+// between both hold the entries.
+func (r *Reconciler) attribute(ctx context.Context, v *view, d orphan.Decision) error {
+	identity, _, err := r.claimant(ctx, v, d.Claim)
+	if err != nil {
+		return err
+	}
+	pod, err := r.podOfUID(ctx, v, d.Claim.PodUID)
+	if err != nil {
+		return err
+	}
+	if pod == nil {
+		return fmt.Errorf("pod UID %s went while its sandbox %s was found: %w", d.Claim.PodUID, v.id, records.ErrStale)
+	}
+	record, err := r.recordOfPod(ctx, pod)
+	if err != nil {
+		return err
+	}
+	sandbox := v1alpha1.SandboxRecord{ID: string(v.id), ObservedTime: v.record.CreationTimestamp, Attribution: v1alpha1.AttributionAgentSeen, Node: &identity}
+	if at := slices.IndexFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == sandbox.ID }); at >= 0 {
+		record.Spec.Sandboxes[at] = sandbox
+	} else {
+		record.Spec.Sandboxes = append(record.Spec.Sandboxes, sandbox)
+	}
+	for _, address := range v.record.Spec.Addresses {
+		if key, err := ipam.KeyOf(&address); err == nil && facts.RecordedAddress(record, key) == nil {
+			record.Spec.Addresses = append(record.Spec.Addresses, address)
+		}
+	}
+	if err := records.Put(ctx, r.client, record); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("A sandbox without an owner is a live pod's", "sandbox", v.id, "pod", d.Claim.Pod.Get(), "podUID", d.Claim.PodUID)
+	return r.drop(ctx, v)
+}
+
+// recordOfPod is the record of a pod, read past the cache, or a new one that is not written yet.
+func (r *Reconciler) recordOfPod(ctx context.Context, pod *corev1.Pod) (*v1alpha1.IPAllocation, error) {
+	var record v1alpha1.IPAllocation
+	err := r.live.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record)
+	switch {
+	case apierrors.IsNotFound(err):
+		return records.OfPod(pod), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the record of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return &record, nil
+}
+
+// release gives entries back, those of many orphans at once: each backend writes a pool once for all of them. The views are live, and
+// each entry is compared once more by the backend, in every field.
+func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orphan.Decision) error {
+	reasons := map[string]v1alpha1.Reason{}
+	requests := map[string][]ipam.Request{}
+	for i, v := range views {
+		reasons[v.recordName()] = decisions[i].Reason
+		for _, e := range v.entries {
+			requests[e.Backend] = append(requests[e.Backend], ipam.Request{Key: v.keyBefore(&e), Record: v.recordName()})
+		}
+	}
+	released, left := map[string][]string{}, sets.New[string]()
+	var failures []error
+	for _, backend := range r.options.Backends {
+		for _, result := range backend.Release(ctx, requests[backend.Name()]) {
+			record := result.Request.Record
+			switch {
+			case errors.Is(result.Err, ipam.ErrChanged): // the next look sees it
+				log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
+			case errors.Is(result.Err, shadow.ErrWithheld):
+				left.Insert(record)
+				failures = append(failures, result.Err)
+			case result.Err != nil:
+				left.Insert(record)
+				metrics.ReleaseFailures.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
+				failures = append(failures, result.Err)
+			default:
+				metrics.OrphansReclaimed.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
+				metrics.Releases.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
+				released[record] = append(released[record], result.Request.IP.String())
+				log.FromContext(ctx).Info("Released", "entry", result.Request.Key.String(), "reason", reasons[record])
+			}
+		}
+	}
+	for i, v := range views {
+		if ips := released[v.recordName()]; len(ips) > 0 && v.record != nil {
+			r.tell(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
+		}
+		if !left.Has(v.recordName()) { // it would be decided on again at once
+			r.keeper.feed.Add(v.id)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// keyBefore is the key of an entry as it was before its release was begun, which finds the reservation.
+func (v *view) keyBefore(e *ipam.Entry) ipam.Key {
+	key := e.Key
+	if recorded := facts.RecordedAddress(v.record, key); recorded != nil && e.Releasing != "" {
+		key.PodRef = recorded.PodRef
+	}
+	return key
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// addClaims reads what nodes have said in a record that has no node yet. Whatever they said, the sandbox is or was theirs.
+func (r *Reconciler) addClaims(ctx context.Context, v *view) error {
+	if v.record == nil || v.addressed() {
+		return nil
+	}
+	var claims []orphan.Claim
+	for i := range v.record.Status.Answers {
+		answer := &v.record.Status.Answers[i]
+		if answer.SandboxID != string(v.id) {
+			continue
+		}
+		claim, err := r.claimOf(ctx, v, answer)
+		if err != nil {
+			return err
+		}
+		again := slices.IndexFunc(claims, func(c orphan.Claim) bool { return c.Live && claim.Live && c.NodeName == claim.NodeName })
+		if again < 0 {
+			claims = append(claims, claim)
+		} else if claims[again].PodUID == "" {
+			claims[again] = claim // one machine, under its old Node UID and under its new one
+		}
+	}
+	v.facts.Record = release.Known(orphan.Record{Claims: claims})
+	return nil
+}
+
+// claimOf finds who an answer is from: a Node that is there, by its UID or as the same machine, or one that was.
+func (r *Reconciler) claimOf(ctx context.Context, v *view, answer *v1alpha1.Answer) (orphan.Claim, error) {
+	claim := orphan.Claim{NodeUID: answer.NodeUID, PodUID: answer.PodUID, Pod: release.Absent[string]()}
+	var nodes corev1.NodeList
+	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return claim, fmt.Errorf("looking for the Node of UID %s, which has claimed sandbox %s: %w", answer.NodeUID, v.id, err)
+	}
+	claim.NodeName, claim.Live = r.nodeOfClaim(nodes.Items, answer)
+	if answer.PodUID == "" {
+		return claim, nil
+	}
+	pod, err := r.podOfUID(ctx, v, answer.PodUID)
+	switch {
+	case err != nil:
+		claim.Pod = release.Unknown[string](err.Error())
+	case pod == nil:
+	case pod.Spec.NodeName != claim.NodeName:
+		claim.Pod = release.Unknown[string](fmt.Sprintf("pod %s/%s is on node %q", pod.Namespace, pod.Name, pod.Spec.NodeName))
+	default:
+		claim.Pod = release.Known(pod.Namespace + "/" + pod.Name)
+	}
+	return claim, nil
+}
+
+// nodeOfClaim is the name of the Node that speaks for a claimant's machine now; live says that its object is there. Without a Node of the
+// claim's UID it is the one of the same machine, by all that is known of it and never by its boot ID alone. It is nobody's where two are.
+func (r *Reconciler) nodeOfClaim(nodes []corev1.Node, answer *v1alpha1.Answer) (name string, live bool) {
+	for i := range nodes {
+		if nodes[i].UID == answer.NodeUID {
+			return nodes[i].Name, true
+		}
+	}
+	seen, known := r.keeper.roster.find(answer.NodeUID, answer.BootID)
+	if !known {
+		return "", false
+	}
+	name = seen.Name
+	for i := range nodes {
+		if !orphan.Same(seen.Node, facts.Node(&nodes[i]).Machine) {
+			continue
+		}
+		if live {
+			return "", false
+		}
+		name, live = nodes[i].Name, true
+	}
+	return name, live
+}
+
+// podOfUID reads past the cache the pod of a UID, of the name that the entry or the cache gives it; nil where that is not there.
+func (r *Reconciler) podOfUID(ctx context.Context, v *view, uid types.UID) (*corev1.Pod, error) {
+	names := []types.NamespacedName{{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}}
+	var cached corev1.PodList
+	if err := r.client.List(ctx, &cached, client.MatchingFields{index.PodUID: string(uid)}); err != nil {
+		return nil, fmt.Errorf("looking up pod UID %s: %w", uid, err)
+	}
+	for i := range cached.Items {
+		names = append(names, client.ObjectKeyFromObject(&cached.Items[i]))
+	}
+	for _, name := range names {
+		if name.Name == "" {
+			continue
+		}
+		var pod corev1.Pod
+		err := r.live.Get(ctx, name, &pod)
+		if err == nil && pod.UID == uid {
+			return &pod, nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading pod %s: %w", name, err)
+		}
+	}
+	return nil, nil
+}
+
+// observeClaimed reads what is known of a sandbox whose node is known, as of a pod that is gone. The node is read after the
+// record, so that an answer counts only for the machine that is there after it.
+func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePools) error {
+	of := &facts.Read{Evidence: r.options.Evidence, Settings: r.options.Settings, GuardsClusterNetwork: r.options.Rules.GuardClusterNetwork,
+		UID: types.UID(v.record.Name), Live: true, Record: v.record, Pod: release.Absent[release.Pod](),
+		HeldRead: release.Known(struct{}{}), Node: nodefate.Observe(ctx, r.live, v.record.Spec.NodeName)}
+	for _, e := range v.entries {
+		of.Held = append(of.Held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
+	}
+	if len(v.entries) == 0 && len(pools.takenOver(v)) > 0 {
+		for i := range v.record.Spec.Addresses {
+			if key, err := ipam.KeyOf(&v.record.Spec.Addresses[i]); err == nil {
+				of.Held = append(of.Held, facts.Held{Entry: ipam.Entry{Key: key}, Attribution: v1alpha1.AttributionAgentSeen, Superseded: true})
+			}
+		}
+	}
+	var err error
+	if r.options.Evidence == release.EvidenceAgent {
+		if of.PoliciesSince, err = r.options.PoliciesSince(ctx); err != nil {
+			return err
+		}
+	}
+	v.claimed = of
+	of.Twin, err = r.options.Fates.Twin(ctx, of.Record, of.Node)
+	return err
+}
+
+// recordClaimed writes down what has become of the node of a claimed sandbox, and then adds the sandbox to the facts.
+func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
+	if v.claimed == nil {
+		return nil
+	}
+	if err := r.followNode(ctx, v.claimed); err != nil {
+		return err
+	}
+	v.record = v.claimed.Record
+	observation := v.claimed.Observation()
+	if said := release.AskedOf(v.record, string(v.id)).Answer; said.IsKnown() && said.Get().PodUID != "" {
+		observation.UID = said.Get().PodUID // whose sandbox it was, nobody but the node knows
+	}
+	v.facts.Addressed = &observation
+	return nil
+}
+
+// followNode writes down what has become of the node, before anything rests on it: since when it is gone, or that the same boot of the
+// same machine has another Node UID.
+func (r *Reconciler) followNode(ctx context.Context, of *facts.Read) error {
+	record := of.Record.DeepCopy()
+	var err error
+	if of.GoneUnread, err = r.options.Fates.Record(ctx, record, of.Node, of.Live); err != nil {
+		return err
+	}
+	for i := range record.Spec.Sandboxes {
+		node := record.Spec.Sandboxes[i].Node
+		if node != nil && of.Node.IsKnown() && release.Compare(release.MachineOf(*node), of.Node.Get().Machine) == release.Reregistered {
+			log.FromContext(ctx).Info("The machine that has claimed a sandbox without an owner registered again; the record follows, and what was answered before "+
+				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.Node.Get().NodeUID,
+				"answered", answersOf(record, node.UID))
+			node.UID = of.Node.Get().NodeUID
+		}
+	}
+	if equality.Semantic.DeepEqual(record.Spec, of.Record.Spec) {
+		return nil
+	}
+	if err := records.Put(ctx, r.client, record); err != nil {
+		return err
+	}
+	of.Record = record
+	return nil
+}
+
+// answersOf says what a Node UID has answered, for the log. The answers stay in the record: nobody but their agent may take them out.
+func answersOf(record *v1alpha1.IPAllocation, uid types.UID) string {
+	var said []string
+	for i := range record.Status.Answers {
+		if a := &record.Status.Answers[i]; a.NodeUID == uid {
+			said = append(said, fmt.Sprintf("%s (%s, epoch %d)", a.Verdict, a.Reason, a.Epoch))
+		}
+	}
+	if len(said) == 0 {
+		return "nothing"
+	}
+	return strings.Join(said, ", ")
+}
+
+// claimant is the machine that has claimed a sandbox, as a live Node or the list of those ever seen shows it for the boot of the
+// claim, with the Node object that is there; nil where there is none.
+func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) (v1alpha1.NodeIdentity, *corev1.Node, error) {
+	identity := v1alpha1.NodeIdentity{UID: claim.NodeUID}
+	for i := range v.record.Status.Answers {
+		if a := &v.record.Status.Answers[i]; a.SandboxID == string(v.id) && a.NodeUID == claim.NodeUID {
+			identity.BootID = a.BootID
+		}
+	}
+	if seen, known := r.keeper.roster.find(claim.NodeUID, identity.BootID); known && seen.Node.BootID == identity.BootID {
+		identity = seen.Node
+	}
+	var node corev1.Node
+	err := r.live.Get(ctx, types.NamespacedName{Name: claim.NodeName}, &node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return identity, nil, nil
+	case err != nil:
+		return identity, nil, fmt.Errorf("reading Node %s, which has claimed sandbox %s: %w", claim.NodeName, v.id, err)
+	}
+	if live := facts.Node(&node).Machine; sameBoot(identity, live) {
+		identity = facts.Identity(&node) // also under another UID than the claim's
+	}
+	return identity, &node, nil
+}
+
+// sameBoot: the live Node is the machine that claimed, in the boot in which it did. Where the list of those ever seen has not that boot
+// yet, its Node UID and boot are all that an answer says.
+func sameBoot(claimed v1alpha1.NodeIdentity, live release.Machine) bool {
+	if claimed == (v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}) && claimed.BootID != "" {
+		return true
+	}
+	relation := release.Compare(release.MachineOf(claimed), live)
+	return relation == release.SameMachine || relation == release.Reregistered
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+)
+
+// claims writes the claim of a node's agent into the record.
+func (s *search) claims(node *corev1.Node, seenWith types.UID) {
+	s.Helper()
+	record := s.record()
+	record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: string(lost), NodeUID: node.UID, BootID: node.Status.NodeInfo.BootID,
+		Epoch: record.Spec.Marks[0].Epoch, Verdict: v1alpha1.VerdictDoNotRelease, Reason: string(v1alpha1.ReasonSandboxOfThisNode), PodUID: seenWith})
+	if err := s.Truth.Status().Update(s.Context(), record); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// settle looks, and then lets the controller take what it says up.
+func (s *search) settle() *v1alpha1.IPAllocation {
+	s.Helper()
+	if released := s.look(); released != 0 {
+		s.Fatalf("%d addresses were released", released)
+	}
+	if _, err := s.r.Reconcile(s.Context(), lost); err != nil {
+		s.Fatal(err)
+	}
+	s.look()
+	return s.record()
+}
+
+func waitsWith(t *testing.T, record *v1alpha1.IPAllocation, want v1alpha1.Reason) {
+	t.Helper()
+	if said := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ReleasedCondition); said == nil || said.Reason != string(want) {
+		t.Errorf("the condition is %+v, expected reason %s", said, want)
+	}
+}
+
+// A node that lies claims a sandbox that another one runs. It would be the only one that is asked, and would say that it is gone.
+func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
+	for name, seenWith := range map[string]types.UID{"of a sandbox of nobody": "", "of a sandbox of its own live pod": "next-uid"} {
+		t.Run(name, func(t *testing.T) {
+			liar, home := onepod.Node("node", "node-1", "m1"), onepod.Node("home", "node-2", "m2")
+			pod := onepod.Namesake("next-uid", "10.0.0.9")
+			s := newSearch(t, liar, home, pod)
+			s.ask()
+			s.claims(liar, seenWith)
+			s.acknowledges(liar, 0)
+			record := s.settle()
+			if record.Spec.NodeName != "" || len(record.Spec.Marks) != 1 || record.Spec.Marks[0].NodeUID != "" {
+				t.Fatalf("node %q is asked alone (%+v) before the other one has said anything", record.Spec.NodeName, record.Spec.Marks)
+			}
+			waitsWith(t, record, v1alpha1.ReasonAwaitingAllNodes)
+			s.claims(home, "")
+			s.acknowledges(home, 0)
+			record = s.settle()
+			if record.Spec.NodeName != "" {
+				t.Errorf("node %q is asked alone, though two have claimed the sandbox", record.Spec.NodeName)
+			}
+			waitsWith(t, record, v1alpha1.ReasonClaimedTwice)
+		})
+	}
+}
+
+func TestAClaimantIsAskedAloneOnceEveryOtherNodeIsSilent(t *testing.T) {
+	claimant, other := onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
+	s := newSearch(t, claimant, other)
+	s.ask()
+	s.claims(claimant, "")
+	s.acknowledges(claimant, 0)
+	s.acknowledges(other, 0)
+	record := s.settle()
+	if record.Spec.NodeName != "node" || len(record.Spec.Marks) != 1 || record.Spec.Marks[0].NodeUID != "node-1" {
+		t.Errorf("node %q with marks %+v, expected the claimant alone to be asked", record.Spec.NodeName, record.Spec.Marks)
+	}
+}
+
+// What the list of Nodes knows of a claimant's machine decides which Node speaks for it now.
+func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
+	claimant := func() *corev1.Node { return onepod.Node("node", "node-1", "m1") }
+	like := func(name, uid, hardware string) *corev1.Node {
+		n := onepod.Node(name, uid, hardware)
+		n.Status.NodeInfo.BootID = claimant().Status.NodeInfo.BootID
+		return n
+	}
+	for name, tc := range map[string]struct {
+		now  []*corev1.Node
+		want string
+		live bool
+	}{
+		"there as it was":                                {now: []*corev1.Node{claimant()}, want: "node", live: true},
+		"there, beside a clone with its boot ID":         {now: []*corev1.Node{claimant(), like("zclone", "node-9", "m9")}, want: "node", live: true},
+		"gone, with a clone that has its boot ID":        {now: []*corev1.Node{like("clone", "node-9", "m9")}, want: "node"},
+		"registered again":                               {now: []*corev1.Node{like("node", "node-2", "m1")}, want: "node", live: true},
+		"registered again under another name":            {now: []*corev1.Node{like("renamed", "node-2", "m1")}, want: "renamed", live: true},
+		"registered again after a reboot":                {now: []*corev1.Node{onepod.NodeIn("node", "node-2", "m1", "later-boot")}, want: "node", live: true},
+		"one of two that show the same of their machine": {now: []*corev1.Node{like("one", "node-2", "m1"), like("two", "node-3", "m1")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSearch(t)
+			if err := s.r.keeper.roster.change(t.Context(), func(roster orphan.Roster) error {
+				roster.See("node", facts.Identity(claimant()))
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			answer := &v1alpha1.Answer{SandboxID: string(lost), NodeUID: "node-1", BootID: claimant().Status.NodeInfo.BootID}
+			var all []corev1.Node
+			for _, n := range tc.now {
+				all = append(all, *n)
+			}
+			if got, live := s.r.nodeOfClaim(all, answer); got != tc.want || live != tc.live {
+				t.Errorf("node %q (live: %v), expected %q (live: %v)", got, live, tc.want, tc.live)
+			}
+		})
+	}
+}
+
+func TestI3TheMachineOfAClaimIsTheOneThatClaimed(t *testing.T) {
+	live := facts.Node(onepod.Node("node", "node-1", "m1")).Machine
+	known := facts.Identity(onepod.Node("node", "node-1", "m1"))
+	with := func(change func(*v1alpha1.NodeIdentity)) v1alpha1.NodeIdentity {
+		n := known
+		change(&n)
+		return n
+	}
+	for name, tc := range map[string]struct {
+		claimed v1alpha1.NodeIdentity
+		want    bool
+	}{
+		"as it was":                            {known, true},
+		"under an earlier Node UID":            {with(func(n *v1alpha1.NodeIdentity) { n.UID = "before" }), true},
+		"of which only UID and boot are known": {v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}, true},
+		"of which only the boot fits":          {v1alpha1.NodeIdentity{UID: "before", BootID: live.BootID}, false},
+		"a clone with the boot ID":             {with(func(n *v1alpha1.NodeIdentity) { n.UID, n.MachineID = "before", "other" }), false},
+		"a clone under the very Node UID":      {with(func(n *v1alpha1.NodeIdentity) { n.SystemUUID = "other" }), false},
+		"in an earlier boot":                   {with(func(n *v1alpha1.NodeIdentity) { n.BootID = "before" }), false},
+		"in no boot that is known":             {v1alpha1.NodeIdentity{UID: live.NodeUID}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := sameBoot(tc.claimed, live); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+	bootless := live
+	bootless.BootID = ""
+	if sameBoot(v1alpha1.NodeIdentity{UID: live.NodeUID}, bootless) {
+		t.Error("a Node that reports no boot is taken for the one that claimed")
+	}
+}
+
+// A claimant's last word was that the sandbox is gone. Its machine registers again before anybody acts on that.
+func TestI3WhatAClaimantSaidUnderAnEarlierNodeUIDIsNeitherBelievedNorLost(t *testing.T) {
+	before := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, before)
+	s.ask()
+	s.claims(before, "")
+	s.acknowledges(before, 0)
+	record := s.settle()
+	mark := record.Spec.Marks[0]
+	record.Status.Answers = []v1alpha1.Answer{{SandboxID: string(lost), NodeUID: mark.NodeUID, BootID: mark.BootID, Epoch: mark.Epoch,
+		Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxAbsent)}}
+	if err := s.Truth.Status().Update(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Truth.Delete(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	s.Apply(onepod.Node("node", "node-2", "m1"))
+	var said strings.Builder
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { said.WriteString(args + "\n") }, funcr.Options{}))
+	for range 2 {
+		if _, err := s.r.Reconcile(ctx, lost); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.Pool.Released) != 0 {
+		t.Fatal("released on the word of an earlier Node UID")
+	}
+	record = s.record()
+	if now := record.Spec.Marks[0]; now.NodeUID != "node-2" || now.Epoch <= mark.Epoch {
+		t.Errorf("the mark is %+v, expected a later one to the Node of now", now)
+	}
+	if len(record.Status.Answers) != 1 || record.Status.Answers[0].NodeUID != "node-1" {
+		t.Errorf("the answers are %+v, expected the one of before to stay", record.Status.Answers)
+	}
+	for _, want := range []string{"registered again", `"before"="node-1"`, `"nodeUID"="node-2"`, "ReadyForRelease (SandboxAbsent, epoch "} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q is not in the log:\n%s", want, said.String())
+		}
+	}
+}

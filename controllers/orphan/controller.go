@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package orphan carries the entries that no pod UID can be shown to own through the life that internal/orphan describes.
+package orphan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/owner"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// sandboxID keys the queue.
+type sandboxID string
+
+// Options configure the Reconciler.
+type Options struct {
+	// What is not explained is as in controllers.Options.
+	Backends                         []ipam.Backend
+	Evidence                         release.Evidence
+	Settings                         release.Settings
+	ManagerNamespace, AgentNamespace string
+	MaxAsked                         int
+	Rules                            protection.Rules
+	Shadow                           *shadow.Reporter
+	LastRetry                        time.Duration
+	SimulatedQueues                  bool
+	PoliciesSince                    func(context.Context) (time.Time, error)
+	// Witness has seen the pods, and Fates tells what has become of their nodes.
+	Witness *witness.Pods
+	Fates   *nodefate.Fates
+	// Running is called once orphans are looked at.
+	Running     func(context.Context)
+	NewInformer NewInformer
+}
+
+// NewInformer makes an informer, as cache.Options has it.
+type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+
+// Reconciler carries the entries of a sandbox that no pod UID can be shown to own through the life that internal/orphan
+// describes. What it decides by caches leads to nothing but a look past them: the keeper gives addresses back, many at once.
+type Reconciler struct {
+	client   client.Client
+	live     client.Reader
+	owners   owner.Cache
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	options  Options
+
+	known  *orphanSet
+	looks  *scheduledLooks
+	keeper *keeper
+}
+
+// New is a Reconciler that reads a cache and writes by c, and reads past the cache by live.
+func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *Reconciler {
+	r := &Reconciler{client: c, live: live, owners: owner.Cache{Reader: c, Witness: o.Witness}, recorder: recorder, clock: clk, options: o,
+		known: newOrphanSet(), looks: newScheduledLooks()}
+	r.keeper = newKeeper(r)
+	return r
+}
+
+// Setup registers the Reconciler.
+func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
+	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
+	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
+		Reconciler: shadow.Settled[sandboxID](r), RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
+		NewQueue: backoff.NewQueue[sandboxID](o.SimulatedQueues), LogConstructor: queue.LogOf[sandboxID](mgr, "orphan", "orphan"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the orphan controller: %w", err)
+	}
+	sources := []source.TypedSource[sandboxID]{
+		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
+		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
+		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
+		r.keeper.feed.Source(o.Running),
+	}
+	for _, s := range sources {
+		if err := c.Watch(s); err != nil {
+			return nil, fmt.Errorf("setting up the orphan controller's watches: %w", err)
+		}
+	}
+	return r, r.keeper.setup(mgr)
+}
+
+// Look has sandboxes looked at.
+func (r *Reconciler) Look(sandboxes ...string) {
+	for _, id := range sandboxes {
+		r.keeper.feed.Add(sandboxID(id))
+	}
+}
+
+// Scheduled are the sandboxes without a record that will be looked at again.
+func (r *Reconciler) Scheduled() []string { return r.looks.ids() }
+
+type requests = workqueue.TypedRateLimitingInterface[sandboxID]
+
+// orphanEvents looks at every orphan's record when the process starts, because its entries may have gone while none ran, when a
+// node has said something, and when somebody deletes it. The entries of a sandbox that a pod's record has no more are looked at, too.
+func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
+	wake := func(record *v1alpha1.IPAllocation, q requests) {
+		if id, isOrphan := strings.CutPrefix(record.Name, v1alpha1.OrphanPrefix); isOrphan {
+			q.Add(sandboxID(id))
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q requests) {
+			wake(e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q requests) {
+			wake(e.ObjectNew, q)
+			for _, id := range sandboxesLeft(e.ObjectOld, e.ObjectNew) {
+				q.Add(id)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q requests) {
+			wake(e.Object, q)
+			for _, id := range sandboxesLeft(e.Object, nil) {
+				q.Add(id)
+			}
+		},
+	}
+}
+
+// nodeEvents wakes the orphans that a node has claimed, and the keeper of the list of Nodes.
+func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
+	wake := func(ctx context.Context, name string, q requests) {
+		r.keeper.nodesChanged()
+		records, err := index.Records(ctx, r.client, index.RecordNode, name)
+		for i := range records {
+			if id, isOrphan := strings.CutPrefix(records[i].Name, v1alpha1.OrphanPrefix); isOrphan && err == nil {
+				q.Add(sandboxID(id))
+			}
+		}
+	}
+	return handler.TypedFuncs[*corev1.Node, sandboxID]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q requests) {
+			wake(ctx, e.Object.Name, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q requests) {
+			if facts.Node(e.ObjectOld) != facts.Node(e.ObjectNew) {
+				wake(ctx, e.ObjectNew.Name, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q requests) {
+			wake(ctx, e.Object.Name, q)
+		},
+	}
+}
+
+// poolsCatchUp is how long pools that are not listed yet, or older than an orphan's record, are left to catch up.
+const poolsCatchUp = time.Second
+
+// Reconcile looks at one sandbox without an owner and does what internal/orphan says of it.
+func (r *Reconciler) Reconcile(ctx context.Context, id sandboxID) (reconcile.Result, error) {
+	result, err := r.look(ctx, id)
+	r.looks.note(id, result, err, r.clock.Now())
+	return result, err
+}
+
+func (r *Reconciler) look(ctx context.Context, id sandboxID) (reconcile.Result, error) {
+	if !r.poolsListed() {
+		return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
+	}
+	v, err := r.observe(ctx, id)
+	if err == nil && v.wantsLive() {
+		var views []*view
+		if views, err = r.lookLive(ctx, []sandboxID{id}, r.keeper.cachedNodes()); err == nil {
+			v = views[0]
+			v.facts.Live = v.facts.Addressed != nil // the others rest on Leases that were not read
+		}
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	d := orphan.Decide(v.facts, r.clock.Now())
+	log.FromContext(ctx).V(1).Info("Decided about an orphan", "row", d.Row, "action", string(d.Action), "reason", d.Reason)
+	return r.act(ctx, v, d)
+}
+
+func (r *Reconciler) poolsListed() bool {
+	return !slices.ContainsFunc(r.options.Backends, func(b ipam.Backend) bool { return !b.HasSynced() })
+}
+
+// act carries a decision out. What was overtaken is looked at again.
+func (r *Reconciler) act(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
+	result, err := r.carryOut(ctx, v, d)
+	if errors.Is(err, records.ErrStale) || apierrors.IsConflict(err) { // an agent has said something, or the cache is behind
+		return reconcile.Result{RequeueAfter: backoff.CatchUp}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
+	switch d.Action {
+	case orphan.Drop:
+		return reconcile.Result{}, r.drop(ctx, v)
+	case orphan.Adopt:
+		return r.adopt(ctx, v, d)
+	case orphan.Ask:
+		return reconcile.Result{}, r.askAll(ctx, v, d)
+	case orphan.Address:
+		return reconcile.Result{}, r.address(ctx, v, d)
+	case orphan.Attribute:
+		return reconcile.Result{}, r.attribute(ctx, v, d)
+	case orphan.Confirm:
+		return reconcile.Result{}, r.confirm(ctx, v, d)
+	case orphan.Reread:
+		r.keeper.ready(v.id)
+		return reconcile.Result{}, nil
+	case orphan.Release:
+		return reconcile.Result{}, r.release(ctx, []*view{v}, []orphan.Decision{d})
+	default:
+		return r.hold(ctx, v, d)
+	}
+}
+
+// hold keeps everything as it is and says why.
+func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
+	after := d.After
+	if after == 0 {
+		after = r.lookAgain(v, d)
+	}
+	if v.facts.Addressed != nil && v.record.Spec.NodeGone != nil {
+		after = nodefate.Confirmed
+	}
+	if v.record == nil {
+		return reconcile.Result{RequeueAfter: after}, nil
+	}
+	later, err := r.explain(ctx, v, d)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if later > 0 && (after == 0 || later < after) {
+		after = later
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// lookAgain is when to look at what no event may tell the end of.
+func (r *Reconciler) lookAgain(v *view, d orphan.Decision) time.Duration {
+	const unread = 30 * time.Second
+	pause := max(r.options.Settings.ReleaseDelay, poolsCatchUp)
+	switch {
+	case d.Reason == v1alpha1.ReasonOrphanQueued:
+		r.keeper.awaitTurn(v.id)
+		return 0
+	case d.Reason == v1alpha1.ReasonAwaitingAllNodes, d.Row == orphan.RowNotQueried && !v.facts.Entries.Get().TakenOver:
+		return 0
+	case d.Row == orphan.RowObservationFailed:
+		return min(pause, unread)
+	}
+	return pause
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+)
+
+// TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain: no event of the other sandbox leads to the orphan's record, which as long
+// as it stands is a rival of everybody who has the address later.
+func TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain(t *testing.T) {
+	record := onepod.RecordOfOld(nil)
+	record.Name, record.Spec.NodeName = v1alpha1.OrphanPrefix+"old-sandbox", ""
+	f := newFate(t, record)
+	f.Pool.Entries[0].SandboxID = "next-sandbox"
+	r := f.r
+
+	result, err := r.Reconcile(t.Context(), "old-sandbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.RequeueAfter <= 0 {
+		t.Errorf("result %+v: nothing would ever look at the record again", result)
+	}
+	var stored v1alpha1.IPAllocation
+	if err := f.Truth.Get(t.Context(), client.ObjectKeyFromObject(record), &stored); err != nil || stored.Status.State != v1alpha1.StateConflict {
+		t.Errorf("state %q, %v; expected Conflict", stored.Status.State, err)
+	}
+}
+
+// TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded: its address was released with proof. A record of it would stand as a conflict
+// against the next pod at that address.
+func TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded(t *testing.T) {
+	f := newFate(t)
+	f.Pool.Entries[0].SeenSince = onepod.Now.Add(-time.Hour)
+	f.Pool.OnLive = func() { f.Pool.Entries = nil }
+	result, err := f.r.Reconcile(t.Context(), "old-sandbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.RequeueAfter <= 0 {
+		t.Errorf("result %+v: nothing would look again once the cache has caught up", result)
+	}
+	var records v1alpha1.IPAllocationList
+	if err := f.Truth.List(t.Context(), &records); err != nil || len(records.Items) > 0 {
+		t.Errorf("recorded %v, %v; expected no record", records.Items, err)
+	}
+}
+
+// TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan: the pod is not guarded any more and its object may be kept for good, so no record of a pod
+// and no deletion leads to the entry.
+func TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan(t *testing.T) {
+	for name, tc := range map[string]struct {
+		phase   corev1.PodPhase
+		records int
+	}{
+		"it has ended": {corev1.PodSucceeded, 1},
+		"it lives":     {corev1.PodRunning, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := onepod.FinishedNamesake()
+			pod.Labels, pod.Finalizers, pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil, nil, nil
+			pod.Status.Phase = tc.phase
+			f := newFate(t, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			f.Pool.Entries[0].SeenSince = onepod.Now.Add(-time.Hour)
+			f.Clock.SetTime(onepod.Now.Add(time.Hour))
+			f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
+				into client.Object, opts ...client.GetOption) error {
+				if _, isPod := into.(*corev1.Pod); isPod { // the cache selects by the label
+					return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+				}
+				return c.Get(ctx, key, into, opts...)
+			}})
+			if _, err := f.r.Reconcile(t.Context(), "old-sandbox"); err != nil {
+				t.Fatal(err)
+			}
+			var records v1alpha1.IPAllocationList
+			if err := f.Truth.List(t.Context(), &records); err != nil || len(records.Items) != tc.records {
+				t.Errorf("recorded %v, %v; expected %d", records.Items, err, tc.records)
+			}
+		})
+	}
+}
+
+// TestI10OneRuleFindsTheOwnerOfAnEntry: the orphan controller attributes an entry to a pod only if the pod controller does.
+func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
+	alive := onepod.Namesake("old", "10.0.0.5")
+	alive.Annotations = nil
+	earlier := onepod.RecordOfOld(onepod.OldMachine())
+	earlier.Name, earlier.Spec.Sandboxes[0].ID, earlier.Spec.Addresses[0].SandboxID = "earlier", "earlier-sandbox", "earlier-sandbox"
+	for name, objects := range map[string][]client.Object{"nobody before it": {alive}, "an earlier pod of the name is on record": {alive, earlier}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, append(objects, onepod.Node("node", "node-1", "m1"))...)
+			f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))
+			f.r.options.Witness.Handler().OnAdd(alive, false)
+			entry := f.Pool.Entries[0]
+			entry.AddObserved, entry.SeenSince = true, onepod.Now.Add(-time.Hour)
+			if _, got := f.r.ownerOf(t.Context(), &entry); got != (len(objects) == 1) {
+				t.Errorf("the pod owns the entry: %t; expected %t", got, !got)
+			}
+		})
+	}
+}
+
+func TestAShadowAsksNobodyAboutAnOrphan(t *testing.T) {
+	r := &Reconciler{options: Options{Shadow: shadow.NewReporter()}} // without a client: a write would panic
+	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + "x"}}
+	for _, node := range []types.UID{"", "node-1"} {
+		if _, err := r.askNodes(t.Context(), record, []records.Question{{SandboxID: "x", NodeUID: node}}); !errors.Is(err, shadow.ErrWithheld) {
+			t.Errorf("node %q: got %v, expected %v", node, err, shadow.ErrWithheld)
+		}
+	}
+}

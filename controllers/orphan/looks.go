@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+)
+
+// podEvents wakes the entries of a pod's name when the pod goes, or shows other addresses: what an orphan's look left to the pod is no
+// pod's any more (invariant I10).
+func (r *Reconciler) podEvents() handler.TypedFuncs[*corev1.Pod, sandboxID] {
+	wake := func(pod *corev1.Pod, q requests) {
+		for _, backend := range r.options.Backends {
+			for _, entry := range backend.Find(ipam.Query{Pod: ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}}).Entries {
+				q.Add(sandboxID(entry.SandboxID))
+			}
+		}
+	}
+	return handler.TypedFuncs[*corev1.Pod, sandboxID]{
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q requests) {
+			if facts.ShowsOthers(e.ObjectOld, e.ObjectNew) {
+				wake(e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q requests) { wake(e.Object, q) },
+	}
+}
+
+// sandboxesLeft are the sandboxes that a pod's record had before and has no more; after is nil for a record that is gone. Their entries,
+// if there are any, are nobody's now.
+func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
+	if strings.HasPrefix(before.Name, v1alpha1.OrphanPrefix) {
+		return nil
+	}
+	var kept []string
+	if after != nil {
+		kept = index.SandboxIDs(after)
+	}
+	var left []sandboxID
+	for _, id := range index.SandboxIDs(before) {
+		if !slices.Contains(kept, id) {
+			left = append(left, sandboxID(id))
+		}
+	}
+	return left
+}
+
+// scheduledLooks are the orphans without a record that the controller looks at again by itself, and when.
+type scheduledLooks struct {
+	mu  sync.Mutex
+	due map[sandboxID]time.Time
+}
+
+func newScheduledLooks() *scheduledLooks { return &scheduledLooks{due: map[sandboxID]time.Time{}} }
+
+// note takes the outcome of a look: what failed is looked at again with back-off.
+func (l *scheduledLooks) note(id sandboxID, result reconcile.Result, err error, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && result.RequeueAfter == 0 {
+		delete(l.due, id)
+		return
+	}
+	l.due[id] = now.Add(result.RequeueAfter)
+}
+
+// ids are the sandboxes with a look ahead of them.
+func (l *scheduledLooks) ids() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ids := make([]string, 0, len(l.due))
+	for id := range l.due {
+		ids = append(ids, string(id))
+	}
+	return ids
+}

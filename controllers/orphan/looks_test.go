@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+)
+
+func drain(q requests) []sandboxID {
+	var ids []sandboxID
+	for q.Len() > 0 {
+		id, _ := q.Get()
+		q.Done(id)
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// TestI10TheEndOfWhatLedToAnEntryLeadsToALook: what a look left to a pod or to its record is looked at again when that goes.
+func TestI10TheEndOfWhatLedToAnEntryLeadsToALook(t *testing.T) {
+	f := newFate(t)
+	r := f.r
+	pod, record := onepod.Namesake("old", "10.0.0.5"), onepod.RecordOfOld(nil)
+	record.Spec.Sandboxes = append(record.Spec.Sandboxes, v1alpha1.SandboxRecord{ID: "next-sandbox"})
+	without := record.DeepCopy()
+	without.Spec.Sandboxes = without.Spec.Sandboxes[1:]
+	other := pod.DeepCopy()
+	other.Annotations = nil
+	orphan := record.DeepCopy()
+	orphan.Name = v1alpha1.OrphanPrefix + "old-sandbox"
+	for name, tc := range map[string]struct {
+		happen func(requests)
+		want   []sandboxID
+	}{
+		"the pod is deleted": {func(q requests) {
+			r.podEvents().Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: pod}, q)
+		}, []sandboxID{"old-sandbox"}},
+		"the pod shows other addresses": {func(q requests) {
+			r.podEvents().Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: pod, ObjectNew: other}, q)
+		}, []sandboxID{"old-sandbox"}},
+		"the pod changes in something else": {func(q requests) {
+			r.podEvents().Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: pod, ObjectNew: pod}, q)
+		}, nil},
+		"the pod's record is deleted": {func(q requests) {
+			orphanEvents().Delete(t.Context(), event.TypedDeleteEvent[*v1alpha1.IPAllocation]{Object: record}, q)
+		}, []sandboxID{"next-sandbox", "old-sandbox"}},
+		"the pod's record has a sandbox no more": {func(q requests) {
+			orphanEvents().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.IPAllocation]{ObjectOld: record, ObjectNew: without}, q)
+		}, []sandboxID{"old-sandbox"}},
+		"an orphan's record is deleted": {func(q requests) {
+			orphanEvents().Delete(t.Context(), event.TypedDeleteEvent[*v1alpha1.IPAllocation]{Object: orphan}, q)
+		}, []sandboxID{"old-sandbox"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[sandboxID]())
+			defer q.ShutDown()
+			tc.happen(q)
+			if got := drain(q); !slices.Equal(got, tc.want) {
+				t.Errorf("looks at %v, expected %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestI10AWaitWithoutARecordIsAScheduledLook: for releaseDelay an entry of nobody has no record; the audit knows of the look ahead.
+func TestI10AWaitWithoutARecordIsAScheduledLook(t *testing.T) {
+	f := newFate(t)
+	f.Pool.Entries[0].SeenSince = onepod.Now
+	r := f.r
+	unaccounted := func() bool {
+		records, err := index.Records(t.Context(), f.r.client, index.RecordSandbox, "old-sandbox")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(records) == 0 && !slices.Contains(r.looks.ids(), "old-sandbox")
+	}
+	if !unaccounted() {
+		t.Fatal("nobody has looked at the entry yet")
+	}
+	for _, later := range []time.Duration{0, time.Hour} {
+		f.Clock.SetTime(onepod.Now.Add(later))
+		if _, err := r.Reconcile(t.Context(), "old-sandbox"); err != nil {
+			t.Fatal(err)
+		}
+		if unaccounted() {
+			t.Errorf("after %s nothing leads to the entry", later)
+		}
+	}
+	f.Pool.Entries = []ipam.Entry{}
+	if _, err := r.Reconcile(t.Context(), "old-sandbox"); err != nil {
+		t.Fatal(err)
+	}
+	if ids := r.looks.ids(); len(ids) > 0 {
+		t.Errorf("looks at %v are scheduled though nothing is left of it", ids)
+	}
+}
+
+// TestI2ACompletedPodThatIsKeptHoldsNoOrphan: it shows its addresses for as long as it is kept, and uses none.
+func TestI2ACompletedPodThatIsKeptHoldsNoOrphan(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   int
+	}{
+		"its kubelet reported that it completed": {func(*corev1.Pod) {}, 1},
+		"its kubelet reported so a moment ago":   {func(p *corev1.Pod) { p.ManagedFields[0].Time = &metav1.Time{Time: onepod.Now.Add(24 * time.Hour)} }, 0},
+		"another field manager wrote the phase":  {func(p *corev1.Pod) { p.ManagedFields[0].Manager = "kube-controller-manager" }, 0},
+		"its kubelet rejected it, and it may run": {func(p *corev1.Pod) {
+			p.Status.Phase, p.Status.Message = corev1.PodFailed, "Pod was rejected: no more pods"
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := onepod.FinishedNamesake()
+			pod.Name, pod.UID, pod.DeletionTimestamp = "job-0", "job", nil
+			tc.change(pod)
+			node := onepod.Node("node", "node-1", "m1")
+			s := newSearch(t, node, pod)
+			s.ask()
+			s.acknowledges(node, 0)
+			if got := s.look(); got != tc.want {
+				t.Errorf("%d addresses were released, expected %d", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// nodesPage bounds one answer of the API server.
+const nodesPage = 500
+
+// readNodes lists every Node past the cache.
+func (k *keeper) readNodes(ctx context.Context) ([]orphan.Present, error) {
+	var present []orphan.Present
+	for page, more := "", true; more; more = page != "" {
+		var nodes corev1.NodeList
+		if err := k.orphans.live.List(ctx, &nodes, client.Limit(nodesPage), client.Continue(page)); err != nil {
+			return nil, fmt.Errorf("listing the Nodes that are asked about sandboxes without an owner: %w", err)
+		}
+		present = append(present, presentNodes(nodes.Items)...)
+		page = nodes.Continue
+	}
+	return present, nil
+}
+
+func presentNodes(nodes []corev1.Node) []orphan.Present {
+	present := make([]orphan.Present, 0, len(nodes))
+	for i := range nodes {
+		present = append(present, orphan.Present{Name: nodes[i].Name, Node: facts.Node(&nodes[i])})
+	}
+	return present
+}
+
+// addTraces looks once through the records of pods for Nodes that went before there was a list, as where agents were just installed.
+func (k *keeper) addTraces(ctx context.Context, traces []orphan.Trace) ([]orphan.Trace, error) {
+	if k.isTraced() {
+		return traces, nil
+	}
+	var records v1alpha1.IPAllocationList
+	if err := k.orphans.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("looking through the records for Nodes that are gone: %w", err)
+	}
+	for i := range records.Items {
+		spec := &records.Items[i].Spec
+		for j := range spec.Sandboxes {
+			if node := spec.Sandboxes[j].Node; node != nil && spec.NodeName != "" {
+				traces = append(traces, orphan.Trace{Name: spec.NodeName, Node: *node})
+			}
+		}
+	}
+	return traces, nil
+}
+
+// keep brings the list in line with the Nodes that are there, and confirms what is gone: each machine without a Node is looked for once
+// more, in every place where it could show itself. Nothing counts before it is written.
+func (k *keeper) keep(ctx context.Context, present []orphan.Present, traces []orphan.Trace) error {
+	var keys []string
+	err := k.roster.change(ctx, func(roster orphan.Roster) error {
+		roster.Remember(traces, present)
+		keys, _ = roster.Fold(present, k.orphans.orphanSettings(), k.orphans.clock.Now())
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	k.traced = true
+	k.mu.Unlock()
+	if len(keys) == 0 {
+		return nil
+	}
+	seen, _ := k.roster.snapshot()
+	fates := make(map[string]*v1alpha1.NodeGone, len(keys))
+	for _, key := range keys {
+		if fates[key], err = k.fateOf(ctx, seen[key], present); err != nil {
+			return err
+		}
+	}
+	return k.roster.change(ctx, func(roster orphan.Roster) error {
+		for key, gone := range fates {
+			if s, still := roster[key]; still {
+				s.Gone = gone
+				roster[key] = s
+			}
+		}
+		roster.Forget(traces, k.orphans.orphanSettings(), k.orphans.clock.Now())
+		return nil
+	})
+}
+
+// fateDue is when to look next at the machines without a Node: when the delay of one is over, and every minute before; zero where there
+// is none.
+func (k *keeper) fateDue(roster orphan.Roster) time.Duration {
+	due := time.Duration(0)
+	for _, seen := range roster {
+		if seen.Gone == nil {
+			continue
+		}
+		left := seen.Gone.Since.Add(k.orphans.options.Settings.NodeGoneDelay).Sub(k.orphans.clock.Now())
+		if left <= 0 {
+			left = nodefate.Confirmed // its Lease is still there, or nothing of it is proof
+		}
+		if due == 0 || left < due {
+			due = left
+		}
+	}
+	return min(due, nodefate.Confirmed)
+}
+
+// fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
+func (k *keeper) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
+	node := release.Absent[release.Node]()
+	for i := range present {
+		if present[i].Name == s.Name {
+			node = release.Known(present[i].Node) // its name is another machine's, and so are Lease and pods of that name
+		}
+	}
+	record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: s.Name, NodeGone: s.Gone,
+		Sandboxes: []v1alpha1.SandboxRecord{{Node: &s.Node}}}}
+	gone, err := k.orphans.options.Fates.Of(ctx, record, node, []types.UID{s.Node.UID})
+	if err != nil {
+		return nil, fmt.Errorf("looking for a sign of life of node %s, which is gone: %w", s.Name, err)
+	}
+	return gone, nil
+}
+
+// nodeOfLease is the name of the node whose agent has this Lease.
+func nodeOfLease(name string) (string, bool) {
+	return strings.CutPrefix(name, v1alpha1.AgentLeasePrefix)
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// view is all that was read of one sandbox without an owner in one pass.
+type view struct {
+	id   sandboxID
+	live bool
+	// record is nil when there is none.
+	record *v1alpha1.IPAllocation
+	// entries are what the pools hold of the sandbox, those with this record's tombstone among them.
+	entries []ipam.Entry
+	facts   orphan.Facts
+	// claimed is what was read of a sandbox that a node has claimed; nil where none has.
+	claimed *facts.Read
+}
+
+func (v *view) recordName() string { return v1alpha1.OrphanPrefix + string(v.id) }
+
+// wantsLive: what a cache does not show any more, or not yet, may be there, and what a node has claimed is answered by it. A record that has a
+// tombstone in a pool is the only one that knows the podref from before.
+func (v *view) wantsLive() bool {
+	return v.record != nil && (v.facts.Owned || len(v.entries) == 0 || v.addressed())
+}
+
+// hasTombstone says whether an entry stands under the tombstone of this record.
+func (v *view) hasTombstone() bool {
+	return slices.ContainsFunc(v.entries, func(e ipam.Entry) bool { return e.Releasing == v.recordName() })
+}
+
+// addressed: it is known which node has, or had, the sandbox, or that a kubelet ended its pod.
+func (v *view) addressed() bool {
+	return v.record != nil && (v.record.Spec.NodeName != "" || v.record.Spec.Kubelet != nil)
+}
+
+// observe reads caches.
+func (r *Reconciler) observe(ctx context.Context, id sandboxID) (*view, error) {
+	v := &view{id: id}
+	var record v1alpha1.IPAllocation
+	err := r.client.Get(ctx, types.NamespacedName{Name: v.recordName()}, &record)
+	switch {
+	case err == nil:
+		v.record = &record
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading the orphan record of sandbox %s: %w", id, err)
+	}
+	found := r.unowned(ctx, v)
+	v.entries = found.entries
+	v.facts = r.baseFacts(v, found.owned)
+	v.facts.Entries = v.entriesFact(nil)
+	v.facts.Nodes = r.keeper.cachedNodes()
+	// Both are looked for past the caches, before a release.
+	v.facts.Shown, v.facts.Rival = release.Absent[string](), release.Absent[string]()
+	return v, r.addClaims(ctx, v)
+}
+
+// lookLive observes sandboxes past every cache, and writes down what the decision rests on.
+func (r *Reconciler) lookLive(ctx context.Context, ids []sandboxID, nodes release.Fact[[]orphan.Node]) ([]*view, error) {
+	views, err := r.observeLive(ctx, ids, nodes)
+	for i := 0; err == nil && i < len(views); i++ {
+		err = r.recordClaimed(ctx, views[i])
+	}
+	return views, err
+}
+
+// observeLive reads records, and then pools, past every cache. The nodes are to have been read before.
+func (r *Reconciler) observeLive(ctx context.Context, ids []sandboxID, nodes release.Fact[[]orphan.Node]) ([]*view, error) {
+	views := make([]*view, 0, len(ids))
+	for _, id := range ids {
+		v := &view{id: id, live: true}
+		var record v1alpha1.IPAllocation
+		err := r.live.Get(ctx, types.NamespacedName{Name: v.recordName()}, &record)
+		switch {
+		case err == nil:
+			v.record = &record
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading the orphan record of sandbox %s: %w", id, err)
+		}
+		views = append(views, v)
+	}
+	pools, err := r.poolsLive(ctx, views)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range views {
+		if err := r.completeLive(ctx, v, pools, nodes); err != nil {
+			return nil, err
+		}
+	}
+	return views, r.usedElsewhere(ctx, views)
+}
+
+func (r *Reconciler) completeLive(ctx context.Context, v *view, pools *livePools, nodes release.Fact[[]orphan.Node]) error {
+	v.entries = pools.entries[v.id]
+	v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned)
+	v.facts.Live, v.facts.Nodes = true, nodes
+	v.facts.Entries = v.entriesFact(pools)
+	if err := r.addClaims(ctx, v); err != nil || !v.addressed() {
+		return err
+	}
+	return r.observeClaimed(ctx, v, pools)
+}
+
+func (r *Reconciler) baseFacts(v *view, owned bool) orphan.Facts {
+	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Asked: r.keeper.askedOf(v),
+		Room: r.keeper.hasRoom(), Settings: r.orphanSettings()}
+	if v.record != nil {
+		facts.Record = release.Known(orphan.Record{})
+	}
+	return facts
+}
+
+func (r *Reconciler) orphanSettings() orphan.Settings {
+	s := r.options.Settings
+	return orphan.Settings{ReleaseDelay: s.ReleaseDelay, NodeGoneDelay: s.NodeGoneDelay, HoldGoneNodes: s.HoldGoneNodes}
+}
+
+// entriesFact says what the pools hold. Without pools the entries are the cache's, whose silence proves nothing.
+func (v *view) entriesFact(pools *livePools) release.Fact[orphan.Entries] {
+	var found orphan.Entries
+	for i := range v.entries {
+		e := &v.entries[i]
+		found.Tombstone = found.Tombstone || e.Releasing != ""
+		found.Unrecorded = found.Unrecorded || facts.RecordedAddress(v.record, e.Key) == nil
+		if e.SeenSince.After(found.Since) {
+			found.Since = e.SeenSince
+		}
+	}
+	switch {
+	case pools != nil && facts.Unreadable(v.record, pools.problems) != "":
+		return release.Unknown[orphan.Entries](facts.Unreadable(v.record, pools.problems))
+	case len(v.entries) > 0:
+		return release.Known(found)
+	case v.record == nil:
+		return release.Absent[orphan.Entries]()
+	case pools == nil:
+		return release.Unknown[orphan.Entries]("the cache does not show them any more")
+	case len(pools.takenOver(v)) > 0:
+		return release.Known(orphan.Entries{TakenOver: true})
+	}
+	return release.Absent[orphan.Entries]()
+}
+
+// livePools is what one live look at all pools has given for some sandboxes.
+type livePools struct {
+	entries  map[sandboxID][]ipam.Entry
+	all      []ipam.Entry
+	problems []ipam.Problem
+}
+
+func (r *Reconciler) poolsLive(ctx context.Context, views []*view) (*livePools, error) {
+	found := &livePools{entries: map[sandboxID][]ipam.Entry{}}
+	for _, backend := range r.options.Backends {
+		query := ipam.Query{}
+		for _, v := range views {
+			query.SandboxIDs = append(query.SandboxIDs, string(v.id))
+			query.Places = append(query.Places, records.Places(v.record, backend.Name())...)
+		}
+		part, err := backend.Live(ctx, query)
+		if err != nil {
+			return nil, fmt.Errorf("looking what the pools hold of %d sandboxes without an owner: %w", len(views), err)
+		}
+		found.all = append(found.all, part.Entries...)
+		found.problems = append(found.problems, part.Problems...)
+	}
+	for i := range found.all {
+		e := found.all[i]
+		if e.Releasing == "" || e.Releasing == v1alpha1.OrphanPrefix+e.SandboxID {
+			found.entries[sandboxID(e.SandboxID)] = append(found.entries[sandboxID(e.SandboxID)], e)
+		}
+	}
+	return found, nil
+}
+
+// takenOver are the entries of other sandboxes that stand where the record has an address.
+func (p *livePools) takenOver(v *view) []ipam.Entry {
+	var taken []ipam.Entry
+	for i := range p.all {
+		e := &p.all[i]
+		if e.SandboxID != string(v.id) && slices.Contains(records.Places(v.record, e.Backend), ipam.Place{Pool: e.Pool, IP: e.IP}) {
+			taken = append(taken, *e)
+		}
+	}
+	return taken
+}
+
+// unownedEntries are the entries of one sandbox as the caches show them.
+type unownedEntries struct {
+	// entries are those that no record and no pod can be shown to own, and those with the tombstone of the orphan's record.
+	entries []ipam.Entry
+	// owned: somebody owns the sandbox, or has begun to give its entries back.
+	owned bool
+}
+
+func (r *Reconciler) unowned(ctx context.Context, v *view) unownedEntries {
+	id := string(v.id)
+	owns := func(pod types.UID) bool { return v.record == nil || pod != v.record.Spec.DisownedBy }
+	found := unownedEntries{owned: slices.ContainsFunc(index.PodRecords(ctx, r.client, index.RecordSandbox, id), owns)}
+	for _, backend := range r.options.Backends {
+		for _, entry := range backend.Find(ipam.Query{SandboxIDs: []string{id}}).Entries {
+			pod, owned := r.ownerOf(ctx, &entry)
+			switch {
+			case entry.SandboxID != id:
+			case entry.Releasing == v1alpha1.OrphanPrefix+id:
+				found.entries = append(found.entries, entry)
+			case found.owned || (owned && owns(pod)):
+				found.owned = true
+			default:
+				found.entries = append(found.entries, entry)
+			}
+		}
+	}
+	if found.owned {
+		found.entries = nil
+	}
+	return found
+}

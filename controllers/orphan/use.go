@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/exempt"
+	"github.com/holdfast-dev/holdfast/internal/claim"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// usedElsewhere fills in, for each view, who may use its addresses though the sandbox is gone. It comes last before a release.
+func (r *Reconciler) usedElsewhere(ctx context.Context, views []*view) error {
+	users, err := r.cachedUsers(ctx, views)
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		v.facts.Rival = r.rivalOf(ctx, v)
+		v.facts.Shown = r.shownBy(ctx, v, users)
+	}
+	return nil
+}
+
+// cachedUsers are the guarded pods of which the network-status, in the cache, mentions one of the addresses in question.
+func (r *Reconciler) cachedUsers(ctx context.Context, views []*view) ([]types.NamespacedName, error) {
+	var texts []string
+	for _, v := range views {
+		for i := range v.entries {
+			texts = append(texts, v.entries[i].IP.String())
+		}
+	}
+	if len(texts) == 0 {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("looking for pods that show an address without an owner: %w", err)
+	}
+	var users []types.NamespacedName
+	for i := range pods.Items {
+		status := pods.Items[i].Annotations[nadv1.NetworkStatusAnnot]
+		if slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(status, text) }) {
+			users = append(users, client.ObjectKeyFromObject(&pods.Items[i]))
+		}
+	}
+	return users, nil
+}
+
+// shownBy reads the pods that may show an address past the cache: the one of the entry's name, and those of which the cache says so. A
+// pod of the entry's name that shows nothing yet may be given this very address: an IPAM gives the entry of a name to whoever
+// has the name next.
+func (r *Reconciler) shownBy(ctx context.Context, v *view, users []types.NamespacedName) release.Fact[string] {
+	for i := range v.entries {
+		e := &v.entries[i]
+		named := v.podName(e)
+		if named.Name != "" {
+			if fact := r.showsLive(ctx, named, e, true); !fact.IsAbsent() {
+				return fact
+			}
+		}
+		for _, name := range users {
+			if fact := r.showsLive(ctx, name, e, false); name != named && !fact.IsAbsent() {
+				return fact
+			}
+		}
+	}
+	return release.Absent[string]()
+}
+
+// podName is the pod that an entry names, or named before its release was begun.
+func (v *view) podName(e *ipam.Entry) types.NamespacedName {
+	if e.Owner != nil {
+		return types.NamespacedName(*e.Owner)
+	}
+	if v.record != nil {
+		return types.NamespacedName{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}
+	}
+	return types.NamespacedName{}
+}
+
+func (r *Reconciler) showsLive(ctx context.Context, name types.NamespacedName, e *ipam.Entry, inherits bool) release.Fact[string] {
+	var pod corev1.Pod
+	err := r.live.Get(ctx, name, &pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return release.Absent[string]()
+	case err != nil:
+		return release.Unknown[string](fmt.Sprintf("reading pod %s: %v", name, err))
+	case r.isOver(&pod):
+		return release.Absent[string]()
+	case ownership.ShownBy(facts.Shown(&pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
+		return r.claimed(ctx, &pod, e, inherits)
+	case inherits && len(facts.Shown(&pod)) == 0 && pod.Spec.NodeName != "":
+		return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one", name, pod.UID))
+	}
+	return release.Absent[string]()
+}
+
+// claimed is the pod that shows the address, where that counts. A pod of the entry's name, which inherits the entry, needs no more than to show it.
+func (r *Reconciler) claimed(ctx context.Context, pod *corev1.Pod, e *ipam.Entry, inherits bool) release.Fact[string] {
+	if !inherits {
+		switch counts, err := r.claims(ctx, pod, e); {
+		case err != nil:
+			return release.Unknown[string](err.Error())
+		case !counts:
+			return release.Absent[string]()
+		}
+	}
+	return release.Known(fmt.Sprintf("%s/%s (uid %s)", pod.Namespace, pod.Name, pod.UID))
+}
+
+// claims says whether the network-status of a pod of another name counts for the address: its owner can write any. Where the backend cannot
+// tell what a network gives, it does.
+func (r *Reconciler) claims(ctx context.Context, pod *corev1.Pod, e *ipam.Entry) (bool, error) {
+	for _, backend := range r.options.Backends {
+		if auditable, is := backend.(ipam.Auditable); is && backend.Name() == e.Backend {
+			return claim.From(r.live, auditable, r.options.Rules).Claims(ctx, pod, []netip.Addr{e.IP})
+		}
+	}
+	return true, nil
+}
+
+// isOver says whether a pod's kubelet reported its termination releaseDelay ago: a completed pod that is kept shows its addresses for as
+// long as it is kept, and uses none. A rejected pod may run: nothing of it was stopped.
+func (r *Reconciler) isOver(pod *corev1.Pod) bool {
+	ending := release.PodEnding(pod)
+	terminated := ending == release.EndingCompleted || ending == release.EndingFinished
+	return terminated && !r.clock.Now().Before(release.EndWritten(pod).Add(r.options.Settings.ReleaseDelay))
+}
+
+// rivalOf looks for records that hold an address for another sandbox, in a cache that is as new as the orphan's own record.
+func (r *Reconciler) rivalOf(ctx context.Context, v *view) release.Fact[string] {
+	if v.record == nil {
+		return release.Absent[string]()
+	}
+	var cached v1alpha1.IPAllocation
+	if err := r.client.Get(ctx, client.ObjectKeyFromObject(v.record), &cached); err != nil {
+		return release.Unknown[string](fmt.Sprintf("the cache of records does not have this one: %v", err))
+	}
+	if order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, v.record.ResourceVersion); err != nil || order < 0 {
+		return release.Unknown[string]("the cache of records is behind")
+	}
+	for i := range v.entries {
+		e := &v.entries[i]
+		others, err := r.owners.Rivals(ctx, types.UID(v.record.Name), e.Key)
+		switch {
+		case err != nil:
+			return release.Unknown[string](err.Error())
+		case len(others) > 0:
+			return release.Known(string(others[0]))
+		}
+	}
+	return release.Absent[string]()
+}
+
+// ownerOf is the UID of the record that the entry's tombstone names, or of the pod with the entry's name, if it can be shown to own the entry by
+// the rule of the pod controller.
+func (r *Reconciler) ownerOf(ctx context.Context, entry *ipam.Entry) (types.UID, bool) {
+	if entry.Releasing != "" {
+		return types.UID(entry.Releasing), true
+	}
+	var pod corev1.Pod
+	if entry.Owner == nil || r.client.Get(ctx, types.NamespacedName(*entry.Owner), &pod) != nil {
+		return "", false
+	}
+	candidates, err := r.owners.Candidates(ctx, *entry.Owner, r.owners.Candidate(pod.UID, &pod, nil), nil)
+	if err != nil {
+		return "", false
+	}
+	_, owns := facts.Attribute(pod.UID, *entry.Owner, nil, entry, candidates)
+	return pod.UID, owns
+}
+
+// ownedLive: that the cache has no pod of the name says nothing. A live pod that is exempt from the guard, or that shows the
+// address, has no need of a record.
+func (r *Reconciler) ownedLive(ctx context.Context, entries []ipam.Entry) (bool, error) {
+	for i := range entries {
+		if entries[i].Owner == nil {
+			continue
+		}
+		var pod corev1.Pod
+		err := r.live.Get(ctx, types.NamespacedName(*entries[i].Owner), &pod)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("reading pod %s, which may own an entry: %w", entries[i].Owner, err)
+		}
+		isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod)
+		if err != nil || isExempt || (!r.isOver(&pod) && ownership.ShownBy(facts.Shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface})) {
+			return true, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pod carries each pod UID from its first address to the removal of the finalizer: read, facts, record, decide, apply, explain.
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/exempt"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/owner"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// maxPasses bounds observe-decide-act within one Reconcile: cached, live, released and read again, unprotected. What is
+// left after that waits for its turn in the queue.
+const maxPasses = 4
+
+// explainAgain is how soon a word that could not be written is tried again while the wait that it is about is short.
+const explainAgain = time.Second
+
+// Reconciler carries one pod UID from its first address to the removal of the finalizer.
+type Reconciler struct {
+	client     client.Client
+	live       client.Reader
+	finalizers finalizer.Client
+	owners     owner.Cache
+	recorder   events.EventRecorder
+	clock      clock.PassiveClock
+	options    Options
+
+	held    *heldPods
+	settled *settledPods
+	flights *flights
+	behind  poolsBehind
+	// unproven are the pools of pods with sandboxes that are new to their records.
+	unproven poolsBehind
+	feed     queue.Feed[types.UID]
+}
+
+// Options configure the Reconciler.
+type Options struct {
+	// What is not explained is as in controllers.Options.
+	Backends        []ipam.Backend
+	Evidence        release.Evidence
+	Settings        release.Settings
+	Handshakes      Handshakes
+	Rules           protection.Rules
+	Shadow          *shadow.Reporter
+	Concurrency     int
+	LastRetry       time.Duration
+	SimulatedQueues bool
+	PoliciesSince   func(context.Context) (time.Time, error)
+	// Witness has seen the pods, and Fates tells what has become of their nodes.
+	Witness *witness.Pods
+	Fates   *nodefate.Fates
+	// Running is called once pods are looked at.
+	Running func(context.Context)
+}
+
+// New is a Reconciler that reads a cache and writes by c, and reads past the cache by live.
+func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *Reconciler {
+	return &Reconciler{client: c, live: live, finalizers: finalizer.Client{Writer: c, Reader: live}, owners: owner.Cache{Reader: c, Witness: o.Witness},
+		recorder: recorder, clock: clk, options: o, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(clk, o)}
+}
+
+// Look has pods looked at.
+func (r *Reconciler) Look(uids ...types.UID) { r.feed.Add(uids...) }
+
+// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations/status,verbs=patch;update
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Reconcile observes the UID, decides by internal/release, and acts. Nothing is ever given up: what fails is tried again
+// with back-off, and what waits is woken by the event that it waits for.
+func (r *Reconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile.Result, error) {
+	if r.settled.has(ctx, r.client, uid) {
+		return reconcile.Result{}, nil
+	}
+	live := false
+	for range maxPasses {
+		again, result, err := r.pass(ctx, uid, live)
+		if err != nil || !again {
+			return result, err
+		}
+		live = true
+	}
+	return reconcile.Result{RequeueAfter: time.Second}, nil
+}
+
+// pass is one round of observe, decide and act; again asks for another one, with every fact read live.
+func (r *Reconciler) pass(ctx context.Context, uid types.UID, live bool) (again bool, result reconcile.Result, err error) {
+	seen, again, result, err := r.look(ctx, uid, live)
+	if seen == nil || err != nil {
+		return again, result, err
+	}
+	r.hear(seen)
+	decision := release.Decide(seen.observation(r.options), r.clock.Now())
+	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", string(decision.Action), "reason", decision.Reason, "live", live)
+	return r.apply(ctx, seen, decision)
+}
+
+// apply carries a decision out: first in the record and in the pod's label, then in the pools.
+func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	if decision.Readdress {
+		return true, result, r.readdress(ctx, seen)
+	}
+	if err = r.dropVoidQueries(ctx, seen, decision); errors.Is(err, records.ErrStale) && !seen.live {
+		return true, result, nil
+	} else if err != nil {
+		return false, result, err
+	}
+	var unlabeled error
+	if seen.lostLabel && decision.Action != release.Unprotect {
+		unlabeled = r.finalizers.Relabel(ctx, seen.target()) // what was decided about the pod does not wait for it
+	}
+	if again, err = r.keepFromSuccessors(ctx, seen, decision); again || err != nil {
+		return again, result, err
+	}
+	again, result, err = r.act(ctx, seen, decision)
+	if err == nil && !again && unlabeled != nil {
+		err = fmt.Errorf("a guarded pod without its label stays out of the caches: %w", unlabeled)
+	}
+	return again, result, err
+}
+
+// look observes the UID and writes down what is new. There is no view where nothing is left of the UID, or where a cache is behind: then
+// again asks for live reads.
+func (r *Reconciler) look(ctx context.Context, uid types.UID, live bool) (seen *view, again bool, result reconcile.Result, err error) {
+	seen, err = r.observe(ctx, uid, live)
+	switch {
+	case err != nil:
+		return nil, false, result, err
+	case seen.nothing():
+		r.forget(uid)
+		return nil, false, result, nil
+	case seen.stale && !live:
+		return nil, true, result, nil
+	case seen.record == nil && seen.isTooLateToProtect():
+		if skip, err := r.needsNoRecord(ctx, seen); skip || err != nil {
+			return nil, false, result, err
+		}
+	}
+	if learned, again, result, err := r.learn(ctx, seen); !learned {
+		return nil, again, result, err
+	}
+	return seen, false, result, nil
+}
+
+// learn writes down what is new, from pools that are new enough.
+func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool, result reconcile.Result, err error) {
+	if stand, again, result, err := r.standNow(ctx, seen); !stand {
+		return false, again, result, err
+	}
+	if err := r.syncRecord(ctx, seen); errors.Is(err, records.ErrStale) && !seen.live {
+		return false, true, result, nil
+	} else if err != nil {
+		return false, false, result, err
+	}
+	return true, false, result, nil
+}
+
+// needsNoRecord: a pod with the label alone that holds no address, because it was released before, or that opted out.
+func (r *Reconciler) needsNoRecord(ctx context.Context, seen *view) (bool, error) {
+	if seen.heldRead.IsKnown() && len(seen.held)+len(seen.unowned) == 0 {
+		return true, nil
+	}
+	return exempt.Pod(ctx, r.live, r.options.Rules, seen.pod)
+}
+
+// act carries a decision out.
+func (r *Reconciler) act(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	if decision.Action != release.Unprotect {
+		r.behind.forget(seen.uid) // another sandbox came: what the pools were before does not count
+	}
+	if decision.Withheld != nil && decision.Action != release.Reread {
+		if again, result, err = r.writePools(ctx, seen, *decision.Withheld); err == nil || shadow.Ignore(err) != nil {
+			return again, result, err
+		}
+	}
+	switch decision.Action {
+	case release.Reread:
+		if turn, waits := r.outOfTurn(seen, decision); waits {
+			result, err = r.hold(ctx, seen, turn)
+			return false, result, err
+		}
+		return true, result, nil
+	case release.Confirm:
+		result, err = r.confirm(ctx, seen, decision)
+		if errors.Is(err, records.ErrStale) {
+			return false, reconcile.Result{RequeueAfter: backoff.CatchUp}, nil
+		}
+		return false, result, err
+	case release.Release, release.Rewrite, release.Drop, release.Disown:
+		return r.writePools(ctx, seen, decision)
+	case release.Unprotect:
+		return r.unprotectEmpty(ctx, seen, decision)
+	default:
+		result, err = r.hold(ctx, seen, decision)
+		return false, result, err
+	}
+}
+
+// unprotectEmpty lets a pod go of which the pools were empty after its end was known.
+func (r *Reconciler) unprotectEmpty(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	if empty, again, result, err := r.emptyNow(ctx, seen, decision); !empty {
+		return again, result, err
+	}
+	err = r.unprotect(ctx, seen, decision)
+	if errors.Is(err, records.ErrStale) && !seen.live {
+		return true, result, nil
+	}
+	return false, result, err
+}
+
+// writePools carries out what changes entries, or which of them the record has. Who else has an address is looked up in the cache of records, which therefore must not
+// have been behind.
+func (r *Reconciler) writePools(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	if late, err := seen.recordsLate(); err != nil {
+		return false, result, err
+	} else if late {
+		return false, reconcile.Result{RequeueAfter: backoff.CatchUp}, nil
+	}
+	settled := false
+	switch decision.Action {
+	case release.Rewrite:
+		tried, err := r.rewrite(ctx, seen, decision)
+		if !tried {
+			return false, reconcile.Result{RequeueAfter: turnAgain}, err
+		}
+		return err == nil, result, err
+	case release.Drop:
+		metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
+		err = r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil)
+	case release.Disown:
+		err = r.disown(ctx, seen, decision)
+	default:
+		settled, err = r.release(ctx, seen, decision)
+	}
+	return !settled && err == nil, result, err
+}
+
+// hold keeps everything as it is and says why.
+func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Decision) (reconcile.Result, error) {
+	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
+	switch {
+	case decision.Reason == v1alpha1.ReasonUnclassified:
+		metrics.Unclassified.Inc()
+	case decision.Reason != v1alpha1.ReasonObservationFailed:
+		r.held.wasRead(seen.uid)
+	}
+	if decision.Action == release.Keep {
+		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(seen.unfinished(), r.keep(ctx, seen))
+	}
+	after := seen.fateDue(decision.After)
+	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
+		// The back-off of an error could be longer than the wait.
+		log.FromContext(ctx).Error(err, "What the pod waits for could not be written down; the wait goes on", "reason", decision.Reason)
+		return reconcile.Result{RequeueAfter: min(after, explainAgain)}, nil
+	} else if err != nil {
+		return reconcile.Result{}, err
+	}
+	if decision.Reason == v1alpha1.ReasonObservationFailed {
+		return reconcile.Result{}, fmt.Errorf("holding the addresses of %s: %w", seen.podName(), errors.New(decision.Message))
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// fateDue is when the absence of the pod's node is to be confirmed next; zero if it need not be.
+func (v *view) fateDue(after time.Duration) time.Duration {
+	if v.record == nil || v.record.Spec.NodeGone == nil || after == 0 {
+		return after
+	}
+	return min(after, nodefate.Confirmed)
+}
+
+// unfinished is what a live pass about a pod that lives could not read. What led to the pass, a cache that was behind or a delay that
+// was over, does not come again.
+func (v *view) unfinished() error {
+	switch {
+	case !v.live:
+		return nil
+	case v.heldRead.IsUnknown():
+		return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
+	case v.node.IsUnknown():
+		return fmt.Errorf("reading node %s for the sandboxes of %s: %s", v.nodeName(), v.podName(), v.node.Why())
+	case v.fateUnread != "":
+		return fmt.Errorf("telling how long the node of %s has been gone: %s", v.podName(), v.fateUnread)
+	}
+	return nil
+}
+
+// unprotect takes the finalizer off and removes the record; the pools were shown to be empty of it. What carries the proof
+// goes last, so that whoever fails or dies in between leaves it to the next one: a pod that its kubelet ended is its own
+// proof, and a record that outlived it would prove nothing and stand against the next user of its address for ever. Where
+// the fate of a node decided, it is the record that has it, and by then no address any more that could stand against anybody.
+func (r *Reconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
+	steps := []func() error{func() error { return r.takeFinalizerOff(ctx, seen, decision) }}
+	if decision.Withheld == nil { // mode Guard releases by the record
+		steps = append(steps, func() error { return records.Delete(ctx, r.client, seen.record) })
+	}
+	if seen.podFact.IsKnown() && seen.podFact.Get().Ending.ByKubelet() {
+		slices.Reverse(steps)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
+	r.forget(seen.uid)
+	if decision.Withheld == nil {
+		r.settled.add(seen.uid)
+	}
+	return nil
+}
+
+func (r *Reconciler) takeFinalizerOff(ctx context.Context, seen *view, decision release.Decision) error {
+	if seen.pod == nil || !controllerutil.ContainsFinalizer(seen.pod, v1alpha1.Finalizer) {
+		return nil
+	}
+	way, err := r.finalizers.Remove(ctx, seen.target())
+	if err != nil {
+		r.event(seen, decision, v1alpha1.ReasonUnprotectFailed, err.Error())
+		return err
+	}
+	metrics.Unprotects.WithLabelValues(string(way)).Inc()
+	return nil
+}
+
+func (r *Reconciler) forget(uid types.UID) {
+	r.held.remove(uid)
+	r.flights.forget(uid)
+	r.behind.forget(uid)
+	r.unproven.forget(uid)
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// poolsBehind are the versions that the cache of pools has to have before it can show what a pod holds: that it holds nothing any more, those that
+// the pools had once the end of the pod was known; that an entry is its own, those that they had once it was bound. It is safe for concurrent use.
+type poolsBehind struct {
+	mu   sync.Mutex
+	pods map[types.UID]map[poolKey]string
+}
+
+// poolKey is one pool of one backend.
+type poolKey struct{ backend, pool string }
+
+// emptyNow says whether the pools were empty of the pod after its end was known. A cache may show them empty because it is late: of a sandbox
+// that was made, and terminated, since. It is left to catch up once; again asks for live reads where it does not (docs/decisions/0136).
+func (r *Reconciler) emptyNow(ctx context.Context, v *view, d release.Decision) (empty, again bool, result reconcile.Result, err error) {
+	if v.live || d.Row == release.RowNeverScheduled {
+		return true, false, result, nil
+	}
+	var pools []poolKey
+	for i := range v.record.Spec.Addresses {
+		pools = append(pools, poolKey{v.record.Spec.Addresses[i].Backend, v.record.Spec.Addresses[i].Pool})
+	}
+	return r.caughtUp(ctx, &r.behind, v, pools, true)
+}
+
+// standNow says whether the entries of sandboxes that are new to the record stood in the pools after the pod was bound. A cache that is late may show
+// what a predecessor with the name had, as if its ADD had come after the pod was bound (docs/decisions/0210).
+func (r *Reconciler) standNow(ctx context.Context, v *view) (stand, again bool, result reconcile.Result, err error) {
+	pools := v.newPools()
+	if v.live || len(pools) == 0 {
+		r.unproven.forget(v.uid)
+		return true, false, result, nil
+	}
+	if stand, again, result, err = r.caughtUp(ctx, &r.unproven, v, pools, false); stand {
+		r.unproven.forget(v.uid)
+	}
+	return stand, again, result, err
+}
+
+// newPools are the pools of the entries whose sandboxes are new to the record.
+func (v *view) newPools() []poolKey {
+	var pools []poolKey
+	known := recordSandboxKeysOf(v.record)
+	for i := range v.held {
+		if !v.held[i].Superseded && !slices.Contains(known, v.held[i].SandboxID) {
+			pools = append(pools, poolKey{v.held[i].Backend, v.held[i].Pool})
+		}
+	}
+	return pools
+}
+
+// caughtUp says whether the cache had, when the entries were looked for, the versions that the pools have by now, or had when that was first asked. A
+// pool that does not exist holds nothing: absent says whether the cache may show it all the same.
+func (r *Reconciler) caughtUp(ctx context.Context, behind *poolsBehind, v *view, pools []poolKey, absent bool) (current, again bool, result reconcile.Result, err error) {
+	needed, waited := behind.get(v.uid)
+	if !waited {
+		if needed, err = r.poolsNow(ctx, pools); err != nil {
+			return false, false, result, fmt.Errorf("telling whether the cache has what the pools hold of %s: %w", v.podName(), err)
+		}
+	}
+	for _, key := range pools {
+		version, exists := needed[key]
+		order, err := resourceversion.CompareResourceVersion(v.poolVersions[key.backend][key.pool], version)
+		if (!exists && absent) || (exists && err == nil && order >= 0) {
+			continue
+		}
+		behind.set(v.uid, needed)
+		return false, waited, reconcile.Result{RequeueAfter: backoff.CatchUp}, nil
+	}
+	return true, false, result, nil
+}
+
+// poolsNow reads the versions of those pools that exist.
+func (r *Reconciler) poolsNow(ctx context.Context, pools []poolKey) (map[poolKey]string, error) {
+	needed := map[poolKey]string{}
+	for _, backend := range r.options.Backends {
+		var names []string
+		for _, key := range pools {
+			if key.backend == backend.Name() && !slices.Contains(names, key.pool) {
+				names = append(names, key.pool)
+			}
+		}
+		versions, err := backend.Versions(ctx, names)
+		if err != nil {
+			return nil, err
+		}
+		for pool, version := range versions {
+			needed[poolKey{backend.Name(), pool}] = version
+		}
+	}
+	return needed, nil
+}
+
+func (p *poolsBehind) get(uid types.UID) (map[poolKey]string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	needed, waited := p.pods[uid]
+	return needed, waited
+}
+
+func (p *poolsBehind) set(uid types.UID, needed map[poolKey]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods == nil {
+		p.pods = map[types.UID]map[poolKey]string{}
+	}
+	p.pods[uid] = needed
+}
+
+func (p *poolsBehind) forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pods, uid)
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// explain says why a pod's addresses are held: gauge, event, pod condition and record condition, one reason for all of them,
+// and only when it changes. The waits of an ordinary end (grace period) are not worth a write, and neither is a read that
+// failed once or twice.
+func (r *Reconciler) explain(ctx context.Context, v *view, d release.Decision) error {
+	if d.Reason == v1alpha1.ReasonGracePeriod || (d.Reason == v1alpha1.ReasonObservationFailed && !r.held.unreadFor(v.uid, r.clock.Now(), unreadWord)) {
+		return nil
+	}
+	changed := r.held.set(v.uid, d.Reason)
+	if changed {
+		r.event(v, d, d.Reason, d.Message)
+	}
+	if err := r.explainOnPod(ctx, v, d); err != nil {
+		return err
+	}
+	return r.explainOnRecord(ctx, v, d)
+}
+
+// explainOnPod writes the pod condition.
+func (r *Reconciler) explainOnPod(ctx context.Context, v *view, d release.Decision) error {
+	if v.pod == nil || v.pod.DeletionTimestamp == nil || conditionSays(v.pod, d) {
+		return nil
+	}
+	if err := r.options.Shadow.Withhold(ctx, shadow.Explain, fmt.Sprintf("%s: %s", v.target(), d.Reason), d.Message); err != nil {
+		return shadow.Ignore(err) // the events and the record have the words
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": v.uid},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": v1alpha1.IPsReleasedCondition, "status": string(corev1.ConditionFalse), "reason": string(d.Reason), "message": d.Message,
+			"lastTransitionTime": metav1.NewTime(r.clock.Now()).UTC().Format("2006-01-02T15:04:05Z"),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the condition of %s: %w", v.podName(), err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.pod.Namespace, Name: v.pod.Name}}
+	err = r.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(finalizer.FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("explaining on %s what it waits for: %w", v.podName(), err)
+	}
+	return nil // a pod that is gone by now needs no word
+}
+
+// conditionSays: that something cannot be read is news once; why it cannot may be another word at each try.
+func conditionSays(pod *corev1.Pod, d release.Decision) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
+			return c.Reason == string(d.Reason) && (c.Message == d.Message || d.Reason == v1alpha1.ReasonObservationFailed)
+		}
+	}
+	return false
+}
+
+// explainOnRecord keeps state and condition of the record.
+func (r *Reconciler) explainOnRecord(ctx context.Context, v *view, d release.Decision) error {
+	if v.record == nil {
+		return nil
+	}
+	state := v1alpha1.StateHeld
+	if d.Reason == v1alpha1.ReasonConflict || v.supersededAny() {
+		state = v1alpha1.StateConflict
+	}
+	message := d.Message
+	if said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition); said != nil &&
+		said.Reason == string(d.Reason) && d.Reason == v1alpha1.ReasonObservationFailed {
+		message = said.Message
+	}
+	return r.setRecordState(ctx, v, state, metav1.ConditionFalse, d.Reason, message)
+}
+
+// keep has a pod that uses its addresses say so, if anything was said before; a conflict stays loud.
+func (r *Reconciler) keep(ctx context.Context, v *view) error {
+	conflict := v.supersededAny() || v.conflictAny()
+	if !conflict {
+		r.held.remove(v.uid)
+	}
+	switch {
+	case v.record == nil && len(v.held) == 0 && v.pod != nil:
+		return r.unstampEarly(ctx, v)
+	case v.record == nil:
+		return nil
+	case conflict:
+		if r.held.set(v.uid, v1alpha1.ReasonConflict) {
+			r.event(v, release.Decision{Action: release.Keep}, v1alpha1.ReasonConflict, conflictMessage)
+		}
+		return r.setRecordState(ctx, v, v1alpha1.StateConflict, metav1.ConditionFalse, v1alpha1.ReasonConflict, conflictMessage)
+	case v.record.Status.State.IsInUse():
+		return nil
+	}
+	if facts.Ending(v.podFact, v.record).ByKubelet() {
+		return r.setRecordState(ctx, v, v1alpha1.StateInUse, metav1.ConditionTrue, v1alpha1.ReasonNoIPsHeld, "the pod ended and holds no address any more")
+	}
+	return r.setRecordState(ctx, v, v1alpha1.StateInUse, metav1.ConditionFalse, v1alpha1.ReasonPodInUse, "the pod uses its addresses")
+}
+
+const conflictMessage = "an address of this pod stands in a pool under another pod UID: neither is released until one of them is proven gone"
+
+func (r *Reconciler) setRecordState(ctx context.Context, v *view, state v1alpha1.AllocationState, status metav1.ConditionStatus,
+	reason v1alpha1.Reason, message string) error {
+	record := v.record.DeepCopy()
+	record.Status.State = state
+	changed := meta.SetStatusCondition(&record.Status.Conditions, metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: status,
+		Reason: string(reason), Message: message, LastTransitionTime: metav1.NewTime(r.clock.Now())})
+	if !changed && v.record.Status.State == state {
+		return nil
+	}
+	// The node's agent writes a condition of its own, and a merge patch writes them all: whoever is overtaken looks again, because the
+	// record's next version wakes the pod.
+	patch := client.MergeFromWithOptions(v.record, client.MergeFromWithOptimisticLock{})
+	err := r.client.Status().Patch(ctx, record, patch, client.FieldOwner(finalizer.FieldManager))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("explaining on the record of %s what it waits for: %w", v.podName(), err)
+	}
+	return nil
+}
+
+func (v *view) supersededAny() bool {
+	for i := range v.held {
+		if held := &v.held[i]; held.Superseded && !held.Removed && !held.Followed {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *view) conflictAny() bool {
+	for i := range v.held {
+		if v.held[i].Conflict && !v.held[i].Quiet {
+			return true
+		}
+	}
+	return false
+}
+
+// warnings are the reasons that somebody should look into.
+var warnings = sets.New(v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonConflict, v1alpha1.ReasonNodeUnreachable,
+	v1alpha1.ReasonObservationFailed, v1alpha1.ReasonUnclassified, v1alpha1.ReasonNodeOutOfService, v1alpha1.ReasonNodeGone,
+	v1alpha1.ReasonNodeReplaced, v1alpha1.ReasonAgentNotResponding, v1alpha1.ReasonAddressKept)
+
+// event tells the pod's owner, or whoever looks at the record of a pod that is gone.
+func (r *Reconciler) event(v *view, d release.Decision, reason v1alpha1.Reason, note string) {
+	var about runtime.Object
+	switch {
+	case v.pod != nil:
+		about = v.pod
+	case v.record != nil:
+		about = v.record
+	default:
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if warnings.Has(reason) {
+		kind = corev1.EventTypeWarning
+	}
+	const limit = 1000 // events.k8s.io refuses notes of 1 KiB and more
+	if len(note) > limit {
+		note = note[:limit]
+	}
+	r.recorder.Eventf(about, nil, kind, string(reason), string(d.Action), "%s", note)
+}
+
+// unreadWord is for how long reads have to fail before somebody is told.
+const unreadWord = 2 * time.Second
+
+// heldPods is the gauge of waits by reason.
+type heldPods struct {
+	mu      sync.Mutex
+	reasons map[types.UID]v1alpha1.Reason
+	// unread is since when a UID's facts cannot be read.
+	unread map[types.UID]time.Time
+}
+
+func newHeldPods() *heldPods {
+	return &heldPods{reasons: map[types.UID]v1alpha1.Reason{}, unread: map[types.UID]time.Time{}}
+}
+
+// unreadFor notes that a UID's facts could not be read, and says whether that has been so for at least that long.
+func (h *heldPods) unreadFor(uid types.UID, now time.Time, long time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	since, failing := h.unread[uid]
+	if !failing {
+		h.unread[uid], since = now, now
+	}
+	return now.Sub(since) >= long
+}
+
+// wasRead ends what unreadFor began.
+func (h *heldPods) wasRead(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.unread, uid)
+}
+
+// set notes why a UID is held, and says whether that is news.
+func (h *heldPods) set(uid types.UID, reason v1alpha1.Reason) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before, held := h.reasons[uid]
+	if held && before == reason {
+		return false
+	}
+	if held {
+		count(before, -1)
+	}
+	h.reasons[uid] = reason
+	count(reason, 1)
+	return true
+}
+
+func (h *heldPods) remove(uid types.UID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.unread, uid)
+	if reason, held := h.reasons[uid]; held {
+		count(reason, -1)
+		delete(h.reasons, uid)
+	}
+}
+
+func count(reason v1alpha1.Reason, by float64) {
+	metrics.HeldPods.WithLabelValues(string(reason)).Add(by)
+	if reason == v1alpha1.ReasonConflict {
+		metrics.Conflicts.Add(by)
+	}
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+)
+
+// followedOnce is a pod with a termination reported by the kubelet. The record has the address of its first sandbox, and the pool's entry names the next one.
+func followedOnce(t *testing.T) *fate {
+	t.Helper()
+	pod := onepod.FinishedNamesake()
+	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
+	f := newFate(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+	f.r.options.Evidence = release.EvidenceAgent
+	f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion = "next-sandbox", "101"
+	f.Pool.Cached = "101"
+	return f
+}
+
+// respond has the agent of the node answer the query about a sandbox.
+func (f *fate) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID) {
+	f.Helper()
+	record := f.record()
+	for _, mark := range record.Spec.Marks {
+		if mark.SandboxID == sandbox {
+			record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: sandbox, NodeUID: mark.NodeUID, BootID: mark.BootID, Epoch: mark.Epoch,
+				Verdict: verdict, Reason: string(reason), PodUID: pod, Time: metav1.NewTime(f.Clock.Now())})
+			if err := f.Truth.Status().Update(f.Context(), record); err != nil {
+				f.Fatal(err)
+			}
+			return
+		}
+	}
+	f.Fatalf("sandbox %s is not asked about: %v", sandbox, record.Spec.Marks)
+}
+
+// TestI1ASandboxWhoseAddressALaterOneTookOver: the runtime failed to load the first sandbox, whose processes live on; the IPAM gave its address to
+// the next one, which is gone by now.
+func TestI1ASandboxWhoseAddressALaterOneTookOver(t *testing.T) {
+	f := followedOnce(t)
+	f.holdsUntil(0, time.Second)
+	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, "old")
+	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.holdsUntil(2*time.Second, time.Hour)
+	record := f.record()
+	var held []string
+	for _, a := range record.Spec.Addresses {
+		held = append(held, a.IP+" "+a.SandboxID)
+	}
+	if diff := cmp.Diff([]string{"10.0.0.5 old-sandbox", "10.0.0.5 next-sandbox"}, held); diff != "" {
+		t.Errorf("the record (-want +got):\n%s", diff)
+	}
+	if record.Status.State != v1alpha1.StateHeld {
+		t.Errorf("state %q, expected Held: both sandboxes are the pod's", record.Status.State)
+	}
+}
+
+// TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone.
+func TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone(t *testing.T) {
+	f := followedOnce(t)
+	f.holdsUntil(0, time.Second)
+	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.holdsUntil(2 * time.Second)
+	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.releasesAfter(3 * time.Second)
+}
+
+// TestI1AnEntryThatALaterSandboxsDELRemoved stands again as a tombstone: no replica of the webhook was there to refuse the DEL.
+func TestI1AnEntryThatALaterSandboxsDELRemoved(t *testing.T) {
+	f := followedOnce(t)
+	f.holdsUntil(0)
+	f.Pool.Entries, f.Pool.Cached, f.Pool.Version = nil, "102", "102"
+	f.holdsUntil(time.Second)
+	if len(f.Pool.Entries) != 1 || f.Pool.Entries[0].SandboxID != "old-sandbox" || f.Pool.Entries[0].Releasing != "old" {
+		t.Fatalf("the pool has %v, expected a tombstone for the sandbox that may live", f.Pool.Entries)
+	}
+	var record v1alpha1.IPAllocation
+	if err := f.Truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore: an agent that nobody asked meanwhile has not listed it. What the pod shows later may
+// be the next sandbox's address.
+func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
+	for name, showed := range map[string]bool{"it showed it": true, "no manager saw that": false} {
+		t.Run(name, func(t *testing.T) {
+			record := onepod.RecordOfOld(onepod.OldMachine())
+			record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
+			f := newFate(t, onepod.Namesake("old", "10.0.0.5"), record, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			f.r.options.Evidence = release.EvidenceAgent
+			if showed {
+				f.holdsUntil(0)
+			}
+			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion = "next-sandbox", "101"
+			f.Pool.Cached = "101"
+			f.holdsUntil(time.Second, time.Hour)
+			f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, "")
+			if err := f.after(time.Hour + time.Second); err != nil {
+				t.Fatal(err)
+			}
+			addresses := f.Addresses()
+			if len(addresses["old"]) != 1 {
+				t.Errorf("the pod's record has %v; expected the next sandbox's address alone", addresses["old"])
+			}
+			if _, orphaned := addresses[v1alpha1.OrphanPrefix+"old-sandbox"]; orphaned == showed {
+				t.Errorf("records %v; an orphan: %t, expected %t", addresses, orphaned, !showed)
+			}
+		})
+	}
+}
+
+// TestI2ASandboxWhoseOwnEntryWentIsNotFollowed: an ADD that fails again and again, each with its CNI DEL, leaves nothing of the sandboxes before.
+func TestI2ASandboxWhoseOwnEntryWentIsNotFollowed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		removed []ipam.Removed
+		want    []string
+	}{
+		"its own entry":                   {[]ipam.Removed{{Place: placeOfOld, SandboxID: "old-sandbox"}}, []string{"10.0.0.5 default/web-1"}},
+		"its entry became the next one's": {nil, []string{"10.0.0.5 default/web-1", "10.0.0.5 default/web-1"}},
+		"an entry of another address":     {[]ipam.Removed{{Place: ipam.Place{Pool: placeOfOld.Pool, IP: netip.MustParseAddr("10.0.0.6")}, SandboxID: "old-sandbox"}}, []string{"10.0.0.5 default/web-1", "10.0.0.5 default/web-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, onepod.Namesake("old", "10.0.0.5"), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+			f.r.options.Evidence = release.EvidenceAgent
+			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion = "next-sandbox", "101"
+			f.Pool.Cached, f.Pool.Removed = "101", tc.removed
+			f.holdsUntil(0, time.Second)
+			if diff := cmp.Diff(tc.want, f.Addresses()["old"]); diff != "" {
+				t.Errorf("the record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// placeOfOld is where the pool has the address of recordOfOld.
+var placeOfOld = ipam.Place{Pool: "kube-system/pool", IP: netip.MustParseAddr("10.0.0.5")}

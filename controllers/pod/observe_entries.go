@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// observeEntries finds the entries that belong to the UID: attributed by evidence, or remembered by the record.
+func (r *Reconciler) observeEntries(ctx context.Context, v *view) error {
+	snapshot, why := r.snapshot(ctx, v)
+	if why != "" {
+		v.heldRead = release.Unknown[struct{}](why)
+		return nil
+	}
+	v.heldRead, v.poolVersions = release.Known(struct{}{}), snapshot.versions
+	if err := r.noteRecords(ctx, v); err != nil {
+		return fmt.Errorf("reading the record of %s from the cache: %w", v.podName(), err)
+	}
+	candidates, err := r.candidates(ctx, v)
+	if err != nil {
+		return err
+	}
+	for i := range snapshot.entries {
+		others, err := r.owners.Elsewhere(ctx, v.ref(), &snapshot.entries[i])
+		if err != nil {
+			return err
+		}
+		switch held, ours := facts.Attribute(v.uid, v.ref(), v.record, &snapshot.entries[i], append(others, candidates...)); {
+		case ours:
+			v.held = append(v.held, held)
+		case facts.IsUnowned(v.pod, v.ref(), &held):
+			v.unowned = append(v.unowned, held)
+		}
+	}
+	if err := r.rememberMissing(ctx, v, snapshot); err != nil {
+		return err
+	}
+	return r.markConflicts(ctx, v)
+}
+
+// reading is what all backends answered. The versions are those of each backend's pools, not copied: there may be one pool
+// for each node.
+type reading struct {
+	entries  []ipam.Entry
+	versions map[string]map[string]string
+	removed  []ipam.Removed
+}
+
+// snapshot asks every backend; why is set when one of them could not tell.
+func (r *Reconciler) snapshot(ctx context.Context, v *view) (all reading, why string) {
+	all.versions = map[string]map[string]string{}
+	for _, backend := range r.options.Backends {
+		query := v.query(backend.Name())
+		part, err := ipam.Snapshot{}, error(nil)
+		switch {
+		case v.live:
+			part, err = backend.Live(ctx, query)
+			cached := backend.Find(query)
+			rememberADDs(part.Entries, cached.Entries)
+			part.Removed = cached.Removed
+		case !backend.HasSynced():
+			return all, "the " + backend.Name() + " pools have not been listed yet"
+		default:
+			part = backend.Find(query)
+		}
+		if err != nil {
+			return all, err.Error()
+		}
+		if why := facts.Unreadable(v.record, part.Problems); why != "" {
+			return all, why
+		}
+		all.entries = append(all.entries, part.Entries...)
+		all.removed = append(all.removed, part.Removed...)
+		all.versions[backend.Name()] = part.PoolVersions
+	}
+	return all, ""
+}
+
+// rememberADDs gives entries that were read live what this process saw of their ADD. That is monotone (invariant I6), and without it a live
+// read could not tell whose sandbox it is of a pod that was being deleted before its entry came.
+func rememberADDs(live, cached []ipam.Entry) {
+	for i := range live {
+		at := slices.IndexFunc(cached, func(e ipam.Entry) bool { return e.Key == live[i].Key })
+		if at >= 0 {
+			live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved
+		}
+	}
+}
+
+// query asks a backend for what may be this UID's, and for what stands by now where its record says that it has addresses.
+func (v *view) query(backend string) ipam.Query {
+	return ipam.Query{Pod: v.ref(), SandboxIDs: recordSandboxKeysOf(v.record), Record: string(v.uid), Places: records.Places(v.record, backend)}
+}
+
+// candidates are the UIDs of this pod name that an entry might belong to.
+func (r *Reconciler) candidates(ctx context.Context, v *view) ([]ownership.Candidate, error) {
+	namesake := v.namesake
+	var pod corev1.Pod
+	if !v.live && r.client.Get(ctx, types.NamespacedName(v.ref()), &pod) == nil && pod.UID != v.uid {
+		namesake = &pod
+	}
+	return r.owners.Candidates(ctx, v.ref(), r.owners.Candidate(v.uid, v.pod, v.record), namesake)
+}
+
+func recordSandboxKeysOf(record *v1alpha1.IPAllocation) []string {
+	if record == nil {
+		return nil
+	}
+	return index.SandboxIDs(record)
+}

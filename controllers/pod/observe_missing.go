@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
+)
+
+// rememberMissing looks at the recorded addresses that no pool shows for this UID any more. An older cache proves nothing; an
+// address that stands there for another sandbox by now, or in another UID's record, was taken over, and its old sandbox is
+// still to be proven gone.
+func (r *Reconciler) rememberMissing(ctx context.Context, v *view, snapshot reading) error {
+	if v.record == nil {
+		return nil
+	}
+	for i := range v.record.Spec.Addresses {
+		address := &v.record.Spec.Addresses[i]
+		key, err := ipam.KeyOf(address)
+		if err != nil || v.holds(address) {
+			continue // no pool has an address that cannot be parsed
+		}
+		if err := r.rememberAddress(ctx, v, snapshot, address, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) rememberAddress(ctx context.Context, v *view, snapshot reading, address *v1alpha1.AddressRecord, key ipam.Key) error {
+	stands := snapshot.at(address)
+	if (stands == nil || stands.SandboxID != address.SandboxID) && !v.live && !facts.ProvesAbsence(snapshot.versions[address.Backend][address.Pool], address.PoolResourceVersion) {
+		v.stale = true
+		return nil
+	}
+	others, err := r.owners.Rivals(ctx, v.uid, key)
+	if err != nil {
+		return err
+	}
+	read := v.read(r.options)
+	held, remembered := read.Missing(address, key, stands, len(others) > 0, snapshot.sawRemoved(address))
+	if remembered {
+		r.addWatched(v, &held)
+		v.held = append(v.held, held)
+	}
+	return nil
+}
+
+// addWatched adds to the evidence for a sandbox what this process saw of the pod's network-status.
+func (r *Reconciler) addWatched(v *view, held *facts.Held) {
+	switch {
+	case held.Followed && held.Attribution == v1alpha1.AttributionObservedAdd && r.options.Witness.HasShown(v.uid, held.SandboxID):
+		held.Attribution = v1alpha1.AttributionNetworkStatus // what the network-status shows now may be the later sandbox's
+	case held.Superseded && !held.Followed: // the pod's network-status comes after the record and is not worth a write of it
+		held.Attribution = ownership.Strengthened(held.Attribution, r.options.Witness.ShownAlive(v.uid), ownership.Entry{IP: held.IP, Interface: held.Interface})
+	}
+}
+
+// sawRemoved says whether this process saw the entry of an address go while it was this sandbox's.
+func (r *reading) sawRemoved(address *v1alpha1.AddressRecord) bool {
+	return slices.ContainsFunc(r.removed, func(removed ipam.Removed) bool {
+		return removed.Pool == address.Pool && removed.IP.String() == address.IP && removed.SandboxID == address.SandboxID
+	})
+}
+
+// at is the entry that stands in a pool where a record has an address, whosever it is.
+func (r *reading) at(address *v1alpha1.AddressRecord) *ipam.Entry {
+	for i := range r.entries {
+		entry := &r.entries[i]
+		if entry.Backend == address.Backend && entry.Pool == address.Pool && entry.IP.String() == address.IP {
+			return entry
+		}
+	}
+	return nil
+}
+
+// holds says whether the address, for the very sandbox, is among the held entries.
+func (v *view) holds(address *v1alpha1.AddressRecord) bool {
+	return slices.ContainsFunc(v.held, func(held facts.Held) bool {
+		return held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID == address.SandboxID
+	})
+}
+
+// holdsNext says whether an entry of another sandbox of the UID has the address.
+func (v *view) holdsNext(address *v1alpha1.AddressRecord) bool {
+	return slices.ContainsFunc(v.held, func(held facts.Held) bool {
+		return held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID != address.SandboxID
+	})
+}
+
+// noteRecords stands before everything that is looked up in the cache of records, and notes how far the cache is: by the UID's
+// own record. One watch shows all records in the order of their versions, so a cache that has this one has every older one, and
+// a rival for an address is older than the record of its next user.
+func (r *Reconciler) noteRecords(ctx context.Context, v *view) error {
+	v.recordsAt = ""
+	if v.record == nil {
+		return nil
+	}
+	var cached v1alpha1.IPAllocation
+	if err := r.client.Get(ctx, client.ObjectKeyFromObject(v.record), &cached); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	v.recordsAt = cached.ResourceVersion
+	return nil
+}
+
+// recordsLate says whether the cache of records was, before the pass looked into it, older than the UID's own record as it was
+// read or, since then, written (I6). What the cache has by now does not count: it was looked into before.
+func (v *view) recordsLate() (bool, error) {
+	if v.record == nil || v.recordsAt == "" {
+		return v.record != nil, nil
+	}
+	order, err := resourceversion.CompareResourceVersion(v.recordsAt, v.record.ResourceVersion)
+	if err != nil {
+		return false, fmt.Errorf("telling whether the cache of records is behind: %w", err)
+	}
+	return order < 0, nil
+}
+
+// markConflicts marks the entries whose address another UID's record holds for another sandbox.
+func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
+	for i := range v.held {
+		held := &v.held[i]
+		if held.Superseded || held.Conflict {
+			continue
+		}
+		others, err := r.owners.Rivals(ctx, v.uid, held.Key)
+		if err != nil {
+			return err
+		}
+		held.Conflict = len(others) > 0 || facts.ShowsAddress(v.namesake, held.Key)
+		held.Quiet = held.Conflict && !slices.ContainsFunc(others, func(uid types.UID) bool { return !r.leaving(ctx, uid) })
+	}
+	return nil
+}
+
+// leaving: the pod of that UID is within its grace period. Its DEL may have run already, and its record goes with it: that
+// another pod has its address by now is the ordinary course of a rolling update, not worth a word yet.
+func (r *Reconciler) leaving(ctx context.Context, uid types.UID) bool {
+	var pods corev1.PodList
+	if err := r.client.List(ctx, &pods, client.MatchingFields{index.PodUID: string(uid)}); err != nil || len(pods.Items) != 1 {
+		return false
+	}
+	deleted := pods.Items[0].DeletionTimestamp
+	return deleted != nil && r.clock.Now().Before(deleted.Add(r.options.Settings.GracePeriodSlack))
+}

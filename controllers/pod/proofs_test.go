@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+)
+
+const (
+	takesFinalizerOff = "patch v1.pod"
+	deletesRecord     = "delete v1alpha1.ipallocation"
+	explainsOnPod     = "patch v1.pod/status"
+	explainsOnRecord  = "patch v1alpha1.ipallocation/status"
+)
+
+// goneForLong is a record of the old pod whose node has been gone for longer than the delay.
+func goneForLong() *v1alpha1.IPAllocation {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-1"}, Since: metav1.NewTime(onepod.Now.Add(-time.Hour)),
+		ConfirmedTime: metav1.NewTime(onepod.Now.Add(-time.Second))}
+	return record
+}
+
+// TestWhatCarriesTheProofGoesLast: whoever dies between the two writes, or fails at the second one, leaves it to the next.
+func TestWhatCarriesTheProofGoesLast(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	cases := map[string]struct {
+		objects []client.Object
+		want    []string
+	}{
+		"a pod that its kubelet ended proves its own end": {
+			[]client.Object{onepod.FinishedNamesake(), onepod.RecordOfOld(onepod.OldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
+		"of a pod on a node that is gone, the record has the proof": {
+			[]client.Object{onepod.DeletedPod(), goneForLong()}, []string{takesFinalizerOff, deletesRecord}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, tc.objects...)
+			f.Pool.Entries = nil
+			f.FailWrites = tc.want[0]
+			if err := f.after(0); err == nil {
+				t.Error("a write failed, and nobody is to try again")
+			}
+			if len(f.Writes) > 0 {
+				t.Errorf("%v came before %s", f.Writes, tc.want[0])
+			}
+			f.FailWrites = ""
+			if err := f.after(time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, f.Writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestI3ALivePassGivesNothingToAPodThatWentMeanwhile: its pod was read before its entries; in between it went, and its successor
+// of the same name got the same address.
+func TestI3ALivePassGivesNothingToAPodThatWentMeanwhile(t *testing.T) {
+	f := newFate(t, onepod.FinishedNamesake(), onepod.Node("node", "node-1", "m1"))
+	f.Pool.Entries = onepod.HeldByOld()
+	f.Pool.OnLive = func() {
+		f.Pool.OnLive = nil
+		var gone corev1.Pod
+		if err := f.Truth.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &gone); err != nil {
+			t.Fatal(err)
+		}
+		gone.Finalizers = nil
+		if err := f.Truth.Update(t.Context(), &gone); err != nil {
+			t.Fatal(err)
+		}
+		f.Apply(onepod.Namesake("new", "10.0.0.5"))
+		f.Pool.Entries[0].SandboxID = "new-sandbox"
+	}
+	for _, later := range []time.Duration{0, time.Second, time.Hour} {
+		_ = f.after(later) // the first one may ask for another try
+	}
+	var records v1alpha1.IPAllocationList
+	if err := f.Truth.List(t.Context(), &records); err != nil || len(records.Items) > 0 {
+		t.Errorf("a dead pod was given its successor's sandbox: %v, %v", records.Items, err)
+	}
+	if len(f.Pool.Released) > 0 {
+		t.Errorf("a running pod's address was released: %v", f.Pool.Released)
+	}
+}
+
+// TestI3ANetworkStatusIsNoEvidenceForTheNextSandbox: the first sandbox died and the next one's ADD inherited its address; the annotation still
+// shows the address, written for the first, when the kubelet, which does not list the next one yet, reports termination.
+func TestI3ANetworkStatusIsNoEvidenceForTheNextSandbox(t *testing.T) {
+	cases := map[string]struct {
+		record *v1alpha1.IPAllocation
+	}{
+		"the record has the address for the first sandbox":                                  {onepod.RecordOfOld(onepod.OldMachine())},
+		"the record lost the first sandbox, whose entry had gone while the pod was deleted": {emptiedRecord()},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := onepod.FinishedNamesake()
+			pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
+			f := newFate(t, pod, tc.record, onepod.Node("node", "node-1", "m1"))
+			f.Pool.Entries[0].SandboxID = "next-sandbox"
+			f.holdsUntil(0, time.Minute, 9*time.Minute)
+			f.releasesAfter(10*time.Minute + 2*time.Second)
+		})
+	}
+}
+
+// TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd: its kubelet, which did not list the sandbox, reported termination; the sandbox became
+// ready afterwards, and the network-status was written for it.
+func TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd(t *testing.T) {
+	cases := map[string]struct {
+		alive    string
+		released time.Duration
+	}{
+		"the status is from after the deletion":                   {"", 10*time.Minute + 2*time.Second},
+		"the status showed another address before the deletion":   {"10.0.0.6", 10*time.Minute + 2*time.Second},
+		"the status showed the address before the deletion began": {"10.0.0.5", 2 * time.Second},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := onepod.FinishedNamesake()
+			pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
+			record := onepod.RecordOfOld(onepod.OldMachine())
+			record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
+			record.Spec.Addresses[0].ObservedTime = metav1.NewTime(onepod.Now)
+			f := newFate(t, pod, record, onepod.Node("node", "node-1", "m1"))
+			f.r.options.Witness.Handler().OnUpdate(onepod.Namesake("old", tc.alive), pod)
+			if tc.released > time.Minute {
+				f.holdsUntil(0, time.Minute, 9*time.Minute)
+			}
+			f.releasesAfter(tc.released)
+		})
+	}
+}
+
+func emptiedRecord() *v1alpha1.IPAllocation {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	record.Spec.Sandboxes, record.Spec.Addresses = []v1alpha1.SandboxRecord{}, []v1alpha1.AddressRecord{}
+	return record
+}
+
+// TestI5APodThatCannotBeReadIsNotGone: its record stays, though its kubelet reported the end and no pool holds anything for it.
+func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, Node: onepod.OldMachine()}
+	f := newFate(t, record, onepod.Node("node", "node-1", "m1"))
+	f.Pool.Entries = nil
+	f.FailReads = "pods"
+	if err := f.after(0); err == nil {
+		t.Error("the pod could not be read, and nobody is to try again")
+	}
+	if len(f.Writes) > 0 {
+		t.Errorf("written on an unread pod: %v", f.Writes)
+	}
+	f.FailReads = ""
+	if err := f.after(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{deletesRecord}, f.Writes); diff != "" {
+		t.Errorf("once the pod is known to be gone, writes (-want +got):\n%s", diff)
+	}
+}
+
+// TestAFailedReadIsNewsOnceItLasts: and then once, in whatever words it fails.
+func TestAFailedReadIsNewsOnceItLasts(t *testing.T) {
+	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
+	f.FailReads = "leases"
+	for _, later := range []time.Duration{0, unreadWord / 2, unreadWord, 2 * unreadWord, 3 * unreadWord} {
+		if err := f.after(later); err == nil {
+			t.Fatalf("after %s: the Lease could not be read, and nobody is to try again", later)
+		}
+		want := []string{explainsOnPod, explainsOnRecord}
+		if later < unreadWord {
+			want = nil
+		}
+		if diff := cmp.Diff(want, f.Writes); diff != "" {
+			t.Fatalf("after %s, writes (-want +got):\n%s", later, diff)
+		}
+	}
+}
+
+// TestAWordThatCouldNotBeWrittenIsTriedAgain long before the wait is over, and never later than the wait.
+func TestAWordThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
+	cases := map[string]struct {
+		lastRetry time.Duration
+		wantErr   bool
+	}{
+		"by the queue's back-off where that is shorter than the wait":  {time.Second, true},
+		"after a moment where the back-off could outlast what is left": {time.Hour, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
+			f.r.options.LastRetry = tc.lastRetry
+			f.FailWrites = explainsOnPod
+			result, err := f.r.Reconcile(t.Context(), "old")
+			if (err != nil) != tc.wantErr {
+				t.Errorf("error %v, expected one: %t", err, tc.wantErr)
+			}
+			if err == nil && result.RequeueAfter != explainAgain {
+				t.Errorf("tried again after %s, expected %s", result.RequeueAfter, explainAgain)
+			}
+		})
+	}
+}
+
+// TestAPodWithoutItsLabelIsLookedAtAgain: no event of it would wake us.
+func TestAPodWithoutItsLabelIsLookedAtAgain(t *testing.T) {
+	pod := onepod.Namesake("old", "10.0.0.5")
+	delete(pod.Labels, v1alpha1.GuardedLabel)
+	f := newFate(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+	f.FailWrites = takesFinalizerOff // which is the name of any patch of the pod
+	if _, _, err := f.r.pass(t.Context(), "old", true); err == nil {
+		t.Error("the label could not be put back, and nobody is to try again")
+	}
+	f.FailWrites = ""
+	if _, _, err := f.r.pass(t.Context(), "old", true); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestI6ACacheOfRecordsThatIsBehindShowsNoRivals: what it has to show is the UID's own record, as it was read past it.
+func TestI6ACacheOfRecordsThatIsBehindShowsNoRivals(t *testing.T) {
+	cases := map[string]struct {
+		cached, read string
+		want         bool
+	}{
+		"the cache has none":      {"", "7", true},
+		"the cache has an older":  {"6", "7", true},
+		"the cache has the same":  {"7", "7", false},
+		"the cache has a younger": {"10", "7", false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			record := onepod.RecordOfOld(onepod.OldMachine())
+			var objects []client.Object
+			if tc.cached != "" {
+				cached := record.DeepCopy()
+				cached.ResourceVersion = tc.cached
+				objects = append(objects, cached)
+			}
+			record.ResourceVersion = tc.read
+			f := newFate(t, objects...)
+			v := &view{uid: "old", record: record}
+			if err := f.r.noteRecords(t.Context(), v); err != nil {
+				t.Fatal(err)
+			}
+			late, err := v.recordsLate()
+			if err != nil || late != tc.want {
+				t.Errorf("late: %t, %v; expected %t", late, err, tc.want)
+			}
+		})
+	}
+}
+
+// TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals: the look was before, so the pass cannot rest on it.
+func TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	cached := record.DeepCopy()
+	cached.ResourceVersion = "6"
+	f := newFate(t, cached)
+	read := record.DeepCopy()
+	read.ResourceVersion = "6"
+	v := &view{uid: "old", record: read}
+	if err := f.r.noteRecords(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	if late, err := v.recordsLate(); late || err != nil {
+		t.Fatalf("late: %t, %v, before anything was written", late, err)
+	}
+	v.record.ResourceVersion = "8" // the pass wrote it, and perhaps it has the address only since then
+	if err := f.Truth.Update(t.Context(), cached.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if late, err := v.recordsLate(); !late || err != nil {
+		t.Errorf("late: %t, %v; expected true: the cache was looked into before the write", late, err)
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// endings are the ends that a kubelet reports, as records have them.
+var endings = map[release.Ending]v1alpha1.KubeletEnding{
+	release.EndingFinished:  v1alpha1.EndingFinished,
+	release.EndingCompleted: v1alpha1.EndingCompleted,
+	release.EndingRejected:  v1alpha1.EndingRejected,
+}
+
+// recordEnding persists the kubelet's report while entries remain, with the machine whose kubelet it was: the pod object may go before
+// they do, and another machine may have the node's name by then.
+func (r *Reconciler) recordEnding(ctx context.Context, v *view, record *v1alpha1.IPAllocation, now metav1.Time) error {
+	ending, reported := endings[facts.Ending(v.podFact, v.record)]
+	if !reported || len(v.held) == 0 {
+		return nil
+	}
+	report := record.Spec.Kubelet
+	switch {
+	case report == nil:
+		report = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: records.RoundUp(now.Time)}
+		if written := facts.AsItIs(v.podFact, v.record).EndWritten; !written.IsZero() {
+			report.WrittenTime = &metav1.Time{Time: written}
+		}
+		record.Spec.Kubelet = report
+	case report.Ending != v1alpha1.EndingFinished:
+		report.Ending = ending // the phase is the same one, and so is who wrote it
+	}
+	if report.Node != nil {
+		return nil
+	}
+	return r.recordWriter(ctx, v, record)
+}
+
+// recordWriter reads the Node past every cache, and after the pod, for a report that is new; an older one that has none yet waits for a
+// pass that reads everything live. A new one whose Node could not be read is not recorded yet: it would be an older one for the next pass.
+func (r *Reconciler) recordWriter(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
+	isNew := v.record == nil || v.record.Spec.Kubelet == nil
+	node := v.node
+	if !v.live && isNew {
+		node = nodefate.Observe(ctx, r.live, v.nodeName())
+	}
+	if isNew && node.IsUnknown() {
+		record.Spec.Kubelet = nil
+		if v.live {
+			return nil // the decision holds on what is unknown, says so, and is made again
+		}
+		return fmt.Errorf("reading node %s for whose kubelet ended %s (%w): %s", v.nodeName(), v.podName(), records.ErrStale, node.Why())
+	}
+	if (v.live || isNew) && node.IsKnown() && release.EndedUnder(facts.AsItIs(v.podFact, v.record), node.Get()) {
+		record.Spec.Kubelet.Node = new(node.Get().Identity())
+	}
+	return nil
+}
+
+// livesOn says whether the pod has not ended, by a read that comes after all that the view has.
+func (r *Reconciler) livesOn(ctx context.Context, v *view) (bool, error) {
+	var pod corev1.Pod
+	err := r.live.Get(ctx, types.NamespacedName(v.ref()), &pod)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading %s for whether it lives on the Node that registered: %w", v.podName(), err)
+	}
+	return err == nil && pod.UID == v.uid && release.PodEnding(&pod) == release.EndingNone, nil
+}
+
+// readdress: the same boot of the same machine registered a new Node object. What was recorded under the old one is
+// the new one's, and so is everything that will be asked about it, but not who wrote the pod's end. It rests on a live read; a
+// cached one leads to it.
+func (r *Reconciler) readdress(ctx context.Context, v *view) error {
+	if !v.live || v.record == nil || !v.node.IsKnown() {
+		return nil
+	}
+	record, live := v.record.DeepCopy(), v.node.Get().Machine
+	for i := range record.Spec.Sandboxes {
+		if node := record.Spec.Sandboxes[i].Node; node != nil && release.Compare(release.MachineOf(*node), live) == release.Reregistered {
+			node.UID = live.NodeUID
+		}
+	}
+	lives, err := r.livesOn(ctx, v)
+	if err != nil {
+		return err // nothing asks again once the record follows
+	}
+	if lives {
+		record.Spec.AliveNodeUID = live.NodeUID // so that the end, once it comes, is this Node's word
+	}
+	log.FromContext(ctx).Info("The node's machine registered again; the record follows", "node", record.Spec.NodeName, "nodeUID", live.NodeUID)
+	return r.writeRecord(ctx, v, record)
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+)
+
+// bound is the old pod, bound that long before now.
+func bound(pod *corev1.Pod, before time.Duration) *corev1.Pod {
+	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-24 * time.Hour))
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(onepod.Now.Add(-before))})
+	return pod
+}
+
+// finishedAfter is the old pod, which was deleted and then ended by a kubelet: a container ended after the deletion.
+func finishedAfter(before time.Duration) *corev1.Pod {
+	pod := bound(onepod.FinishedNamesake(), before)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main",
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
+	return pod
+}
+
+// terminatingPod is the old pod, which is being deleted and has not ended.
+func terminatingPod(before time.Duration) *corev1.Pod {
+	pod := bound(onepod.Namesake("old", "10.0.0.5"), before)
+	pod.DeletionTimestamp = &metav1.Time{Time: onepod.Now.Add(-time.Minute)}
+	return pod
+}
+
+func (f *fate) record() *v1alpha1.IPAllocation {
+	f.Helper()
+	var record v1alpha1.IPAllocation
+	if err := f.Truth.Get(f.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
+		f.Fatal(err)
+	}
+	return &record
+}
+
+// end ends the pod in the name of whichever kubelet has it.
+func (f *fate) end() {
+	f.Helper()
+	f.endAs(finishedAfter(time.Hour))
+}
+
+// endAs writes the status of another object of the same UID, as the kubelet does.
+func (f *fate) endAs(pod *corev1.Pod) {
+	f.Helper()
+	var ended corev1.Pod
+	if err := f.Truth.Get(f.Context(), client.ObjectKeyFromObject(pod), &ended); err != nil {
+		f.Fatal(err)
+	}
+	ended.Status = pod.Status
+	if err := f.Truth.Status().Update(f.Context(), &ended); err != nil {
+		f.Fatal(err)
+	}
+	ended.ManagedFields = pod.ManagedFields // the fake client knows no field owners
+	if err := f.Truth.Update(f.Context(), &ended); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func later(node *corev1.Node, after time.Duration) *corev1.Node {
+	node.CreationTimestamp = metav1.NewTime(onepod.Now.Add(after))
+	return node
+}
+
+// TestWhoseKubeletEndedThePodIsRecorded with the first report, and stays as it was. The Nodes of the cases are there for half an hour.
+func TestWhoseKubeletEndedThePodIsRecorded(t *testing.T) {
+	machine := func(uid types.UID, m string) *v1alpha1.NodeIdentity {
+		return &v1alpha1.NodeIdentity{UID: uid, MachineID: m, SystemUUID: m + "-system", BootID: m + "-boot"}
+	}
+	reported := func(node *v1alpha1.NodeIdentity) *v1alpha1.KubeletReport {
+		return &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(onepod.Now.Add(-time.Minute)), Node: node}
+	}
+	for name, tc := range map[string]struct {
+		pod    *corev1.Pod
+		node   *corev1.Node
+		report *v1alpha1.KubeletReport
+		alive  types.UID
+		live   bool
+		want   *v1alpha1.NodeIdentity
+	}{
+		"the Node was there when the pod was bound": {pod: finishedAfter(time.Minute), node: onepod.Node("node", "node-1", "m1"), want: machine("node-1", "m1")},
+		"the Node was made in the very second":      {pod: finishedAfter(30 * time.Minute), node: onepod.Node("node", "node-1", "m1"), want: machine("node-1", "m1")},
+		"the Node is younger than the pod":          {pod: finishedAfter(time.Hour), node: onepod.Node("node", "node-1", "m1")},
+		"the Node is younger than the pod, which was alive under it": {pod: finishedAfter(time.Hour), node: onepod.Node("node", "node-2", "m1"),
+			alive: "node-2", want: machine("node-2", "m1")},
+		"the pod was alive under an earlier Node": {pod: finishedAfter(time.Hour), node: onepod.Node("node", "node-3", "m1"), alive: "node-2"},
+		"another machine has the Node object":     {pod: finishedAfter(time.Minute), node: onepod.Node("node", "node-1", "m2"), want: machine("node-1", "m2")},
+		"there is no Node":                        {pod: finishedAfter(time.Minute)},
+		"it was another's, and the recorded machine is back": {pod: finishedAfter(time.Minute), node: onepod.Node("node", "node-1", "m1"), report: reported(machine("node-1", "m2")),
+			live: true, want: machine("node-1", "m2")},
+		"an earlier version did not record it, and a live pass does": {pod: finishedAfter(time.Minute), node: onepod.Node("node", "node-1", "m1"), report: reported(nil),
+			live: true, want: machine("node-1", "m1")},
+		"an earlier version did not record it, and a cached pass reads no Node": {pod: finishedAfter(time.Minute), node: onepod.Node("node", "node-1", "m1"), report: reported(nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := onepod.RecordOfOld(onepod.OldMachine())
+			record.Spec.Kubelet, record.Spec.AliveNodeUID = tc.report, tc.alive
+			objects := []client.Object{tc.pod, record}
+			if tc.node != nil {
+				objects = append(objects, tc.node)
+			}
+			f := newFate(t, objects...)
+			v, err := f.r.observe(t.Context(), "old", tc.live)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.r.recordEnding(t.Context(), v, record, metav1.NewTime(onepod.Now)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, record.Spec.Kubelet.Node); diff != "" {
+				t.Errorf("whose kubelet it was (-want +got):\n%s", diff)
+			}
+			if tc.report == nil && !record.Spec.Kubelet.WrittenTime.Time.Equal(onepod.Now) {
+				t.Errorf("written at %v, expected %s", record.Spec.Kubelet.WrittenTime, onepod.Now)
+			}
+		})
+	}
+}
+
+// TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas: it still has the Node on which the pod began.
+func TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	f := newFate(t, finishedAfter(time.Minute), record, later(onepod.Node("node", "node-2", "m2"), 0))
+	f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if node, isNode := into.(*corev1.Node); isNode {
+				*node = *onepod.Node("node", "node-1", "m1")
+				return nil
+			}
+			return c.Get(ctx, key, into, opts...)
+		}})
+	v, err := f.r.observe(t.Context(), "old", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.r.recordEnding(t.Context(), v, record, metav1.NewTime(onepod.Now)); err != nil {
+		t.Fatal(err)
+	}
+	if record.Spec.Kubelet.Node != nil {
+		t.Errorf("recorded %+v, which only a late cache shows", record.Spec.Kubelet.Node)
+	}
+}
+
+// completedPod is the old pod, which its kubelet ended and nobody deleted.
+func completedPod() *corev1.Pod {
+	pod := finishedAfter(time.Minute)
+	pod.DeletionTimestamp = nil
+	return pod
+}
+
+// failsToReadTheNode looks twice, in vain, and expects that no report is recorded by that.
+func (f *fate) failsToReadTheNode() {
+	f.Helper()
+	f.FailReads = "node"
+	for _, moment := range []time.Duration{0, unreadWord} {
+		if err := f.after(moment); err == nil {
+			f.Fatalf("after %s: the Node could not be read, and nobody is to try again", moment)
+		}
+		if report := f.record().Spec.Kubelet; report != nil {
+			f.Fatalf("after %s: the report %+v was recorded, whose Node nobody would read", moment, report)
+		}
+	}
+	f.FailReads = ""
+}
+
+// TestWhoseKubeletItWasIsReadAgain where the first read failed: no later pass but the one that decides would, and by then the Node may
+// have registered anew.
+func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	for name, objects := range map[string][]client.Object{
+		"of a pod with a record": {completedPod(), node, onepod.RecordOfOld(onepod.OldMachine())},
+		"of a pod without one":   {completedPod(), node},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, objects...)
+			f.failsToReadTheNode()
+			f.holdsUntil(2 * unreadWord)
+			if report := f.record().Spec.Kubelet; report == nil || report.Node == nil || report.Node.UID != "node-1" {
+				t.Fatalf("the report is %+v, expected the word of Node UID node-1", report)
+			}
+			f.Apply(later(onepod.Node("node", "node-2", "m1"), time.Minute))
+			f.holdsUntil(time.Minute)
+			if err := f.after(time.Hour); err != nil || len(f.Pool.Released) == 0 {
+				t.Errorf("after the machine registered again, released %v, error %v: expected a release on the word that is on record", f.Pool.Released, err)
+			}
+		})
+	}
+}
+
+// TestWhoseKubeletItWasCannotBeReadIsSaid: what fails for good is no silent try after try.
+func TestWhoseKubeletItWasCannotBeReadIsSaid(t *testing.T) {
+	f := newFate(t, completedPod(), onepod.Node("node", "node-1", "m1"), onepod.RecordOfOld(onepod.OldMachine()))
+	f.failsToReadTheNode()
+	if !slices.Contains(f.Writes, explainsOnRecord) {
+		t.Errorf("writes %v: expected a word on what cannot be read", f.Writes)
+	}
+}
+
+// TestI6AReportStaysThoughItsNodeCannotBeRead: that the kubelet ended the pod is proven, whoever's it was.
+func TestI6AReportStaysThoughItsNodeCannotBeRead(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(onepod.Now.Add(-time.Minute))}
+	f := newFate(t, finishedAfter(time.Hour), record, onepod.Node("node", "node-1", "m1"))
+	f.FailReads = "node"
+	v, err := f.r.observe(t.Context(), "old", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.r.recordEnding(t.Context(), v, record, metav1.NewTime(onepod.Now)); err != nil || record.Spec.Kubelet == nil {
+		t.Errorf("error %v, report %+v: expected the report as it was", err, record.Spec.Kubelet)
+	}
+}
+
+// TestACompletedPodStaysItsKubeletsOnceItIsDeleted: a terminal phase is never written twice.
+func TestACompletedPodStaysItsKubeletsOnceItIsDeleted(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	first := metav1.NewTime(onepod.Now.Add(-time.Hour))
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingCompleted, ObservedTime: first, WrittenTime: &first, Node: onepod.OldMachine()}
+	f := newFate(t, finishedAfter(2*time.Hour), record, onepod.Node("node", "node-7", "m7"))
+	v, err := f.r.observe(t.Context(), "old", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.r.recordEnding(t.Context(), v, record, metav1.NewTime(onepod.Now)); err != nil {
+		t.Fatal(err)
+	}
+	want := &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: first, WrittenTime: &first, Node: onepod.OldMachine()}
+	if diff := cmp.Diff(want, record.Spec.Kubelet); diff != "" {
+		t.Errorf("the report (-want +got):\n%s", diff)
+	}
+}
+
+// TestI1I3AReplacementsEndIsNotTheOldMachines plays it with the records that a manager writes, which dies whenever nothing is going on.
+func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
+	for name, play := range map[string]func(*fate){
+		"the manager sees it all": func(f *fate) {
+			f.Apply(later(onepod.Node("node", "node-2", "m2"), time.Second))
+			f.holdsUntil(time.Second)
+			f.end()
+			f.holdsUntil(2 * time.Second)
+			f.Apply(later(onepod.Node("node", "node-3", "m1"), 3*time.Second))
+		},
+		"the manager sees nothing until the old machine is back": func(f *fate) {
+			f.end()
+			f.Apply(later(onepod.Node("node", "node-3", "m1"), 3*time.Second))
+		},
+		"the old machine registered before, and the pod was alive then": func(f *fate) {
+			f.Apply(later(onepod.Node("node", "node-2", "m1"), time.Second))
+			f.holdsUntil(time.Second)
+			if uid := f.record().Spec.AliveNodeUID; uid != "node-2" {
+				f.Errorf("alive under Node UID %q, expected node-2", uid)
+			}
+			f.end()
+			f.Apply(later(onepod.Node("node", "node-4", "m1"), 3*time.Second))
+		},
+		"the replacement took the Node object over, and gave it back": func(f *fate) {
+			f.Apply(onepod.Node("node", "node-1", "m2"))
+			f.holdsUntil(time.Second)
+			f.endAs(finishedAfter(time.Minute))
+			f.holdsUntil(2 * time.Second)
+			f.Apply(onepod.Node("node", "node-1", "m1"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, terminatingPod(time.Hour), onepod.RecordOfOld(onepod.OldMachine()))
+			play(f)
+			f.r.options.Witness = witness.New(f.Clock)
+			f.r.owners.Witness = f.r.options.Witness // another process carries on
+			f.holdsUntil(4*time.Second, time.Hour)
+			v, err := f.r.observe(t.Context(), "old", true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := release.Decide(v.observation(f.r.options), f.Clock.Now())
+			if d.Row != release.RowAwaitKubeletReport || d.Reason != v1alpha1.ReasonKubeletNotFinished || !strings.Contains(d.Message, "restart that kubelet") {
+				t.Errorf("row %s, %s: %s; expected row AwaitKubeletReport, %s", d.Row, d.Reason, d.Message, v1alpha1.ReasonKubeletNotFinished)
+			}
+		})
+	}
+}
+
+// TestAReportIsNotReaddressed: the record follows its machine to another Node UID (the same boot), and what was reported stays as it was.
+func TestAReportIsNotReaddressed(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(onepod.Now.Add(-time.Minute)), Node: onepod.OldMachine()}
+	f := newFate(t, finishedAfter(time.Hour), record, onepod.Node("node", "node-2", "m1"))
+	v, err := f.r.observe(t.Context(), "old", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.r.readdress(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	after := f.record()
+	if diff := cmp.Diff([]types.UID{"node-2", "node-1", ""}, []types.UID{after.Spec.Sandboxes[0].Node.UID, after.Spec.Kubelet.Node.UID, after.Spec.AliveNodeUID}); diff != "" {
+		t.Errorf("Node UIDs of sandbox, report and pod alive (-want +got):\n%s", diff)
+	}
+	f.releasesAfter(time.Second)
+}
+
+// TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain.
+func TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain(t *testing.T) {
+	another := terminatingPod(time.Hour)
+	another.UID = "new"
+	for name, tc := range map[string]struct {
+		pod   *corev1.Pod
+		fails string
+		want  bool
+	}{
+		"a pod that is being deleted":  {terminatingPod(time.Hour), "", true},
+		"a pod that its kubelet ended": {finishedAfter(time.Hour), "", false},
+		"a pod that PodGC ended":       {onepod.DeletedPod(), "", false},
+		"a pod of another UID":         {another, "", false},
+		"a pod that cannot be read":    {terminatingPod(time.Hour), "pods", false},
+		"a pod that is gone meanwhile": {nil, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
+			if tc.pod != nil {
+				f.Apply(tc.pod)
+			}
+			f.FailReads = tc.fails
+			got, err := f.r.livesOn(t.Context(), &view{uid: "old", record: onepod.RecordOfOld(onepod.OldMachine())})
+			if got != tc.want || (err != nil) != (tc.fails != "") {
+				t.Errorf("lives on: %t, want %t; error %v", got, tc.want, err)
+			}
+		})
+	}
+}
+
+// TestARecordDoesNotFollowWhileThePodCannotBeRead: nothing would ask again whether the pod lived under the Node that registered.
+func TestARecordDoesNotFollowWhileThePodCannotBeRead(t *testing.T) {
+	f := newFate(t, terminatingPod(time.Hour), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
+	v, err := f.r.observe(t.Context(), "old", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.FailReads = "pods"
+	if err := f.r.readdress(t.Context(), v); err == nil || f.record().Spec.Sandboxes[0].Node.UID != "node-1" {
+		t.Errorf("error %v, Node UID %s: expected an error and the record as it was", err, f.record().Spec.Sandboxes[0].Node.UID)
+	}
+	f.FailReads = ""
+	if err := f.r.readdress(t.Context(), v); err != nil || f.record().Spec.AliveNodeUID != "node-2" {
+		t.Errorf("error %v, alive under %q: expected node-2", err, f.record().Spec.AliveNodeUID)
+	}
+}
+
+// TestI2ASandboxThatIsMadeAfterItsNodeRegisteredAgainGetsAMachine: the machine of the pod registered anew while the pod lived, which the record
+// has; later the pod gets another sandbox there.
+func TestI2ASandboxThatIsMadeAfterItsNodeRegisteredAgainGetsAMachine(t *testing.T) {
+	cases := map[string]struct {
+		alive types.UID
+		seen  time.Duration
+		want  bool
+	}{
+		"the pod is known to have lived under the Node":  {"node-2", -time.Minute, true},
+		"nobody saw the pod alive under it":              {"", -time.Minute, false},
+		"it lived under another registration":            {"node-1", -time.Minute, false},
+		"its entry was there before the Node registered": {"node-2", -time.Hour, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			machine := onepod.OldMachine()
+			machine.UID = "node-2"
+			record := onepod.RecordOfOld(machine)
+			record.Spec.AliveNodeUID = tc.alive
+			pod := onepod.Namesake("old", "10.0.0.5")
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(onepod.Now.Add(-2 * time.Hour))}}
+			f := newFate(t, pod, record, onepod.Node("node", "node-2", "m1"))
+			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].AddObserved, f.Pool.Entries[0].SeenSince = "next-sandbox", true, onepod.Now.Add(tc.seen)
+			if err := f.after(0); err != nil {
+				t.Fatal(err)
+			}
+			var after v1alpha1.IPAllocation
+			if err := f.Truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &after); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range after.Spec.Sandboxes {
+				if s.ID == "next-sandbox" && (s.Node != nil) != tc.want {
+					t.Errorf("machine %v, one wanted: %t", s.Node, tc.want)
+				}
+			}
+			if len(after.Spec.Sandboxes) != 1 || after.Spec.Sandboxes[0].ID != "next-sandbox" {
+				t.Errorf("sandboxes %v, want the next one", after.Spec.Sandboxes)
+			}
+		})
+	}
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+)
+
+// settledPods are the UIDs that this process has let go while its caches may still show them. A UID never comes back, so
+// the events that its own end causes need no second look, and no second read of the API server.
+type settledPods struct {
+	mu   sync.Mutex
+	uids map[types.UID]struct{}
+}
+
+func newSettledPods() *settledPods { return &settledPods{uids: map[types.UID]struct{}{}} }
+
+func (s *settledPods) add(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.uids[uid] = struct{}{}
+}
+
+// has says whether a cache still shows what is settled; once none does, the UID is forgotten.
+func (s *settledPods) has(ctx context.Context, cached client.Reader, uid types.UID) bool {
+	s.mu.Lock()
+	_, settled := s.uids[uid]
+	s.mu.Unlock()
+	if !settled {
+		return false
+	}
+	if cachedShow(ctx, cached, uid) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.uids, uid)
+	return false
+}
+
+func cachedShow(ctx context.Context, cached client.Reader, uid types.UID) bool {
+	if cached.Get(ctx, types.NamespacedName{Name: string(uid)}, &v1alpha1.IPAllocation{}) == nil {
+		return true
+	}
+	var pods corev1.PodList
+	if err := cached.List(ctx, &pods, client.MatchingFields{index.PodUID: string(uid)}); err != nil {
+		return false
+	}
+	return len(pods.Items) == 1 && controllerutil.ContainsFinalizer(&pods.Items[0], v1alpha1.Finalizer)
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// keepFromSuccessors puts tombstones on the entries of a pod whose object is gone while its sandbox may live: an IPAM gives the entry of a
+// name to the next pod of that name. So it does where the entry of a later sandbox was removed while an earlier one may use the address. Only
+// a live view will do: a record that the cache still has, and that went with its proven release, would bring an entry back that nothing leads to.
+func (r *Reconciler) keepFromSuccessors(ctx context.Context, v *view, d release.Decision) (again bool, err error) {
+	if v.record == nil || givesUp(d) {
+		return false, nil
+	}
+	var failures []error
+	var kept []string
+	for _, backend := range r.options.Backends {
+		requests := v.unproven(backend.Name())
+		if len(requests) == 0 {
+			continue
+		}
+		if !v.live {
+			return true, nil
+		}
+		for _, result := range backend.Tombstone(ctx, requests) {
+			switch {
+			case errors.Is(result.Err, ipam.ErrChanged): // taken over by now: the next pass sees it, and reports the conflict
+				log.FromContext(ctx).Info("No tombstone for an address whose sandbox may live", "entry", result.Request.Key.String(), "found", result.Err.Error())
+			case result.Err != nil:
+				failures = append(failures, shadow.Ignore(result.Err))
+			default:
+				kept = append(kept, result.Request.IP.String())
+			}
+		}
+	}
+	if len(kept) > 0 {
+		r.event(v, d, v1alpha1.ReasonAddressKept, "the pod object or the entry is gone, and the sandbox is not proven gone: "+strings.Join(kept, ", ")+
+			" stays out of the pool until it is. Nothing to do. Why: kubectl holdfast explain "+string(v.uid))
+	}
+	return len(kept) > 0, errors.Join(failures...)
+}
+
+// givesUp says whether a decision takes the addresses out of the record: then no tombstone of it is left behind. One that is disowned has the
+// tombstone of the pod's record until it gets that of the orphan's, which is created in between.
+func givesUp(d release.Decision) bool { return d.Aim() == release.Release || d.Aim() == release.Drop }
+
+// unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool.
+func (v *view) unproven(backend string) []ipam.Request {
+	var requests []ipam.Request
+	for i := range v.held {
+		held := &v.held[i]
+		inherited := v.podFact.IsAbsent() && !held.Superseded && !held.Conflict && held.Releasing == ""
+		if held.Backend == backend && (inherited || held.Removed) {
+			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
+		}
+	}
+	return slices.Clip(requests)
+}

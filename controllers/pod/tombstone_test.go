@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+)
+
+// takenOver are the pool's entries once the next pod of the name has inherited the address.
+func takenOver() []ipam.Entry {
+	entries := onepod.HeldByOld()
+	entries[0].SandboxID = "new-sandbox"
+	return entries
+}
+
+// TestI1APodObjectThatVanishedGivesNothingAway: its finalizer was stripped and it was force-deleted, or it was removed from etcd. Its
+// kubelet has reported nothing.
+func TestI1APodObjectThatVanishedGivesNothingAway(t *testing.T) {
+	const tombstone = "10.0.0.5 old-sandbox holdfast-releasing/old"
+	for name, tc := range map[string]struct {
+		entries   []ipam.Entry
+		successor bool
+		want      []string
+		state     v1alpha1.AllocationState
+	}{
+		"its entry becomes a tombstone, which no successor inherits": {
+			onepod.HeldByOld(), false, []string{tombstone}, v1alpha1.StateHeld},
+		"its entry becomes a tombstone although the successor is there already": {
+			onepod.HeldByOld(), true, []string{tombstone}, v1alpha1.StateHeld},
+		"its entry that was removed by force stands again as a tombstone": {
+			nil, false, []string{tombstone}, v1alpha1.StateHeld},
+		"its entry that the successor inherited is a conflict, and the record stays": {
+			takenOver(), true, []string{"10.0.0.5 new-sandbox default/web-1"}, v1alpha1.StateConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1")}
+			if tc.successor {
+				objects = append(objects, onepod.Namesake("new", "10.0.0.6"))
+			}
+			f := newFate(t, objects...)
+			f.Pool.Entries = tc.entries
+			f.holdsUntil(0, time.Second, time.Hour)
+			var got []string
+			for _, e := range f.Pool.Entries {
+				got = append(got, fmt.Sprintf("%s %s %s", e.IP, e.SandboxID, e.PodRef))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("the pool (-want +got):\n%s", diff)
+			}
+			var record v1alpha1.IPAllocation
+			if err := f.Truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &record); err != nil || record.Status.State != tc.state {
+				t.Errorf("the record of a sandbox that may live: state %q, %v; expected %q", record.Status.State, err, tc.state)
+			}
+		})
+	}
+}
+
+// lateRecords is a cache that has not seen yet that a record was deleted.
+type lateRecords struct {
+	client.Client
+	record *v1alpha1.IPAllocation
+}
+
+func (c lateRecords) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if record, is := into.(*v1alpha1.IPAllocation); is && key.Name == c.record.Name {
+		c.record.DeepCopyInto(record)
+		return nil
+	}
+	return c.Client.Get(ctx, key, into, options...)
+}
+
+// TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack: the address was released with proof, pod and record went, and the cache is behind.
+func TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack(t *testing.T) {
+	f := newFate(t, onepod.Node("node", "node-1", "m1"))
+	f.Pool.Entries = nil
+	late := onepod.RecordOfOld(onepod.OldMachine())
+	late.ResourceVersion, late.Spec.Addresses[0].PoolResourceVersion = "1", "99"
+	f.r.client = lateRecords{f.r.client, late}
+	if err := f.after(0); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Pool.Entries) > 0 {
+		t.Errorf("the pool has %v, which no pod and no record leads to", f.Pool.Entries)
+	}
+}
+
+// TestATombstoneIsReportedOnce: the pod's owner cannot see it any more, so the record has the event.
+func TestATombstoneIsReportedOnce(t *testing.T) {
+	f := newFate(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+	f.holdsUntil(0, time.Second, time.Hour)
+	reported := f.r.recorder.(*events.FakeRecorder).Events
+	close(reported)
+	count := 0
+	for event := range reported {
+		if strings.Contains(event, string(v1alpha1.ReasonAddressKept)) {
+			count++
+		}
+	}
+	if count != 1 {
+		t.Errorf("%d events AddressKept, expected one", count)
+	}
+}
+
+// TestI2ATombstoneGoesOnceTheSandboxIsProvenGone, or once a person has released the address by hand; the record goes with it.
+func TestI2ATombstoneGoesOnceTheSandboxIsProvenGone(t *testing.T) {
+	proven := func(r *v1alpha1.IPAllocation) {
+		r.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, Node: onepod.OldMachine()}
+	}
+	byHand := func(sandbox string) func(*v1alpha1.IPAllocation) {
+		return func(r *v1alpha1.IPAllocation) {
+			r.Annotations = map[string]string{v1alpha1.ReleasedByHandAnnotation: `[{"address":"10.0.0.5","pool":"kube-system/pool","sandboxID":"` + sandbox + `"}]`}
+		}
+	}
+	for name, tc := range map[string]struct {
+		entries  []ipam.Entry
+		change   func(*v1alpha1.IPAllocation)
+		released int
+		stays    bool
+	}{
+		"its own kubelet reported the end; the entry stands":                   {onepod.HeldByOld(), proven, 1, false},
+		"its own kubelet reported the end; the entry was removed by force":     {nil, proven, 0, false},
+		"its own kubelet reported the end; the successor has the address":      {takenOver(), proven, 0, false},
+		"a person released the address for this sandbox":                       {nil, byHand("old-sandbox"), 0, false},
+		"a person released the address for this sandbox; the successor has it": {takenOver(), byHand("old-sandbox"), 0, false},
+		"a person released the address for another sandbox, which is no proof": {nil, byHand("other-sandbox"), 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			record := onepod.RecordOfOld(onepod.OldMachine())
+			tc.change(record)
+			f := newFate(t, record, onepod.Node("node", "node-1", "m1"))
+			f.Pool.Entries = tc.entries
+			for _, later := range []time.Duration{0, time.Second, 2 * time.Second} {
+				if err := f.after(later); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(f.Pool.Released) != tc.released {
+				t.Errorf("released %v, expected %d entries", f.Pool.Released, tc.released)
+			}
+			err := f.Truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &v1alpha1.IPAllocation{})
+			if stays := err == nil; stays != tc.stays {
+				t.Errorf("the record stays: %t (%v), expected %t", stays, err, tc.stays)
+			}
+		})
+	}
+}

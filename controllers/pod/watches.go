@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
+
+// Setup registers the Reconciler with everything that can end a wait: the pod, its record, its pool entries, its node.
+func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
+	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
+	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
+		Reconciler: shadow.Settled[types.UID](r), MaxConcurrentReconciles: o.Concurrency,
+		RateLimiter: backoff.RateLimiter[types.UID](o.LastRetry), NewQueue: backoff.NewQueue[types.UID](o.SimulatedQueues),
+		LogConstructor: queue.LogOf[types.UID](mgr, "pod", "uid"),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the pod controller: %w", err)
+	}
+	sources := []source.TypedSource[types.UID]{
+		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, podEvents(r.client)),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents(r.client)),
+		source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents(r.client)),
+		r.feed.Source(o.Running),
+	}
+	for _, s := range sources {
+		if err := c.Watch(s); err != nil {
+			return nil, fmt.Errorf("setting up the pod controller's watches: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// podEvents wakes the pod's own UID and, when it goes or shows other addresses, the records of its namesakes: a conflict with what it shows
+// ends with it.
+func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] {
+	wakeNamesakes := func(ctx context.Context, pod *corev1.Pod, q uidQueue) {
+		for _, uid := range index.PodRecords(ctx, cached, index.RecordPod, pod.Namespace+"/"+pod.Name) {
+			if uid != pod.UID {
+				q.Add(uid)
+			}
+		}
+	}
+	return handler.TypedFuncs[*corev1.Pod, types.UID]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q uidQueue) {
+			q.Add(e.Object.UID)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) {
+			q.Add(e.ObjectNew.UID)
+			if facts.ShowsOthers(e.ObjectOld, e.ObjectNew) {
+				wakeNamesakes(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q uidQueue) {
+			q.Add(e.Object.UID)
+			wakeNamesakes(ctx, e.Object, q)
+		},
+	}
+}
+
+// recordEvents wakes the record's own UID, and those that share an address with it: a conflict ends on the other side.
+func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID] {
+	wake := func(ctx context.Context, record *v1alpha1.IPAllocation, q uidQueue) {
+		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
+			q.Add(types.UID(record.Name))
+		}
+		for _, key := range index.AddressKeys(record) {
+			for _, uid := range index.PodRecords(ctx, cached, index.RecordAddress, key) {
+				if string(uid) != record.Name {
+					q.Add(uid)
+				}
+			}
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q uidQueue) {
+			wake(ctx, e.Object, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q uidQueue) {
+			wake(ctx, e.ObjectOld, q)
+			wake(ctx, e.ObjectNew, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q uidQueue) {
+			wake(ctx, e.Object, q)
+		},
+	}
+}
+
+// nodeEvents wakes whatever may wait for the node: pods of its name that are ending, and records of pods that are gone.
+func nodeEvents(cached client.Reader) handler.TypedFuncs[*corev1.Node, types.UID] {
+	wake := func(ctx context.Context, name string, q uidQueue) {
+		var pods corev1.PodList
+		if err := cached.List(ctx, &pods, client.MatchingFields{index.PodNode: name}); err == nil {
+			for i := range pods.Items {
+				if facts.IsEnding(&pods.Items[i]) {
+					q.Add(pods.Items[i].UID)
+				}
+			}
+		}
+		for _, uid := range index.PodRecords(ctx, cached, index.RecordNode, name) {
+			q.Add(uid)
+		}
+	}
+	return handler.TypedFuncs[*corev1.Node, types.UID]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q uidQueue) {
+			wake(ctx, e.Object.Name, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q uidQueue) {
+			if facts.Node(e.ObjectOld) != facts.Node(e.ObjectNew) {
+				wake(ctx, e.ObjectNew.Name, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q uidQueue) {
+			wake(ctx, e.Object.Name, q)
+		},
+	}
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pod
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+)
+
+// TestI2AConflictWithANamesakeEndsWithIt: the record of an earlier pod waits because the pod that has its name shows the address.
+func TestI2AConflictWithANamesakeEndsWithIt(t *testing.T) {
+	f := newFate(t, onepod.RecordOfOld(nil))
+	pod := onepod.Namesake("next", "10.0.0.5")
+	other := onepod.Namesake("next", "10.0.0.6")
+	elsewhere := pod.DeepCopy()
+	elsewhere.Name = "db-0"
+	events := podEvents(f.r.client)
+	for name, tc := range map[string]struct {
+		happen func(uidQueue)
+		want   []types.UID
+	}{
+		"the namesake is deleted": {func(q uidQueue) {
+			events.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: pod}, q)
+		}, []types.UID{"next", "old"}},
+		"the namesake shows another address": {func(q uidQueue) {
+			events.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: pod, ObjectNew: other}, q)
+		}, []types.UID{"next", "old"}},
+		"the namesake shows what it did": {func(q uidQueue) {
+			events.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: pod, ObjectNew: pod}, q)
+		}, []types.UID{"next"}},
+		"a pod of another name is deleted": {func(q uidQueue) {
+			events.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: elsewhere}, q)
+		}, []types.UID{"next"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]())
+			defer q.ShutDown()
+			tc.happen(q)
+			var got []types.UID
+			for q.Len() > 0 {
+				uid, _ := q.Get()
+				q.Done(uid)
+				got = append(got, uid)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("looks at %v, expected %v", got, tc.want)
+			}
+		})
+	}
+}

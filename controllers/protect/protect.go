@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package protect gives the finalizer to pods that hold an address without it.
+package protect
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/exempt"
+	"github.com/holdfast-dev/holdfast/controllers/kept"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+// Options configure the protection of pods.
+type Options struct {
+	// Backends are the IPAMs whose entries are guarded.
+	Backends []ipam.Backend
+	// Rules say which pods are exempt.
+	Rules protection.Rules
+	// Shadow has the pods that would be stamped reported, and not stamped; nil stamps them.
+	Shadow *shadow.Reporter
+	// LastRetry is the longest back-off of what failed.
+	LastRetry time.Duration
+	// SimulatedQueues has the queue fit a simulation in virtual time.
+	SimulatedQueues bool
+	// Running is called once pods are looked at.
+	Running func(context.Context)
+}
+
+// Reconciler protects pods that hold an address and have no finalizer: those older than the installation, those created or
+// restored while the webhook was down, with or without the label, and those that lost it. The request names a pod as an IPAM entry does.
+type Reconciler struct {
+	client     client.Reader
+	live       client.Reader
+	finalizers finalizer.Client
+	recorder   events.EventRecorder
+	witness    *witness.Pods
+	options    Options
+	feed       queue.Feed[reconcile.Request]
+}
+
+// Setup registers the Reconciler.
+func Setup(mgr manager.Manager, seen *witness.Pods, o Options) (*Reconciler, error) {
+	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
+		recorder: mgr.GetEventRecorder("holdfast"), witness: seen, options: o}
+	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: shadow.Settled[reconcile.Request](r),
+		RateLimiter: backoff.RateLimiter[reconcile.Request](o.LastRetry), NewQueue: backoff.NewQueue[reconcile.Request](o.SimulatedQueues)})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the late-stamp controller: %w", err)
+	}
+	for _, s := range []source.Source{source.Kind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()), r.feed.Source(o.Running)} {
+		if err := c.Watch(s); err != nil {
+			return nil, fmt.Errorf("setting up the late-stamp controller's watches: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// Look has the pod looked at that an entry names, unless the cache shows it with the finalizer.
+func (r *Reconciler) Look(ref ipam.PodRef) {
+	var cached corev1.Pod
+	if err := r.client.Get(context.Background(), types.NamespacedName(ref), &cached); err != nil || lacksFinalizer(&cached) {
+		r.feed.Add(reconcile.Request{NamespacedName: types.NamespacedName(ref)})
+	}
+}
+
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func (r *Reconciler) podEvents() handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
+	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q requests) { r.watch(nil, e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q requests) {
+			r.watch(e.ObjectOld, e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q requests) { r.watch(e.Object, nil, q) },
+	}
+}
+
+// lacksFinalizer: the pod could have the finalizer and does not, whoever made it or changed it.
+func lacksFinalizer(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)
+}
+
+// watch follows the finalizer of a pod of the cache. Without the label a pod leaves the cache: before is then its last version
+// and now is nil.
+func (r *Reconciler) watch(before, now *corev1.Pod, q requests) {
+	known := now
+	switch {
+	case now == nil:
+		known = before
+	case !lacksFinalizer(now):
+		return
+	case before != nil && controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer):
+		r.witness.LostFinalizer(now.UID, kept.RemovedBy(before, now))
+	}
+	q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(known)})
+}
+
+// Reconcile reads the pod live: the cache has no pod without the label.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var cached corev1.Pod
+	if err := r.client.Get(ctx, request.NamespacedName, &cached); err == nil && !lacksFinalizer(&cached) {
+		return reconcile.Result{}, nil
+	}
+	if !r.holdsAddress(ipam.PodRef(request.NamespacedName)) {
+		return reconcile.Result{}, nil
+	}
+	var pod corev1.Pod
+	if err := r.live.Get(ctx, request.NamespacedName, &pod); apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading pod %s, which holds an address and has no finalizer in the cache: %w", request.NamespacedName, err)
+	}
+	target := finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	if controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) {
+		if pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue {
+			return reconcile.Result{}, nil // only the cache is late
+		}
+		return reconcile.Result{}, r.finalizers.Relabel(ctx, target)
+	}
+	if isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod); isTooLateToGuard(&pod) || err != nil || isExempt {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.stamp(ctx, &pod, target)
+}
+
+func (r *Reconciler) stamp(ctx context.Context, pod *corev1.Pod, target finalizer.Pod) error {
+	if err := r.options.Shadow.Withhold(ctx, shadow.StampLate, target.String(), "the pod holds an address and has no finalizer"); err != nil {
+		return err
+	}
+	if err := r.finalizers.Add(ctx, target); err != nil {
+		return err
+	}
+	metrics.LateStamps.Inc()
+	log.FromContext(ctx).Info("Protected a pod that holds an address and had no finalizer", "uid", pod.UID)
+	r.reportProtected(pod)
+	return nil
+}
+
+// isTooLateToGuard: a pod that is being deleted takes no new finalizer, and the policies refuse to guard one that has ended
+// (docs/decisions/0129).
+func isTooLateToGuard(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || (facts.IsTerminal(pod) && pod.Labels[v1alpha1.GuardedLabel] == "")
+}
+
+// reportProtected says on the pod why it had no finalizer. A pod without the label is one that the webhook never saw, which is no news.
+func (r *Reconciler) reportProtected(pod *corev1.Pod) {
+	by, lost := r.witness.FoundFinalizer(pod.UID)
+	const did = "Holdfast has added the finalizer " + v1alpha1.Finalizer + ", because the pod holds an address. "
+	var why string
+	switch {
+	case lost && by != "":
+		why = fmt.Sprintf("Field manager %q had removed it: keep that client from removing finalizers.", by)
+	case lost:
+		why = "A client that left no trace in managedFields had removed it: the audit log of the API server names it."
+	case pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue:
+		why = "The pod had only the label: it was created or restored so, or lost the finalizer while no manager ran. Nothing to do."
+	default:
+		return
+	}
+	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonProtectedAgain), "Protect", "%s", did+why)
+}
+
+func (r *Reconciler) holdsAddress(ref ipam.PodRef) bool {
+	for _, backend := range r.options.Backends {
+		if len(backend.Find(ipam.Query{Pod: ref}).Entries) > 0 {
+			return true
+		}
+	}
+	return false
+}

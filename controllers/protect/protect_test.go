@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package protect
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/witness"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/shadow"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// pool holds an entry of every name.
+type pool struct{ ipam.Backend }
+
+func (pool) Find(ipam.Query) ipam.Snapshot { return ipam.Snapshot{Entries: make([]ipam.Entry, 1)} }
+
+// protecting is a Reconciler in a cluster with that pod.
+func protecting(pod *corev1.Pod, o Options) (*Reconciler, client.Client, *events.FakeRecorder) {
+	c := fake.NewClientBuilder().WithObjects(pod.DeepCopy(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}).WithReturnManagedFields().Build()
+	o.Backends = []ipam.Backend{pool{}}
+	recorder := events.NewFakeRecorder(100)
+	return &Reconciler{client: c, live: c, finalizers: finalizer.Client{Writer: c, Reader: c}, recorder: recorder,
+		witness: witness.New(clocktesting.NewFakePassiveClock(now)), options: o}, c, recorder
+}
+
+// TestAShadowStampsNoPodLate but reports that it would.
+func TestAShadowStampsNoPodLate(t *testing.T) {
+	pod := withoutFinalizer()
+	late, c, _ := protecting(pod, Options{Shadow: shadow.NewReporter()})
+	if _, err := late.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}); !errors.Is(err, shadow.ErrWithheld) {
+		t.Errorf("stamped late: %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) {
+		t.Errorf("got %v, finalizers %q", err, pod.Finalizers)
+	}
+}
+
+// dated is an entry of managedFields that was dated so many seconds after now.
+func dated(manager string, second int) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{}`),
+		Time: &metav1.Time{Time: now.Add(time.Duration(second) * time.Second)}}
+}
+
+func withFinalizer(fields ...metav1.ManagedFieldsEntry) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "old", Labels: map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
+		Finalizers: []string{v1alpha1.Finalizer}, ManagedFields: fields}}
+}
+
+func withoutFinalizer(fields ...metav1.ManagedFieldsEntry) *corev1.Pod {
+	pod := withFinalizer(fields...)
+	pod.Finalizers = nil
+	return pod
+}
+
+// TestI10APodThatHoldsAnAddressIsProtectedAgain whatever the cache shows of it.
+func TestI10APodThatHoldsAnAddressIsProtectedAgain(t *testing.T) {
+	scheduler, kubelet := dated("kube-scheduler", 0), dated("kubelet", 1)
+	unlabeled := withoutFinalizer(kubelet)
+	unlabeled.Labels = nil
+	ended := unlabeled.DeepCopy()
+	ended.Status.Phase = corev1.PodFailed
+	deleting := withoutFinalizer(kubelet)
+	deleting.DeletionTimestamp, deleting.Finalizers = &metav1.Time{Time: now}, []string{"example.com/other"}
+	for name, tc := range map[string]struct {
+		before, now *corev1.Pod
+		protected   bool
+		event       string
+	}{
+		"a field manager removed the finalizer and wrote something else": {
+			withFinalizer(scheduler, kubelet), withoutFinalizer(scheduler, kubelet, dated("finalizer-remover", 2)), true, `Field manager "finalizer-remover" had removed it`},
+		"a field manager did so within the second of another's write": {
+			withFinalizer(scheduler, kubelet), withoutFinalizer(scheduler, dated("finalizer-remover", 1), kubelet), true, `Field manager "finalizer-remover" had removed it`},
+		"a client only removed the finalizer": {
+			withFinalizer(scheduler, kubelet), withoutFinalizer(scheduler, kubelet), true, "left no trace in managedFields"},
+		"the pod was created or restored with the label alone":                    {nil, withoutFinalizer(kubelet), true, "The pod had only the label"},
+		"finalizer and label were removed":                                        {withFinalizer(kubelet), unlabeled, true, ""},
+		"the pod has its finalizer":                                               {withFinalizer(scheduler), withFinalizer(kubelet), true, ""},
+		"the pod is being deleted, and takes no finalizer":                        {withFinalizer(kubelet), deleting, false, ""},
+		"the pod lost both and has ended: any client may have written its report": {withFinalizer(kubelet), ended, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			late, c, recorder := protecting(tc.now, Options{})
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+			defer queue.ShutDown()
+			if tc.now.Labels == nil {
+				late.watch(tc.before, nil, queue) // it left the cache
+			} else {
+				late.watch(tc.before, tc.now, queue)
+			}
+			for queue.Len() > 0 {
+				request, _ := queue.Get()
+				if _, err := late.Reconcile(t.Context(), request); err != nil {
+					t.Fatal(err)
+				}
+				queue.Done(request)
+			}
+			var pod corev1.Pod
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(tc.now), &pod); err != nil {
+				t.Fatal(err)
+			}
+			if got := controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer); got != tc.protected {
+				t.Errorf("has the finalizer: %t, expected %t", got, tc.protected)
+			}
+			checkProtectedEvent(t, recorder, tc.event)
+		})
+	}
+}
+
+func checkProtectedEvent(t *testing.T, recorder *events.FakeRecorder, want string) {
+	t.Helper()
+	close(recorder.Events)
+	var got []string
+	for event := range recorder.Events {
+		got = append(got, event)
+	}
+	if (want == "") != (len(got) == 0) || (want != "" && !strings.Contains(got[0], want)) {
+		t.Errorf("events %q, expected one with %q", got, want)
+	}
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package witness
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// hold is a pod that is kept from going.
+type hold struct {
+	// since is the end of its grace period.
+	since  time.Time
+	reason v1alpha1.Reason
+}
+
+// holdOf reads from a pod what it was told of its hold; false for a pod that is not deleting, or of which nothing was said yet.
+func holdOf(pod *corev1.Pod) (hold, bool) {
+	if pod.DeletionTimestamp == nil {
+		return hold{}, false
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition && c.Status == corev1.ConditionFalse {
+			return hold{since: pod.DeletionTimestamp.Time, reason: v1alpha1.Reason(c.Reason)}, true
+		}
+	}
+	return hold{}, false
+}
+
+// OldestHolds is the age of the oldest hold of each reason. It costs what is held, not what runs.
+func (p *Pods) OldestHolds() map[string]time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	oldest := map[string]time.Duration{}
+	for _, held := range p.holds {
+		reason := string(held.reason)
+		oldest[reason] = max(oldest[reason], p.clock.Since(held.since))
+	}
+	return oldest
+}
