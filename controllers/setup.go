@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/audit"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/node"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/controllers/pod"
@@ -22,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -58,21 +60,31 @@ type Options struct {
 	LastRetry time.Duration
 	// SimulatedQueues has the queues of the controllers fit a simulation in virtual time (backoff.NewQueue).
 	SimulatedQueues bool
+	// NodeWatches counts where the watches of Nodes and GuardedNodes began anew. Default: none is counted.
+	NodeWatches *node.Watches
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 	// NewInformer makes the informers of the controllers' own caches. Default: client-go's.
 	NewInformer orphan.NewInformer
 }
 
-// Setup registers every controller with the manager. Call it once, before the manager starts; the backends must have been
-// set up already.
-func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
+func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
 	if o.LastRetry == 0 {
 		o.LastRetry = backoff.Last
 	}
+	if o.NodeWatches == nil {
+		o.NodeWatches = &node.Watches{}
+	}
+	return o
+}
+
+// Setup registers every controller with the manager. Call it once, before the manager starts; the backends must have been
+// set up already.
+func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
+	o = o.withDefaults()
 	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -119,5 +131,12 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}); err != nil {
 		return err
 	}
-	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry, o.SimulatedQueues)
+	if err := slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry, o.SimulatedQueues); err != nil {
+		return err
+	}
+	return node.Setup(mgr, o.Clock, node.Options{
+		Settings:  nodelife.Settings{NodeGoneDelay: o.Settings.NodeGoneDelay, HoldGoneNodes: o.Settings.HoldGoneNodes},
+		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: fates.Kubelet, Registered: fates.Registered,
+		SimulatedQueues: o.SimulatedQueues,
+	})
 }

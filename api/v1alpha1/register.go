@@ -17,7 +17,8 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &IPAllocation{}, &IPAllocationList{}, &NodeResourcePolicy{}, &NodeResourcePolicyList{})
+	scheme.AddKnownTypes(GroupVersion, &IPAllocation{}, &IPAllocationList{}, &NodeResourcePolicy{}, &NodeResourcePolicyList{},
+		&GuardedNode{}, &GuardedNodeList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -13,10 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
 // The fields. A pod is found by its UID or its node; a record by its pod ("namespace/name"), its node, an address
-// (AddressKey) or a sandbox ID.
+// (AddressKey), a sandbox ID or a Node UID that it names. Nodes and GuardedNodes are found by what their machines may have in common
+// (nodelife.Keys), and a Node by its UID.
 const (
 	PodUID        = "metadata.uid"
 	PodNode       = "spec.nodeName"
@@ -24,6 +27,9 @@ const (
 	RecordNode    = "node"
 	RecordAddress = "address"
 	RecordSandbox = "sandbox"
+	RecordNodeUID = "nodeUID"
+	NodeUID       = PodUID
+	Machine       = "machine"
 )
 
 // Index is one way to look objects of a kind up.
@@ -46,6 +52,26 @@ var All = []Index{
 	{&v1alpha1.IPAllocation{}, RecordNode, of(func(r *v1alpha1.IPAllocation) []string { return []string{r.Spec.NodeName} })},
 	{&v1alpha1.IPAllocation{}, RecordAddress, of(AddressKeys)},
 	{&v1alpha1.IPAllocation{}, RecordSandbox, of(SandboxIDs)},
+	{&v1alpha1.IPAllocation{}, RecordNodeUID, of(func(r *v1alpha1.IPAllocation) []string {
+		var keys []string
+		for _, uid := range nodelife.NamedBy(r) {
+			keys = append(keys, string(uid))
+		}
+		return keys
+	})},
+	{&corev1.Node{}, NodeUID, func(o client.Object) []string { return []string{string(o.GetUID())} }},
+	{&corev1.Node{}, Machine, func(o client.Object) []string {
+		if node, ok := o.(*corev1.Node); ok {
+			return nodelife.Keys(facts.Identity(node))
+		}
+		return nil
+	}},
+	{&v1alpha1.GuardedNode{}, Machine, func(o client.Object) []string {
+		if node, ok := o.(*v1alpha1.GuardedNode); ok {
+			return nodelife.KeysOf(node)
+		}
+		return nil
+	}},
 }
 
 // Setup registers every index.

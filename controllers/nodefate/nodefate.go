@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -138,12 +139,8 @@ func signSince(before *v1alpha1.NodeGone, seen signs) string {
 		return "its machine is registered as node " + seen.machine
 	case before == nil:
 		return ""
-	case seen.lease != nil && (before.LeaseRenewTime == nil || !seen.lease.Equal(before.LeaseRenewTime)):
-		return "its kubelet has renewed the node's Lease at " + seen.lease.UTC().Format(time.RFC3339)
-	case seen.kubelet != nil && (before.KubeletWriteTime == nil || before.KubeletWriteTime.Before(seen.kubelet)):
-		return "its kubelet has written the status of a pod at " + seen.kubelet.UTC().Format(time.RFC3339)
 	}
-	return ""
+	return nodelife.Kubelet{LeaseRenewed: seen.lease, Wrote: seen.kubelet}.LivenessSince(nodelife.Kubelet{LeaseRenewed: before.LeaseRenewTime, Wrote: before.KubeletWriteTime})
 }
 
 // signsOfLife looks for the kubelet and for the machine. Where another machine has the node's name, the Lease and the
@@ -239,4 +236,23 @@ func Observe(ctx context.Context, from client.Reader, name string) release.Fact[
 		return release.Unknown[release.Node](err.Error())
 	}
 	return release.Known(facts.Node(&node))
+}
+
+// Kubelet is what there is to see of a node's kubelet. What was read before since is not used.
+func (f *Fates) Kubelet(ctx context.Context, node string, since time.Time) (seen nodelife.Kubelet, err error) {
+	if seen.LeaseRenewed, err = f.leaseRenewed(ctx, node); err != nil {
+		return seen, err
+	}
+	seen.Wrote, err = f.kubeletWrote(ctx, node, since)
+	return seen, err
+}
+
+// Registered is the name of a Node with one of a machine's IDs, in a list that began at since or later; empty if there is none.
+func (f *Fates) Registered(ctx context.Context, machine v1alpha1.NodeIdentity, since time.Time) (string, error) {
+	listed, err := f.machines(ctx, since)
+	if err != nil {
+		return "", err
+	}
+	name, _ := listed.find(machine)
+	return name, nil
 }

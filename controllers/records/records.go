@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -95,12 +96,7 @@ func ipsOf(record *v1alpha1.IPAllocation) []string {
 }
 
 // RoundUp keeps a persisted time, which has whole seconds, from making a delay shorter.
-func RoundUp(t time.Time) metav1.Time {
-	if whole := t.Truncate(time.Second); !whole.Equal(t) {
-		t = whole.Add(time.Second)
-	}
-	return metav1.NewTime(t)
-}
+func RoundUp(t time.Time) metav1.Time { return nodelife.RoundUp(t) }
 
 // Delete removes the very record that was read.
 func Delete(ctx context.Context, c client.Client, record *v1alpha1.IPAllocation) error {

@@ -319,6 +319,12 @@ func removePending`, by: inWhereabouts,
 		new:  `!(request.userInfo.username in ["system:serviceaccount:kube-system:whereabouts", "system:serviceaccount:kube-system:generic-garbage-collector",`, by: inSeatbelts,
 	},
 	{
+		rule: "policy holdfast-guarded-nodes: no other client deletes a GuardedNode (0170 R10)",
+		file: "config/policies/guarded_nodes.yaml",
+		old:  `operations: [CREATE, UPDATE, DELETE]`,
+		new:  `operations: [CREATE, UPDATE]`, by: inSeatbelts,
+	},
+	{
 		rule: "admission: a pool too large for the budget of an expression meets the webhook (security 6)",
 		file: "config/webhook/release.yaml",
 		old:  `size(oldObject.spec.allocations) > 5000`,

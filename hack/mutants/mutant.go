@@ -23,7 +23,7 @@ type mutant struct {
 
 // all are the mutants, in the order of the documentation.
 func all() []mutant {
-	return slices.Concat(decisionMutants, ownershipMutants, edgeMutants, livenessMutants, allocationMutants, plantedMutants)
+	return slices.Concat(decisionMutants, ownershipMutants, edgeMutants, livenessMutants, allocationMutants, nodeMutants, plantedMutants)
 }
 
 // selected are those whose rule has the text; all for an empty one.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -68,8 +69,10 @@ func (r Roster) See(name string, node v1alpha1.NodeIdentity) bool {
 // has changed. A machine that is back, under whatever Node object, is that Node's from then on.
 func (r Roster) Fold(live []Present, s Settings, now time.Time) (without []string, changed bool) {
 	keys := make(map[string]bool, len(live))
+	nodes := make([]release.Node, len(live))
 	for i := range live {
 		identity := live[i].Identity()
+		nodes[i], nodes[i].Name = live[i].Node, live[i].Name
 		changed = r.See(live[i].Name, identity) || changed
 		keys[KeyOf(identity)] = true
 	}
@@ -80,7 +83,7 @@ func (r Roster) Fold(live []Present, s Settings, now time.Time) (without []strin
 			seen.Gone = nil
 			r[key] = seen
 			changed = true
-		case spokenFor(seen, live, s, now):
+		case spokenFor(seen, nodes, s, now):
 			delete(r, key)
 			changed = true
 		default:
@@ -91,28 +94,10 @@ func (r Roster) Fold(live []Present, s Settings, now time.Time) (without []strin
 	return without, changed
 }
 
-// spokenFor: one of the live Nodes is that machine. Where nothing but a boot is known of it, as by the Lease of its agent, the Node of its
-// name in that boot is; where nothing at all is known, the Node of its UID, which had said nothing of its machine when it was seen.
-func spokenFor(seen Seen, live []Present, s Settings, now time.Time) bool {
-	unknown := seen.Node.MachineID == "" && seen.Node.SystemUUID == ""
-	return slices.ContainsFunc(live, func(p Present) bool {
-		switch {
-		case release.Compare(release.MachineOf(seen.Node), p.Machine) == release.Resembling:
-			return !s.HoldGoneNodes && !now.Before(p.Registered.Add(s.NodeGoneDelay)) && isOnly(p, live)
-		case Same(seen.Node, p.Machine):
-			return true
-		case unknown && seen.Node.BootID == "":
-			return seen.Node.UID == p.NodeUID
-		}
-		return unknown && seen.Node.BootID == p.BootID && seen.Name == p.Name
-	})
-}
-
-// isOnly: no other live Node has the machine's IDs, which clones of one template share (docs/decisions/0127).
-func isOnly(p Present, live []Present) bool {
-	return !slices.ContainsFunc(live, func(other Present) bool {
-		return other.NodeUID != p.NodeUID && other.MachineID == p.MachineID && other.SystemUUID == p.SystemUUID
-	})
+// spokenFor: one of the live Nodes is that machine.
+func spokenFor(seen Seen, live []release.Node, s Settings, now time.Time) bool {
+	_, found := nodelife.Reporter(seen.Node, seen.Name, live, nodelife.Settings{NodeGoneDelay: s.NodeGoneDelay, HoldGoneNodes: s.HoldGoneNodes}, now)
+	return found
 }
 
 // Remember adds the Nodes of traces that neither the roster nor the live Nodes explain; true if there were any. What a trace does not

@@ -84,7 +84,7 @@ var obstacles = []string{finalizerPolicy, "holdfast-leases"}
 
 // otherPolicies are the names of the other admission policies, and of their bindings (config/policies, config/components).
 var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-answers", "holdfast-agent-leases", "holdfast-records",
-	"holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-foreign-removals"}
+	"holdfast-guarded-nodes", "holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-foreign-removals"}
 
 var policyNames = slices.Concat(obstacles, otherPolicies)
 
@@ -103,7 +103,7 @@ var known = map[string][]string{
 	"RoleBinding":        {managerName, agentName},
 	"ServiceAccount":     {managerName},
 	"Secret":             {"holdfast-ca", "holdfast-webhook-cert"},
-	"Lease":              {managerName},
+	"Lease":              {managerName, "holdfast-node-observation"},
 	"ServiceMonitor":     {managerName},
 	"NetworkPolicy":      {managerName},
 }

@@ -26,6 +26,7 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/kept"
+	"github.com/holdfast-dev/holdfast/controllers/node"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/internal/config"
@@ -77,6 +78,8 @@ type Options struct {
 	shadow *shadow.Reporter
 	// newInformer makes the informers of every cache; nil is client-go's own.
 	newInformer orphan.NewInformer
+	// nodeWatches counts the lists of the manager's cache.
+	nodeWatches *node.Watches
 }
 
 func (o Options) withDefaults() Options {
@@ -92,6 +95,7 @@ func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
+	o.nodeWatches = &node.Watches{}
 	if o.CertificateWait == 0 {
 		o.CertificateWait = defaultCertificateWait
 	}
@@ -130,6 +134,7 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 		o.Adjust(&options)
 	}
 	o.newInformer = options.Cache.NewInformer
+	options.Cache.NewInformer = o.nodeWatches.Informers(o.newInformer)
 	mgr, err := manager.New(limited, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)

@@ -112,6 +112,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 		LastRetry:       o.LastRetry,
 		SimulatedQueues: o.SimulatedQueues,
 		PoliciesSince:   o.PoliciesSince,
+		NodeWatches:     o.nodeWatches,
 		Clock:           o.Clock,
 		NewInformer:     o.newInformer,
 	}

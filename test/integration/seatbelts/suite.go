@@ -78,7 +78,7 @@ var _ = suite.Describe("The policies", func() {
 				}
 			}
 		}
-		Expect(named).To(Equal(4))
+		Expect(named).To(Equal(5))
 	})
 
 	It("are each bound to everything, and deny", func(ctx context.Context) {

@@ -41,6 +41,8 @@ var (
 	agentA, agentB client.Client
 	// unbound has a token of the agents' account that is bound to nothing.
 	unbound client.Client
+	// operator has every right to GuardedNodes, and none to anything else.
+	operator client.Client
 	// user may do everything in every namespace; kubelet and otherKubelet are those of nodes A and B.
 	user, kubelet, otherKubelet client.Client
 
@@ -60,9 +62,12 @@ func createWorld(ctx context.Context) {
 	fixture.Grant(ctx, "too-wide-manager", []rbacv1.PolicyRule{{APIGroups: []string{""},
 		Resources: []string{"pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"}, Verbs: all}}, fixture.AccountSubject(managerNamespace, managerAccount))
 	fixture.Grant(ctx, "too-wide-agent", []rbacv1.PolicyRule{
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipallocations", "ipallocations/status"}, Verbs: all},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipallocations", "ipallocations/status", "guardednodes"}, Verbs: all},
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: all}}, fixture.AccountSubject(agentNamespace, agentAccount))
 	fixture.Grant(ctx, "administrator", []rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}}, fixture.UserSubject("jane"))
+	operator = fixture.User("operator")
+	fixture.Grant(ctx, "operator", []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"guardednodes"}, Verbs: all}},
+		fixture.UserSubject("operator"))
 	createActors(ctx)
 }
 
@@ -107,6 +112,7 @@ func awaitPolicies(ctx context.Context) {
 		"holdfast-agent-answers": func() error { return agentA.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
 		"holdfast-agent-leases":  func() error { return agentA.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
 		"holdfast-records":       func() error { return user.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
+		guardedNodesPolicy:       func() error { return user.Create(ctx, newGuardedNode(), client.DryRunAll) },
 		leasesPolicy:             func() error { return user.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
 		finalizerPolicy:          func() error { return patchPod(ctx, user, deleting, itself, finalizerOff, client.DryRunAll) },
 		kubeletReports: func() error {

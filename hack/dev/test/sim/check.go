@@ -22,6 +22,7 @@ const (
 // checkEnd judges what is left once everything is healed and quiet.
 func (w *World) checkEnd() {
 	pods, pools, records := w.pods(), w.server.All("ippools"), w.server.All("ipallocations") // the server's lock comes first
+	nodes, guarded := w.server.All("nodes"), w.server.All("guardednodes")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	live := w.liveBoxesLocked()
@@ -38,6 +39,7 @@ func (w *World) checkEnd() {
 	}
 	w.checkEntriesLocked(pools, records, pods, live, held)
 	w.checkRecordsLocked(records, pods)
+	w.checkNodesLocked(nodes, guarded)
 }
 
 // isQuiet says that a judgment would find nothing.
@@ -130,6 +132,21 @@ func (w *World) checkRecordsLocked(records objects, pods map[string]*corev1.Pod)
 	for name, record := range records {
 		if name = strings.TrimPrefix(name, "/"); !uids[name] && !w.isAloneLocked(name) {
 			w.violateLocked("liveness", "record %s stands for nothing: %s", name, conditionsOf(record))
+		}
+	}
+}
+
+// checkNodesLocked: each Node has an object that names its machine first, as one that no other Node has and that is not gone.
+func (w *World) checkNodesLocked(nodes, guarded objects) {
+	for name, node := range nodes {
+		reported, _, _ := unstructured.NestedString(node.Object, "status", "nodeInfo", "machineID")
+		var newest map[string]any
+		if o := guarded["/"+string(node.GetUID())]; o != nil {
+			machines, _, _ := unstructured.NestedSlice(o.Object, "spec", "machines")
+			newest, _ = machines[0].(map[string]any)
+		}
+		if newest["machineID"] != reported || newest["gone"] != nil || newest["successorUID"] != nil {
+			w.violateLocked("accounting", "node %s (%s) reports machine %s, and its GuardedNode has %v", strings.TrimPrefix(name, "/"), node.GetUID(), reported, newest)
 		}
 	}
 }

@@ -81,6 +81,7 @@ var kindsOf = sync.OnceValue(func() []*apiserver.Kind {
 	pools := whereaboutsCRDs()
 	for _, path := range []string{
 		filepath.Join(repository(), "config", "crd", "bases", "holdfast.dev_ipallocations.yaml"),
+		filepath.Join(repository(), "config", "crd", "bases", "holdfast.dev_guardednodes.yaml"),
 		filepath.Join(pools, "whereabouts.cni.cncf.io_ippools.yaml"),
 		filepath.Join(pools, "whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml"),
 		filepath.Join(pools, "whereabouts.cni.cncf.io_nodeslicepools.yaml"),

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
+)
+
+// nodeEvents remember what each Node reports. A heartbeat changes nothing of that.
+func (r *reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
+	return handler.TypedFuncs[*corev1.Node, request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { r.saw(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			if facts.Identity(e.ObjectOld) != facts.Identity(e.ObjectNew) {
+				r.saw(ctx, e.ObjectOld, q)
+				r.saw(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { r.saw(ctx, e.Object, q) },
+	}
+}
+
+// saw remembers the machine that a Node reports, and wakes every object that may be about it.
+func (r *reconciler) saw(ctx context.Context, node *corev1.Node, q queue) {
+	machine := facts.Identity(node)
+	r.mu.Lock()
+	known := r.seen[node.UID]
+	if len(known.machines) == 0 || known.machines[len(known.machines)-1] != machine {
+		r.seen[node.UID] = reports{node.Name, append(slices.Clone(known.machines), machine)}
+	}
+	r.mu.Unlock()
+	wake(q, node.UID)
+	for _, key := range nodelife.Keys(machine) {
+		var objects v1alpha1.GuardedNodeList
+		if err := r.client.List(ctx, &objects, client.MatchingFields{index.Machine: key}, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Reading GuardedNodes from the cache failed; the next round finds what changed", "node", node.Name)
+		}
+		for i := range objects.Items {
+			wake(q, types.UID(objects.Items[i].Name))
+		}
+	}
+}
+
+// objectEvents notice what another client has removed: it may be all that named a machine (R10).
+func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, request] {
+	return handler.TypedFuncs[*v1alpha1.GuardedNode, request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q queue) {
+			wake(q, types.UID(e.Object.Name))
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q queue) {
+			wake(q, types.UID(e.ObjectNew.Name))
+			if nodelife.Drops(e.ObjectOld, e.ObjectNew) {
+				r.lose(e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.GuardedNode], q queue) {
+			r.mu.Lock()
+			isOurs := r.deleted[e.Object.UID]
+			delete(r.deleted, e.Object.UID)
+			r.mu.Unlock()
+			if !isOurs {
+				r.lose(e.Object, q)
+			}
+		},
+	}
+}
+
+func (r *reconciler) lose(object *v1alpha1.GuardedNode, q queue) {
+	r.mu.Lock()
+	r.lost = true
+	r.mu.Unlock()
+	q.Add(request{})
+	wake(q, types.UID(object.Name))
+}
+
+// recordEvents: a record that names a Node UID keeps its object, and one that is deleted may have been the last.
+func recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, request] {
+	wakeAll := func(q queue, records ...*v1alpha1.IPAllocation) {
+		for _, record := range records {
+			for _, uid := range nodelife.NamedBy(record) {
+				wake(q, uid)
+			}
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.IPAllocation, request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q queue) {
+			wakeAll(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q queue) {
+			if !slices.Equal(nodelife.NamedBy(e.ObjectOld), nodelife.NamedBy(e.ObjectNew)) {
+				wakeAll(q, e.ObjectOld, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q queue) {
+			wakeAll(q, e.Object)
+		},
+	}
+}
+
+func wake(q queue, uid types.UID) { q.AddAfter(request{UID: uid}, gather) }

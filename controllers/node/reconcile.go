@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// view is what the caches have of one Node UID.
+type view struct {
+	nodelife.Observation
+	// object is nil where there is none.
+	object *v1alpha1.GuardedNode
+	// taken is how many of the machines that reported were looked at.
+	taken int
+	// isNamed: a record names the UID.
+	isNamed bool
+	// looked is when the kubelet was looked for; zero if it was not.
+	looked time.Time
+}
+
+// Reconcile has the object of one Node UID say what is known, or makes a round.
+func (r *reconciler) Reconcile(ctx context.Context, q request) (reconcile.Result, error) {
+	if q.UID == "" {
+		return r.round(ctx)
+	}
+	v, err := r.observe(ctx, q.UID)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now, last := r.clock.Now(), r.wrote[q.UID]
+	spec := r.next(ctx, v, now)
+	switch {
+	case len(spec.Machines) == 0:
+		return reconcile.Result{}, nil // no Node of the UID was ever seen, and no record names it with a machine
+	case last.isMissing(v.object) && now.Sub(last.at).Abs() < maxLag:
+		return reconcile.Result{RequeueAfter: gather}, nil
+	case equality.Semantic.DeepEqual(spec, v.Spec):
+		r.written(v)
+		return r.collect(ctx, v)
+	case now.Sub(last.at).Abs() < writeInterval:
+		return reconcile.Result{RequeueAfter: writeInterval}, nil
+	}
+	return r.save(ctx, v, spec, now)
+}
+
+// isMissing says whether the cache does not have the write yet.
+func (w write) isMissing(object *v1alpha1.GuardedNode) bool {
+	if w.version == "" || object == nil {
+		return w.version != ""
+	}
+	order, err := resourceversion.CompareResourceVersion(object.ResourceVersion, w.version)
+	return err == nil && order < 0
+}
+
+// next is the object as it has to be. Where a machine of it is gone, its kubelet is looked for when that is due. A look that fails leaves a gap.
+func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.GuardedNodeSpec {
+	spec, last := nodelife.Next(&v.Observation, now), r.looked[v.UID]
+	gone := nodelife.Gone(&spec)
+	isDue := gone > nodelife.Gone(&v.Spec) || now.Sub(last).Abs() >= lookInterval
+	if gone == 0 || !isDue || r.options.Settings.HoldGoneNodes {
+		return spec
+	}
+	kubelet, err := r.kubelet(ctx, v, time.Time{})
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Looking for the kubelet of a deleted Node failed; it is tried again", "node", spec.NodeName, "nodeUID", v.UID)
+		return spec
+	}
+	if r.acquired.After(last) {
+		last = r.acquired // no delay counts from before
+	}
+	v.looked, v.Kubelet, v.Unwatched = now, kubelet, !last.IsZero() && now.Sub(last).Abs() > maxGap
+	return nodelife.Next(&v.Observation, now)
+}
+
+// observe reads the caches. What reported is taken first, so that a Node that is deleted meanwhile is not missed.
+func (r *reconciler) observe(ctx context.Context, uid types.UID) (*view, error) {
+	r.mu.Lock()
+	seen := r.seen[uid]
+	r.mu.Unlock()
+	v := &view{Observation: nodelife.Observation{UID: uid, NodeName: seen.name, Seen: seen.machines, Settings: r.options.Settings}, taken: len(seen.machines)}
+	var object v1alpha1.GuardedNode
+	err := r.client.Get(ctx, types.NamespacedName{Name: string(uid)}, &object)
+	switch {
+	case err == nil:
+		v.object, v.Spec = &object, object.Spec
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading GuardedNode %s: %w", uid, err)
+	}
+	var records v1alpha1.IPAllocationList
+	if err := r.client.List(ctx, &records, client.MatchingFields{index.RecordNodeUID: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("reading the records that name Node UID %s: %w", uid, err)
+	}
+	for i := range records.Items {
+		v.isNamed = true
+		v.Named = append(v.Named, nodelife.MachinesOf(&records.Items[i], uid)...)
+		if v.NodeName == "" {
+			v.NodeName = records.Items[i].Spec.NodeName
+		}
+	}
+	return v, r.observeNodes(ctx, v)
+}
+
+// observeNodes finds the Nodes that may report one of the machines.
+func (r *reconciler) observeNodes(ctx context.Context, v *view) error {
+	found := map[types.UID]bool{}
+	add := func(field, key string) error {
+		var nodes corev1.NodeList
+		if err := r.client.List(ctx, &nodes, client.MatchingFields{field: key}, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("reading Nodes from the cache: %w", err)
+		}
+		for i := range nodes.Items {
+			if node := &nodes.Items[i]; !found[node.UID] {
+				found[node.UID] = true
+				v.Live = append(v.Live, facts.Node(node))
+			}
+		}
+		return nil
+	}
+	err := add(index.NodeUID, string(v.UID))
+	for _, key := range v.Keys() {
+		if err == nil {
+			err = add(index.Machine, key)
+		}
+	}
+	return err
+}
+
+// kubelet reads what there is to see of the kubelet. Where another Node has the name, it is that Node's kubelet.
+func (r *reconciler) kubelet(ctx context.Context, v *view, since time.Time) (release.Fact[nodelife.Kubelet], error) {
+	name := v.Spec.NodeName
+	if name == "" {
+		name = v.NodeName
+	}
+	var node corev1.Node
+	err := r.client.Get(ctx, types.NamespacedName{Name: name}, &node)
+	if name == "" || err == nil {
+		return release.Absent[nodelife.Kubelet](), nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return release.Fact[nodelife.Kubelet]{}, fmt.Errorf("reading Node %s from the cache: %w", name, err)
+	}
+	kubelet, err := r.options.Kubelet(ctx, name, since)
+	return release.Known(kubelet), err
+}
+
+// save makes or updates the object. A conflict, as with a cache that is late, is tried again.
+func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNodeSpec, now time.Time) (reconcile.Result, error) {
+	object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(v.UID)}, Spec: spec}
+	r.objects = nil
+	var err error
+	if v.object == nil {
+		err = r.client.Create(ctx, object, client.FieldOwner(finalizer.FieldManager))
+	} else {
+		object = v.object.DeepCopy()
+		object.Spec = spec
+		err = r.client.Update(ctx, object, client.FieldOwner(finalizer.FieldManager))
+	}
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+		return reconcile.Result{RequeueAfter: writeInterval}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("writing GuardedNode %s of node %s: %w", v.UID, spec.NodeName, err)
+	}
+	r.wrote[v.UID] = write{now, object.ResourceVersion}
+	r.written(v)
+	if before, after := nodelife.Gone(&v.Spec), nodelife.Gone(&spec); before != after {
+		log.FromContext(ctx).Info("The number of machines that no Node reports has changed", "node", spec.NodeName, "nodeUID", v.UID, "gone", after)
+	}
+	return reconcile.Result{}, nil // its event asks again
+}
+
+// written: the object says what the view has. Until then what reported is kept, and a look does not count.
+func (r *reconciler) written(v *view) {
+	if !v.looked.IsZero() {
+		r.looked[v.UID] = v.looked
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.seen[v.UID]
+	if known.machines = known.machines[min(v.taken, len(known.machines)):]; len(known.machines) == 0 {
+		delete(r.seen, v.UID)
+		return
+	}
+	r.seen[v.UID] = known
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
+)
+
+// round begins the observation anew where something may have been missed, and finds what is not written yet. It is complete when that is nothing.
+func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
+	began := r.clock.Now()
+	if why := r.interruption(began); why != "" {
+		if err := r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) { l.AcquireTime = &metav1.MicroTime{Time: began} }); err != nil {
+			return reconcile.Result{}, err
+		}
+		log.FromContext(ctx).Info("The observation of Nodes begins: until the delay is over, no machine counts as gone", "because", why)
+		r.acquired, r.complete, r.renewed = began, began, time.Time{}
+	}
+	unwritten, gone, err := r.unwritten(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(unwritten) > 0 {
+		for _, uid := range unwritten {
+			r.queue.Add(request{UID: uid})
+		}
+		return reconcile.Result{RequeueAfter: retryInterval}, nil
+	}
+	r.complete = began
+	if gone && began.Sub(r.renewed).Abs() >= lookInterval {
+		if err := r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) { l.RenewTime = &metav1.MicroTime{Time: began} }); err != nil {
+			return reconcile.Result{}, err
+		}
+		r.renewed = began
+	}
+	return reconcile.Result{RequeueAfter: lookInterval}, nil
+}
+
+// interruption says why Nodes may have come and gone unseen since the observation began; empty if they cannot (R3, R10). What it has found stands until the
+// Lease has it.
+func (r *reconciler) interruption(now time.Time) string {
+	r.mu.Lock()
+	isLost := r.lost
+	r.lost = false
+	r.mu.Unlock()
+	lists := r.options.Watches.lists.Load()
+	why := ""
+	switch {
+	case isLost:
+		why = "another client deleted a GuardedNode, or a machine of one"
+	case r.acquired.IsZero():
+		why = "this manager has not observed them before"
+	case lists != r.lists:
+		why = "a watch had to begin with a list"
+	case now.Sub(r.complete).Abs() > maxGap:
+		why = "the last complete round is too long ago"
+	}
+	if why != "" {
+		r.acquired, r.lists = time.Time{}, lists
+	}
+	return why
+}
+
+// unwritten are the Node UIDs whose object is not as it has to be; gone says whether a machine of any object is gone.
+func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool, err error) {
+	var nodes corev1.NodeList
+	var objects v1alpha1.GuardedNodeList
+	for _, list := range []client.ObjectList{&nodes, &objects} {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, false, fmt.Errorf("listing Nodes and GuardedNodes of the cache: %w", err)
+		}
+	}
+	all := map[types.UID]bool{}
+	for i := range nodes.Items {
+		all[nodes.Items[i].UID] = true
+	}
+	for i := range objects.Items {
+		all[types.UID(objects.Items[i].Name)] = true
+		gone = gone || nodelife.Gone(&objects.Items[i].Spec) > 0
+	}
+	r.mu.Lock()
+	for uid := range r.seen {
+		all[uid] = true
+	}
+	r.mu.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		v, err := r.observe(ctx, uid)
+		if err != nil {
+			return nil, false, err
+		}
+		if spec := nodelife.Next(&v.Observation, r.clock.Now()); !equality.Semantic.DeepEqual(spec, v.Spec) && len(spec.Machines) > 0 {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, gone, nil
+}
+
+// writeLease changes the Lease, or makes it.
+func (r *reconciler) writeLease(ctx context.Context, change func(*coordinationv1.LeaseSpec)) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: v1alpha1.NodeObservationLease}}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(lease), lease)
+	change(&lease.Spec)
+	switch {
+	case err == nil:
+		err = r.client.Update(ctx, lease, client.FieldOwner(finalizer.FieldManager))
+	case apierrors.IsNotFound(err):
+		err = r.client.Create(ctx, lease, client.FieldOwner(finalizer.FieldManager))
+	}
+	if err != nil {
+		return fmt.Errorf("writing Lease %s/%s: %w", lease.Namespace, lease.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+)
+
+// NewInformer makes an informer, as cache.Options has it.
+type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+
+// Watches counts how often the watches of Nodes and of GuardedNodes had to begin with a list. What came and went before that list was never seen. A watch
+// that goes on from the version at which the last one ended lists nothing, and misses nothing.
+type Watches struct {
+	lists   atomic.Int64
+	changed atomic.Pointer[func()]
+}
+
+// Informers counts the lists of the informers that are made by inner; client-go's for nil.
+func (w *Watches) Informers(inner NewInformer) NewInformer {
+	if inner == nil {
+		inner = toolscache.NewSharedIndexInformer
+	}
+	return func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		switch object.(type) {
+		case *corev1.Node, *v1alpha1.GuardedNode:
+			source = &counted{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(source), watches: w}
+		}
+		return inner(source, object, resync, indexers)
+	}
+}
+
+func (w *Watches) listed() {
+	w.lists.Add(1)
+	if changed := w.changed.Load(); changed != nil {
+		(*changed)()
+	}
+}
+
+// counted is a source of objects whose lists are counted, also those that come as the beginning of a watch.
+type counted struct {
+	toolscache.ListerWatcherWithContext
+	watches *Watches
+}
+
+// ListWithContext lists.
+func (c *counted) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	list, err := c.ListerWatcherWithContext.ListWithContext(ctx, o)
+	c.watches.listed()
+	return list, err
+}
+
+// WatchWithContext watches.
+func (c *counted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+		defer c.watches.listed()
+	}
+	return c.ListerWatcherWithContext.WatchWithContext(ctx, o)
+}
+
+// List lists.
+func (c *counted) List(o metav1.ListOptions) (runtime.Object, error) {
+	return c.ListWithContext(context.Background(), o)
+}
+
+// Watch watches.
+func (c *counted) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return c.WatchWithContext(context.Background(), o)
+}

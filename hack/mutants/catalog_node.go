@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// The lifecycle of nodes, one object per registration (docs/decisions/0170).
+var (
+	inNodelife = []string{"./internal/nodelife"}
+	inNode     = []string{"./controllers/node"}
+)
+
+var nodeMutants = []mutant{
+	{
+		rule: "nodes: a machine that was replaced under its Node UID stays in the object (0170 R1)",
+		file: "internal/nodelife/next.go",
+		old:  `spec.Machines = slices.Insert(spec.Machines, 0, entryOf(entry, machine))`,
+		new:  `spec.Machines = []v1alpha1.GuardedMachine{entryOf(entry, machine)}`, by: inNodelife,
+	},
+	{
+		rule: "nodes: a machine is gone only if every object that names it says so (0170 R1)",
+		file: "internal/nodelife/over.go",
+		old:  `case !isSame(m.Identity(types.UID(objects[i].Name)), machine):`,
+		new:  `case objects[i].Name != string(machine.UID) || !isSame(m.Identity(types.UID(objects[i].Name)), machine):`, by: inNodelife,
+	},
+	{
+		rule: "nodes: a machine is written though its Node is deleted at once (0170 R1)",
+		file: "internal/nodelife/next.go",
+		old:  `range o.Seen {`,
+		new:  `range o.Seen[:0] {`, by: inNodelife,
+	},
+	{
+		rule: "nodes: nothing is deleted while what reported is not written (0170 R1)",
+		file: "controllers/node/collect.go",
+		old:  ` && len(r.seen) == 0`,
+		new:  ``, by: inNode,
+	},
+	{
+		rule: "nodes: the delay counts from the start of the observation (0170 R3)",
+		file: "internal/nodelife/over.go",
+		old:  `since = acquired`,
+		new:  ``, by: inNodelife,
+	},
+	{
+		rule: "nodes: a watch that begins with a list begins the observation again (0170 R3)",
+		file: "controllers/node/round.go",
+		old:  `case lists != r.lists:`,
+		new:  `case false:`, by: inNode,
+	},
+	{
+		rule: "nodes: a look that follows a gap begins the delay again (0170 R3)",
+		file: "internal/nodelife/next.go",
+		old:  `fresh.Liveness == "" && !o.Unwatched {`,
+		new:  `fresh.Liveness == "" {`, by: inNodelife,
+	},
+	{
+		rule: "nodes: a manager that could not look for a machine counts no time of it (0170 R3)",
+		file: "controllers/node/reconcile.go",
+		old:  `if r.acquired.After(last) {`,
+		new:  `if false {`, by: inNode,
+	},
+	{
+		rule: "nodes: an object is judged only in the version that this process last wrote, or a later one (0170 R1)",
+		file: "controllers/node/reconcile.go",
+		old:  `return err == nil && order < 0`,
+		new:  `return err == nil && order > 1`, by: inNode,
+	},
+	{
+		rule: "nodes: a machine that another Node reports has a successor (0170 R8)",
+		file: "internal/nodelife/next.go",
+		old:  `machine.SuccessorUID, machine.Gone = reporter.NodeUID, nil`,
+		new:  `machine.SuccessorUID, machine.Gone = "", nil`, by: inNodelife,
+	},
+	{
+		rule: "nodes: an object that another client deletes begins the observation again (0170 R10)",
+		file: "controllers/node/events.go",
+		old:  `if !isOurs {`,
+		new:  `if false && !isOurs {`, by: inNode,
+	},
+	{
+		rule: "nodes: a machine that a record names is in the object of its Node UID (0170 R10)",
+		file: "internal/nodelife/next.go",
+		old:  `range o.Named {`,
+		new:  `range o.Named[:0] {`, by: inNodelife,
+	},
+	{
+		rule: "nodes: an object that a record names is not deleted, though the cache lacks the record (0170, deletion)",
+		file: "controllers/node/collect.go",
+		old:  `if slices.ContainsFunc(records.Items,`,
+		new:  `if false && slices.ContainsFunc(records.Items,`, by: inNode,
+	},
+	{
+		rule: "nodes: a deletion compares the resourceVersion (0170, deletion)",
+		file: "controllers/node/collect.go",
+		old:  `client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion}`,
+		new:  `client.Preconditions{UID: &object.UID}`, by: inNode,
+	},
+	{
+		rule: "nodes: an object of sixteen machines never counts, since there may be a further one",
+		file: "internal/nodelife/over.go",
+		old:  `if isFull(object) || (`,
+		new:  `if (`, by: inNodelife,
+	},
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nodelife
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Reporter finds the live Node that is a machine which was seen as a Node of that name. Where nothing but a boot is known of the machine, the Node
+// of its name in that boot is; where nothing at all is known, the Node of its UID. A Node that resembles the machine may be a clone, so that it is the
+// machine only once it has been registered for the delay, as the only Node with the IDs (docs/decisions/0127).
+func Reporter(machine v1alpha1.NodeIdentity, name string, live []release.Node, s Settings, now time.Time) (release.Node, bool) {
+	hasHardware := machine.MachineID != "" || machine.SystemUUID != ""
+	at := slices.IndexFunc(live, func(n release.Node) bool {
+		relation := release.Compare(release.MachineOf(machine), n.Machine)
+		switch {
+		case relation == release.Resembling:
+			return !s.HoldGoneNodes && !now.Before(n.Registered.Add(s.NodeGoneDelay)) && isOnly(n, live)
+		case relation != release.Replaced:
+			return true
+		case isUnknown(machine):
+			return machine.UID == n.NodeUID
+		}
+		return !hasHardware && machine.BootID == n.BootID && name == n.Name
+	})
+	if at < 0 {
+		return release.Node{}, false
+	}
+	return live[at], true
+}
+
+// isOnly: no other live Node has the machine's IDs, which clones of one template share.
+func isOnly(n release.Node, live []release.Node) bool {
+	return !slices.ContainsFunc(live, func(other release.Node) bool {
+		return other.NodeUID != n.NodeUID && other.MachineID == n.MachineID && other.SystemUUID == n.SystemUUID
+	})
+}
+
+// Keys are what a machine, or a Node that may be it, is looked up by: machines with a key in common may be one. Identities without any ID have the key
+// of their UID.
+func Keys(machine v1alpha1.NodeIdentity) []string {
+	var keys []string
+	if machine.MachineID != "" || machine.SystemUUID != "" {
+		keys = append(keys, "machine "+machine.MachineID+" "+machine.SystemUUID)
+	}
+	if machine.BootID != "" {
+		keys = append(keys, "boot "+machine.BootID)
+	}
+	if len(keys) == 0 {
+		keys = append(keys, "node "+string(machine.UID))
+	}
+	return keys
+}
+
+// KeysOf are the keys of all machines of an object.
+func KeysOf(object *v1alpha1.GuardedNode) []string {
+	var keys []string
+	for i := range object.Spec.Machines {
+		for _, key := range Keys(object.Spec.Machines[i].Identity(types.UID(object.Name))) {
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
+}
+
+// isSame says whether two identities may be those of one machine, in the same boot or in another one. Unknown is possible.
+func isSame(a, b v1alpha1.NodeIdentity) bool {
+	return slices.ContainsFunc(Keys(a), func(key string) bool { return slices.Contains(Keys(b), key) })
+}
+
+// find is where a list of machines of a Node UID has a machine, in any boot. An entry of which nothing is known is the machine that reports next.
+func find(machines []v1alpha1.GuardedMachine, wanted v1alpha1.NodeIdentity) int {
+	at := slices.IndexFunc(machines, func(m v1alpha1.GuardedMachine) bool {
+		return release.Compare(release.MachineOf(m.Identity(wanted.UID)), release.MachineOf(wanted)) != release.Replaced
+	})
+	if at < 0 {
+		at = slices.IndexFunc(machines, func(m v1alpha1.GuardedMachine) bool { return isUnknown(m.Identity("")) })
+	}
+	return at
+}
+
+func isUnknown(machine v1alpha1.NodeIdentity) bool {
+	return machine.MachineID == "" && machine.SystemUUID == "" && machine.BootID == ""
+}
