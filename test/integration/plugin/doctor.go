@@ -33,7 +33,7 @@ OK manager replicas 2 of 2 are Ready, on 2 nodes
 OK configuration evidence Kubelet, unsafe releases Warn, audit Report \(ConfigMap holdfast-system/holdfast-manager-config-[0-9a-z]+\)
 OK certificate for holdfast-webhook.holdfast-system.svc, ends in 364d
 OK webhooks \d+, each trusts the serving certificate and has a replica behind it
-OK admission policies 9, and each denies what it is about
+OK admission policies 10, and each denies what it is about
 OK stamping a pod that names a network was stamped in a dry run
 OK webhooks of others none stops updates of pods
 OK pod updates a dry run went through for 1 guarded pods
