@@ -22,7 +22,7 @@ type UnholdStatement string
 // The statements.
 const (
 	// UnholdKept: each entry of the pod has the tombstone of its record, so that no pod of the same name gets the address. Only of a pod that
-	// is being deleted: nobody may write a tombstone before.
+	// is being deleted: no client may write a tombstone before that.
 	UnholdKept UnholdStatement = "Kept"
 	// UnholdGivenUp: another pod may get the addresses.
 	UnholdGivenUp UnholdStatement = "GivenUp"
