@@ -13,10 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// writes keeps the writes of a manager. Events, leases and reviews are no part of a pod's cost.
+// writes keeps the writes of a manager. Events, leases and reviews are no part of a pod's cost, nor is what a cache that is behind leads to and
+// the API server refuses as a conflict.
 type writes struct {
 	mu   sync.Mutex
-	made []write
+	made []*write
 }
 
 type write struct{ call, body string }
@@ -27,7 +28,7 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 		if request.Method == http.MethodGet || slices.ContainsFunc([]string{"/events", "/leases", "reviews"}, isOther) {
 			return next.RoundTrip(request)
 		}
-		made := write{call: request.Method + " " + request.URL.Path}
+		made := &write{call: request.Method + " " + request.URL.Path}
 		if request.Body != nil {
 			content, err := io.ReadAll(request.Body)
 			if err != nil {
@@ -36,9 +37,15 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 			request.Body, made.body = io.NopCloser(bytes.NewReader(content)), string(content)
 		}
 		w.mu.Lock()
-		w.made = append(w.made, made)
+		w.made = append(w.made, made) // before the call: its effect is seen before its response
 		w.mu.Unlock()
-		return next.RoundTrip(request)
+		response, err := next.RoundTrip(request)
+		if err == nil && response.StatusCode == http.StatusConflict {
+			w.mu.Lock()
+			w.made = slices.DeleteFunc(w.made, func(m *write) bool { return m == made })
+			w.mu.Unlock()
+		}
+		return response, err
 	})
 }
 
