@@ -54,7 +54,7 @@ func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Reque
 	writer := v.writer(ctx, &req.UserInfo)
 	write := &releaseguard.Write{
 		Backend: v.options.Backend.Name(), Pool: before.Name, Writer: writer, ReconcilerShared: v.reconcilerShared(writer),
-		Adds: adds, Nodes: map[string]release.Fact[release.Node]{},
+		Agents: v.options.Evidence == release.EvidenceAgent, Adds: adds, Nodes: map[string]release.Fact[release.Node]{},
 	}
 	var findings []finding
 	for batch := range slices.Chunk(removals, casesAtOnce) {

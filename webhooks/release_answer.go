@@ -77,7 +77,7 @@ func (g *releaseGuard) answer(ctx context.Context, req *admission.Request, r reg
 	if len(said) == 0 {
 		return admission.Allowed("")
 	}
-	logf.FromContext(ctx).Info("Unsafe release", "mode", g.options.Mode, "operation", req.Operation,
+	logf.FromContext(ctx).Info("A removal is not proven safe", "mode", g.options.Mode, "operation", req.Operation,
 		"unsafe", len(refused), "unreadable", len(lost), "first", said[0])
 	if len(refused) > 0 && g.options.Mode != ReleaseModeWarn {
 		return admission.Denied(strings.Join(abridge(refused), " "))
@@ -92,6 +92,8 @@ func (g *releaseGuard) decision(f finding) string {
 		return metrics.UnsafeReleaseAllowed
 	case g.options.Mode == ReleaseModeWarn:
 		return metrics.UnsafeReleaseWarned
+	case f.Outcome == releaseguard.Defer:
+		return metrics.UnsafeReleaseDeferred
 	default:
 		return metrics.UnsafeReleaseRefused
 	}
@@ -104,9 +106,10 @@ func abridge(messages []string) []string {
 	return append(messages[:maxSaid:maxSaid], fmt.Sprintf("And %d more.", len(messages)-maxSaid))
 }
 
-// tell writes an event for whoever owns an address that is not proven free. A dry run leaves no trace.
+// tell writes an event for whoever owns an address that is not proven free, but for a DEL that is deferred: it is nobody's business. A dry run leaves
+// no trace.
 func (g *releaseGuard) tell(req *admission.Request, f finding) {
-	if f.Message == "" || f.about == nil || req.DryRun != nil && *req.DryRun {
+	if f.Message == "" || f.Outcome == releaseguard.Defer || f.about == nil || req.DryRun != nil && *req.DryRun {
 		return
 	}
 	object, err := meta.Accessor(f.about)

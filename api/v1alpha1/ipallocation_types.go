@@ -91,6 +91,10 @@ type IPAllocationSpec struct {
 	// +kubebuilder:default={}
 	Sandboxes []SandboxRecord `json:"sandboxes"`
 
+	// SandboxesSeen says whether a sandbox may have had one of the addresses and be missing here; unset while no address was recorded.
+	// +optional
+	SandboxesSeen SandboxesSeen `json:"sandboxesSeen,omitempty"`
+
 	// IPs are the addresses of the entries below, each once, for people: a column of a list shows one field. Nothing reads them.
 	// +optional
 	// +listType=atomic
@@ -114,6 +118,20 @@ type IPAllocationSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Marks []Mark `json:"marks,omitempty"`
 }
+
+// SandboxesSeen says how much of a pod's sandboxes the manager saw.
+//
+// +kubebuilder:validation:Enum=All;Some
+type SandboxesSeen string
+
+// What the manager can have seen.
+const (
+	// SandboxesSeenAll: each entry was seen to come, in a pool that was watched without a gap, in the place of none, or of a sandbox in the record.
+	SandboxesSeenAll SandboxesSeen = "All"
+	// SandboxesSeenSome: an entry stood before the manager saw it come. A sandbox of the pod that is not in the record may have had its
+	// address, and not be gone: with agents no CNI DEL takes the entry, so that the node's agent is queried before the address is released.
+	SandboxesSeenSome SandboxesSeen = "Some"
+)
 
 // KubeletReport is the proven report of a kubelet that a pod ended.
 type KubeletReport struct {

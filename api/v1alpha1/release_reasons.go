@@ -16,6 +16,8 @@ const (
 	ReasonManagerRelease Reason = "ManagerRelease"
 	// ReasonCNIDelete: the CNI DEL of the entry's own node, which is Ready.
 	ReasonCNIDelete Reason = "CNIDelete"
+	// ReasonCNIDeleteDeferred: such a CNI DEL, of a pod of which a sandbox may not be recorded. The manager releases the address itself.
+	ReasonCNIDeleteDeferred Reason = "CNIDeleteDeferred"
 	// ReasonPodGone: no pod of that name exists, and no record holds the address.
 	ReasonPodGone Reason = "PodGone"
 	// ReasonNoSuchAddress: the offset stands for no address; the IPAM drops it with its next allocation, and a refused

@@ -38,7 +38,7 @@ func TestI3ALateCacheOfPoolsGivesAPodNothingOfItsPredecessor(t *testing.T) {
 			pool := &onepod.Pool{Cached: tc.cached, Entries: []ipam.Entry{{
 				Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/pool", IP: netip.MustParseAddr("10.0.0.5"), SandboxID: "a-sandbox",
 					PodRef: "default/web-1", Interface: "net1"},
-				Owner: &ipam.PodRef{Namespace: "default", Name: "web-1"}, PoolResourceVersion: tc.cached, SeenSince: onepod.Now, AddObserved: true}}}
+				Owner: &ipam.PodRef{Namespace: "default", Name: "web-1"}, PoolResourceVersion: tc.cached, Seen: ipam.Seen{SeenSince: onepod.Now, AddObserved: true}}}}
 			r, clock, _ := lateReconciler(t, pool, pod, pod)
 			pool.OnLive = func() {
 				if !tc.stands {

@@ -96,7 +96,7 @@ func rememberADDs(live, cached []ipam.Entry) {
 	for i := range live {
 		at := slices.IndexFunc(cached, func(e ipam.Entry) bool { return e.Key == live[i].Key })
 		if at >= 0 {
-			live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved
+			live[i].Seen = cached[at].Seen
 		}
 	}
 }

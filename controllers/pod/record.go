@@ -104,6 +104,7 @@ func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now meta
 			r.options.Witness.Show(v.uid, held.SandboxID)
 		}
 		if facts.RecordedAddress(record, held.Key) == nil {
+			record.Spec.SandboxesSeen = facts.SandboxesSeen(record, &held.Entry)
 			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(&held.Entry, records.RoundUp(now.Time)))
 		}
 	}

@@ -33,7 +33,7 @@ func TestI3ALateCacheGivesNothingToADeadNamesake(t *testing.T) {
 			pool := &onepod.Pool{Entries: []ipam.Entry{{
 				Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/pool", IP: netip.MustParseAddr(ip), SandboxID: "new-sandbox",
 					PodRef: "default/web-1", Interface: "net1"},
-				Owner: &ipam.PodRef{Namespace: "default", Name: "web-1"}, PoolResourceVersion: "100", SeenSince: onepod.Now, AddObserved: true}}}
+				Owner: &ipam.PodRef{Namespace: "default", Name: "web-1"}, PoolResourceVersion: "100", Seen: ipam.Seen{SeenSince: onepod.Now, AddObserved: true}}}}
 			r, clock, catchUp := lateReconciler(t, pool, onepod.FinishedNamesake(), onepod.Namesake("new", ip))
 			for _, later := range []time.Duration{0, time.Hour} {
 				clock.SetTime(onepod.Now.Add(later))

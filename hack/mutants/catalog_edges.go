@@ -205,6 +205,42 @@ func removePending`, by: inWhereabouts,
 		new:  `if a.Backend == w.Backend && a.Pool == w.Pool && a.SandboxID == "" &&`, by: inGuard,
 	},
 	{
+		rule: "admission: with agents a CNI DEL takes no entry of a pod of which a sandbox may not be recorded (S2)",
+		file: "internal/releaseguard/judge.go",
+		old:  `if all(del, seen).verdict == yes {`,
+		new:  `if del.verdict == yes && seen.verdict != undecided {`, by: inGuard,
+	},
+	{
+		rule: "admission: a record that does not say that it has every sandbox does not let a CNI DEL pass (S2)",
+		file: "internal/releaseguard/cnidelete.go",
+		old:  `record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll {`,
+		new:  `record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenSome {`, by: inGuard,
+	},
+	{
+		rule: "S2: an entry of before the manager watched may have had another sandbox before",
+		file: "internal/facts/record.go",
+		old:  `if !entry.Whole || record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome ||`,
+		new:  `if record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome ||`, by: []string{"./internal/facts"},
+	},
+	{
+		rule: "S2: a sandbox that nobody recorded does not come back with the next one",
+		file: "internal/facts/record.go",
+		old:  `|| record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome || (entry.Follows`,
+		new:  `|| (entry.Follows`, by: []string{"./internal/facts"},
+	},
+	{
+		rule: "S2: a sandbox that had the place of an entry is recorded, or missing",
+		file: "internal/facts/record.go",
+		old:  `(entry.Follows != "" && !slices.ContainsFunc(record.Spec.Sandboxes, follows))`,
+		new:  `(entry.Follows != "" && !slices.ContainsFunc(record.Spec.Sandboxes, follows) && record.Name == "-")`, by: []string{"./internal/facts"},
+	},
+	{
+		rule: "S2: a version of a pool that nobody saw is a gap",
+		file: "internal/ipam/whereabouts/index.go",
+		old:  `whole: known && object.Generation <= pool.changes+1}`,
+		new:  `whole: known}`, by: []string{"./internal/ipam/whereabouts"},
+	},
+	{
 		rule: "admission: a reconciler that shares the DaemonSet removes nothing of a live pod (S6)",
 		file: "internal/releaseguard/cnidelete.go",
 		old: `	if w.ReconcilerShared {

@@ -13,7 +13,7 @@ var livenessMutants = []mutant{
 	{
 		rule: "liveness: an entry that comes after the deletion is recorded for its pod (L1)",
 		file: "controllers/pod/observe_entries.go",
-		old:  `live[i].SeenSince, live[i].AddObserved = cached[at].SeenSince, cached[at].AddObserved`,
+		old:  `live[i].Seen = cached[at].Seen`,
 		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inPods,
 	},
 	{

@@ -124,3 +124,13 @@ func Unreadable(record *v1alpha1.IPAllocation, problems []ipam.Problem) string {
 	}
 	return ""
 }
+
+// SandboxesSeen says what a record knows of the pod's sandboxes once it has the entry too: every one only if the entry was seen to come in the place
+// of none, or of one that the record has.
+func SandboxesSeen(record *v1alpha1.IPAllocation, entry *ipam.Entry) v1alpha1.SandboxesSeen {
+	follows := func(s v1alpha1.SandboxRecord) bool { return s.ID == entry.Follows }
+	if !entry.Whole || record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome || (entry.Follows != "" && !slices.ContainsFunc(record.Spec.Sandboxes, follows)) {
+		return v1alpha1.SandboxesSeenSome
+	}
+	return v1alpha1.SandboxesSeenAll
+}

@@ -62,12 +62,20 @@ type Entry struct {
 	Releasing string
 	// PoolResourceVersion is the pool's resourceVersion at which the entry was read.
 	PoolResourceVersion string
-	// SeenSince is when this process first saw the entry with this sandbox ID and podref. Zero on live reads.
+	Seen
+}
+
+// Seen is what this process saw of an entry; zero on live reads.
+type Seen struct {
+	// SeenSince is when it first saw the entry with this sandbox ID and podref.
 	SeenSince time.Time
-	// AddObserved is true when this process saw the pool without the entry (or with another sandbox ID) before it saw
-	// the entry: its ADD happened while we watched. False for all that a pool held when it was first seen (the first list,
-	// a pool restored from a backup), and on live reads.
+	// AddObserved is true when it saw the pool without the entry (or with another sandbox ID) before it saw the entry: its ADD happened
+	// while we watched. False for all that a pool held when it was first seen (the first list, a pool restored from a backup).
 	AddObserved bool
+	// Whole is true when it saw every version of the pool from one without the entry on.
+	Whole bool
+	// Follows is the sandbox of the same podref that had the place in the version before; empty for none.
+	Follows string
 }
 
 // Problem is IPAM data that cannot be read as an entry: reported, never written, never taken for an absence.

@@ -7,10 +7,10 @@ import "github.com/prometheus/client_golang/prometheus"
 // What admission says to removals that somebody else than the manager makes.
 var (
 	// UnsafeReleases counts removals that reached the webhook, one for each entry or reservation, by resource, decision
-	// (UnsafeReleaseAllowed, UnsafeReleaseWarned, UnsafeReleaseRefused) and reason.
+	// (UnsafeReleaseAllowed, UnsafeReleaseDeferred, UnsafeReleaseWarned, UnsafeReleaseRefused) and reason.
 	UnsafeReleases = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "unsafe_releases_total",
-		Help: "Removals of pool entries and reservations that reached admission, by resource, decision (allowed, warned, refused) and reason. " +
+		Help: "Removals of pool entries and reservations that reached admission, by resource, decision (allowed, deferred, warned, refused) and reason. " +
 			"What is warned or refused was not proven safe.",
 	}, []string{"resource", "decision", "reason"}))
 
@@ -25,7 +25,8 @@ var (
 
 // The values of the label "decision" of UnsafeReleases.
 const (
-	UnsafeReleaseAllowed = "allowed"
-	UnsafeReleaseWarned  = "warned"
-	UnsafeReleaseRefused = "refused"
+	UnsafeReleaseAllowed  = "allowed"
+	UnsafeReleaseDeferred = "deferred"
+	UnsafeReleaseWarned   = "warned"
+	UnsafeReleaseRefused  = "refused"
 )

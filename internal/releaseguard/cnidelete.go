@@ -141,3 +141,20 @@ func isDeleting(w *Write, c *Case) answer {
 	}
 	return answer{verdict: yes}
 }
+
+// allSeen says whether the record of the entry's pod has every sandbox that had the address. Another one, which its runtime lost, would lose the
+// address with the entry of the next one. Only an agent can tell of it, once the controller has queried it (docs/decisions/0230).
+func allSeen(w *Write, c *Case) answer {
+	switch {
+	case !w.Agents || (c.Pod.IsRead() && !c.Pod.Get().Held):
+		return answer{verdict: yes}
+	case !c.Pod.IsKnown():
+		return unknown("pod "+c.PodRef, c.Pod.Why())
+	}
+	for _, record := range w.holders(c) {
+		if record.Name == string(c.Pod.Get().UID) && record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll {
+			return answer{verdict: yes}
+		}
+	}
+	return answer{verdict: no}
+}

@@ -21,6 +21,8 @@ type Write struct {
 	Writer Writer
 	// ReconcilerShared: the IPAM's reconciler runs in the DaemonSet's pods, under their tokens.
 	ReconcilerShared bool
+	// Agents: the nodes' agents tell whether a sandbox is gone.
+	Agents bool
 	// Adds: the write also records an entry at an offset that was free.
 	Adds bool
 	// Nodes are live Nodes by name. A name that is missing was not read.

@@ -21,6 +21,8 @@ const (
 	Allow Outcome = iota + 1
 	// Refuse: the address is in use, or may be.
 	Refuse
+	// Defer: a CNI DEL that does nothing wrong is refused, because the manager releases the address itself once it has queried the node's agent.
+	Defer
 )
 
 // Judgment is what is said to one removal.
@@ -53,16 +55,19 @@ func judge(w *Write, c *Case) Judgment {
 	}
 	rival := rivalHolds(w, c)
 	del := all(cniDelete(w, c), opposite(rival))
-	if del.verdict == yes {
+	seen := allSeen(w, c)
+	if all(del, seen).verdict == yes {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonCNIDelete}
 	}
 	pod := podHolds(w, c)
 	held := some(rival, pod, recordHolds(w, c), ownerUnknown(c))
-	if held.verdict == no {
+	switch {
+	case held.verdict == no:
 		return Judgment{Outcome: Allow, Reason: pod.reason}
-	}
-	if w.Adds && c.Address.IsAbsent() {
+	case w.Adds && c.Address.IsAbsent():
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonNoSuchAddress, Message: loss(w, c, held)}
+	case del.verdict == yes && seen.verdict == no:
+		return Judgment{Outcome: Defer, Reason: v1alpha1.ReasonCNIDeleteDeferred, Message: deferral(w, c)}
 	}
 	return Judgment{Outcome: Refuse, Reason: held.reason, Message: refusal(w, c, held, del)}
 }
@@ -170,6 +175,12 @@ func refusal(w *Write, c *Case, held, del answer) string {
 	}
 	b.WriteString(" Holdfast releases the address itself once the sandbox is proven gone; kubectl get ipa shows what it waits for.")
 	return b.String()
+}
+
+func deferral(w *Write, c *Case) string {
+	return fmt.Sprintf("%s: %s of pool %s (sandbox %q, interface %q) stays with %q: no record shows that no other sandbox of the pod had the address. "+
+		"Nothing is to be done: Holdfast releases the address itself once the agent of the node reports that no sandbox of the pod is left.",
+		v1alpha1.ReasonCNIDeleteDeferred, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef)
 }
 
 func loss(w *Write, c *Case, held answer) string {

@@ -83,6 +83,13 @@ func record(name, node, holdsFor string, m *release.Machine) v1alpha1.IPAllocati
 	return r
 }
 
+// seen are records of the pod that say so of its sandboxes.
+func seen(s v1alpha1.SandboxesSeen) release.Fact[[]v1alpha1.IPAllocation] {
+	r := record(string(testUID), nodeA, testSandbox, &machineA)
+	r.Spec.SandboxesSeen = s
+	return records(r)
+}
+
 // other is a record that does not know the sandbox of the entry, only that of its address.
 func other(r v1alpha1.IPAllocation) v1alpha1.IPAllocation {
 	r.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: r.Spec.Addresses[0].SandboxID}}
@@ -101,6 +108,7 @@ func records(r ...v1alpha1.IPAllocation) release.Fact[[]v1alpha1.IPAllocation] {
 type situation struct {
 	writer  Writer
 	shared  bool
+	agents  bool
 	adds    bool
 	address release.Fact[netip.Addr]
 	pod     release.Fact[Pod]
@@ -114,7 +122,7 @@ type situation struct {
 
 func (s situation) judge() Judgment {
 	w := &Write{
-		Backend: "whereabouts", Pool: testPool, Writer: s.writer, ReconcilerShared: s.shared, Adds: s.adds,
+		Backend: "whereabouts", Pool: testPool, Writer: s.writer, ReconcilerShared: s.shared, Agents: s.agents, Adds: s.adds,
 		Nodes: map[string]release.Fact[release.Node]{nodeA: s.nodeA, nodeB: s.nodeB},
 		Cases: []Case{{
 			Removal: Removal{Offset: "1", Entry: Entry{SandboxID: cmp.Or(s.id, testSandbox), PodRef: "default/web-0", Interface: "net1"}},
@@ -235,6 +243,25 @@ func TestJudge(t *testing.T) {
 		"a trusted certificate identity and a node that is not Ready": {
 			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
 
+		// Row 2 where agents tell of a sandbox that its runtime lost.
+		"with agents, CNI DEL of a pod whose record has every sandbox": {
+			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), records: seen(v1alpha1.SandboxesSeenAll)}, Allow, v1alpha1.ReasonCNIDelete},
+		"with agents, CNI DEL of a pod that is not recorded yet": {
+			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none)))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
+		"with agents, CNI DEL of a pod that is not recorded yet, and lives": {
+			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(running()))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
+		"with agents, CNI DEL of a pod whose record may lack a sandbox": {
+			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), records: seen(v1alpha1.SandboxesSeenSome)}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
+		"with agents, CNI DEL of a pod whose record does not say": {
+			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), records: seen("")}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
+		"with agents, CNI DEL of a sandbox that the pod's record lacks": {
+			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), address: release.Known(testAddress.Next()), records: seen(v1alpha1.SandboxesSeenAll)},
+			Defer, v1alpha1.ReasonCNIDeleteDeferred},
+		"with agents, CNI DEL of a pod that nobody guards": {
+			facts{writer: cni(nodeA), agents: true, pod: release.Known(deleting(none))}, Allow, v1alpha1.ReasonCNIDelete},
+		"without agents nobody could tell of one": {
+			facts{writer: cni(nodeA), pod: release.Known(held(deleting(none))), records: seen(v1alpha1.SandboxesSeenSome)}, Allow, v1alpha1.ReasonCNIDelete},
+
 		// Row 2 where the reconciler shares the DaemonSet's pods.
 		"shared with the reconciler: a pod that is being deleted": {
 			facts{writer: cni(nodeA), shared: true, pod: release.Known(deleting(none))}, Allow, v1alpha1.ReasonCNIDelete},
@@ -350,7 +377,7 @@ func TestJudge(t *testing.T) {
 			if got.Outcome != tc.want || got.Reason != tc.reason {
 				t.Fatalf("got outcome %d, reason %s, want %d, %s; message: %s", got.Outcome, got.Reason, tc.want, tc.reason, got.Message)
 			}
-			if unproven := tc.want == Refuse || tc.reason == v1alpha1.ReasonNoSuchAddress; (got.Message != "") != unproven {
+			if unproven := tc.want != Allow || tc.reason == v1alpha1.ReasonNoSuchAddress; (got.Message != "") != unproven {
 				t.Errorf("a message belongs to what is not proven free and to nothing else, got %q", got.Message)
 			}
 		})

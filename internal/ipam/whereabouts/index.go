@@ -35,6 +35,7 @@ type index struct {
 type cachedPool struct {
 	uid       types.UID
 	version   string
+	changes   int64 // metadata.generation: one more with each change of the allocations
 	rangeText string
 	network   netip.Prefix
 	rangeErr  error
@@ -53,6 +54,9 @@ type location struct {
 	pool   *cachedPool
 	offset string
 }
+
+// arrival is how a version of a pool came: after another one, and after the one before it.
+type arrival struct{ watched, whole bool }
 
 func newIndex() *index {
 	return &index{
@@ -80,7 +84,8 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	if !known {
 		pool = x.addPool(name, object, changes)
 	}
-	pool.version = object.ResourceVersion
+	came := arrival{watched: known, whole: known && object.Generation <= pool.changes+1}
+	pool.version, pool.changes = object.ResourceVersion, object.Generation
 	before := pool.raw
 	pool.raw = object.Spec.Allocations
 	for offset := range before {
@@ -91,7 +96,7 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	}
 	for offset, raw := range pool.raw {
 		if old, had := before[offset]; !had || old != raw {
-			x.replace(name, location{pool, offset}, raw, known, now, changes)
+			x.replace(name, location{pool, offset}, raw, came, now, changes)
 		}
 	}
 	return changes.event()
@@ -137,19 +142,23 @@ func (x *index) dropPool(name string, changes *changes) {
 
 // replace puts an allocation in the place of what stood at its offset, and keeps what is still true of the time when
 // it was first seen.
-func (x *index) replace(name string, at location, raw wb.IPAllocation, poolKnown bool, now time.Time, changes *changes) {
+func (x *index) replace(name string, at location, raw wb.IPAllocation, came arrival, now time.Time, changes *changes) {
 	before, had := at.pool.decoded[at.offset]
 	if had {
 		x.drop(at, changes)
 	}
 	a := decodeAllocation(name, at.pool.network, at.pool.rangeErr, at.offset, raw)
 	if a.entry != nil {
-		a.entry.SeenSince, a.entry.AddObserved = now, poolKnown
-		if had && before.entry != nil && before.sandboxID == a.sandboxID {
-			a.entry.AddObserved = before.entry.AddObserved
-			if before.podRef == a.podRef {
-				a.entry.SeenSince = before.entry.SeenSince
+		a.entry.Seen = ipam.Seen{SeenSince: now, AddObserved: came.watched, Whole: came.whole}
+		switch {
+		case !had || before.entry == nil:
+		case before.sandboxID == a.sandboxID:
+			a.entry.Seen = before.entry.Seen
+			if before.podRef != a.podRef {
+				a.entry.SeenSince = now
 			}
+		case before.podRef == a.podRef:
+			a.entry.Follows = before.sandboxID
 		}
 	}
 	if a.problem != nil {

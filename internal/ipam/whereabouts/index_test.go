@@ -42,7 +42,13 @@ func taken(id, podRef string) wb.IPAllocation {
 // seen is an entry of pool p (10.0.0.0/24) as a cached read shows it.
 func seen(ip, id, podRef string, since time.Time, observed bool, version string) ipam.Entry {
 	e := entryOf("p", ip, id, podRef, "net1")
-	e.SeenSince, e.AddObserved, e.PoolResourceVersion = since, observed, version
+	e.Seen, e.PoolResourceVersion = ipam.Seen{SeenSince: since, AddObserved: observed, Whole: observed}, version
+	return e
+}
+
+// after is the entry in the place of a sandbox of the same podref.
+func after(e ipam.Entry, sandbox string) ipam.Entry {
+	e.Follows = sandbox
 	return e
 }
 
@@ -67,7 +73,7 @@ func TestTheIndexFollowsAPool(t *testing.T) {
 			before:  allocations{"1": taken("a", "ns/web-0")},
 			after:   allocations{"1": taken("b", "ns/web-0")},
 			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a", "b"}},
-			entries: []ipam.Entry{seen("10.0.0.1", "b", "ns/web-0", later, true, "2")},
+			entries: []ipam.Entry{after(seen("10.0.0.1", "b", "ns/web-0", later, true, "2"), "a")},
 		},
 		"another podref for the same sandbox is seen anew, but its ADD was not observed": {
 			before:  allocations{"1": taken("a", "ns/web-0")},
@@ -128,6 +134,42 @@ func TestAnEntryThatWentAndCameIsObserved(t *testing.T) {
 	want := []ipam.Entry{seen("10.0.0.1", "a", "ns/web-0", later, true, "3")}
 	if diff := cmp.Diff(want, x.all().Entries, compareAddrs); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnEntryIsSeenWhole: metadata.generation grows by one with each change of a pool's allocations, so that a version that nobody saw shows.
+func TestAnEntryIsSeenWhole(t *testing.T) {
+	at := func(generation int64, version string, held allocations) *wb.IPPool {
+		pool := newPool("p", "10.0.0.0/24", version, held)
+		pool.Generation = generation
+		return pool
+	}
+	a, b := allocations{"1": taken("a", "ns/web-0")}, allocations{"1": taken("b", "ns/web-0")}
+	for name, tc := range map[string]struct {
+		versions []*wb.IPPool
+		whole    bool
+		follows  string
+	}{
+		"one version after the other":                {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a)}, true, ""},
+		"a change of the metadata between them":      {[]*wb.IPPool{at(1, "1", nil), at(1, "2", nil), at(2, "3", a)}, true, ""},
+		"the first version":                          {[]*wb.IPPool{at(2, "2", a)}, false, ""},
+		"a version that nobody saw":                  {[]*wb.IPPool{at(1, "1", nil), at(3, "3", a)}, false, ""},
+		"a version that nobody saw after the entry":  {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(4, "4", a)}, true, ""},
+		"in the place of another sandbox of the pod": {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", b)}, true, "a"},
+		"and the pool changes again":                 {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", b), at(4, "4", b)}, true, "a"},
+		"in the place of another pod":                {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", allocations{"1": taken("c", "ns/db-0")})}, true, ""},
+		"after its entry went":                       {[]*wb.IPPool{at(1, "1", a), at(2, "2", nil), at(3, "3", b)}, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newIndex()
+			for _, pool := range tc.versions {
+				x.apply(pool, start)
+			}
+			entry := x.all().Entries[0]
+			if entry.Whole != tc.whole || entry.Follows != tc.follows {
+				t.Errorf("whole: %t, follows %q; want %t and %q", entry.Whole, entry.Follows, tc.whole, tc.follows)
+			}
+		})
 	}
 }
 
@@ -331,7 +373,7 @@ func TestTheIndexForgetsNothingAndKeepsNothing(t *testing.T) {
 	for _, pool := range last {
 		fresh.apply(pool, start)
 	}
-	ignore := cmp.Options{compareAddrs, cmpopts.IgnoreFields(ipam.Entry{}, "AddObserved")}
+	ignore := cmp.Options{compareAddrs, cmpopts.IgnoreFields(ipam.Seen{}, "AddObserved", "Whole", "Follows")}
 	queries := map[string]query{"all fields": newQuery(ipam.PodRef{Namespace: "ns", Name: "web-0"}, []string{"b"}, "r"), "sandbox": newQuery(ipam.PodRef{}, []string{"a"}, "")}
 	for name, q := range queries {
 		if diff := cmp.Diff(fresh.find(q), x.find(q), ignore); diff != "" {

@@ -4,7 +4,6 @@ package whereabouts
 
 import (
 	"net/netip"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -39,7 +38,7 @@ func (x *index) findFresh(q query, live []metav1.PartialObjectMetadata) (s ipam.
 	}
 	x.collect(q, func(p *cachedPool) bool { return fresh[p] }, &s)
 	for i := range s.Entries { // what this process saw and when is no part of a live read
-		s.Entries[i].SeenSince, s.Entries[i].AddObserved = time.Time{}, false
+		s.Entries[i].Seen = ipam.Seen{}
 	}
 	return s, stale
 }

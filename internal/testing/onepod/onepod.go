@@ -277,7 +277,7 @@ func (p *pool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
 	}
 	s := p.All()
 	for i := range s.Entries {
-		s.Entries[i].SeenSince, s.Entries[i].AddObserved = time.Time{}, false
+		s.Entries[i].Seen = ipam.Seen{}
 	}
 	return s, nil
 }

@@ -145,12 +145,18 @@ func (m *Model) record(s *State) {
 		if owner == v1alpha1.AttributionNone {
 			continue
 		}
+		s.Rec.Some = s.Rec.Some || s.missed(b)
 		*slot = Slot{Known: true, Later: owner == v1alpha1.AttributionUnconfirmed}
 		if node := s.Node[s.Rec.At]; node.UID == boundUID(s.Rec.At) || (m.Off == IdentityPerPod && node.UID != 0) {
 			slot.Ident = node.shown()
 		}
 	}
 	m.recordEnd(s)
+}
+
+// missed: an earlier sandbox of the pod had the address, and is not recorded.
+func (s *State) missed(b int) bool {
+	return b > 0 && !s.Box[b-1].Second && s.Box[b-1].Addr == s.Box[b].Addr && !s.Rec.Slot[b-1].Known
 }
 
 // recordEnd writes down whose kubelet ended the pod, as far as the Node of now shows it, while the pool has something for it.

@@ -113,6 +113,15 @@ func (t *turn) stop(i, b int) {
 	}
 }
 
+// refusesDel: with agents a CNI DEL passes only where the record has every sandbox of the pod that had an address, and the address for no other.
+func (m *Model) refusesDel(s *State, b int) bool {
+	if m.Scenario.NoAgents || m.Off == UnseenIgnored || s.Box[b].Second || s.Rec.Kind != RecordOfPod {
+		return false
+	}
+	other := 1 - b
+	return !s.Rec.Slot[b].Known || s.Rec.Some || (s.Rec.Slot[other].Known && s.Box[other].Addr == s.Box[b].Addr)
+}
+
 // del is the end of a sandbox's network. The pool's entry goes, if it is this sandbox's; where the call to the API server is lost, it stays.
 func (t *turn) del(i, b int) {
 	to := t.From
@@ -124,6 +133,10 @@ func (t *turn) del(i, b int) {
 	}
 	if held >= 0 && t.May(DelLost) {
 		t.Chance(DelLost, to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL fails, and nobody is told", i, b))
+	}
+	if held >= 0 && t.m.refusesDel(&to, b) {
+		t.Owed(to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL is refused", i, b))
+		return
 	}
 	if held >= 0 {
 		to.Entry[held].Holder = HolderNone

@@ -63,6 +63,7 @@ const (
 	FenceNotAsked
 	WriterIgnored
 	ReportIgnored
+	UnseenIgnored
 	StatusOfPredecessor
 	StatusAfterEnd
 	NoReportPolicy

@@ -24,6 +24,12 @@ func running(s *State) {
 	s.Rec.Slot[0] = Slot{Known: true, Ident: s.Node[0].Ident}
 }
 
+// unseen is that pod, and nobody has recorded its sandbox.
+func unseen(s *State) {
+	running(s)
+	s.Rec.Slot[0] = Slot{}
+}
+
 // overdue is that pod after its deletion, its grace period and slack.
 func overdue(s *State) {
 	running(s)
@@ -118,6 +124,10 @@ func ofOneNode() []Scenario {
 		{
 			Name: "unloaded", About: "a runtime that is restarted and fails to load a sandbox, which runs on", Start: running,
 			Chances: map[Chance]uint8{Unload: 1, AgentCrash: 1, KubeletFreeze: 1, DelLost: 1},
+		},
+		{
+			Name: "unseen", About: "the same before the manager saw the sandbox; the next one gets its entry", Start: unseen, Restarts: true,
+			Chances: map[Chance]uint8{Unload: 1, AgentCrash: 1},
 		},
 		{
 			Name: "absence only", About: "a runtime that does not tell of namespaces", Start: running, AbsenceOnly: true,

@@ -141,8 +141,10 @@ const (
 type Record struct {
 	Kind Kind
 	// At is its node name.
-	At     uint8
-	Slot   [boxes]Slot
+	At   uint8
+	Slot [boxes]Slot
+	// Some: a sandbox that is not recorded had the address of one that is.
+	Some   bool
 	Mark   [marks]Mark
 	Answer [marks][2]Answer
 	// Epochs is the last epoch that was used for each mark.

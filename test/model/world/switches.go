@@ -31,6 +31,7 @@ func Switches() []Named {
 		{Switch: FenceNotAsked, Name: "fence not asked", Scenario: "fence"},
 		{Switch: WriterIgnored, Name: "writer of the end ignored", Scenario: "re-registration, no agents"},
 		{Switch: ReportIgnored, Name: "agent's report ignored after a termination", Scenario: "unloaded"},
+		{Switch: UnseenIgnored, Name: "CNI DEL of a pod of which a sandbox was never recorded", Scenario: "unseen"},
 		{Switch: StatusOfPredecessor, Name: "network-status counted for the next sandbox", Scenario: "made anew, no agents"},
 		{Switch: StatusAfterEnd, Name: "network-status counted that was written after the deletion", Scenario: "made anew, no agents"},
 		{Switch: NoReportPolicy, Name: "no policy about a kubelet's reports", Scenario: "forger, refused"},
