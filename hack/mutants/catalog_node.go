@@ -99,4 +99,10 @@ var nodeMutants = []mutant{
 		old:  `if isFull(object) || (`,
 		new:  `if (`, by: inNodelife,
 	},
+	{
+		rule: "orphans: a list of Nodes with a copy of a Node under another key is refused",
+		file: "controllers/orphan/roster.go",
+		old:  ` || orphan.KeyOf(seen.Node) != key`,
+		new:  ``, by: inOrphans,
+	},
 }

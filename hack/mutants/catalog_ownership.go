@@ -210,4 +210,28 @@ var ownershipMutants = []mutant{
 `,
 		new: "", by: inOwnership,
 	},
+	{
+		rule: "S2: an entry of before the manager watched may have had another sandbox before",
+		file: "internal/facts/record.go",
+		old:  `if !entry.Whole || record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome ||`,
+		new:  `if record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome ||`, by: []string{"./internal/facts"},
+	},
+	{
+		rule: "S2: a sandbox that nobody recorded does not come back with the next one",
+		file: "internal/facts/record.go",
+		old:  `|| record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome || (entry.Follows`,
+		new:  `|| (entry.Follows`, by: []string{"./internal/facts"},
+	},
+	{
+		rule: "S2: a sandbox that had the place of an entry is recorded, or missing",
+		file: "internal/facts/record.go",
+		old:  `(entry.Follows != "" && !slices.ContainsFunc(record.Spec.Sandboxes, follows))`,
+		new:  `(entry.Follows != "" && !slices.ContainsFunc(record.Spec.Sandboxes, follows) && record.Name == "-")`, by: []string{"./internal/facts"},
+	},
+	{
+		rule: "S2: a version of a pool that nobody saw is a gap",
+		file: "internal/ipam/whereabouts/index.go",
+		old:  `whole: known && object.Generation <= pool.changes+1}`,
+		new:  `whole: known}`, by: []string{"./internal/ipam/whereabouts"},
+	},
 }

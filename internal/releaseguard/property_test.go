@@ -29,9 +29,8 @@ func of[T any](unknowns int, set func(*situation, T), values ...T) dimension {
 // dimensions span every combination of facts that the rules tell apart.
 func dimensions() []dimension {
 	return []dimension{
-		of(0, func(s *situation, v bool) { s.shared = v }, false, true),
+		of(0, func(s *situation, v [2]bool) { s.shared, s.agents = v[0], v[1] }, [2]bool{}, [2]bool{true, false}, [2]bool{false, true}),
 		of(0, func(s *situation, v bool) { s.adds = v }, false, true),
-		of(0, func(s *situation, v bool) { s.agents = v }, false, true),
 		of(1, func(s *situation, v Writer) { s.writer = v },
 			Writer{DaemonSetPod: release.Unknown[DaemonSetPod]("test")},
 			Writer{DaemonSetPod: release.Absent[DaemonSetPod]()},
