@@ -76,11 +76,30 @@ func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseg
 	abouts := v.readCases(ctx, write)
 	v.readClaims(ctx, write)
 	v.readNodes(ctx, write)
+	v.readFirst(write)
 	findings := make([]finding, 0, len(write.Cases))
 	for i, judgment := range releaseguard.Judge(write) {
 		findings = append(findings, finding{Judgment: judgment, about: abouts[i]})
 	}
 	return findings
+}
+
+// readFirst says of each case what this replica saw of its entry. A record that is not written yet, or by a leader that is late, does not hold up a DEL.
+func (v *IPPoolReleaseValidator) readFirst(write *releaseguard.Write) {
+	if !write.Agents {
+		return
+	}
+	var query ipam.Query
+	for i := range write.Cases {
+		query.SandboxIDs = append(query.SandboxIDs, write.Cases[i].SandboxID)
+	}
+	entries := v.options.Backend.Find(query).Entries
+	for i := range write.Cases {
+		c := &write.Cases[i]
+		c.First = slices.ContainsFunc(entries, func(e ipam.Entry) bool {
+			return e.Pool == write.Pool && e.SandboxID == c.SandboxID && c.Address.IsKnown() && e.IP == c.Address.Get() && e.Whole && e.Follows == ""
+		})
+	}
 }
 
 // poolChanges compares the pool before and after. Where every entry goes, none is added.

@@ -20,19 +20,16 @@ import (
 func TestI11WithAgentsARemovalNeedsAReportThatOnlyTheKubeletCanHaveWritten(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	created, deleted := now.Add(-time.Hour), now.Add(-time.Minute)
-	since := func(at time.Time) func(context.Context) (time.Time, error) {
-		return func(context.Context) (time.Time, error) { return at, nil }
-	}
 	for name, tc := range map[string]struct {
 		evidence release.Evidence
 		since    func(context.Context) (time.Time, error)
 		allowed  bool
 	}{
-		"policies that are older than the pod":     {release.EvidenceAgent, since(created.Add(-time.Hour)), true},
-		"policies that are younger than the pod":   {release.EvidenceAgent, since(created.Add(time.Minute)), false},
-		"policies that are not in force":           {release.EvidenceAgent, since(time.Time{}), false},
+		"policies that are older than the pod":     {release.EvidenceAgent, policiesOf(created.Add(-time.Hour)), true},
+		"policies that are younger than the pod":   {release.EvidenceAgent, policiesOf(created.Add(time.Minute)), false},
+		"policies that are not in force":           {release.EvidenceAgent, policiesOf(time.Time{}), false},
 		"policies that cannot be read":             {release.EvidenceAgent, func(context.Context) (time.Time, error) { return created, errors.New("no") }, false},
-		"without agents it is all that there is":   {release.EvidenceKubelet, since(time.Time{}), true},
+		"without agents it is all that there is":   {release.EvidenceKubelet, policiesOf(time.Time{}), true},
 		"without agents the policies are not read": {release.EvidenceKubelet, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,4 +53,9 @@ func TestI11WithAgentsARemovalNeedsAReportThatOnlyTheKubeletCanHaveWritten(t *te
 			checkRefused(t, response)
 		})
 	}
+}
+
+// policiesOf is a cluster in which policies have been in force since then.
+func policiesOf(at time.Time) func(context.Context) (time.Time, error) {
+	return func(context.Context) (time.Time, error) { return at, nil }
 }

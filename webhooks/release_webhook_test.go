@@ -49,7 +49,9 @@ type cluster struct {
 	// holders and holdersErr are the backend's answer about reservations.
 	holders    []ipam.Key
 	holdersErr error
-	reads      atomic.Int32
+	// seen is what the replica's cache shows of the pools.
+	seen  []ipam.Entry
+	reads atomic.Int32
 }
 
 // reviewed is the backend over the cluster: only what it reads live is made up.
@@ -61,6 +63,8 @@ type reviewed struct {
 func (r reviewed) ReservationHolders(context.Context, ipam.Reservation) ([]ipam.Key, error) {
 	return r.cluster.holders, r.cluster.holdersErr
 }
+
+func (r reviewed) Find(ipam.Query) ipam.Snapshot { return ipam.Snapshot{Entries: r.cluster.seen} }
 
 func (c *cluster) read(ctx context.Context, object any) error {
 	c.reads.Add(1)

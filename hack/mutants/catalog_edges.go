@@ -217,6 +217,12 @@ func removePending`, by: inWhereabouts,
 		new:  `record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenSome {`, by: inGuard,
 	},
 	{
+		rule: "admission: what a replica saw of an entry speaks for its sandbox only where it saw all (S2)",
+		file: "webhooks/ippool_webhook.go",
+		old:  `e.Whole && e.Follows == ""`,
+		new:  `e.AddObserved`, by: inGuard,
+	},
+	{
 		rule: "admission: a reconciler that shares the DaemonSet removes nothing of a live pod (S6)",
 		file: "internal/releaseguard/cnidelete.go",
 		old: `	if w.ReconcilerShared {
@@ -358,12 +364,6 @@ func removePending`, by: inWhereabouts,
 		new: `	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
 	StopPodSandbox(ctx context.Context, podSandboxID string) error
 `, by: []string{"./internal/sandbox/cri"},
-	},
-	{
-		rule: "plugin: a table cannot control the terminal (security 10)",
-		file: "internal/inspect/table.go",
-		old:  `case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:`,
-		new:  `case c == 0x7f:`, by: []string{"./internal/inspect"},
 	},
 	{
 		rule: "policy holdfast-foreign-removals: CNI DEL has the token of a node (security 9)",

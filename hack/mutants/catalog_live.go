@@ -108,4 +108,10 @@ var livenessMutants = []mutant{
 		old:  `v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned)`,
 		new:  `v.facts = r.baseFacts(v, r.unowned(ctx, v).owned)`, by: inOrphans,
 	},
+	{
+		rule: "plugin: a table cannot control the terminal (security 10)",
+		file: "internal/inspect/table.go",
+		old:  `case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:`,
+		new:  `case c == 0x7f:`, by: []string{"./internal/inspect"},
+	},
 }

@@ -142,11 +142,11 @@ func isDeleting(w *Write, c *Case) answer {
 	return answer{verdict: yes}
 }
 
-// allSeen says whether the record of the entry's pod has every sandbox that had the address. Another one, which its runtime lost, would lose the
+// allSeen says whether no other sandbox of the pod than those in its record had the address. Another one, which its runtime lost, would lose the
 // address with the entry of the next one. Only an agent can tell of it, once the controller has queried it (docs/decisions/0230).
 func allSeen(w *Write, c *Case) answer {
 	switch {
-	case !w.Agents || (c.Pod.IsRead() && !c.Pod.Get().Held):
+	case !w.Agents || c.First || (c.Pod.IsRead() && !c.Pod.Get().Held):
 		return answer{verdict: yes}
 	case !c.Pod.IsKnown():
 		return unknown("pod "+c.PodRef, c.Pod.Why())

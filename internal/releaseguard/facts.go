@@ -59,6 +59,8 @@ type Case struct {
 	// Pod is the live pod of the reference; Absent where there is none or the reference is a tombstone, Unknown also where
 	// the reference names nothing.
 	Pod release.Fact[Pod]
+	// First: this process saw the entry come, in a pool that it watched without a gap, in the place of no other sandbox of the pod.
+	First bool
 	// Claim is the live ResourceClaim whose UID the sandbox ID is; read only for such IDs. Unknown also where claims are not served.
 	Claim release.Fact[Claim]
 	// Records are the live records of the reference, of its tombstone and of the sandbox. Absent and empty are the same.

@@ -109,6 +109,7 @@ type situation struct {
 	writer  Writer
 	shared  bool
 	agents  bool
+	first   bool
 	adds    bool
 	address release.Fact[netip.Addr]
 	pod     release.Fact[Pod]
@@ -126,7 +127,7 @@ func (s situation) judge() Judgment {
 		Nodes: map[string]release.Fact[release.Node]{nodeA: s.nodeA, nodeB: s.nodeB},
 		Cases: []Case{{
 			Removal: Removal{Offset: "1", Entry: Entry{SandboxID: cmp.Or(s.id, testSandbox), PodRef: "default/web-0", Interface: "net1"}},
-			Address: s.address, Pod: s.pod, Claim: s.claim, Records: s.records,
+			Address: s.address, Pod: s.pod, First: s.first, Claim: s.claim, Records: s.records,
 		}},
 	}
 	return Judge(w)[0]
@@ -248,6 +249,8 @@ func TestJudge(t *testing.T) {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), records: seen(v1alpha1.SandboxesSeenAll)}, Allow, v1alpha1.ReasonCNIDelete},
 		"with agents, CNI DEL of a pod that is not recorded yet": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none)))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
+		"with agents, CNI DEL of a pod that is not recorded yet, of which this replica saw the first sandbox get the address": {
+			facts{writer: cni(nodeA), agents: true, first: true, pod: release.Known(held(deleting(none)))}, Allow, v1alpha1.ReasonCNIDelete},
 		"with agents, CNI DEL of a pod that is not recorded yet, and lives": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(running()))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of a pod whose record may lack a sandbox": {
