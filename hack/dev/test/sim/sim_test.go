@@ -63,6 +63,7 @@ var shrunk = map[uint64][]int{
 	910869:       {2},
 	910116:       {0, 1, 9}, // the clock of the manager was behind, and hid the machine of a sandbox (docs/decisions/0211)
 	728:          {0, 1},    // a merged watch of the pools showed an ADD after its pod was over (docs/decisions/0212)
+	539862000340: {2, 4, 5}, // an orphan without agents held the next sandbox's pod for ever (docs/decisions/0240)
 }
 
 // play plays the history of a plan in a bubble of its own.
