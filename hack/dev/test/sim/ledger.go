@@ -41,7 +41,7 @@ func (l *ledger) begin(w *World, b *box, address string) {
 	}
 	b.addresses, b.live, b.making = append(b.addresses, address), true, false
 	w.noteLocked("%s: ADD of %s", b.machine.name, b)
-	l.strays[b.id] = w.whyStrayLocked(b)
+	l.strays[b.id] = firstOf(l.strays[b.id], w.whyStrayLocked(b))
 	for _, other := range l.users[address] {
 		if !other.live || other.uid == b.uid {
 			continue
