@@ -85,7 +85,7 @@ func (r *Reconciler) tell(record *v1alpha1.IPAllocation, kind string, d orphan.D
 }
 
 const takenOverMessage = "an address of this sandbox, whose owner nobody can tell, stands in its pool for another sandbox by now: neither is released " +
-	"until this one is proven gone; delete this record once you know that it is"
+	"until this one is proven gone; once you know that it is, annotate this record holdfast.dev/break-glass=REASON and delete it"
 
 // orphanSet is what is known of the orphans on record: the gauges.
 type orphanSet struct {

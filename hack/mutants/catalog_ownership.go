@@ -225,8 +225,23 @@ var ownershipMutants = []mutant{
 	{
 		rule: "S2: a sandbox that had the place of an entry is recorded, or missing",
 		file: "internal/facts/record.go",
-		old:  `(entry.Follows != "" && !slices.ContainsFunc(record.Spec.Sandboxes, follows))`,
-		new:  `(entry.Follows != "" && !slices.ContainsFunc(record.Spec.Sandboxes, follows) && record.Name == "-")`, by: []string{"./internal/facts"},
+		old:  `(entry.Follows != "" && RecordedAddress(record, before) == nil)`,
+		new:  `(entry.Follows != "" && RecordedAddress(record, before) == nil && record.Name == "-")`, by: []string{"./internal/facts"},
+	},
+	{
+		rule: "S2: a sandbox that is recorded at another address than the entry's may have had this one, too",
+		file: "internal/facts/record.go",
+		old: `	before := entry.Key
+	before.SandboxID = entry.Follows
+`,
+		new: `	before := entry.Key
+	for _, a := range record.Spec.Addresses {
+		if before.SandboxID = entry.Follows; a.SandboxID == entry.Follows {
+			before, _ = ipam.KeyOf(&a)
+			break
+		}
+	}
+`, by: []string{"./internal/facts"},
 	},
 	{
 		rule: "S2: a version of a pool that nobody saw is a gap",

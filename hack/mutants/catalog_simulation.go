@@ -21,7 +21,7 @@ var plantedMutants = []mutant{
 		rule: "planted: a network-status counts as evidence for the sandbox that succeeds the one that it was written for (S2)",
 		file: "internal/ownership/ownership.go",
 		old:  `case succeeds(entry, candidate) || candidate.Ending:`,
-		new:  `case candidate.Ending && entry.SandboxID == "":`, by: inSimulation, histories: 200,
+		new:  `case candidate.Ending && entry.SandboxID == "":`, by: inSimulation, histories: 350,
 	},
 	{
 		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",

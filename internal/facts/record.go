@@ -126,10 +126,11 @@ func Unreadable(record *v1alpha1.IPAllocation, problems []ipam.Problem) string {
 }
 
 // SandboxesSeen says what a record knows of the pod's sandboxes once it has the entry too: every one only if the entry was seen to come in the place
-// of none, or of one that the record has.
+// of none, or of one that the record has at this address: a sandbox with two may have lost one of them before the record had it.
 func SandboxesSeen(record *v1alpha1.IPAllocation, entry *ipam.Entry) v1alpha1.SandboxesSeen {
-	follows := func(s v1alpha1.SandboxRecord) bool { return s.ID == entry.Follows }
-	if !entry.Whole || record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome || (entry.Follows != "" && !slices.ContainsFunc(record.Spec.Sandboxes, follows)) {
+	before := entry.Key
+	before.SandboxID = entry.Follows
+	if !entry.Whole || record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome || (entry.Follows != "" && RecordedAddress(record, before) == nil) {
 		return v1alpha1.SandboxesSeenSome
 	}
 	return v1alpha1.SandboxesSeenAll

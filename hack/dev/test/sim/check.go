@@ -76,7 +76,7 @@ func (w *World) checkPodLocked(pod *corev1.Pod, live map[string]*box) {
 	}
 	for _, b := range live {
 		if b.uid == pod.UID && b.excuse == "" && pod.DeletionTimestamp == nil && !isGuarded {
-			w.violateLocked("accounting", "pod %s (%s) uses %s and is not protected", pod.Name, pod.UID, b.address)
+			w.violateLocked("accounting", "pod %s (%s) uses %s and is not protected", pod.Name, pod.UID, b.addresses)
 		}
 	}
 }
@@ -96,8 +96,10 @@ func (w *World) checkEntriesLocked(pools, records objects, pods map[string]*core
 		}
 	}
 	for _, b := range live {
-		if b.excuse == "" && b.machine.dead == "" && !used[b.address+" "+b.id] {
-			w.violateLocked("accounting", "%s has no entry", b)
+		for _, address := range b.addresses {
+			if b.excuse == "" && b.machine.dead == "" && !used[address+" "+b.id] {
+				w.violateLocked("accounting", "%s has no entry of %s", b, address)
+			}
 		}
 	}
 }

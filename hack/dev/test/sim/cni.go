@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/scheduler"
 )
 
-const interfaceName = "net1"
+// devices are the interfaces of a sandbox, in the order of its networks.
+var devices = []string{"net1", "net2"}
 
 // cni is whereabouts on one machine: its real allocator, under the token of its DaemonSet's pod.
 type cni struct {
@@ -40,21 +41,21 @@ func (w *World) podByUID(uid types.UID) string {
 	return ""
 }
 
-func (c *cni) manage(ctx context.Context, mode int, b *box) ([]net.IPNet, error) {
+func (c *cni) manage(ctx context.Context, mode int, b *box, device string) ([]net.IPNet, error) {
 	_, subnet, err := net.ParseCIDR(poolRange)
 	if err != nil {
 		return nil, err
 	}
 	conf := wbtypes.IPAMConfig{PodNamespace: b.namespace, PodName: b.name, OverlappingRanges: true,
 		IPRanges: []wbtypes.RangeConfiguration{{Range: poolRange, RangeStart: subnet.IP}}}
-	call := &wbkubernetes.KubernetesIPAM{Client: *c.client, Config: conf, Namespace: metav1.NamespaceSystem, ContainerID: b.id, IfName: interfaceName}
+	call := &wbkubernetes.KubernetesIPAM{Client: *c.client, Config: conf, Namespace: metav1.NamespaceSystem, ContainerID: b.id, IfName: device}
 	return wbkubernetes.IPManagementKubernetesUpdate(scheduler.As(ctx, b.id[:8]), mode, call, conf)
 }
 
 var errNoAddress = errors.New("whereabouts gave no address")
 
-func (c *cni) add(ctx context.Context, b *box) (string, error) {
-	ips, err := c.manage(ctx, wbtypes.Allocate, b)
+func (c *cni) add(ctx context.Context, b *box, device string) (string, error) {
+	ips, err := c.manage(ctx, wbtypes.Allocate, b, device)
 	if err == nil && len(ips) != 1 {
 		err = errNoAddress
 	}
@@ -66,5 +67,7 @@ func (c *cni) add(ctx context.Context, b *box) (string, error) {
 
 // del drops the allocator's errors, as whereabouts' cmdDel does.
 func (c *cni) del(ctx context.Context, b *box) {
-	_, _ = c.manage(ctx, wbtypes.Deallocate, b)
+	for _, device := range devices[:b.machine.w.plan.Networks] {
+		_, _ = c.manage(ctx, wbtypes.Deallocate, b, device)
+	}
 }

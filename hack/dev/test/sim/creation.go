@@ -11,7 +11,7 @@ import (
 const (
 	// creationMax is how long a runtime works on a sandbox: less than the product's sandboxCreationMax, which is what that has to be.
 	creationMax = 4 * time.Minute
-	// slowest is how long a slow creation takes at most, before the ADD and behind it.
+	// slowest is how long a slow creation takes at most, before the first ADD and behind the last one.
 	slowest = 90 * time.Second
 )
 
@@ -24,18 +24,12 @@ var errPlugin = errors.New("another plugin failed")
 // errOff: the machine went off.
 var errOff = errors.New("the machine went off")
 
-// made is what became of a sandbox.
-type made struct {
-	address string
-	err     error
-}
-
 // create has the runtime make a sandbox. A kubelet that learns of the pod's end gives the call up, or waits for it. The runtime then undoes what it
 // did, or goes on if the ADD is behind it: the kubelet does not know of that sandbox until it is listed.
-func (p *worker) create(b *box) (string, error) {
+func (p *worker) create(b *box) error {
 	ctx, cancel := context.WithTimeout(p.w.ctx, creationMax)
-	out := make(chan made, 1)
-	before, behind, heeds, fails := p.slowness(), p.slowness(), p.rand.IntN(2) == 0, p.rand.IntN(p.w.plan.Fails) == 0
+	out := make(chan error, 1)
+	before, behind, heeds, fails := p.slowness(time.Second, slowest), p.slowness(time.Second, slowest), p.rand.IntN(2) == 0, p.rand.IntN(p.w.plan.Fails) == 0
 	giveUp := func() {
 		p.w.locked(func() { b.making = false })
 		cancel()
@@ -44,12 +38,12 @@ func (p *worker) create(b *box) (string, error) {
 	stopped := p.ctx.Done()
 	for {
 		select {
-		case r := <-out:
-			if r.err == nil && ctx.Err() != nil {
-				r.err = ctx.Err()
+		case err := <-out:
+			if err == nil && ctx.Err() != nil {
+				err = ctx.Err()
 			}
 			cancel()
-			return r.address, r.err
+			return err
 		case <-stopped:
 			giveUp()
 			stopped = nil
@@ -57,7 +51,7 @@ func (p *worker) create(b *box) (string, error) {
 			if pod, known := p.view(); !known || !p.ended(pod) {
 				continue
 			}
-			if !p.m.hasAddress(b) {
+			if !p.m.isAttached(b) {
 				if heeds {
 					giveUp()
 				}
@@ -68,49 +62,54 @@ func (p *worker) create(b *box) (string, error) {
 				p.leave(b, <-out)
 				cancel()
 			})
-			return "", errLeft
+			return errLeft
 		}
 	}
 }
 
-// slowness is how long a part of a creation takes.
-func (p *worker) slowness() time.Duration {
+// slowness is how long a part of a creation takes, and least and most are its bounds if it is slow.
+func (p *worker) slowness(least, most time.Duration) time.Duration {
 	slow := p.rand.IntN(p.w.plan.Slow) == 0
 	p.w.locked(func() { slow = slow || p.m.broken[SandboxSlow] > 0 })
 	if !slow {
 		return 0
 	}
-	return between(p.rand, time.Second, slowest)
+	return between(p.rand, least, most)
 }
 
 // make calls CNI ADD, and then does what else a sandbox needs. From the ADD on the address is in use. What a machine leaves when it goes off
 // nothing undoes.
-func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration, fails bool) made {
+func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration, fails bool) error {
 	defer p.w.locked(func() { b.making = false }) // also where it failed
 	if !rested(ctx, before) {
-		return made{err: ctx.Err()}
+		return ctx.Err()
 	}
-	address, err := p.cni.add(ctx, b)
-	switch {
-	case err != nil:
-		return made{err: err}
-	case !p.m.has(b):
-		return made{err: errOff}
+	for i, device := range devices[:p.w.plan.Networks] {
+		if i > 0 && !rested(ctx, p.slowness(slowest, creationMax)) {
+			return ctx.Err()
+		}
+		address, err := p.cni.add(ctx, b, device)
+		switch {
+		case err != nil:
+			return err
+		case !p.m.has(b):
+			return errOff
+		}
+		p.w.ledger.begin(p.w, b, address)
 	}
-	p.w.ledger.begin(p.w, b, address)
 	switch {
 	case !rested(ctx, behind):
-		return made{err: ctx.Err()}
+		return ctx.Err()
 	case fails:
-		return made{err: errPlugin}
+		return errPlugin
 	}
 	p.w.locked(func() { b.creating = false })
-	return made{address: address}
+	return nil
 }
 
 // leave is a sandbox that comes up after its pod's end: the kubelet's housekeeping finds it in the runtime's list, and stops it.
-func (p *worker) leave(b *box, r made) {
-	if r.err == nil && !rested(p.w.ctx, between(p.w.rand("housekeeping "+b.id), 30*time.Second, 3*time.Minute)) {
+func (p *worker) leave(b *box, err error) {
+	if err == nil && !rested(p.w.ctx, between(p.w.rand("housekeeping "+b.id), 30*time.Second, 3*time.Minute)) {
 		return
 	}
 	if p.w.turn(p.w.ctx, "housekeeping stops %s", b.id[:8]) {
@@ -144,8 +143,9 @@ func (m *machine) has(b *box) bool {
 	return m.on && m.boxes[b.id] == b && b.open
 }
 
-func (m *machine) hasAddress(b *box) bool {
+// isAttached says that the last ADD of a sandbox is behind it.
+func (m *machine) isAttached(b *box) bool {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
-	return b.address != ""
+	return len(b.addresses) == m.w.plan.Networks
 }

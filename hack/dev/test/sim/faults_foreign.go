@@ -34,7 +34,7 @@ func (w *World) collectEntries(f Fault) {
 			}
 			w.locked(func() { w.faults[ControlLoop]++ })
 			w.excuseBox(e, "the control loop of a node freed its entry with the token of CNI DEL")
-			_, err := m.kubelet.cni.manage(w.ctx, wbtypes.Deallocate, &box{id: e.sandbox, namespace: namespace, name: name})
+			_, err := m.kubelet.cni.manage(w.ctx, wbtypes.Deallocate, &box{id: e.sandbox, namespace: namespace, name: name}, e.device)
 			if w.hasEntry(&box{id: e.sandbox}, e.address) {
 				w.excuseBox(e, "") // it was refused
 			}

@@ -194,7 +194,7 @@ func (p *worker) run() {
 // running is the newest ready sandbox that has its address; the old ones are stopped first.
 func (p *worker) running() *box {
 	for _, b := range p.m.of(p.uid) {
-		if b.ready && b.address != "" {
+		if b.ready && len(b.addresses) > 0 {
 			return b
 		}
 	}

@@ -36,12 +36,12 @@ func (l *ledger) begin(w *World, b *box, address string) {
 	recorded := w.hasEntry(b, address) // outside of the world's lock, which the server takes inside of its own
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if b.excuse = w.excused[b.uid]; !recorded {
+	if b.excuse = firstOf(b.excuse, w.excused[b.uid]); !recorded {
 		b.excuse = "its ADD was never recorded"
 	}
-	b.address, b.live, b.making = address, true, false
+	b.addresses, b.live, b.making = append(b.addresses, address), true, false
 	w.noteLocked("%s: ADD of %s", b.machine.name, b)
-	l.strays[b.id] = w.whyStrayLocked(b)
+	l.strays[b.id] = firstOf(l.strays[b.id], w.whyStrayLocked(b))
 	for _, other := range l.users[address] {
 		if !other.live || other.uid == b.uid {
 			continue
@@ -93,10 +93,10 @@ func (l *ledger) end(w *World, b *box) {
 
 // takeLostDEL says whether this DEL is one that is lost. The world is locked.
 func (l *ledger) takeLostDEL(b *box) bool {
-	if b.address != "" && b.forgotten {
+	if len(b.addresses) > 0 && b.forgotten {
 		return true
 	}
-	if l.lostDELs[b.machine.name] == 0 || b.address == "" {
+	if l.lostDELs[b.machine.name] == 0 || len(b.addresses) == 0 {
 		return false
 	}
 	l.lostDELs[b.machine.name]--
@@ -105,7 +105,7 @@ func (l *ledger) takeLostDEL(b *box) bool {
 
 // entry is an allocation in a pool.
 type entry struct {
-	address, offset, sandbox, podRef string
+	address, offset, sandbox, podRef, device string
 }
 
 // entriesOf reads a pool as whereabouts writes it.
@@ -126,7 +126,8 @@ func entriesOf(pool map[string]any) []entry {
 		}
 		id, _ := one["id"].(string)
 		ref, _ := one["podref"].(string)
-		all = append(all, entry{at.String(), offset, id, ref})
+		device, _ := one["ifname"].(string)
+		all = append(all, entry{at.String(), offset, id, ref, device})
 	}
 	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.address, b.address) })
 	return all

@@ -57,15 +57,15 @@ type box struct {
 	unloaded bool
 	// forgotten: the runtime lost it with all that it had, and calls no CNI DEL of it.
 	forgotten bool
-	// address is in use from the end of ADD until DEL begins, or the machine ends.
-	address string
-	live    bool
+	// addresses are in use from the end of the ADD of each until DEL begins, or the machine ends: one for each network.
+	addresses []string
+	live      bool
 	// excuse says what took this sandbox out of the guard's care.
 	excuse string
 }
 
 func (b *box) String() string {
-	return fmt.Sprintf("%s of %s/%s (%s) on %s with %s", b.id[:8], b.namespace, b.name, b.uid[len(b.uid)-4:], b.machine.name, b.address)
+	return fmt.Sprintf("%s of %s/%s (%s) on %s with %s", b.id[:8], b.namespace, b.name, b.uid[len(b.uid)-4:], b.machine.name, strings.Join(b.addresses, " and "))
 }
 
 func (w *World) newMachine(name, node string) *machine {

@@ -55,6 +55,9 @@ func (w *World) endWaits() {
 		if waits(forAReplacement) {
 			w.replaceRivals(name, records)
 		}
+		if w.standsInTheWay(name, records[name]) {
+			w.deleteRecord(records[name])
+		}
 	}
 	if !w.plan.Agents {
 		w.switchOffWaiting(records)
@@ -77,6 +80,29 @@ func (w *World) switchOffWaiting(records objects) {
 			w.switchOff(w.at(Fault{Who: node}))
 		}
 	}
+}
+
+// standsInTheWay says whether a record is an orphan's whose owner nobody could know, and whose address stands for another sandbox by now. Without
+// agents both are held until a person deletes the record (docs/runbook/reasons/waits.md). It does not if a machine runs the sandbox.
+func (w *World) standsInTheWay(name string, record *unstructured.Unstructured) bool {
+	state, _, _ := unstructured.NestedString(record.Object, "status", "state")
+	name = strings.TrimPrefix(name, "/")
+	sandbox, isOrphan := strings.CutPrefix(name, orphanPrefix)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return isOrphan && state == "Conflict" && w.isAloneLocked(name) && w.liveBoxesLocked()[sandbox] == nil
+}
+
+// deleteRecord does what a refusal of the policy says.
+func (w *World) deleteRecord(record *unstructured.Unstructured) {
+	c := w.client("operator", nil)
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/break-glass":"no machine runs it"}}}`))
+	err := c.Patch(w.ctx, record.DeepCopy(), patch)
+	if err == nil {
+		err = c.Delete(w.ctx, record.DeepCopy())
+	}
+	w.note("no machine runs the sandbox of %s, and the operator deletes it: %v", record.GetName(), err)
+	w.locked(func() { w.byHand++ })
 }
 
 // forAReplacement is a wait of which the runbook says that a person replaces a pod.

@@ -47,6 +47,8 @@ type Plan struct {
 	Replicas bool
 	// Agents says whether the nodes have agents: without, kubelets are the only evidence.
 	Agents bool
+	// Networks is how many each pod is attached to: its sandboxes have so many addresses.
+	Networks int
 	// Slow, Late and Fails: without any fault, one half of a creation of so many is slow, a kubelet learns late of one change of so many, and one
 	// creation of so many fails behind its ADD.
 	// The manager's watches are late behind one change of so many.
@@ -64,6 +66,8 @@ const (
 	soon = 2 * time.Minute
 	// withoutAgents: one seed of so many is a cluster without agents.
 	withoutAgents = 4
+	// withNetworks: one seed of so many has pods with two networks.
+	withNetworks = 9
 	// withReplicas: one seed of so many has two managers.
 	withReplicas = 8
 )
@@ -86,6 +90,9 @@ func NewPlan(seed uint64, keep []int) Plan {
 		Slow: seldom[r.IntN(len(seldom))], Late: seldom[r.IntN(len(seldom))], Fails: seldom[r.IntN(len(seldom))], Lags: seldom[r.IntN(len(seldom))]}
 	if r.IntN(roughOnes) == 0 {
 		p.Slow, p.Late, p.Fails, p.Lags = often, often, often, often
+	}
+	if p.Networks = 1; seed%withNetworks == 2 {
+		p.Networks, p.Slow = 2, often
 	}
 	for range 5 + r.IntN(4) {
 		p.Events = append(p.Events, Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: does[r.IntN(len(does))]})

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,7 +32,7 @@ func (p *worker) start(pod *corev1.Pod) bool {
 	}
 	b := p.m.newBox(p.namespace, p.name, p.uid, true)
 	p.w.note("%s: sandbox %s", p.m.name, b)
-	switch address, err := p.create(b); {
+	switch err := p.create(b); {
 	case errors.Is(err, errLeft):
 		return true // the pod ended, and nothing that the runtime lists is left of it
 	case err != nil:
@@ -38,16 +40,21 @@ func (p *worker) start(pod *corev1.Pod) bool {
 		p.undo(b)
 		return false
 	default:
-		return p.started(b, address)
+		return p.started(b)
 	}
 }
 
 // started reports a sandbox that was made.
-func (p *worker) started(b *box, address string) bool {
+func (p *worker) started(b *box) bool {
 	if pod, known := p.view(); known && p.ended(pod) {
 		return true // what follows ends it
 	}
-	status := fmt.Sprintf(`[{"name":"%s/%s","interface":"%s","ips":["%s"],"dns":{}}]`, namespace, network, interfaceName, address)
+	var addresses, shown []string
+	p.w.locked(func() { addresses = slices.Clone(b.addresses) })
+	for i, address := range addresses {
+		shown = append(shown, fmt.Sprintf(`{"name":"%s/%s","interface":"%s","ips":["%s"],"dns":{}}`, namespace, network, devices[i], address))
+	}
+	status := "[" + strings.Join(shown, ",") + "]"
 	p.retry(func(ctx context.Context) error {
 		return p.patch(ctx, p.multus, "multus", map[string]any{"metadata": map[string]any{"uid": p.uid, "annotations": map[string]string{"k8s.v1.cni.cncf.io/network-status": status}}})
 	})
@@ -175,7 +182,7 @@ func (p *worker) stopBox(b *box) bool {
 	b.running, b.creating = 0, false
 	isOpen, isLost := b.open, p.w.ledger.takeLostDEL(b)
 	p.w.mu.Unlock()
-	if !isOpen && b.address == "" {
+	if !isOpen && len(b.addresses) == 0 {
 		return p.ctx.Err() == nil
 	}
 	p.w.ledger.end(p.w, b)
@@ -190,7 +197,7 @@ func (p *worker) stopBox(b *box) bool {
 		return false
 	}
 	p.w.mu.Lock()
-	b.ready, b.open, b.address = false, false, ""
+	b.ready, b.open, b.addresses = false, false, nil
 	p.w.mu.Unlock()
 	return true
 }

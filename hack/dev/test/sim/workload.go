@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,7 @@ func (w *World) createPod(c client.Client, name string, attached bool) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "web"}},
 		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(30)), Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
 	if attached {
-		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": network}
+		pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": strings.Join(slices.Repeat([]string{network}, w.plan.Networks), ",")}
 	}
 	if err := c.Create(w.ctx, pod); err != nil {
 		w.note("creating %s: %v", name, err)
