@@ -246,7 +246,7 @@ var ownershipMutants = []mutant{
 	{
 		rule: "S2: a version of a pool that nobody saw is a gap",
 		file: "internal/ipam/whereabouts/index.go",
-		old:  `whole: known && object.Generation <= pool.changes+1}`,
+		old:  `whole: known && object.Generation <= p.changes+1}`,
 		new:  `whole: known}`, by: []string{"./internal/ipam/whereabouts"},
 	},
 }

@@ -58,6 +58,10 @@ type location struct {
 // arrival is how a version of a pool came: after another one, and after the one before it.
 type arrival struct{ watched, whole bool }
 
+func (p *cachedPool) arrivalOf(object *wb.IPPool, known bool) arrival {
+	return arrival{watched: known, whole: known && object.Generation <= p.changes+1}
+}
+
 func newIndex() *index {
 	return &index{
 		pools:    map[string]*cachedPool{},
@@ -84,7 +88,7 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	if !known {
 		pool = x.addPool(name, object, changes)
 	}
-	came := arrival{watched: known, whole: known && object.Generation <= pool.changes+1}
+	came := pool.arrivalOf(object, known)
 	pool.version, pool.changes = object.ResourceVersion, object.Generation
 	before := pool.raw
 	pool.raw = object.Spec.Allocations
