@@ -106,8 +106,8 @@ func abridge(messages []string) []string {
 	return append(messages[:maxSaid:maxSaid], fmt.Sprintf("And %d more.", len(messages)-maxSaid))
 }
 
-// tell writes an event for whoever owns an address that is not proven free, but for a DEL that is deferred: it is nobody's business. A dry run leaves
-// no trace.
+// tell writes an event on the owner of an address that is not proven free. A deferred DEL gets none, since there is nothing to do, and a dry run
+// leaves no trace.
 func (g *releaseGuard) tell(req *admission.Request, f finding) {
 	if f.Message == "" || f.Outcome == releaseguard.Defer || f.about == nil || req.DryRun != nil && *req.DryRun {
 		return

@@ -93,7 +93,7 @@ func Records(ctx context.Context, cached client.Reader, field, key string) ([]v1
 	return records.Items, nil
 }
 
-// PodRecords are the UIDs of the pods whose records have a key, from the cache. Records of orphans have no pod UID.
+// PodRecords are the UIDs of the pods with a record that has a key, from the cache. Records of orphans have no pod UID.
 func PodRecords(ctx context.Context, cached client.Reader, field, key string) []types.UID {
 	records, err := Records(ctx, cached, field, key)
 	if err != nil {

@@ -150,7 +150,7 @@ func (r *reconciler) delete(ctx context.Context, object *v1alpha1.GuardedNode) e
 		return nil
 	}
 	r.mu.Lock()
-	delete(r.deleted, object.UID) // a deletion whose response was lost counts as another client's, which only delays releases
+	delete(r.deleted, object.UID) // a deletion without a known response counts as another client's, which only delays releases
 	r.mu.Unlock()
 	r.objects = nil
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

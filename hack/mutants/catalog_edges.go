@@ -213,8 +213,8 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "admission: a record that does not say that it has every sandbox does not let a CNI DEL pass (S2)",
 		file: "internal/releaseguard/cnidelete.go",
-		old:  `record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll {`,
-		new:  `record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenSome {`, by: inGuard,
+		old:  `if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll {`,
+		new:  `if record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome {`, by: inGuard,
 	},
 	{
 		rule: "admission: what a replica saw of an entry speaks for its sandbox only where it saw all (S2)",

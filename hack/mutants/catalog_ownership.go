@@ -217,7 +217,7 @@ var ownershipMutants = []mutant{
 		new:  `if record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome ||`, by: []string{"./internal/facts"},
 	},
 	{
-		rule: "S2: a sandbox that nobody recorded does not come back with the next one",
+		rule: "S2: a sandbox that is in no record does not come back with the next one",
 		file: "internal/facts/record.go",
 		old:  `|| record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome || (entry.Follows`,
 		new:  `|| (entry.Follows`, by: []string{"./internal/facts"},
@@ -244,7 +244,7 @@ var ownershipMutants = []mutant{
 `, by: []string{"./internal/facts"},
 	},
 	{
-		rule: "S2: a version of a pool that nobody saw is a gap",
+		rule: "S2: a version of a pool that the manager did not see is a gap",
 		file: "internal/ipam/whereabouts/index.go",
 		old:  `whole: known && object.Generation <= p.changes+1}`,
 		new:  `whole: known}`, by: []string{"./internal/ipam/whereabouts"},

@@ -22,15 +22,15 @@ func TestI3SandboxesSeen(t *testing.T) {
 		seen      ipam.Seen
 		want      v1alpha1.SandboxesSeen
 	}{
-		"the first entry, seen to come":                         {"", nil, ipam.Seen{Whole: true}, all},
-		"the first entry, of before the manager watched":        {"", nil, ipam.Seen{}, some},
-		"the first entry, in the place of a sandbox nobody saw": {"", nil, ipam.Seen{Whole: true, Follows: "lost"}, some},
-		"a later one, in the place of a recorded sandbox":       {all, address(here, "first"), ipam.Seen{Whole: true, Follows: "first"}, all},
-		"a later one, in the place of a sandbox nobody saw":     {all, address(here, "first"), ipam.Seen{Whole: true, Follows: "lost"}, some},
+		"the first entry, seen to come":                                {"", nil, ipam.Seen{Whole: true}, all},
+		"the first entry, of before the manager watched":               {"", nil, ipam.Seen{}, some},
+		"the first entry, in the place of a sandbox that was not seen": {"", nil, ipam.Seen{Whole: true, Follows: "lost"}, some},
+		"a later one, in the place of a recorded sandbox":              {all, address(here, "first"), ipam.Seen{Whole: true, Follows: "first"}, all},
+		"a later one, in the place of a sandbox that was not seen":     {all, address(here, "first"), ipam.Seen{Whole: true, Follows: "lost"}, some},
 		"a later one, in the place of a sandbox that is recorded at another address": {
 			all, address(elsewhere, "first"), ipam.Seen{Whole: true, Follows: "first"}, some},
-		"a later one, after versions that nobody saw": {all, address(here, "first"), ipam.Seen{}, some},
-		"what is missing does not come back":          {some, address(here, "second"), ipam.Seen{Whole: true}, some},
+		"a later one, after versions that were not seen": {all, address(here, "first"), ipam.Seen{}, some},
+		"what is missing does not come back":             {some, address(here, "second"), ipam.Seen{Whole: true}, some},
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{SandboxesSeen: tc.before, Addresses: tc.addresses}}

@@ -142,19 +142,29 @@ func isDeleting(w *Write, c *Case) answer {
 	return answer{verdict: yes}
 }
 
-// allSeen says whether no other sandbox of the pod than those in its record had the address. Another one, which its runtime lost, would lose the
-// address with the entry of the next one. Only an agent can tell of it, once the controller has queried it (docs/decisions/0230).
+// allSeen says whether the records that hold the entry have every sandbox that had the address. One that its runtime lost would lose the address
+// with the entry of the next one, and only an agent can tell of it (docs/decisions/0230). A guarded pod without a record may have had one.
 func allSeen(w *Write, c *Case) answer {
-	switch {
-	case !w.Agents || c.First || (c.Pod.IsRead() && !c.Pod.Get().Held):
+	if !w.Agents || c.First {
 		return answer{verdict: yes}
-	case !c.Pod.IsKnown():
-		return unknown("pod "+c.PodRef, c.Pod.Why())
 	}
+	recorded := false
 	for _, record := range w.holders(c) {
-		if record.Name == string(c.Pod.Get().UID) && record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll {
-			return answer{verdict: yes}
+		if strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
+			continue
 		}
+		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll {
+			return answer{verdict: no}
+		}
+		recorded = true
 	}
-	return answer{verdict: no}
+	switch {
+	case recorded:
+		return answer{verdict: yes}
+	case !c.Pod.IsRead():
+		return unknown("pod "+c.PodRef, c.Pod.Why())
+	case c.Pod.Get().Held:
+		return answer{verdict: no}
+	}
+	return answer{verdict: yes}
 }

@@ -179,7 +179,7 @@ func refusal(w *Write, c *Case, held, del answer) string {
 
 func deferral(w *Write, c *Case) string {
 	return fmt.Sprintf("%s: %s of pool %s (sandbox %q, interface %q) stays with %q: no record shows that no other sandbox of the pod had the address. "+
-		"Nothing is to be done: Holdfast releases the address itself once the agent of the node reports that no sandbox of the pod is left.",
+		"Nothing to do: Holdfast releases the address itself once the agent of the node reports that no sandbox of the pod is left.",
 		v1alpha1.ReasonCNIDeleteDeferred, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef)
 }
 

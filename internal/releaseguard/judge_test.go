@@ -245,7 +245,7 @@ func TestJudge(t *testing.T) {
 			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
 
 		// Row 2 where agents tell of a sandbox that its runtime lost.
-		"with agents, CNI DEL of a pod whose record has every sandbox": {
+		"with agents, CNI DEL of a pod, and its record has every sandbox": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), records: seen(v1alpha1.SandboxesSeenAll)}, Allow, v1alpha1.ReasonCNIDelete},
 		"with agents, CNI DEL of a pod that is not recorded yet": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none)))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
@@ -253,16 +253,20 @@ func TestJudge(t *testing.T) {
 			facts{writer: cni(nodeA), agents: true, first: true, pod: release.Known(held(deleting(none)))}, Allow, v1alpha1.ReasonCNIDelete},
 		"with agents, CNI DEL of a pod that is not recorded yet, and lives": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(running()))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
-		"with agents, CNI DEL of a pod whose record may lack a sandbox": {
+		"with agents, CNI DEL of a pod, and its record may lack a sandbox": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), records: seen(v1alpha1.SandboxesSeenSome)}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
-		"with agents, CNI DEL of a pod whose record does not say": {
+		"with agents, CNI DEL of a pod, and its record does not say": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), records: seen("")}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of a sandbox that the pod's record lacks": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), address: release.Known(testAddress.Next()), records: seen(v1alpha1.SandboxesSeenAll)},
 			Defer, v1alpha1.ReasonCNIDeleteDeferred},
-		"with agents, CNI DEL of a pod that nobody guards": {
+		"with agents, CNI DEL after the pod object went, and its record may lack a sandbox": {
+			facts{writer: cni(nodeA), agents: true, records: seen(v1alpha1.SandboxesSeenSome)}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
+		"with agents, CNI DEL of an earlier pod of the name, and its record has every sandbox": {
+			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(Pod{UID: "uid-2", NodeName: nodeB})), records: seen(v1alpha1.SandboxesSeenAll)}, Allow, v1alpha1.ReasonCNIDelete},
+		"with agents, CNI DEL of a pod that is not guarded": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(deleting(none))}, Allow, v1alpha1.ReasonCNIDelete},
-		"without agents nobody could tell of one": {
+		"without agents there is no evidence about one": {
 			facts{writer: cni(nodeA), pod: release.Known(held(deleting(none))), records: seen(v1alpha1.SandboxesSeenSome)}, Allow, v1alpha1.ReasonCNIDelete},
 
 		// Row 2 where the reconciler shares the DaemonSet's pods.

@@ -5,6 +5,7 @@ package releaseguard
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -225,12 +226,18 @@ func holdsAddress(s situation, r v1alpha1.IPAllocation) bool {
 	})
 }
 
-// allRecorded: nobody guards the pod, or its own record says of this address that it has every sandbox of the pod.
+// allRecorded: each pod's record of this address has every sandbox of the pod; without one the pod is not guarded.
 func allRecorded(s situation) bool {
-	if !s.agents || !s.pod.Get().Held {
+	if !s.agents {
 		return true
 	}
-	return s.pod.Get().UID == testUID && slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool {
-		return r.Name == string(testUID) && r.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll && (!s.address.IsKnown() || s.address.Get() == testAddress)
-	})
+	recorded, all := false, true
+	for _, r := range s.records.Get() {
+		for _, a := range r.Spec.Addresses {
+			if a.SandboxID == testSandbox && (!s.address.IsKnown() || s.address.Get() == testAddress) && !strings.HasPrefix(r.Name, "orphan-") {
+				recorded, all = true, all && r.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll
+			}
+		}
+	}
+	return all && (recorded || !s.pod.Get().Held)
 }

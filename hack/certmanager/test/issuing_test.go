@@ -30,7 +30,7 @@ var _ = Describe("cert-manager with config/certmanager", Ordered, func() {
 		eventuallyReady(ctx, "holdfast-ca")
 		eventuallyReady(ctx, "holdfast-webhook")
 
-		// cert-manager may issue an authority twice when its caches are late. The leaf, whose authority the webhooks get, keeps the one that signed it.
+		// cert-manager may issue an authority twice when its caches are late. The leaf keeps the one that signed it, which is the one that the webhooks get.
 		Expect(verify(secret(ctx, "holdfast-webhook-cert"))).To(HaveField("Issuer.CommonName", "holdfast-ca"))
 	})
 

@@ -137,7 +137,7 @@ func TestAnEntryThatWentAndCameIsObserved(t *testing.T) {
 	}
 }
 
-// TestAnEntryIsSeenWhole: metadata.generation grows by one with each change of a pool's allocations, so that a version that nobody saw shows.
+// TestAnEntryIsSeenWhole: metadata.generation grows by one with each change of a pool's allocations, so that a version that was not seen shows.
 func TestAnEntryIsSeenWhole(t *testing.T) {
 	at := func(generation int64, version string, held allocations) *wb.IPPool {
 		pool := newPool("p", "10.0.0.0/24", version, held)
@@ -150,15 +150,15 @@ func TestAnEntryIsSeenWhole(t *testing.T) {
 		whole    bool
 		follows  string
 	}{
-		"one version after the other":                {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a)}, true, ""},
-		"a change of the metadata between them":      {[]*wb.IPPool{at(1, "1", nil), at(1, "2", nil), at(2, "3", a)}, true, ""},
-		"the first version":                          {[]*wb.IPPool{at(2, "2", a)}, false, ""},
-		"a version that nobody saw":                  {[]*wb.IPPool{at(1, "1", nil), at(3, "3", a)}, false, ""},
-		"a version that nobody saw after the entry":  {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(4, "4", a)}, true, ""},
-		"in the place of another sandbox of the pod": {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", b)}, true, "a"},
-		"and the pool changes again":                 {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", b), at(4, "4", b)}, true, "a"},
-		"in the place of another pod":                {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", allocations{"1": taken("c", "ns/db-0")})}, true, ""},
-		"after its entry went":                       {[]*wb.IPPool{at(1, "1", a), at(2, "2", nil), at(3, "3", b)}, true, ""},
+		"one version after the other":                 {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a)}, true, ""},
+		"a change of the metadata between them":       {[]*wb.IPPool{at(1, "1", nil), at(1, "2", nil), at(2, "3", a)}, true, ""},
+		"the first version":                           {[]*wb.IPPool{at(2, "2", a)}, false, ""},
+		"a version that was not seen":                 {[]*wb.IPPool{at(1, "1", nil), at(3, "3", a)}, false, ""},
+		"a version that was not seen after the entry": {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(4, "4", a)}, true, ""},
+		"in the place of another sandbox of the pod":  {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", b)}, true, "a"},
+		"and the pool changes again":                  {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", b), at(4, "4", b)}, true, "a"},
+		"in the place of another pod":                 {[]*wb.IPPool{at(1, "1", nil), at(2, "2", a), at(3, "3", allocations{"1": taken("c", "ns/db-0")})}, true, ""},
+		"after its entry went":                        {[]*wb.IPPool{at(1, "1", a), at(2, "2", nil), at(3, "3", b)}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newIndex()

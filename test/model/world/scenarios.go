@@ -24,7 +24,7 @@ func running(s *State) {
 	s.Rec.Slot[0] = Slot{Known: true, Ident: s.Node[0].Ident}
 }
 
-// unseen is that pod, and nobody has recorded its sandbox.
+// unseen is that pod before its sandbox was recorded.
 func unseen(s *State) {
 	running(s)
 	s.Rec.Slot[0] = Slot{}

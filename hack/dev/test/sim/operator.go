@@ -82,7 +82,7 @@ func (w *World) switchOffWaiting(records objects) {
 	}
 }
 
-// standsInTheWay says whether a record is an orphan's whose owner nobody could know, and whose address stands for another sandbox by now. Without
+// standsInTheWay says whether a record is that of an orphan of unknown owner, and its address stands for another sandbox by now. Without
 // agents both are held until a person deletes the record (docs/runbook/reasons/waits.md). It does not if a machine runs the sandbox.
 func (w *World) standsInTheWay(name string, record *unstructured.Unstructured) bool {
 	state, _, _ := unstructured.NestedString(record.Object, "status", "state")

@@ -64,7 +64,7 @@ var shrunk = map[uint64][]int{
 	910116:       {0, 1, 9},                   // the clock of the manager was behind, and hid the machine of a sandbox (docs/decisions/0211)
 	728:          {0, 1},                      // a merged watch of the pools showed an ADD after its pod was over (docs/decisions/0212)
 	3359:         {1},                         // a runtime lost a sandbox with two addresses, and a late watch of the pools never showed it (docs/decisions/0230)
-	2756:         {0, 1, 2, 3, 5, 6, 7, 8, 9}, // the simulator forgot at the second ADD of a sandbox why nobody could know its owner
+	2756:         {0, 1, 2, 3, 5, 6, 7, 8, 9}, // the simulator forgot at the second ADD of a sandbox why its owner was unknown
 	539862000340: {2, 4, 5},                   // an orphan without agents held the next sandbox's pod for ever (docs/decisions/0240)
 }
 
