@@ -55,6 +55,12 @@ var livenessMutants = []mutant{
 		new:  `			return c.Status == corev1.ConditionTrue`, by: []string{"./internal/facts"},
 	},
 	{
+		rule: "protection: a guarded pod between two sandboxes is protected again (S3)",
+		file: "controllers/protect/protect.go",
+		old:  `	if !holds && !mayGetAddress(&cached) {`,
+		new:  `	if !holds {`, by: inProtect,
+	},
+	{
 		rule: "protection: a pod that lost the finalizer and the label is looked at again (S3)",
 		file: "controllers/protect/protect.go",
 		old: `	case now == nil:
