@@ -59,8 +59,7 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, ipam.
 	if err := c.policies(ctx, f); err != nil {
 		return nil, nil, err
 	}
-	books := keepBooks(c, backend)
-	if f.Books, err = books.facts(ctx, networked, f, snapshot); err != nil {
+	if f.Books, err = c.books(ctx, backend, networked, f, &snapshot); err != nil {
 		f.Unread = append(f.Unread, "reservations, slices or network definitions, so that these were not compared, and no address that two pods show was looked for: "+err.Error())
 	}
 	return f, backend, ctx.Err()
