@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/uninstall"
@@ -107,7 +108,7 @@ func (o *uninstallOptions) run(ctx context.Context, in io.Reader, out, errOut io
 	if err := o.validate(); err != nil {
 		return err
 	}
-	restConfig, err := (&runOptions{kubeconfig: o.kubeconfig}).restConfig()
+	restConfig, err := program.RESTConfig(o.kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/internal/nodewait"
 )
 
@@ -115,7 +116,7 @@ func (o *waitOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	restConfig, err := (&runOptions{kubeconfig: o.kubeconfig}).restConfig()
+	restConfig, err := program.RESTConfig(o.kubeconfig)
 	if err != nil {
 		return err
 	}
