@@ -108,7 +108,7 @@ func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ifMissing, "if-missing", string(nodewait.Wait), "`wait` for an object that is not there, or proceed: the agent creates it")
 	flags.StringVar(&o.machineIDFile, "machine-id-file", "", "`file` with this machine's ID, for example /etc/machine-id of the host; the Node has to show the same")
 	flags.DurationVar(&o.timeout, "timeout", defaultWait, "how long to wait; 0 for ever")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the way to the cluster; otherwise $KUBECONFIG, the pod's own account, or ~/.kube/config")
+	program.AddKubeconfigFlag(flags, &o.kubeconfig)
 }
 
 func (o *waitOptions) run(ctx context.Context, out, errOut io.Writer) error {

@@ -83,7 +83,7 @@ type Flags struct {
 // Add adds the flags. The configuration is of this kind.
 func (f *Flags) Add(flags *pflag.FlagSet, kind string) {
 	addConfigFlag(flags, &f.Config, kind)
-	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "`file` with the way to the cluster; otherwise $KUBECONFIG, the pod's own account, or ~/.kube/config")
+	AddKubeconfigFlag(flags, &f.Kubeconfig)
 	f.log.TimeEncoder = zapcore.RFC3339NanoTimeEncoder
 	set := flag.NewFlagSet("log", flag.ContinueOnError)
 	f.log.BindFlags(set)
@@ -92,6 +92,11 @@ func (f *Flags) Add(flags *pflag.FlagSet, kind string) {
 
 func addConfigFlag(flags *pflag.FlagSet, path *string, kind string) {
 	flags.StringVar(path, "config", "", "`file` with a "+kind+" (config.holdfast.dev/v1alpha1); every default without one")
+}
+
+// AddKubeconfigFlag adds the flag for RESTConfig.
+func AddKubeconfigFlag(flags *pflag.FlagSet, path *string) {
+	flags.StringVar(path, "kubeconfig", "", "`file` with the way to the cluster; otherwise $KUBECONFIG, the pod's own account, or ~/.kube/config")
 }
 
 // Logger is the logger as the flags want it. It is that of the libraries, too.
