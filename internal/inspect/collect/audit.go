@@ -87,12 +87,8 @@ func stripped(pod *corev1.Pod) corev1.Pod {
 	}
 }
 
-func (c *Cluster) policies(ctx context.Context, f *audit.Facts) error {
-	err := c.each(ctx, inspect.PolicyResource, func() client.ObjectList { return &v1alpha1.NodeResourcePolicyList{} }, func(list client.ObjectList) int {
-		items := list.(*v1alpha1.NodeResourcePolicyList).Items
-		f.Policies = append(f.Policies, items...)
-		return len(items)
-	})
+func (c *Cluster) policies(ctx context.Context, f *audit.Facts) (err error) {
+	f.Policies, err = c.nodePolicies(ctx)
 	err = orUnserved(err, &f.Unserved.Policies)
 	var forbidden *inspect.ForbiddenError
 	if errors.As(err, &forbidden) {
