@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
@@ -50,7 +50,7 @@ type NodeSliceOptions struct {
 type NodeSliceKeeper struct {
 	options  NodeSliceOptions
 	recorder events.EventRecorder
-	told     *eventLimit
+	told     *eventlimit.Limit
 	// authentic keeps strangers away; nil where every caller is known.
 	authentic *authenticator
 }
@@ -81,7 +81,7 @@ func newNodeSliceKeeper(recorder events.EventRecorder, o NodeSliceOptions) (*Nod
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &NodeSliceKeeper{options: o, recorder: recorder, told: newEventLimit(o.Clock)}, nil
+	return &NodeSliceKeeper{options: o, recorder: recorder, told: eventlimit.New(o.Clock, eventBounds)}, nil
 }
 
 // Handle allows every write, and changes those that take a slice that is, or may be, in use.
@@ -159,12 +159,8 @@ func message(pool *ipam.SlicePool, slice *ipam.TakenSlice, why string) string {
 
 // tell writes an event for the NodeSlicePool, now and then for each slice. A dry run leaves no trace.
 func (k *NodeSliceKeeper) tell(req *admission.Request, pool *ipam.SlicePool, slice *ipam.TakenSlice, note string) {
-	key := eventKey{pool.UID + types.UID("/"+slice.Range), v1alpha1.ReasonSliceKept}
-	if req.DryRun != nil && *req.DryRun || !k.told.allow(key) {
+	if req.DryRun != nil && *req.DryRun || !k.told.Allow(pool.UID+types.UID("/"+slice.Range), v1alpha1.ReasonSliceKept) {
 		return
 	}
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "")
-	}
-	k.recorder.Eventf(k.options.Slices.SlicePoolReference(pool), slice.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonSliceKept), "KeepSlice", "%s", note)
+	k.recorder.Eventf(k.options.Slices.SlicePoolReference(pool), slice.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonSliceKept), "KeepSlice", "%s", eventlimit.Note(note))
 }

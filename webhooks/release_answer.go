@@ -7,20 +7,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 )
@@ -28,14 +24,6 @@ import (
 const (
 	// maxSaid is how many removals an answer explains.
 	maxSaid = 3
-	// maxNote is below the 1 KiB that events.k8s.io allows.
-	maxNote = 1000
-	// eventInterval is how often an object is told about the same reason.
-	eventInterval = 5 * time.Minute
-	// eventMemory is how many objects are remembered for that.
-	eventMemory = 4096
-	// eventsPerSecond and eventBurst bound the events about all objects.
-	eventsPerSecond, eventBurst = 1, 25
 )
 
 // finding is a judgement and the object that it is about, nil where there is none.
@@ -113,7 +101,7 @@ func (g *releaseGuard) tell(req *admission.Request, f finding) {
 		return
 	}
 	object, err := meta.Accessor(f.about)
-	if err != nil || !g.told.allow(eventKey{object.GetUID(), f.Reason}) {
+	if err != nil || !g.told.Allow(object.GetUID(), f.Reason) {
 		return
 	}
 	reason, note := v1alpha1.ReasonUnsafeReleaseRefused, f.Message
@@ -123,43 +111,8 @@ func (g *releaseGuard) tell(req *admission.Request, f finding) {
 	case g.options.Mode == ReleaseModeWarn:
 		note = "Allowed, because the mode is Warn; in mode Deny: " + note
 	}
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "")
-	}
-	g.recorder.Eventf(f.about, nil, corev1.EventTypeWarning, string(reason), "GuardRelease", "%s", note)
+	g.recorder.Eventf(f.about, nil, corev1.EventTypeWarning, string(reason), "GuardRelease", "%s", eventlimit.Note(note))
 }
 
-type eventKey struct {
-	uid    types.UID
-	reason v1alpha1.Reason
-}
-
-// eventLimit keeps a client that repeats its writes, a reconciler for one, from flooding the API server with events, and bounds
-// what all clients together can make us write.
-type eventLimit struct {
-	clock clock.PassiveClock
-	total flowcontrol.PassiveRateLimiter
-	mu    sync.Mutex
-	last  *lru.Cache
-}
-
-func newEventLimit(c clock.PassiveClock) *eventLimit {
-	return &eventLimit{
-		clock: c, last: lru.New(eventMemory),
-		total: flowcontrol.NewTokenBucketPassiveRateLimiter(eventsPerSecond, eventBurst),
-	}
-}
-
-func (l *eventLimit) allow(key eventKey) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.clock.Now()
-	if at, told := l.last.Get(key); told && now.Sub(at.(time.Time)) < eventInterval {
-		return false
-	}
-	if !l.total.TryAccept() {
-		return false
-	}
-	l.last.Add(key, now)
-	return true
-}
+// eventBounds keep a client that repeats its writes, a reconciler for one, from flooding the API server with events.
+var eventBounds = eventlimit.Options{Interval: 5 * time.Minute, Memory: 4096, PerSecond: 1, Burst: 25}

@@ -14,14 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 )
 
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims,verbs=get;list
-
-// claimsPage bounds one answer of the API server.
-const claimsPage = 500
 
 // readClaims looks for the ResourceClaims that entries name by UID, live. A claim has no index by UID, so their metadata is listed; that is
 // done for entries of claims alone.
@@ -53,10 +51,8 @@ func (v *IPPoolReleaseValidator) readClaims(ctx context.Context, write *releaseg
 
 func (v *IPPoolReleaseValidator) claimNames(ctx context.Context, uids sets.Set[types.UID]) (map[types.UID]types.NamespacedName, error) {
 	found := map[types.UID]types.NamespacedName{}
-	for page, more := "", true; more; more = page != "" {
-		var claims metav1.PartialObjectMetadataList
-		claims.SetGroupVersionKind(resourcev1.SchemeGroupVersion.WithKind("ResourceClaimList"))
-		if err := v.reader.List(ctx, &claims, client.Limit(claimsPage), client.Continue(page)); err != nil {
+	for claims, err := range pages.Metadata(ctx, v.reader, resourcev1.SchemeGroupVersion.WithKind("ResourceClaim")) {
+		if err != nil {
 			return nil, err
 		}
 		for i := range claims.Items {
@@ -64,7 +60,6 @@ func (v *IPPoolReleaseValidator) claimNames(ctx context.Context, uids sets.Set[t
 				found[claims.Items[i].UID] = client.ObjectKeyFromObject(&claims.Items[i])
 			}
 		}
-		page = claims.Continue
 	}
 	return found, nil
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -112,7 +113,7 @@ type releaseGuard struct {
 	options  ReleaseOptions
 	reader   client.Reader
 	recorder events.EventRecorder
-	told     *eventLimit
+	told     *eventlimit.Limit
 	proven   provenPods
 	// authentic keeps strangers away; nil where every caller is known.
 	authentic *authenticator
@@ -120,5 +121,5 @@ type releaseGuard struct {
 
 // newReleaseGuard takes a reader that goes past every cache.
 func newReleaseGuard(live client.Reader, recorder events.EventRecorder, o ReleaseOptions) *releaseGuard {
-	return &releaseGuard{options: o, reader: live, recorder: recorder, told: newEventLimit(o.Clock)}
+	return &releaseGuard{options: o, reader: live, recorder: recorder, told: eventlimit.New(o.Clock, eventBounds)}
 }

@@ -437,31 +437,6 @@ func TestAnAddThatLosesAnUnreadableOffsetPassesAndIsTold(t *testing.T) {
 	}
 }
 
-func TestEventsAreLimited(t *testing.T) {
-	now := testingclock.NewFakePassiveClock(time.Now())
-	limit := newEventLimit(now)
-	pod := eventKey{"uid-0", v1alpha1.ReasonPodInUse}
-	if !limit.allow(pod) || limit.allow(pod) {
-		t.Error("want one event for a pod and a reason, and no second one")
-	}
-	if !limit.allow(eventKey{"uid-0", v1alpha1.ReasonRecordHolds}) {
-		t.Error("want an event for another reason")
-	}
-	now.SetTime(now.Now().Add(eventInterval))
-	if !limit.allow(pod) {
-		t.Error("want another event after the interval")
-	}
-	allowed := 0
-	for i := range 1000 {
-		if limit.allow(eventKey{types.UID(fmt.Sprint(i)), v1alpha1.ReasonPodInUse}) {
-			allowed++
-		}
-	}
-	if allowed > 10*eventBurst {
-		t.Errorf("%d events for 1000 pods at once", allowed)
-	}
-}
-
 func TestWrongReleaseOptionsAreAllNamed(t *testing.T) {
 	_, err := ReleaseOptions{Mode: "deny"}.complete()
 	for _, part := range []string{`mode is "deny"`, "user name is empty", "no backend"} {

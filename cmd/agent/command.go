@@ -3,20 +3,17 @@
 package main
 
 import (
-	"flag"
-	"fmt"
-
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/yaml"
 
+	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/internal/config"
 )
 
+const configurationKind = "AgentConfiguration"
+
 // newCommand is the command "agent" with all its subcommands. Without one it runs.
 func newCommand() *cobra.Command {
-	run := newRunOptions()
+	run := &runOptions{}
 	root := &cobra.Command{
 		Use:   "agent",
 		Short: "Say whether a sandbox of this node is gone",
@@ -31,12 +28,12 @@ Without a subcommand it runs.`,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	run.addFlags(root.Flags())
-	root.AddCommand(newRunCommand(), newConfigCommand(), newVersionCommand())
+	root.AddCommand(newRunCommand(), program.ConfigCommand("agent", configurationKind, config.LoadAgent), program.VersionCommand("agent", describeVersion()))
 	return root
 }
 
 func newRunCommand() *cobra.Command {
-	o := newRunOptions()
+	o := &runOptions{}
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Answer for this node",
@@ -57,55 +54,4 @@ is a loopback one.`,
 	}
 	o.addFlags(cmd.Flags())
 	return cmd
-}
-
-func newConfigCommand() *cobra.Command {
-	var path string
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Print the effective configuration, or every mistake in the file",
-		Example: `  # Every setting with its default
-  agent config
-
-  # Check a file before it is rolled out
-  agent config --config config/agent/config.yaml`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := config.LoadAgent(path)
-			if err != nil {
-				return err
-			}
-			content, err := yaml.Marshal(c)
-			if err != nil {
-				return fmt.Errorf("writing the effective configuration: %w", err)
-			}
-			_, err = cmd.OutOrStdout().Write(content)
-			return err
-		},
-	}
-	addConfigFlag(cmd.Flags(), &path)
-	return cmd
-}
-
-func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  agent version",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), describeVersion())
-			return err
-		},
-	}
-}
-
-func addConfigFlag(flags *pflag.FlagSet, path *string) {
-	flags.StringVar(path, "config", "", "`file` with an AgentConfiguration (config.holdfast.dev/v1alpha1); every default without one")
-}
-
-func addLogFlags(flags *pflag.FlagSet, o *zap.Options) {
-	set := flag.NewFlagSet("log", flag.ContinueOnError)
-	o.BindFlags(set)
-	flags.AddGoFlagSet(set)
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 )
 
 // execute runs the command line and gives what it wrote to standard output.
@@ -123,28 +121,6 @@ func TestWhatStopsTheAgentBeforeItStarts(t *testing.T) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%q is not in the error:\n%v", want, err)
 				}
-			}
-		})
-	}
-}
-
-func TestMetricsAreServedToAnyoneOnLoopbackOnly(t *testing.T) {
-	cases := map[string]struct {
-		address string
-		secure  bool
-	}{
-		"every address":  {":8443", true},
-		"an address":     {"10.0.0.1:8443", true},
-		"loopback":       {"127.0.0.1:8443", false},
-		"loopback of v6": {"[::1]:8443", false},
-		"localhost":      {"localhost:8443", false},
-		"none":           {configv1alpha1.ServeNothing, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := metricsOptions(tc.address)
-			if got.SecureServing != tc.secure || (got.FilterProvider != nil) != tc.secure {
-				t.Errorf("secure: %t, filtered: %t", got.SecureServing, got.FilterProvider != nil)
 			}
 		})
 	}

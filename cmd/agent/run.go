@@ -6,28 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/internal/agent"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
@@ -38,38 +30,30 @@ import (
 const nodeNameVariable = "NODE_NAME"
 
 type runOptions struct {
-	configFile, kubeconfig, nodeName string
-	log                              zap.Options
-}
-
-func newRunOptions() *runOptions {
-	return &runOptions{log: zap.Options{TimeEncoder: zapcore.RFC3339NanoTimeEncoder}}
+	program.Flags
+	nodeName string
 }
 
 func (o *runOptions) addFlags(flags *pflag.FlagSet) {
-	addConfigFlag(flags, &o.configFile)
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the way to the cluster; otherwise $KUBECONFIG, the pod's own account, or ~/.kube/config")
+	o.Add(flags, configurationKind)
 	flags.StringVar(&o.nodeName, "node-name", os.Getenv(nodeNameVariable), "`name` of the node on which the agent runs; otherwise $"+nodeNameVariable)
-	addLogFlags(flags, &o.log)
 }
 
 func (o *runOptions) run(ctx context.Context) error {
-	c, err := config.LoadAgent(o.configFile)
+	c, err := config.LoadAgent(o.Config)
 	if err != nil {
 		return err
 	}
 	if o.nodeName == "" {
 		return errors.New("the agent was not told on which node it runs: give --node-name, or $" + nodeNameVariable + " from spec.nodeName of its pod")
 	}
-	logger := zap.New(zap.UseFlagOptions(&o.log))
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger.WithName("client-go"))
+	logger := o.Logger()
 	logger.Info("Starting", "version", describeVersion(), "node", o.nodeName)
-	restConfig, err := o.restConfig()
+	restConfig, err := program.RESTConfig(o.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	return o.serve(ctx, restConfig, c, logger)
+	return o.serve(ctx, rest.AddUserAgent(restConfig, agent.Name), c, logger)
 }
 
 // serve runs the agent beside its metrics and probes until ctx ends.
@@ -77,7 +61,7 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	mgr, err := manager.New(restConfig, manager.Options{Scheme: scheme, Logger: logger, Metrics: metricsOptions(c.Server.MetricsBindAddress),
+	mgr, err := manager.New(restConfig, manager.Options{Scheme: scheme, Logger: logger, Metrics: program.Metrics(c.Server.MetricsBindAddress, ""),
 		HealthProbeBindAddress: c.Server.HealthProbeBindAddress})
 	if err != nil {
 		return fmt.Errorf("making the agent: %w", err)
@@ -112,40 +96,4 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 // runtimeOptions are the configuration's part about the container runtime.
 func runtimeOptions(r *configv1alpha1.AgentRuntime) cri.Options {
 	return cri.Options{Endpoint: r.Endpoint, StateDir: r.StateDirectory, Timeout: r.Timeout.Duration}
-}
-
-func (o *runOptions) restConfig() (*rest.Config, error) {
-	if o.kubeconfig == "" {
-		restConfig, err := ctrl.GetConfig()
-		if err != nil {
-			return nil, fmt.Errorf("finding a way to the cluster: %w; give one with --kubeconfig", err)
-		}
-		return rest.AddUserAgent(restConfig, agent.Name), nil
-	}
-	restConfig, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig %s: %w", o.kubeconfig, err)
-	}
-	return rest.AddUserAgent(restConfig, agent.Name), nil
-}
-
-// metricsOptions serve the metrics in plain HTTP on a loopback address, and elsewhere over HTTPS to whom RBAC lets get
-// /metrics.
-func metricsOptions(address string) metricsserver.Options {
-	o := metricsserver.Options{BindAddress: address}
-	if address == configv1alpha1.ServeNothing || isLoopback(address) {
-		return o
-	}
-	o.SecureServing = true
-	o.FilterProvider = filters.WithAuthenticationAndAuthorization
-	return o
-}
-
-func isLoopback(bindAddress string) bool {
-	host, _, err := net.SplitHostPort(bindAddress)
-	if err != nil {
-		return false
-	}
-	address, err := netip.ParseAddr(host)
-	return host == "localhost" || (err == nil && address.IsLoopback())
 }

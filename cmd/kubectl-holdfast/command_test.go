@@ -147,21 +147,6 @@ func TestConsent(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswersInAPipe(t *testing.T) {
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	if _, err := writer.WriteString("10.0.0.1\n"); err != nil {
-		t.Fatal(err)
-	}
-	writer.Close()
-	if answer, err := ask(t.Context(), reader, &bytes.Buffer{}, "?"); answer != "" || err != nil {
-		t.Errorf("a pipe answered %q, %v", answer, err)
-	}
-}
-
 func TestReports(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	if err := checkNew(file); err != nil {

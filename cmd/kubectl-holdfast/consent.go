@@ -3,14 +3,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 
-	"github.com/holdfast-dev/holdfast/internal/uninstall"
+	"github.com/holdfast-dev/holdfast/cmd/internal/removal"
 )
 
 // consent wants a word typed once more. Where nobody answers there is none.
@@ -21,7 +17,7 @@ func (r *releaseOptions) consent(ctx context.Context, word, what string) error {
 		}
 		return nil
 	}
-	answer, err := ask(ctx, r.In, r.ErrOut, fmt.Sprintf("What is released can be handed out at once. To go on, type %s (%s): ", what, word))
+	answer, err := removal.Ask(ctx, r.In, r.ErrOut, fmt.Sprintf("What is released can be handed out at once. To go on, type %s (%s): ", what, word))
 	if err != nil {
 		return err
 	}
@@ -29,27 +25,4 @@ func (r *releaseOptions) consent(ctx context.Context, word, what string) error {
 		return refuse("nothing was changed: it goes on only after %s was typed, or with --confirm %s", what, word)
 	}
 	return nil
-}
-
-// ask asks at the terminal, and gives an empty answer where there is none. A time-out or a signal ends it.
-func ask(ctx context.Context, in io.Reader, out io.Writer, question string) (string, error) {
-	if file, isFile := in.(*os.File); isFile {
-		info, err := file.Stat()
-		if isTerminal := err == nil && info.Mode()&os.ModeCharDevice != 0; !isTerminal {
-			return "", nil
-		}
-	}
-	fmt.Fprint(out, question)
-	answer := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // no answer is none
-		answer <- strings.TrimSpace(line)
-	}()
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(out)
-		return "", uninstall.ErrStopped
-	case text := <-answer:
-		return text, nil
-	}
 }

@@ -6,31 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/flowcontrol"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
-	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
-	"github.com/holdfast-dev/holdfast/internal/uninstall"
-)
-
-const (
-	// defaultUninstallQPS frees a thousand pods in 20 s and is a small part of what an API server answers.
-	defaultUninstallQPS = 50
-	// defaultUninstallTimeout frees some 150,000 pods at the default rate.
-	defaultUninstallTimeout = 90 * time.Minute
+	"github.com/holdfast-dev/holdfast/cmd/internal/removal"
 )
 
 type uninstallOptions struct {
 	*options
-	uninstall.Options
-	yes bool
-	qps float32
+	removal removal.Flags
 }
 
 func (o *options) newUninstallCommand() *cobra.Command {
@@ -61,73 +45,22 @@ It wants an administrator's rights, and the answer yes, or --yes.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return u.run(cmd.Context()) },
 	}
-	flags := cmd.Flags()
-	flags.BoolVar(&u.DryRun, "dry-run", false, "only say what would be done")
-	flags.BoolVar(&u.KeepCRDs, "keep-crds", false, "keep the CustomResourceDefinitions, and with them every IPAllocation and NodeResourcePolicy")
-	flags.BoolVar(&u.yes, "yes", false, "do not ask for consent")
-	flags.Float32Var(&u.qps, "qps", defaultUninstallQPS, "most requests a second")
-	flags.DurationVar(&u.PassInterval, "pass-interval", uninstall.DefaultPassInterval, "`duration` between the two reads of all pods that prove it")
-	flags.DurationVar(&u.StopTimeout, "stop-timeout", uninstall.DefaultStopTimeout, "`duration` that the manager's pods get to stop; then its account loses its rights")
-	flags.DurationVar(&u.Timeout, "timeout", defaultUninstallTimeout, "`duration` after which it gives up; 0 for never")
-	flags.StringVar(&u.HeldFile, "held-file", "", "`file` for the list of the entries that stay in the IPAM; one with content is not written over")
+	u.removal.Add(cmd.Flags())
 	return cmd
 }
 
 func (u *uninstallOptions) run(ctx context.Context) error {
-	if err := u.validate(); err != nil {
+	u.removal.Namespace = u.manager
+	if err := u.removal.Validate("manager-namespace"); err != nil {
 		return err
 	}
 	restConfig, err := u.flags.ToRESTConfig()
 	if err != nil {
 		return fmt.Errorf("finding a way to the cluster: %w; give one with --kubeconfig or --context", err)
 	}
-	limited := rest.AddUserAgent(rest.CopyConfig(restConfig), "holdfast-uninstall")
-	limited.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(u.qps, max(1, int(u.qps)))
-	limited.WarningHandler = rest.NoWarnings{}
-	if u.Client, err = client.New(limited, client.Options{Scheme: collect.Scheme(theIPAM)}); err != nil {
-		return fmt.Errorf("making a client: %w", err)
+	err = u.removal.Run(ctx, restConfig, u.In, u.Out, u.ErrOut)
+	if errors.Is(err, removal.ErrNoConsent) {
+		return refuse("%v", err)
 	}
-	u.Namespace = u.manager
-	fmt.Fprintf(u.IOStreams.Out, "Uninstalling Holdfast (namespace %s) from the cluster at %s\n", u.Namespace, restConfig.Host)
-	if err := u.consent(ctx); err != nil {
-		return err
-	}
-	u.Entries = func(ctx context.Context) (ipam.Snapshot, error) { return whereabouts.ReadAll(ctx, u.Client) }
-	u.Options.Out, u.Progress = u.IOStreams.Out, u.ErrOut
-	return uninstall.Run(ctx, u.Options)
-}
-
-func (u *uninstallOptions) consent(ctx context.Context) error {
-	if u.yes || u.DryRun {
-		return nil
-	}
-	answer, err := ask(ctx, u.In, u.ErrOut, "Pods that are held go, and their addresses are no longer watched over. Go on? (yes/no) ")
-	if err != nil {
-		return err
-	}
-	if answer != "yes" {
-		return refuse("nothing was changed: it goes on only after the answer yes, or with --yes")
-	}
-	return nil
-}
-
-// validate checks the flags. The error names every mistake.
-func (u *uninstallOptions) validate() error {
-	var mistakes []error
-	if u.manager == "" {
-		mistakes = append(mistakes, errors.New("--manager-namespace is empty: expected the manager's"))
-	}
-	if u.qps <= 0 {
-		mistakes = append(mistakes, fmt.Errorf("--qps is %g: expected more than 0", u.qps))
-	}
-	if u.PassInterval <= 0 {
-		mistakes = append(mistakes, fmt.Errorf("--pass-interval is %s: expected a positive duration", u.PassInterval))
-	}
-	if u.StopTimeout <= 0 {
-		mistakes = append(mistakes, fmt.Errorf("--stop-timeout is %s: expected a positive duration", u.StopTimeout))
-	}
-	if u.Timeout < 0 {
-		mistakes = append(mistakes, fmt.Errorf("--timeout is %s: expected a positive duration, or 0 for never", u.Timeout))
-	}
-	return errors.Join(mistakes...)
+	return err
 }

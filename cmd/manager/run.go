@@ -4,18 +4,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/pflag"
-	"go.uber.org/zap/zapcore"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
+	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/config"
 )
@@ -29,32 +23,19 @@ const (
 	drainPeriod = 5 * time.Second
 )
 
-type runOptions struct {
-	configFile, kubeconfig string
-	log                    zap.Options
-}
+type runOptions struct{ program.Flags }
 
-func newRunOptions() *runOptions {
-	return &runOptions{log: zap.Options{TimeEncoder: zapcore.RFC3339NanoTimeEncoder}}
-}
-
-func (o *runOptions) addFlags(flags *pflag.FlagSet) {
-	addConfigFlag(flags, &o.configFile)
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the way to the cluster; otherwise $KUBECONFIG, the pod's own account, or ~/.kube/config")
-	addLogFlags(flags, &o.log)
-}
+func (o *runOptions) addFlags(flags *pflag.FlagSet) { o.Add(flags, configurationKind) }
 
 func (o *runOptions) run(ctx context.Context) error {
-	c, err := config.LoadManager(o.configFile)
+	c, err := config.LoadManager(o.Config)
 	if err != nil {
 		return err
 	}
-	logger := zap.New(zap.UseFlagOptions(&o.log))
-	ctrl.SetLogger(logger)
-	klog.SetLogger(logger.WithName("client-go"))
+	logger := o.Logger()
 	logger.Info("Starting", "version", describeVersion())
 
-	restConfig, err := o.restConfig()
+	restConfig, err := program.RESTConfig(o.Kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -67,19 +48,4 @@ func (o *runOptions) run(ctx context.Context) error {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-func (o *runOptions) restConfig() (*rest.Config, error) {
-	if o.kubeconfig == "" {
-		restConfig, err := ctrl.GetConfig()
-		if err != nil {
-			return nil, fmt.Errorf("finding a way to the cluster: %w; give one with --kubeconfig", err)
-		}
-		return restConfig, nil
-	}
-	restConfig, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig %s: %w", o.kubeconfig, err)
-	}
-	return restConfig, nil
 }

@@ -4,16 +4,12 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
+	"github.com/holdfast-dev/holdfast/cmd/internal/removal"
 	"github.com/holdfast-dev/holdfast/internal/uninstall"
 )
 
@@ -42,70 +38,6 @@ func TestUninstallNamesEveryMistake(t *testing.T) {
 	}
 }
 
-func TestConsent(t *testing.T) {
-	cases := map[string]struct {
-		answer string
-		want   error
-	}{
-		"yes":                       {"yes\n", nil},
-		"yes with a line of spaces": {"  yes \r\n", nil},
-		"y is not yes":              {"y\n", errNoConsent},
-		"no":                        {"no\n", errNoConsent},
-		"an empty line":             {"\n", errNoConsent},
-		"the end of the input":      {"", errNoConsent},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var asked bytes.Buffer
-			if err := askForConsent(context.Background(), strings.NewReader(tc.answer), &asked); !errors.Is(err, tc.want) {
-				t.Errorf("got %v, want %v", err, tc.want)
-			}
-			if !strings.Contains(asked.String(), "(yes/no)") {
-				t.Errorf("asked %q", asked.String())
-			}
-		})
-	}
-}
-
-func TestNobodyAtATerminalGivesNoConsent(t *testing.T) {
-	file, err := os.CreateTemp(t.TempDir(), "in")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := file.WriteString("yes\n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.Seek(0, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := askForConsent(context.Background(), file, &bytes.Buffer{}); !errors.Is(err, errNoConsent) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestASignalEndsTheQuestion(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := askForConsent(ctx, neverReads{}, &bytes.Buffer{}); !errors.Is(err, uninstall.ErrStopped) {
-		t.Errorf("got %v", err)
-	}
-}
-
-type neverReads struct{}
-
-func (neverReads) Read([]byte) (int, error) { select {} }
-
-func TestTheClientOfAnUninstallationHasOneLimitForAll(t *testing.T) {
-	given := &rest.Config{Host: "https://127.0.0.1:1"}
-	if _, err := newUninstallClient(given, 7); err != nil {
-		t.Fatal(err)
-	}
-	if given.RateLimiter != nil || given.QPS != 0 {
-		t.Error("the caller's configuration was changed")
-	}
-}
-
 func TestUninstallExitCodes(t *testing.T) {
 	cases := map[string]struct {
 		err  error
@@ -116,7 +48,7 @@ func TestUninstallExitCodes(t *testing.T) {
 		"a time-out after the proof":  {&uninstall.TimeoutError{After: time.Minute, Step: "waiting", Proven: true}, 3, "which was proven before"},
 		"a signal":                    {fmt.Errorf("sweeping: %w", uninstall.ErrStopped), 4, "run it again"},
 		"agents that wait":            {&uninstall.WaitersError{DaemonSets: []string{"kube-system/cns"}}, 1, "kube-system/cns"},
-		"no consent":                  {errNoConsent, 1, "--yes"},
+		"no consent":                  {removal.ErrNoConsent, 1, "--yes"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -2,14 +2,9 @@
 
 package main
 
-import (
-	"fmt"
-	"runtime"
-)
+import "github.com/holdfast-dev/holdfast/cmd/internal/program"
 
 // version is set at the link: -ldflags "-X main.version=…".
 var version = "unknown"
 
-func describeVersion() string {
-	return fmt.Sprintf("holdfast manager %s (%s, %s/%s)", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
+func describeVersion() string { return program.Describe("holdfast manager", version) }

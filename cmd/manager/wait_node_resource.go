@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/internal/nodewait"
 )
 
@@ -107,7 +108,7 @@ func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.ifMissing, "if-missing", string(nodewait.Wait), "`wait` for an object that is not there, or proceed: the agent creates it")
 	flags.StringVar(&o.machineIDFile, "machine-id-file", "", "`file` with this machine's ID, for example /etc/machine-id of the host; the Node has to show the same")
 	flags.DurationVar(&o.timeout, "timeout", defaultWait, "how long to wait; 0 for ever")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "`file` with the way to the cluster; otherwise $KUBECONFIG, the pod's own account, or ~/.kube/config")
+	program.AddKubeconfigFlag(flags, &o.kubeconfig)
 }
 
 func (o *waitOptions) run(ctx context.Context, out, errOut io.Writer) error {
@@ -115,7 +116,7 @@ func (o *waitOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	restConfig, err := (&runOptions{kubeconfig: o.kubeconfig}).restConfig()
+	restConfig, err := program.RESTConfig(o.kubeconfig)
 	if err != nil {
 		return err
 	}

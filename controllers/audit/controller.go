@@ -37,8 +37,6 @@ const (
 	auditDelay = time.Minute
 	// auditTold bounds how many findings one audit reads live; the next goes on.
 	auditTold = 50
-	// pageSize bounds one answer of the API server.
-	pageSize = 500
 )
 
 // Options configure the audit.

@@ -5,7 +5,6 @@ package audit
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +17,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
-	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // observe reads pods and pools from the cache, and the reservations, which nobody caches, live and last: whereabouts writes
@@ -76,110 +74,31 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 	return facts, err
 }
 
-// facts puts together what was read, and adds reservations and slices, live.
+// facts puts together what was read, and adds slices, accounts and reservations.
 func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
-	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}, ForRepair: true}
-	divided, err := a.backend.SlicePools(ctx)
+	networks := claim.From(a.client, a.backend, a.options.Rules)
+	facts, err := networks.Facts(ctx, pods, snapshot, func(name string) bool { return a.isNode(ctx, name) })
+	facts.ForRepair = true
 	if err != nil {
 		return facts, err
 	}
-	for _, pool := range divided {
-		facts.Slices[pool.String()] = pool.Owners()
-	}
-	networks := claim.From(a.client, a.backend, a.options.Rules)
-	for i := range pods {
-		pod := &pods[i]
-		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			facts.Pods = append(facts.Pods, a.auditPod(ctx, pod, networks))
-		}
-		if s := starting(ctx, pod, networks); len(s.Divided) > 0 {
-			facts.Starting = append(facts.Starting, s)
-		}
-	}
-	a.addEntries(ctx, &facts, snapshot, divided)
 	if facts.Accounts, err = a.accounts(ctx, pods); err != nil {
 		return facts, err
 	}
-	return facts, a.addReservations(ctx, &facts)
+	facts.Reservations, err = networks.Reservations(ctx)
+	for i := range facts.Reservations {
+		facts.Reservations[i].Addresses = a.backend.ReservationAddresses(facts.Reservations[i].Name)
+	}
+	return facts, err
 }
 
-func (a *auditor) addReservations(ctx context.Context, facts *ipamaudit.Facts) error {
-	reservations, err := a.backend.Reservations(ctx)
-	for _, r := range reservations {
-		if _, ok := ipam.ParsePodRef(r.PodRef); ok {
-			facts.Reservations = append(facts.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface,
-				Addresses: a.backend.ReservationAddresses(r.Name)})
-		}
+// isNode: a node is known by its object, or by the record of a pod that was there.
+func (a *auditor) isNode(ctx context.Context, name string) bool {
+	if a.client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}) == nil {
+		return true
 	}
-	return err
-}
-
-func (a *auditor) addEntries(ctx context.Context, facts *ipamaudit.Facts, snapshot *ipam.Snapshot, divided []*ipam.SlicePool) {
-	for i := range snapshot.Problems {
-		facts.Doubtful.Insert(snapshot.Problems[i].PodRef)
-		facts.Unreadable = facts.Unreadable || snapshot.Problems[i].Offset == ""
-	}
-	ofPool := map[string]ipamaudit.Slice{}
-	for i := range snapshot.Entries {
-		e := &snapshot.Entries[i]
-		if _, known := ofPool[e.Pool]; !known {
-			ofPool[e.Pool] = a.sliceOf(ctx, e.Pool, divided)
-		}
-		entry := a.auditEntry(e)
-		entry.Slice = ofPool[e.Pool]
-		if len(entry.Reservations) == 0 {
-			facts.Doubtful.Insert(e.PodRef)
-		}
-		facts.Entries = append(facts.Entries, entry)
-	}
-}
-
-func (a *auditor) auditEntry(e *ipam.Entry) ipamaudit.Entry {
-	return ipamaudit.Entry{Pool: e.Pool, IP: e.IP, SandboxID: e.SandboxID, PodRef: e.PodRef, Interface: e.Interface, Releasing: e.Releasing != "",
-		Reservations: a.backend.ReservationNames(e)}
-}
-
-// sliceOf is the slice for which a pool was made; the zero value where it is none's. A node is known by its object, or by
-// the record of a pod that was there.
-func (a *auditor) sliceOf(ctx context.Context, pool string, divided []*ipam.SlicePool) ipamaudit.Slice {
-	known := func(name string) bool {
-		if a.client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}) == nil {
-			return true
-		}
-		records, err := index.Records(ctx, a.client, index.RecordNode, name)
-		return err == nil && len(records) > 0
-	}
-	for _, of := range divided {
-		for _, slice := range of.Slices {
-			if node := a.backend.NodeOf(pool, of, slice, known); node != "" {
-				return ipamaudit.Slice{Name: of.String() + " " + slice.Range, For: node, Node: slice.Node}
-			}
-		}
-	}
-	return ipamaudit.Slice{}
-}
-
-// starting is a pod with the divided networks that it asks for: it has an ADD before it, or a DEL.
-func starting(ctx context.Context, pod *corev1.Pod, networks *claim.Networks) ipamaudit.Starting {
-	s := ipamaudit.Starting{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
-	if pod.Spec.NodeName != "" && !release.PodEnding(pod).ByKubelet() {
-		s.Divided = networks.Divided(ctx, pod)
-	}
-	return s
-}
-
-// auditPod is a live pod with the addresses that it shows, and what bounds those that only its annotation names.
-func (a *auditor) auditPod(ctx context.Context, pod *corev1.Pod, networks *claim.Networks) ipamaudit.Pod {
-	audited := ipamaudit.Pod{Ref: pod.Namespace + "/" + pod.Name, UID: pod.UID, Shown: networks.Shown(ctx, pod)}
-	if !slices.ContainsFunc(audited.Shown, func(s ipamaudit.Shown) bool { return s.Managed }) {
-		return audited
-	}
-	audited.Allowed = networks.Allowed(ctx, pod)
-	var record v1alpha1.IPAllocation
-	if a.client.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record) == nil {
-		audited.Recorded = claim.Recorded(&record)
-	}
-	return audited
+	records, err := index.Records(ctx, a.client, index.RecordNode, name)
+	return err == nil && len(records) > 0
 }
 
 // accounts come after the entries: what leads to one may end in between, and then the next audit finds it.

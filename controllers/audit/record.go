@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
@@ -45,7 +46,7 @@ func (l *unsaidLines) add(u unsaid) {
 
 // lineOf is the line about what became of a finding.
 func (a *auditor) lineOf(f ipamaudit.Finding, o outcome) v1alpha1.Repair {
-	line := v1alpha1.Repair{Time: metav1.NewTime(a.clock.Now()), Kind: string(f.Kind), Result: o.result, Message: shortened(f.Message() + " " + o.message)}
+	line := v1alpha1.Repair{Time: metav1.NewTime(a.clock.Now()), Kind: string(f.Kind), Result: o.result, Message: eventlimit.Note(f.Message() + " " + o.message)}
 	if f.IP.IsValid() {
 		line.Address = f.IP.String()
 	}

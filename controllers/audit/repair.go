@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -132,7 +132,7 @@ func (a *auditor) conclude(ctx context.Context, k *knownFinding, o outcome) erro
 		if o.result == v1alpha1.RepairRepaired {
 			kind = corev1.EventTypeNormal
 		}
-		a.recorder.Eventf(a.about(k.Finding), nil, kind, string(o.reason), "Repair", "%s", shortened(o.message))
+		a.recorder.Eventf(a.about(k.Finding), nil, kind, string(o.reason), "Repair", "%s", eventlimit.Note(o.message))
 	}
 	k.outcome = o
 	// What was repaired is no finding any more at the next audit: the line is kept, and not the finding.
@@ -141,10 +141,4 @@ func (a *auditor) conclude(ctx context.Context, k *knownFinding, o outcome) erro
 		return nil // others wait, and may fail again: all are tried once, at the end of the audit
 	}
 	return a.sayUnsaid(ctx)
-}
-
-// shortened keeps a text below the 1 KiB of an event's note and of a line in a record.
-func shortened(text string) string {
-	const limit = 1000
-	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
 }

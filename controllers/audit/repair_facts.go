@@ -146,7 +146,7 @@ func (a *auditor) entriesLive(ctx context.Context, name, owner string, addresses
 	}
 	entries := make([]ipamaudit.Entry, 0, len(snapshot.Entries))
 	for i := range snapshot.Entries {
-		e := a.auditEntry(&snapshot.Entries[i])
+		e := claim.Entry(a.backend, &snapshot.Entries[i])
 		if slices.Contains(addresses, e.IP) && (e.PodRef == owner || !reservedElsewhere(e.Reservations, name, e.PodRef, e.Interface, reservations)) {
 			entries = append(entries, e)
 		}

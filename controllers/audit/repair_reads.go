@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -74,11 +74,8 @@ func (a *auditor) addressesOf(f ipamaudit.Finding) []netip.Addr {
 func (a *auditor) usersLive(ctx context.Context, addresses []netip.Addr, subjects sets.Set[types.UID]) ([]*corev1.Pod, error) {
 	var users []*corev1.Pod
 	others := map[string]int{}
-	page := ""
-	for {
-		var list metav1.PartialObjectMetadataList
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := a.live.List(ctx, &list, client.Limit(pageSize), client.Continue(page)); err != nil {
+	for list, err := range pages.Metadata(ctx, a.live, corev1.SchemeGroupVersion.WithKind("Pod")) {
+		if err != nil {
 			return nil, fmt.Errorf("listing the metadata of pods: %w", err)
 		}
 		for i := range list.Items {
@@ -99,10 +96,8 @@ func (a *auditor) usersLive(ctx context.Context, addresses []netip.Addr, subject
 				users = append(users, &pod)
 			}
 		}
-		if page = list.Continue; page == "" {
-			return users, nil
-		}
 	}
+	return users, nil
 }
 
 func showsAny(annotations map[string]string, addresses []netip.Addr) bool {
@@ -116,10 +111,8 @@ func showsAny(annotations map[string]string, addresses []netip.Addr) bool {
 // recordsLive finds the records that have one of the addresses.
 func (a *auditor) recordsLive(ctx context.Context, addresses []netip.Addr) ([]v1alpha1.IPAllocation, error) {
 	var records []v1alpha1.IPAllocation
-	page := ""
-	for {
-		var list v1alpha1.IPAllocationList
-		if err := a.live.List(ctx, &list, client.Limit(pageSize), client.Continue(page)); err != nil {
+	for list, err := range pages.Of[v1alpha1.IPAllocationList](ctx, a.live) {
+		if err != nil {
 			return nil, fmt.Errorf("listing the records: %w", err)
 		}
 		for i := range list.Items {
@@ -131,8 +124,6 @@ func (a *auditor) recordsLive(ctx context.Context, addresses []netip.Addr) ([]v1
 				records = append(records, list.Items[i])
 			}
 		}
-		if page = list.Continue; page == "" {
-			return records, nil
-		}
 	}
+	return records, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -73,13 +74,11 @@ func (r *reconciler) isOver(ctx context.Context, v *view) (*v1alpha1.GuardedNode
 
 func (r *reconciler) readObjects(ctx context.Context) ([]v1alpha1.GuardedNode, error) {
 	objects := []v1alpha1.GuardedNode{}
-	for page, more := "", true; more; more = page != "" {
-		var list v1alpha1.GuardedNodeList
-		if err := r.live.List(ctx, &list, client.Limit(pageSize), client.Continue(page)); err != nil {
+	for list, err := range pages.Of[v1alpha1.GuardedNodeList](ctx, r.live) {
+		if err != nil {
 			return nil, fmt.Errorf("listing GuardedNodes: %w", err)
 		}
 		objects = append(objects, list.Items...)
-		page = list.Continue
 	}
 	return objects, nil
 }
@@ -97,15 +96,13 @@ func (r *reconciler) isNeeded(ctx context.Context, v *view, live *v1alpha1.Guard
 	if isAlive, err := r.isAlive(ctx, v, live, over); err != nil || isAlive {
 		return isAlive, err
 	}
-	for page, more := "", true; more; more = page != "" {
-		var records v1alpha1.IPAllocationList
-		if err := r.live.List(ctx, &records, client.MatchingFields{"spec.nodeName": live.Spec.NodeName}, client.Limit(pageSize), client.Continue(page)); err != nil {
+	for records, err := range pages.Of[v1alpha1.IPAllocationList](ctx, r.live, client.MatchingFields{"spec.nodeName": live.Spec.NodeName}) {
+		if err != nil {
 			return false, fmt.Errorf("listing the records of node %s: %w", live.Spec.NodeName, err)
 		}
 		if slices.ContainsFunc(records.Items, func(record v1alpha1.IPAllocation) bool { return slices.Contains(nodelife.NamedBy(&record), v.UID) }) {
 			return true, nil
 		}
-		page = records.Continue
 	}
 	return false, nil
 }

@@ -49,8 +49,6 @@ const (
 	maxLag = time.Minute
 	// reuse is how long what was read live may be used.
 	reuse = 30 * time.Second
-	// pageSize bounds one answer of the API server.
-	pageSize = 500
 )
 
 // Options configure the controller.

@@ -17,12 +17,11 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 const (
-	// sightingsPage bounds one answer of the API server.
-	sightingsPage = 500
 	// sightingsReuse is how long one live list serves the many records of one dead node.
 	sightingsReuse = 30 * time.Second
 )
@@ -144,9 +143,8 @@ func (f *Fates) machines(ctx context.Context, since time.Time) (machines, error)
 	began := f.clock.Now()
 	found := machines{byHardware: map[[2]string][]string{}, byBoot: map[string]string{}}
 	var listed []corev1.Node
-	for page, more := "", true; more; more = page != "" {
-		var nodes corev1.NodeList
-		if err := f.live.List(ctx, &nodes, client.Limit(sightingsPage), client.Continue(page)); err != nil {
+	for nodes, err := range pages.Of[corev1.NodeList](ctx, f.live) {
+		if err != nil {
 			return machines{}, fmt.Errorf("listing nodes for a machine that came back under another name: %w", err)
 		}
 		for i := range nodes.Items {
@@ -158,7 +156,6 @@ func (f *Fates) machines(ctx context.Context, since time.Time) (machines, error)
 		for i := range nodes.Items {
 			listed = append(listed, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodes.Items[i].Name}, Status: corev1.NodeStatus{NodeInfo: nodes.Items[i].Status.NodeInfo}})
 		}
-		page = nodes.Continue
 	}
 	f.rounds.note(began, listed)
 	f.read, f.listed = began, found
@@ -180,9 +177,8 @@ func (f *Fates) kubeletWrote(ctx context.Context, node string, since time.Time) 
 		return seen.wrote, nil
 	}
 	seen := kubeletSighting{read: f.clock.Now()}
-	for page, more := "", true; more; more = page != "" {
-		var pods corev1.PodList
-		if err := f.live.List(ctx, &pods, client.MatchingFields{index.PodNode: node}, client.Limit(sightingsPage), client.Continue(page)); err != nil {
+	for pods, err := range pages.Of[corev1.PodList](ctx, f.live, client.MatchingFields{index.PodNode: node}) {
+		if err != nil {
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of life of its kubelet: %w", node, err)
 		}
 		for i := range pods.Items {
@@ -190,7 +186,6 @@ func (f *Fates) kubeletWrote(ctx context.Context, node string, since time.Time) 
 				seen.wrote = wrote
 			}
 		}
-		page = pods.Continue
 	}
 	f.keep(node, seen)
 	return seen.wrote, nil

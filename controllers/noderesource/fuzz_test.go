@@ -3,36 +3,12 @@
 package noderesource
 
 import (
-	"encoding/json"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// FuzzKeeperOwns: a manager owns a field of an entry only where its fields have that entry by name, and that field in it.
-func FuzzKeeperOwns(f *testing.F) {
-	f.Fuzz(func(t *testing.T, raw []byte, name string) {
-		if !keeperOwns(raw, name, []string{"clientConfig", "rules"}) {
-			return
-		}
-		var fields, entries map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &fields)
-		_ = json.Unmarshal(fields["f:webhooks"], &entries)
-		for key, value := range entries {
-			var entry struct{ Name string }
-			var of map[string]json.RawMessage
-			if len(key) < 2 || json.Unmarshal([]byte(key[2:]), &entry) != nil || entry.Name != name || json.Unmarshal(value, &of) != nil {
-				continue
-			}
-			if of["f:clientConfig"] != nil || of["f:rules"] != nil {
-				return
-			}
-		}
-		t.Errorf("%s owns an entry %q", raw, name)
-	})
-}
 
 // FuzzKeeperRefused: what the API server says of an entry is kept for that entry, and what it says of anything else for none.
 func FuzzKeeperRefused(f *testing.F) {

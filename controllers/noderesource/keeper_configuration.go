@@ -50,7 +50,6 @@ func keeperConfiguration(stored *admissionregistrationv1.ValidatingWebhookConfig
 	if len(wanted.Webhooks) == 0 {
 		return nil
 	}
-	authority.annotate(wanted)
 	return wanted
 }
 

@@ -5,7 +5,6 @@ package noderesource
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
@@ -108,7 +109,7 @@ func (c *keeperContest) said(policy types.UID) string {
 func keeperChange(stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, name string) string {
 	was, is := keeperFields(wanted, name), keeperFields(stored, name)
 	if is == nil {
-		return fmt.Sprintf("%s keeps removing webhook %s", keeperEditors(stored, name, nil), name)
+		return "another writer keeps removing webhook " + name
 	}
 	var changed []string
 	for field := range was {
@@ -168,29 +169,24 @@ func keeperSameTrust(stored, wanted *admissionregistrationv1.ValidatingWebhookCo
 	})
 }
 
-// keeperEditors are the field managers that changed these fields of an entry, in words: of those that own one, the last to
-// write. Nobody owns what was removed; then it is the last to write anything of the configuration.
+// keeperEditors are the other field managers that own one of these fields of an entry, in words. No manager owns what was removed.
 func keeperEditors(stored *admissionregistrationv1.ValidatingWebhookConfiguration, name string, fields []string) string {
-	if stored == nil {
-		return "another writer"
-	}
-	names, latest := map[string]bool{}, time.Time{}
-	for _, owners := range []map[string]time.Time{keeperOwners(stored, name, fields), keeperOwners(stored, "", nil)} {
-		if len(names) > 0 {
-			break
+	names := sets.New[string]()
+	entry := fieldpath.KeyByFields("name", name)
+	for i := range stored.ManagedFields {
+		managed, owned := &stored.ManagedFields[i], fieldpath.NewSet()
+		if managed.Manager == KeeperFieldManager || managed.FieldsV1 == nil || owned.FromJSON(bytes.NewReader(managed.FieldsV1.GetRawBytes())) != nil {
+			continue
 		}
-		for manager, at := range owners {
-			if at.After(latest) {
-				clear(names)
-				latest = at
-			}
-			if !at.Before(latest) {
-				names[fmt.Sprintf("%q", manager)] = true
+		of := owned.WithPrefix(fieldpath.PathElement{FieldName: new("webhooks")}).WithPrefix(fieldpath.PathElement{Key: entry})
+		for _, field := range fields {
+			if element := (fieldpath.PathElement{FieldName: &field}); of.Members.Has(element) || !of.WithPrefix(element).Empty() {
+				names.Insert(fmt.Sprintf("%q", managed.Manager))
 			}
 		}
 	}
-	if len(names) == 0 {
+	if names.Len() == 0 {
 		return "another writer"
 	}
-	return "another writer, field manager " + strings.Join(slices.Sorted(maps.Keys(names)), " or ") + ","
+	return "another writer, field manager " + strings.Join(sets.List(names), " or ") + ","
 }

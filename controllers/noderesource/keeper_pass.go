@@ -124,7 +124,7 @@ func (pass *keeperPass) wanted() *admissionregistrationv1.ValidatingWebhookConfi
 	if pass.options.Disabled {
 		return nil
 	}
-	authority := keeperAuthority{stored: pass.stored, stamp: pass.stamp, follow: pass.options.Target.URL != "" && pass.options.Certificate.Name == ""}
+	authority := keeperAuthority{stored: pass.stored, stamp: pass.stamp, follow: pass.options.Certificate.Name == ""}
 	return keeperConfiguration(pass.stored, pass.policies, authority, pass.options)
 }
 

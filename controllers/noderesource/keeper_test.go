@@ -66,11 +66,6 @@ func keeperEntries(named ...[2]string) *admissionregistrationv1.ValidatingWebhoo
 
 func TestTheAuthorityOfAnEntry(t *testing.T) {
 	mine, other := nodepolicy.EntryName("mine"), nodepolicy.EntryName("other")
-	copied := func(of string, named ...[2]string) *admissionregistrationv1.ValidatingWebhookConfiguration {
-		c := keeperEntries(named...)
-		c.Annotations = map[string]string{keeperCopiedAnnotation: keeperHash([]byte(of))}
-		return c
-	}
 	for name, test := range map[string]struct {
 		authority keeperAuthority
 		want      string
@@ -82,47 +77,11 @@ func TestTheAuthorityOfAnEntry(t *testing.T) {
 		"is the stamping webhook's for the first": {keeperAuthority{stamp: []byte("S")}, "S"},
 		"is empty where nobody has one":           {keeperAuthority{stored: keeperEntries([2]string{mine, ""})}, ""},
 		"follows the stamping webhook's":          {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), stamp: []byte("S"), follow: true}, "S"},
-		"follows where it is a copy":              {keeperAuthority{stored: copied("C", [2]string{mine, "C"}), stamp: []byte("S")}, "S"},
-		"stays where another was written":         {keeperAuthority{stored: copied("C", [2]string{mine, "M"}), stamp: []byte("S")}, "M"},
-		"stays where the original is gone":        {keeperAuthority{stored: copied("C", [2]string{mine, "C"})}, "C"},
-		"is the new one where another has a copy": {keeperAuthority{stored: copied("C", [2]string{other, "C"}), stamp: []byte("S")}, "S"},
 		"stays where there is nothing to follow":  {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), follow: true}, "M"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := string(test.authority.of("mine")); got != test.want {
 				t.Errorf("the authority is %q, expected %q", got, test.want)
-			}
-		})
-	}
-}
-
-func TestWhatIsRememberedOfTheStampingWebhooksAuthority(t *testing.T) {
-	mine := nodepolicy.EntryName("mine")
-	for name, test := range map[string]struct {
-		had    string
-		entry  string
-		stamp  string
-		become string
-	}{
-		"an entry has it":                       {"", "S", "S", "S"},
-		"an entry has it anew":                  {"C", "S", "S", "S"},
-		"an entry has another":                  {"", "M", "S", ""},
-		"an entry has another now":              {"C", "M", "S", "C"},
-		"there is none":                         {"C", "C", "", "C"},
-		"there is none, and the entry has none": {"", "", "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			wanted := keeperEntries([2]string{mine, test.entry})
-			if test.had != "" {
-				wanted.Annotations = map[string]string{keeperCopiedAnnotation: keeperHash([]byte(test.had))}
-			}
-			keeperAuthority{stamp: []byte(test.stamp)}.annotate(wanted)
-			want := ""
-			if test.become != "" {
-				want = keeperHash([]byte(test.become))
-			}
-			if got := wanted.Annotations[keeperCopiedAnnotation]; got != want {
-				t.Errorf("remembered %q, expected that of %q", got, test.become)
 			}
 		})
 	}
@@ -412,9 +371,9 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 	injectedToo := edited.DeepCopy()
 	injectedToo.Webhooks[1].ClientConfig.CABundle = []byte("another")
 	rotated := pass(settled, alpha, bravo)
-	rotated.stamp = []byte("a new one")
+	rotated.stamp, rotated.options.Certificate = []byte("a new one"), types.NamespacedName{}
 	rotatedAndEdited := pass(edited, alpha, bravo)
-	rotatedAndEdited.stamp = []byte("a new one")
+	rotatedAndEdited.stamp, rotatedAndEdited.options.Certificate = []byte("a new one"), types.NamespacedName{}
 	injectedAndGone := pass(nil, alpha, bravo)
 	injectedAndGone.stamp = []byte("a new one")
 	for name, test := range map[string]struct {

@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
@@ -39,7 +40,7 @@ func TestAShadowDeletesNoStaleObject(t *testing.T) {
 				"metadata": map[string]any{"name": "node-7", "uid": "object-7", "resourceVersion": "9"}}}
 			objects := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "HostSubnetList"}, stale)
 			clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-			s := &sweeper{objects: objects, recorder: events.NewFakeRecorder(10), told: newSweepTold(clock), clock: clock,
+			s := &sweeper{objects: objects, recorder: events.NewFakeRecorder(10), told: eventlimit.New(clock, sweepTold), clock: clock,
 				options: Options{Shadow: tc.report, SweepInterval: time.Hour}}
 			run := &sweepRun{policy: &v1alpha1.NodeResourcePolicy{ObjectMeta: metav1.ObjectMeta{Name: "hostsubnets"}}, state: &sweptPolicy{}, resource: resource}
 			seen := &sighting{object: nodeidentity.Object{Name: "node-7", UID: "object-7", ResourceVersion: "9", NodeName: "node-7"}}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,62 +15,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 )
 
 const (
-	// toldInterval is how long nothing is said again of one object for one reason.
-	toldInterval = time.Hour
-	// toldMemory is of how many objects and reasons it is known when they were told.
-	toldMemory = 16384
-	// toldPerSecond and toldBurst bound what all objects together make the sweeper say.
-	toldPerSecond = 5
-	toldBurst     = 100
-	// toldNote is the longest note that the API server takes in an event.
-	toldNote = 1024
-
 	actionSweep  = "SweepNodeResources"
 	actionDelete = "DeleteStaleNodeObject"
 )
 
-type toldKey struct {
-	object types.UID
-	reason v1alpha1.Reason
-}
-
-// sweepTold keeps sweeps, which find the same again and again, from flooding events and log. What it holds back is told by a
-// later sweep.
-type sweepTold struct {
-	clock clock.PassiveClock
-	total flowcontrol.PassiveRateLimiter
-	mu    sync.Mutex
-	last  *lru.Cache
-}
-
-func newSweepTold(c clock.PassiveClock) *sweepTold {
-	return &sweepTold{clock: c, last: lru.New(toldMemory), total: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(toldPerSecond, toldBurst, c)}
-}
-
-func (t *sweepTold) allow(key toldKey) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.clock.Now()
-	if at, told := t.last.Get(key); told && now.Sub(at.(time.Time)) < toldInterval {
-		return false
-	}
-	if !t.total.TryAccept() {
-		return false
-	}
-	t.last.Add(key, now)
-	return true
-}
+// sweepTold bounds what sweeps say, which find the same again and again. What is held back is told by a later sweep.
+var sweepTold = eventlimit.Options{Interval: time.Hour, Memory: 16384, PerSecond: 5, Burst: 100}
 
 // tellStale tells of an object that does not speak for the live Node, and of what keeps it if it is being deleted. Where no Node
 // is known to be gone, the reason is what is wrong with the object itself.
@@ -85,10 +43,10 @@ func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePo
 		message = fmt.Sprintf("Finalizers %s keep this object, which is being deleted since %s and speaks for a Node that is gone. Whoever set them has to let go. %s",
 			strings.Join(seen.object.Finalizers, ", "), seen.deletingSince.UTC().Format(time.RFC3339), message)
 	}
-	if !s.told.allow(toldKey{seen.object.UID, reason}) {
+	if !s.told.Allow(seen.object.UID, reason) {
 		return
 	}
-	s.recorder.Eventf(reference(seen), policyReference(policy), corev1.EventTypeWarning, string(reason), actionSweep, "%s", note(message))
+	s.recorder.Eventf(reference(seen), policyReference(policy), corev1.EventTypeWarning, string(reason), actionSweep, "%s", eventlimit.Note(message))
 	log.FromContext(ctx).Info(message, "reason", reason, "object", objectName(&seen.object), "uid", seen.object.UID, "assessment", seen.assessment.Reason)
 }
 
@@ -97,13 +55,13 @@ func (s *sweeper) tellDeleted(ctx context.Context, policy *v1alpha1.NodeResource
 	reason := v1alpha1.ReasonStaleNodeObjectDeleted
 	message := fmt.Sprintf("Deleted %s %s, because policy %s asks for it. %s", seen.object.Kind, objectName(&seen.object), policy.Name, seen.assessment.Message)
 	log.FromContext(ctx).Info(message, "reason", reason, "object", objectName(&seen.object), "uid", seen.object.UID)
-	if !s.told.allow(toldKey{seen.object.UID, reason}) {
+	if !s.told.Allow(seen.object.UID, reason) {
 		return
 	}
-	s.recorder.Eventf(policyReference(policy), reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", note(message))
+	s.recorder.Eventf(policyReference(policy), reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", eventlimit.Note(message))
 	if live := seen.assessment.LiveUID; live != "" {
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: seen.object.NodeName, UID: live}
-		s.recorder.Eventf(node, reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", note(message))
+		s.recorder.Eventf(node, reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", eventlimit.Note(message))
 	}
 }
 
@@ -113,12 +71,12 @@ func (s *sweeper) tellConflict(ctx context.Context, policy *v1alpha1.NodeResourc
 		objectName(&c.A), c.A.NodeName, address(c.PrefixA), objectName(&c.B), c.B.NodeName, address(c.PrefixB), policy.Name)
 	reason, said := v1alpha1.ReasonNodeAddressConflict, false
 	for _, pair := range [][2]*nodeidentity.Object{{&c.A, &c.B}, {&c.B, &c.A}} {
-		if !s.told.allow(toldKey{pair[0].UID, reason}) {
+		if !s.told.Allow(pair[0].UID, reason) {
 			continue
 		}
 		said = true
 		version := resource.GroupVersion().String()
-		s.recorder.Eventf(referenceTo(pair[0], version), referenceTo(pair[1], version), corev1.EventTypeWarning, string(reason), actionSweep, "%s", note(message))
+		s.recorder.Eventf(referenceTo(pair[0], version), referenceTo(pair[1], version), corev1.EventTypeWarning, string(reason), actionSweep, "%s", eventlimit.Note(message))
 	}
 	if said {
 		log.FromContext(ctx).Error(errors.New("one address is under two live Nodes"), message, "reason", reason)
@@ -127,7 +85,7 @@ func (s *sweeper) tellConflict(ctx context.Context, policy *v1alpha1.NodeResourc
 
 // logUnknown tells the log of an object that could not be judged in full.
 func (s *sweeper) logUnknown(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, u *unstructured.Unstructured, why error) {
-	if !s.told.allow(toldKey{u.GetUID(), v1alpha1.ReasonObservationFailed}) {
+	if !s.told.Allow(u.GetUID(), v1alpha1.ReasonObservationFailed) {
 		return
 	}
 	log.FromContext(ctx).Info("An object could not be judged", "reason", v1alpha1.ReasonObservationFailed, "policy", policy.Name, "kind", u.GetKind(),
@@ -160,11 +118,4 @@ func address(p netip.Prefix) string {
 		return p.Addr().String()
 	}
 	return p.String()
-}
-
-func note(message string) string {
-	if len(message) > toldNote {
-		return strings.ToValidUTF8(message[:toldNote], "")
-	}
-	return message
 }

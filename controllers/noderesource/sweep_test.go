@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -245,35 +244,6 @@ func TestANodeHasToBeMissingWithoutABreak(t *testing.T) {
 	}
 }
 
-func TestASweepDoesNotRepeatItself(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	told := newSweepTold(clock)
-	key := toldKey{"uid", v1alpha1.ReasonStaleNodeObject}
-	if !told.allow(key) || told.allow(key) {
-		t.Error("expected yes once")
-	}
-	if !told.allow(toldKey{"uid", v1alpha1.ReasonStaleNodeObjectHeld}) {
-		t.Error("another reason is news")
-	}
-	clock.SetTime(clock.Now().Add(toldInterval))
-	if !told.allow(key) {
-		t.Error("after the interval it may be said again")
-	}
-	said := 0
-	for n := range 10 * toldBurst {
-		if told.allow(toldKey{types.UID(fmt.Sprint(n)), v1alpha1.ReasonStaleNodeObject}) {
-			said++
-		}
-	}
-	if said > toldBurst {
-		t.Errorf("%d events at once, expected at most %d", said, toldBurst)
-	}
-	clock.SetTime(clock.Now().Add(time.Minute))
-	if !told.allow(toldKey{"999", v1alpha1.ReasonStaleNodeObject}) {
-		t.Error("what was held back is not told later")
-	}
-}
-
 func TestOnlyTheAuthorizersNoIsAMissingPermission(t *testing.T) {
 	resource := schema.GroupResource{Group: "acn.azure.com", Resource: "nodenetworkconfigs"}
 	authorizer := apierrors.NewForbidden(resource, "x", errors.New(`User "u" cannot delete resource "nodenetworkconfigs" in API group "acn.azure.com" in the namespace "kube-system"`))
@@ -292,12 +262,6 @@ func TestOnlyTheAuthorizersNoIsAMissingPermission(t *testing.T) {
 		if got := lacksPermission(c.err); got != c.want {
 			t.Errorf("%s: %v, expected %v", name, got, c.want)
 		}
-	}
-}
-
-func TestANoteFitsIntoAnEvent(t *testing.T) {
-	if got := note(strings.Repeat("ä", toldNote)); len(got) > toldNote || !strings.HasPrefix(got, "ää") || strings.ContainsRune(got, '\uFFFD') {
-		t.Errorf("the note has %d bytes", len(got))
 	}
 }
 

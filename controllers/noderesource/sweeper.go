@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
@@ -67,7 +68,7 @@ type sweeper struct {
 	objects   dynamic.Interface
 	resources *sweepResources
 	recorder  events.EventRecorder
-	told      *sweepTold
+	told      *eventlimit.Limit
 	deletes   flowcontrol.PassiveRateLimiter
 	missing   *missingNodes
 	clock     clock.PassiveClock
@@ -151,7 +152,7 @@ func newSweeper(mgr manager.Manager, o Options) (*sweeper, error) {
 		objects:   objects,
 		resources: newSweepResources(mgr.GetConfig(), mgr.GetHTTPClient()),
 		recorder:  mgr.GetEventRecorder("holdfast"),
-		told:      newSweepTold(o.Clock),
+		told:      eventlimit.New(o.Clock, sweepTold),
 		deletes:   newDeleteLimit(o),
 		missing:   newMissingNodes(),
 		clock:     o.Clock,

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
 // agentLeases are the Leases on which agents acknowledge. Its cache says when a look at them is worth it, and nothing else. The right to
@@ -79,10 +79,8 @@ func (l *agentLeases) cached(ctx context.Context) map[string]orphan.Acknowledgem
 func (l *agentLeases) read(ctx context.Context) (map[string]orphan.Acknowledgement, []orphan.Trace, error) {
 	said := map[string]orphan.Acknowledgement{}
 	var traces []orphan.Trace
-	for page, more := "", true; more; more = page != "" {
-		var leases metav1.PartialObjectMetadataList
-		leases.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("LeaseList"))
-		if err := l.live.List(ctx, &leases, client.InNamespace(l.namespace), client.Limit(nodesPage), client.Continue(page)); err != nil {
+	for leases, err := range pages.Metadata(ctx, l.live, coordinationv1.SchemeGroupVersion.WithKind("Lease"), client.InNamespace(l.namespace)) {
+		if err != nil {
 			return nil, nil, fmt.Errorf("listing the agents' Leases in namespace %s: %w", l.namespace, err)
 		}
 		for i := range leases.Items {
@@ -93,7 +91,6 @@ func (l *agentLeases) read(ctx context.Context) (map[string]orphan.Acknowledgeme
 			said[name] = acknowledgementOf(leases.Items[i].Annotations)
 			traces = append(traces, orphan.Trace{Name: name, Node: v1alpha1.NodeIdentity{UID: said[name].NodeUID, BootID: said[name].BootID}})
 		}
-		page = leases.Continue
 	}
 	return said, traces, nil
 }

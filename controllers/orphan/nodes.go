@@ -16,22 +16,18 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
-
-// nodesPage bounds one answer of the API server.
-const nodesPage = 500
 
 // readNodes lists every Node past the cache.
 func (k *keeper) readNodes(ctx context.Context) ([]orphan.Present, error) {
 	var present []orphan.Present
-	for page, more := "", true; more; more = page != "" {
-		var nodes corev1.NodeList
-		if err := k.orphans.live.List(ctx, &nodes, client.Limit(nodesPage), client.Continue(page)); err != nil {
+	for nodes, err := range pages.Of[corev1.NodeList](ctx, k.orphans.live) {
+		if err != nil {
 			return nil, fmt.Errorf("listing the Nodes that are asked about sandboxes without an owner: %w", err)
 		}
 		present = append(present, presentNodes(nodes.Items)...)
-		page = nodes.Continue
 	}
 	return present, nil
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -20,10 +19,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
-
-// pageSize is how many pods' metadata one request reads.
-const pageSize = 500
 
 // sweeper pages through the metadata of all pods.
 type sweeper struct {
@@ -89,12 +86,9 @@ func (p *pauses) next(failed bool) time.Duration {
 }
 
 func (s *sweeper) sweep(ctx context.Context) error {
-	page := ""
 	var failures []error
-	for {
-		var pods metav1.PartialObjectMetadataList
-		pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := s.live.List(ctx, &pods, client.Limit(pageSize), client.Continue(page)); err != nil {
+	for pods, err := range pages.Metadata(ctx, s.live, corev1.SchemeGroupVersion.WithKind("Pod")) {
+		if err != nil {
 			return fmt.Errorf("listing the metadata of pods: %w", err)
 		}
 		for i := range pods.Items {
@@ -105,8 +99,6 @@ func (s *sweeper) sweep(ctx context.Context) error {
 			// One pod that cannot be labeled must not hide all that come after it.
 			failures = append(failures, s.pods.Relabel(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}))
 		}
-		if page = pods.Continue; page == "" {
-			return errors.Join(failures...)
-		}
 	}
+	return errors.Join(failures...)
 }

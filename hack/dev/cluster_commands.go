@@ -58,23 +58,23 @@ func (f *upFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.guard, "guard", true, "install Holdfast")
 }
 
-func (f *upFlags) options(log io.Writer) (supervisor.Options, error) {
+func (f *upFlags) options(log io.Writer) (o supervisor.Options, err error) {
 	modes := []string{"", string(configv1alpha1.ReleaseModeOff), string(configv1alpha1.ReleaseModeWarn), string(configv1alpha1.ReleaseModeDeny)}
 	if !slices.Contains(modes, f.mode) {
-		return supervisor.Options{}, fmt.Errorf("--mode is %q, expected one of %q", f.mode, modes[1:])
+		return o, fmt.Errorf("--mode is %q, expected one of %q", f.mode, modes[1:])
 	}
 	evidence, err := f.evidence.parse()
 	if err != nil {
-		return supervisor.Options{}, err
+		return o, err
 	}
 	if err := f.complete(); err != nil {
-		return supervisor.Options{}, err
+		return o, err
 	}
-	program, err := os.Executable()
-	return supervisor.Options{
-		Root: f.root, Dir: f.dir, Program: program, Nodes: f.nodes, Guard: f.guard, Log: log,
-		Mode: configv1alpha1.ReleaseMode(f.mode), Evidence: evidence,
-	}, err
+	o.Options = cluster.Options{Root: f.root, Dir: f.dir, Nodes: f.nodes, Log: log}
+	if f.guard {
+		o.Guard = &cluster.GuardOptions{Mode: configv1alpha1.ReleaseMode(f.mode), Evidence: evidence}
+	}
+	return o, nil
 }
 
 // evidenceFlag says whose word proves a sandbox gone.
@@ -126,12 +126,16 @@ agents, as with the component kubelet-evidence.`,
 			if err != nil {
 				return err
 			}
-			state, err := supervisor.Start(cmd.Context(), o, f.arguments())
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			state, already, err := supervisor.Start(cmd.Context(), o.Dir, program, f.arguments(), out)
 			switch {
-			case errors.Is(err, supervisor.ErrAlreadyUp):
-				fmt.Fprintln(out, "The development cluster is up already.")
 			case err != nil:
 				return err
+			case already:
+				fmt.Fprintln(out, "The development cluster is up already.")
 			default:
 				fmt.Fprintf(out, "The development cluster is up after %.0f s.\n", time.Since(began).Seconds())
 			}
@@ -151,7 +155,7 @@ func newSuperviseCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			o, err := f.options(supervisor.Elapsed(cmd.OutOrStdout()))
+			o, err := f.options(cmd.OutOrStdout())
 			if err != nil {
 				return err
 			}
@@ -178,15 +182,15 @@ func newDownCommand() *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			state, err := supervisor.ReadState(f.dir)
+			pid, err := supervisor.Owner(f.dir)
 			if err != nil {
 				return err
 			}
-			if state == nil {
+			if pid == 0 {
 				fmt.Fprintln(out, "No development cluster is up.")
 				return nil
 			}
-			if err := supervisor.Stop(f.dir, out); err != nil {
+			if err := supervisor.Stop(cmd.Context(), f.dir, out); err != nil {
 				return err
 			}
 			fmt.Fprintln(out, "The development cluster is down.")

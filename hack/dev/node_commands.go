@@ -192,7 +192,7 @@ func (t *nodeTarget) find() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if state == nil || state.Socket == "" {
+	if state == nil {
 		return "", fmt.Errorf("no development cluster is up in %s: run make dev-up", t.dir)
 	}
 	return state.Socket, nil

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -47,23 +48,14 @@ func newStatusCommand() *cobra.Command {
 func printStatus(cmd *cobra.Command, out io.Writer, state *supervisor.State) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PROCESS\tPID\tSTATE")
-	for _, p := range append([]supervisor.Process{state.Supervisor}, state.Children...) {
-		status := "ended"
-		if p.Alive() {
-			status = "runs"
+	for _, child := range state.Children {
+		status := "runs"
+		if errors.Is(syscall.Kill(child.PID, 0), syscall.ESRCH) {
+			status = "ended"
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\n", p.Name, p.PID, status)
+		fmt.Fprintf(table, "%s\t%d\t%s\n", child.Name, child.PID, status)
 	}
-	if !state.Supervisor.Alive() {
-		fmt.Fprintln(table, "\nThe supervisor was killed: \"make dev-down\" tidies up.")
-		return table.Flush()
-	}
-	if state.Socket != "" {
-		if err := printNodes(cmd.Context(), table, state.Socket); err != nil {
-			return errors.Join(table.Flush(), err)
-		}
-	}
-	return table.Flush()
+	return errors.Join(printNodes(cmd.Context(), table, state.Socket), table.Flush())
 }
 
 func printNodes(ctx context.Context, table io.Writer, socket string) error {

@@ -3,13 +3,12 @@
 package promql
 
 import (
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v2"
-
-	"github.com/holdfast-dev/holdfast/hack/promql/picture"
 )
 
 const root = "../.."
@@ -72,8 +71,13 @@ func TestAlerts(t *testing.T) {
 }
 
 func TestDashboard(t *testing.T) {
-	dashboard, err := picture.Parse(read(t, root+"/config/prometheus/dashboard.json"))
-	if err != nil {
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(read(t, root+"/config/prometheus/dashboard.json"), &dashboard); err != nil {
 		t.Fatal(err)
 	}
 	checked := 0

@@ -5,19 +5,18 @@ package shadow
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlrecorder "sigs.k8s.io/controller-runtime/pkg/recorder"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 )
 
 const (
 	// notePrefix begins the note of every event.
 	notePrefix = "Shadow, only reported: "
-	// maxNote is below the 1 KiB that events.k8s.io allows.
-	maxNote = 1000
 )
 
 // Manager is a manager whose webhooks and recorders are those of a shadow: whoever is set up with it need not know.
@@ -55,9 +54,5 @@ func (r *recorder) AnnotatedEventf(regarding, related runtime.Object, annotation
 }
 
 func shadowNote(format string, args []any) string {
-	note := notePrefix + fmt.Sprintf(format, args...)
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "")
-	}
-	return note
+	return eventlimit.Note(notePrefix + fmt.Sprintf(format, args...))
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 )
 
 func TestNoReporterWithholdsNothing(t *testing.T) {
@@ -68,7 +70,7 @@ func TestAReconcilerDoesNotTryAgainWhatWasWithheld(t *testing.T) {
 
 func TestEveryEventSaysThatNothingWasDone(t *testing.T) {
 	got := shadowNote("%s", []any{strings.Repeat("ä", 1000)})
-	if !strings.HasPrefix(got, notePrefix) || len(got) > maxNote || strings.ContainsRune(got, '\uFFFD') {
+	if !strings.HasPrefix(got, notePrefix) || len(got) > eventlimit.MaxNote || strings.ContainsRune(got, '\uFFFD') {
 		t.Errorf("got %d bytes: %q", len(got), got)
 	}
 }

@@ -13,10 +13,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
 // Held is an entry of an IPAM with no living pod behind it, which nobody of ours gives back any more; or the address of such a pod that
@@ -148,9 +148,7 @@ func (u *uninstallation) listHeld(ctx context.Context) error {
 
 func (u *uninstallation) records(ctx context.Context) ([]v1alpha1.IPAllocation, error) {
 	var records []v1alpha1.IPAllocation
-	for next, more := "", true; more; more = next != "" {
-		list := &v1alpha1.IPAllocationList{}
-		err := u.Client.List(ctx, list, client.Limit(pageSize), client.Continue(next))
+	for list, err := range pages.Of[v1alpha1.IPAllocationList](ctx, u.Client) {
 		if isMissing(err) {
 			return nil, nil
 		}
@@ -158,7 +156,6 @@ func (u *uninstallation) records(ctx context.Context) ([]v1alpha1.IPAllocation, 
 			return nil, fmt.Errorf("listing every IPAllocation: %w", err)
 		}
 		records = append(records, list.Items...)
-		next = list.Continue
 	}
 	return records, nil
 }

@@ -17,10 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// pageSize bounds one answer of a paged list.
-const pageSize = 500
+	"github.com/holdfast-dev/holdfast/internal/pages"
+)
 
 // isMissing says that an object, or its whole resource, is not there.
 func isMissing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
@@ -28,10 +27,7 @@ func isMissing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMa
 // list reads the metadata of all objects of a kind, in one namespace or, with "", in all. A kind that is not served has none.
 func (u *uninstallation) list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	var all []metav1.PartialObjectMetadata
-	for next, more := "", true; more; more = next != "" {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := u.Client.List(ctx, page, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next))
+	for page, err := range pages.Metadata(ctx, u.Client, gvk, client.InNamespace(namespace)) {
 		if isMissing(err) {
 			return nil, nil
 		}
@@ -39,7 +35,6 @@ func (u *uninstallation) list(ctx context.Context, gvk schema.GroupVersionKind, 
 			return nil, fmt.Errorf("listing every %s: %w", gvk.Kind, err)
 		}
 		all = append(all, page.Items...)
-		next = page.Continue
 	}
 	for i := range all {
 		all[i].SetGroupVersionKind(gvk)

@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
 const (
@@ -127,13 +127,10 @@ func (u *uninstallation) readPods(ctx context.Context) (*pass, error) {
 
 func (u *uninstallation) readPages(ctx context.Context, progress *progress) (*pass, error) {
 	p := &pass{living: map[string]types.UID{}, ending: map[types.UID]bool{}, ways: map[finalizer.Way]int{}}
-	for next, more := "", true; more; more = next != "" {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		if err := u.Client.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
+	for page, err := range pages.Metadata(ctx, u.Client, corev1.SchemeGroupVersion.WithKind("Pod")) {
+		if err != nil {
 			return nil, err
 		}
-		next = page.Continue
 		for i := range page.Items {
 			p.add(&page.Items[i])
 		}

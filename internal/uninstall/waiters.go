@@ -11,7 +11,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
 // waitCommand is the subcommand that agents run as an init container (cmd/manager).
@@ -38,13 +39,10 @@ func (u *uninstallation) check(ctx context.Context) error {
 		return err
 	}
 	var waiting []string
-	for next, more := "", true; more; more = next != "" {
-		// A list that is read into again keeps the last page's token where the last page has none.
-		list := &appsv1.DaemonSetList{}
-		if err := u.Client.List(ctx, list, client.Limit(pageSize), client.Continue(next)); err != nil {
+	for list, err := range pages.Of[appsv1.DaemonSetList](ctx, u.Client) {
+		if err != nil {
 			return fmt.Errorf("listing every DaemonSet: %w", err)
 		}
-		next = list.Continue
 		for i := range list.Items {
 			if d := &list.Items[i]; slices.ContainsFunc(d.Spec.Template.Spec.InitContainers, waitsForPolicy) {
 				waiting = append(waiting, d.Namespace+"/"+d.Name)

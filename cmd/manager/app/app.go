@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/controllers/node"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
@@ -102,6 +103,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=holdfast-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=holdfast-system,resources=leases,resourceNames=holdfast-manager,verbs=get;update
 // +kubebuilder:rbac:groups="",namespace=holdfast-system,resources=events,verbs=create;patch
@@ -162,7 +165,7 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 		Logger:                  o.Log,
 		Cache:                   cacheOptions(),
 		WebhookServer:           server,
-		Metrics:                 metricsOptions(c.Server),
+		Metrics:                 program.Metrics(c.Server.MetricsBindAddress, c.Server.CertDir),
 		HealthProbeBindAddress:  c.Server.HealthProbeBindAddress,
 		LeaderElection:          *c.Controller.LeaderElection,
 		LeaderElectionID:        Name,

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 )
 
 const (
@@ -28,8 +29,6 @@ const (
 	eventsPerPass = 25
 	// eventTimeout bounds the writing of one pass.
 	eventTimeout = 10 * time.Second
-	// maxNote is the longest note that the API server takes, in bytes.
-	maxNote = 1024
 	// maxNameOfNode leaves room for what makes an event's name unique.
 	maxNameOfNode = 200
 	// controllerName is the reporting controller of the events; that of every event of the agent.
@@ -113,22 +112,14 @@ func (h *herald) write(ctx context.Context, nodeUID types.UID) {
 
 func (h *herald) event(a announcement, nodeUID types.UID) *eventsv1.Event {
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: eventNamespace, Name: strings.TrimRight(cut(h.nodeName, maxNameOfNode), ".-") + "." + a.digest},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: eventNamespace, Name: strings.TrimRight(eventlimit.Cut(h.nodeName, maxNameOfNode), ".-") + "." + a.digest},
 		EventTime:           metav1.NewMicroTime(h.clock.Now()),
 		ReportingController: controllerName,
-		ReportingInstance:   cut(controllerName+"-"+h.nodeName, maxInstance),
+		ReportingInstance:   eventlimit.Cut(controllerName+"-"+h.nodeName, maxInstance),
 		Action:              action,
 		Reason:              string(a.reason),
 		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: h.nodeName, UID: nodeUID},
-		Note:                cut(a.note, maxNote),
+		Note:                eventlimit.Note(a.note),
 		Type:                a.eventType,
 	}
-}
-
-// cut shortens a text to a number of bytes, without leaving half a character.
-func cut(text string, longest int) string {
-	if len(text) <= longest {
-		return text
-	}
-	return strings.ToValidUTF8(text[:longest], "")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect/who"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
 
@@ -75,20 +76,14 @@ func (c *Cluster) addressEvents(ctx context.Context, f *who.Facts) error {
 // podsShowing reads the pods whose network-status shows an address: the metadata of all pods tells which, whatever their labels.
 func (c *Cluster) podsShowing(ctx context.Context, ip netip.Addr) ([]corev1.Pod, error) {
 	var keys []client.ObjectKey
-	makeList := func() client.ObjectList {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-		return list
-	}
-	err := c.each(ctx, "pods", makeList, func(list client.ObjectList) int {
-		items := list.(*metav1.PartialObjectMetadataList).Items
-		for i := range items {
-			shown, _ := podnetwork.StatusAddresses(items[i].Annotations) // what cannot be read shows nothing
+	all := pages.Metadata(ctx, c.Client, corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := walk(ctx, c, "pods", all, func(list *metav1.PartialObjectMetadataList) {
+		for i := range list.Items {
+			shown, _ := podnetwork.StatusAddresses(list.Items[i].Annotations) // what cannot be read shows nothing
 			if slices.ContainsFunc(shown, func(a podnetwork.StatusAddress) bool { return a.IP == ip }) {
-				keys = append(keys, client.ObjectKeyFromObject(&items[i]))
+				keys = append(keys, client.ObjectKeyFromObject(&list.Items[i]))
 			}
 		}
-		return len(items)
 	})
 	if err != nil {
 		return nil, err

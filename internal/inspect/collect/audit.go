@@ -59,8 +59,7 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, ipam.
 	if err := c.policies(ctx, f); err != nil {
 		return nil, nil, err
 	}
-	books := keepBooks(c, backend)
-	if f.Books, err = books.facts(ctx, networked, f, snapshot); err != nil {
+	if f.Books, err = c.books(ctx, backend, networked, f, &snapshot); err != nil {
 		f.Unread = append(f.Unread, "reservations, slices or network definitions, so that these were not compared, and no address that two pods show was looked for: "+err.Error())
 	}
 	return f, backend, ctx.Err()
@@ -88,12 +87,8 @@ func stripped(pod *corev1.Pod) corev1.Pod {
 	}
 }
 
-func (c *Cluster) policies(ctx context.Context, f *audit.Facts) error {
-	err := c.each(ctx, inspect.PolicyResource, func() client.ObjectList { return &v1alpha1.NodeResourcePolicyList{} }, func(list client.ObjectList) int {
-		items := list.(*v1alpha1.NodeResourcePolicyList).Items
-		f.Policies = append(f.Policies, items...)
-		return len(items)
-	})
+func (c *Cluster) policies(ctx context.Context, f *audit.Facts) (err error) {
+	f.Policies, err = c.nodePolicies(ctx)
 	err = orUnserved(err, &f.Unserved.Policies)
 	var forbidden *inspect.ForbiddenError
 	if errors.As(err, &forbidden) {

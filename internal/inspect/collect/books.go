@@ -15,52 +15,37 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
-	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// bookkeeper puts together what the manager's own audit compares (controllers/audit), from live reads alone.
-type bookkeeper struct {
-	*Cluster
-	backend  ipam.Auditable
-	networks *claim.Networks
-	// undefined: network definitions are not served.
-	undefined bool
-}
-
-// keepBooks makes a bookkeeper.
-func keepBooks(c *Cluster, backend ipam.Auditable) *bookkeeper {
-	k := &bookkeeper{Cluster: c, backend: backend}
-	k.networks = claim.Of(backend, k.network)
-	return k
-}
-
-func (k *bookkeeper) facts(ctx context.Context, pods []corev1.Pod, f *audit.Facts, snapshot ipam.Snapshot) (ipamaudit.Facts, error) {
-	books := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}
-	divided, err := k.backend.SlicePools(ctx)
+// books reads what the manager's own audit compares (controllers/audit), from live reads alone.
+func (c *Cluster) books(ctx context.Context, backend ipam.Auditable, pods []corev1.Pod, f *audit.Facts, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
+	d := &definitions{Cluster: c}
+	networks := claim.Of(backend, d.read)
+	nodes := sets.New[string]()
+	for i := range f.Nodes {
+		nodes.Insert(f.Nodes[i].Name)
+	}
+	for i := range f.Records {
+		nodes.Insert(f.Records[i].Spec.NodeName)
+	}
+	books, err := networks.Facts(ctx, pods, snapshot, nodes.Has)
 	if err != nil {
 		return ipamaudit.Facts{}, readError(err, "list", "nodeslicepools.whereabouts.cni.cncf.io", everywhere)
 	}
-	for _, pool := range divided {
-		books.Slices[pool.String()] = pool.Owners()
+	f.Managed = managed(ctx, networks, f.Pods)
+	if err := networks.Err(); err != nil {
+		f.Managed = nil
+		return ipamaudit.Facts{}, err
 	}
-	for i := range pods {
-		if k.pod(ctx, &pods[i], &books); k.networks.Err() != nil {
-			return ipamaudit.Facts{}, k.networks.Err()
-		}
-	}
-	if f.Managed = k.managed(ctx, f.Pods); k.networks.Err() != nil {
-		return ipamaudit.Facts{}, k.networks.Err()
-	}
-	k.entries(&books, f, snapshot, divided)
-	f.Unserved.Definitions = k.undefined
-	return books, k.reservations(ctx, &books, f)
+	f.Unserved.Definitions = d.unserved
+	return books, c.reservations(ctx, networks, &books, f)
 }
 
 // reservations come last. Where there is no such type, nobody lacks one.
-func (k *bookkeeper) reservations(ctx context.Context, books *ipamaudit.Facts, f *audit.Facts) error {
-	reservations, err := k.backend.Reservations(ctx)
+func (c *Cluster) reservations(ctx context.Context, networks *claim.Networks, books *ipamaudit.Facts, f *audit.Facts) (err error) {
+	books.Reservations, err = networks.Reservations(ctx)
 	if meta.IsNoMatchError(err) {
-		err = k.unserved(ctx, inspect.ReservationResource, ippools.Version, err)
+		err = c.unserved(ctx, inspect.ReservationResource, ippools.Version, err)
 	}
 	if f.Unserved.Reservations = isNotServed(err); f.Unserved.Reservations {
 		for i := range books.Pods {
@@ -73,36 +58,15 @@ func (k *bookkeeper) reservations(ctx context.Context, books *ipamaudit.Facts, f
 	if err != nil {
 		return readError(err, "list", inspect.ReservationResource, everywhere)
 	}
-	for _, r := range reservations {
-		if _, ok := ipam.ParsePodRef(r.PodRef); ok {
-			books.Reservations = append(books.Reservations, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface})
-		}
-	}
 	return nil
 }
 
-func (k *bookkeeper) pod(ctx context.Context, pod *corev1.Pod, books *ipamaudit.Facts) {
-	ref := pod.Namespace + "/" + pod.Name
-	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-		books.Pods = append(books.Pods, ipamaudit.Pod{Ref: ref, UID: pod.UID, Shown: k.networks.Shown(ctx, pod)})
-	}
-	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
-		return
-	}
-	if divided := k.networks.Divided(ctx, pod); len(divided) > 0 { // the pod has an ADD before it, or a DEL
-		books.Starting = append(books.Starting, ipamaudit.Starting{Ref: ref, UID: pod.UID, Node: pod.Spec.NodeName, Divided: divided})
-	}
-}
-
-// managed are the networks of all pods whose IPAM is the backend's.
-func (k *bookkeeper) managed(ctx context.Context, pods []audit.Pod) sets.Set[string] {
+// managed are the networks of all pods that have an IPAM of ours.
+func managed(ctx context.Context, networks *claim.Networks, pods []audit.Pod) sets.Set[string] {
 	names := sets.New[string]()
 	for i := range pods {
 		for j := range pods[i].Shown {
-			if k.networks.Err() != nil {
-				return nil
-			}
-			if name := pods[i].Shown[j].Network; k.networks.Named(ctx, name).Managed {
+			if name := pods[i].Shown[j].Network; networks.Named(ctx, name).Managed {
 				names.Insert(name)
 			}
 		}
@@ -110,54 +74,23 @@ func (k *bookkeeper) managed(ctx context.Context, pods []audit.Pod) sets.Set[str
 	return names
 }
 
-func (k *bookkeeper) entries(books *ipamaudit.Facts, f *audit.Facts, snapshot ipam.Snapshot, divided []*ipam.SlicePool) {
-	for i := range snapshot.Problems {
-		books.Doubtful.Insert(snapshot.Problems[i].PodRef)
-		books.Unreadable = books.Unreadable || snapshot.Problems[i].Offset == ""
-	}
-	nodes := sets.New[string]()
-	for i := range f.Nodes {
-		nodes.Insert(f.Nodes[i].Name)
-	}
-	for i := range f.Records {
-		nodes.Insert(f.Records[i].Spec.NodeName)
-	}
-	ofPool := map[string]ipamaudit.Slice{}
-	for i := range snapshot.Entries {
-		e := &snapshot.Entries[i]
-		slice, known := ofPool[e.Pool]
-		if !known {
-			slice = k.sliceOf(e.Pool, divided, nodes)
-			ofPool[e.Pool] = slice
-		}
-		entry := ipamaudit.Entry{Pool: e.Pool, IP: e.IP, PodRef: e.PodRef, Interface: e.Interface, Releasing: e.Releasing != "",
-			Reservations: k.backend.ReservationNames(e), Slice: slice}
-		if len(entry.Reservations) == 0 {
-			books.Doubtful.Insert(e.PodRef)
-		}
-		books.Entries = append(books.Entries, entry)
-	}
+// definitions reads those of networks until a read fails, and none after that.
+type definitions struct {
+	*Cluster
+	// unserved: they are of a type that is not served.
+	unserved bool
+	failed   error
 }
 
-func (k *bookkeeper) sliceOf(pool string, divided []*ipam.SlicePool, nodes sets.Set[string]) ipamaudit.Slice {
-	for _, of := range divided {
-		for _, slice := range of.Slices {
-			if node := k.backend.NodeOf(pool, of, slice, nodes.Has); node != "" {
-				return ipamaudit.Slice{Name: of.String() + " " + slice.Range, For: node, Node: slice.Node}
-			}
-		}
+// read gives nothing for a definition that is not there, or is of a type that is not served.
+func (d *definitions) read(ctx context.Context, ref ipam.PodRef) (definition *nadv1.NetworkAttachmentDefinition, err error) {
+	if d.unserved || d.failed != nil {
+		return nil, d.failed
 	}
-	return ipamaudit.Slice{}
-}
-
-// network reads the definition of a network. Of one that is not there, or is of a type that is not served, nothing is said.
-func (k *bookkeeper) network(ctx context.Context, ref ipam.PodRef) (*nadv1.NetworkAttachmentDefinition, error) {
-	if k.undefined {
+	definition, err = d.definition(ctx, ref)
+	if d.unserved = isNotServed(err); d.unserved {
 		return nil, nil
 	}
-	definition, err := k.definition(ctx, ref)
-	if k.undefined = isNotServed(err); k.undefined {
-		return nil, nil
-	}
+	d.failed = err
 	return definition, err
 }

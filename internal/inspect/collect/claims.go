@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -23,17 +24,11 @@ func (c *Cluster) claims(ctx context.Context, entries []ipam.Entry) release.Fact
 		return release.Absent[map[types.UID]string]()
 	}
 	names := map[types.UID]string{}
-	makeList := func() client.ObjectList {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(resourcev1.SchemeGroupVersion.WithKind("ResourceClaimList"))
-		return list
-	}
-	err := c.each(ctx, "resourceclaims.resource.k8s.io", makeList, func(list client.ObjectList) int {
-		items := list.(*metav1.PartialObjectMetadataList).Items
-		for i := range items {
-			names[items[i].UID] = client.ObjectKeyFromObject(&items[i]).String()
+	all := pages.Metadata(ctx, c.Client, resourcev1.SchemeGroupVersion.WithKind("ResourceClaim"))
+	err := walk(ctx, c, "resourceclaims.resource.k8s.io", all, func(list *metav1.PartialObjectMetadataList) {
+		for i := range list.Items {
+			names[list.Items[i].UID] = client.ObjectKeyFromObject(&list.Items[i]).String()
 		}
-		return len(items)
 	})
 	if err != nil {
 		return release.Unknown[map[types.UID]string](err.Error())

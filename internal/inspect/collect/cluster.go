@@ -5,6 +5,7 @@ package collect
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -21,10 +22,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
-
-// pageSize bounds one answer of the API server.
-const pageSize = 500
 
 // Cluster reads one cluster. Make it with New.
 type Cluster struct {
@@ -89,21 +88,27 @@ const (
 
 func inNamespace(name string) string { return "namespace " + name }
 
-// each pages through a list and visits every page. newList gives one for each: the decoder keeps what its input does not name.
-func (c *Cluster) each(ctx context.Context, resource string, newList func() client.ObjectList, visit func(client.ObjectList) int, options ...client.ListOption) error {
-	page, read := "", 0
-	for more := true; more; more = page != "" {
-		list := newList()
-		err := c.Client.List(ctx, list, append([]client.ListOption{client.Limit(pageSize), client.Continue(page)}, options...)...)
+// each visits every page of a list.
+func each[L any, P interface {
+	*L
+	client.ObjectList
+}](ctx context.Context, c *Cluster, resource string, visit func(P), options ...client.ListOption) error {
+	return walk(ctx, c, resource, pages.Of[L, P](ctx, c.Client, options...), visit)
+}
+
+// walk visits pages, and says how far it is.
+func walk[P client.ObjectList](ctx context.Context, c *Cluster, resource string, all iter.Seq2[P, error], visit func(P)) error {
+	read := 0
+	for list, err := range all {
 		if meta.IsNoMatchError(err) {
 			return c.unserved(ctx, resource, c.versionOf(list), err)
 		}
 		if err != nil {
 			return readError(err, "list", resource, everywhere)
 		}
-		read += visit(list)
+		visit(list)
+		read += meta.LenList(list)
 		c.Progress("listing %s: %d", resource, read)
-		page = list.GetContinue()
 	}
 	return nil
 }
@@ -111,33 +116,23 @@ func (c *Cluster) each(ctx context.Context, resource string, newList func() clie
 // Records lists every IPAllocation that the options select. Where the type is not served there are none, and a NotServedError.
 func (c *Cluster) Records(ctx context.Context, options ...client.ListOption) ([]v1alpha1.IPAllocation, error) {
 	var records []v1alpha1.IPAllocation
-	err := c.each(ctx, inspect.RecordResource, func() client.ObjectList { return &v1alpha1.IPAllocationList{} }, func(list client.ObjectList) int {
-		items := list.(*v1alpha1.IPAllocationList).Items
-		records = append(records, items...)
-		return len(items)
-	}, options...)
+	err := each(ctx, c, inspect.RecordResource, func(list *v1alpha1.IPAllocationList) { records = append(records, list.Items...) }, options...)
 	return records, err
 }
 
 // Pods lists every pod that the options select. keep takes what is needed of each: a cluster's pods in full may not fit.
 func (c *Cluster) Pods(ctx context.Context, keep func(*corev1.Pod), options ...client.ListOption) error {
-	return c.each(ctx, "pods", func() client.ObjectList { return &corev1.PodList{} }, func(list client.ObjectList) int {
-		items := list.(*corev1.PodList).Items
-		for i := range items {
-			keep(&items[i])
+	return each(ctx, c, "pods", func(list *corev1.PodList) {
+		for i := range list.Items {
+			keep(&list.Items[i])
 		}
-		return len(items)
 	}, options...)
 }
 
 // Nodes lists every Node.
 func (c *Cluster) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	var nodes []corev1.Node
-	err := c.each(ctx, "nodes", func() client.ObjectList { return &corev1.NodeList{} }, func(list client.ObjectList) int {
-		items := list.(*corev1.NodeList).Items
-		nodes = append(nodes, items...)
-		return len(items)
-	})
+	err := each(ctx, c, "nodes", func(list *corev1.NodeList) { nodes = append(nodes, list.Items...) })
 	return nodes, err
 }
 
@@ -159,12 +154,10 @@ func (c *Cluster) Pools(ctx context.Context) (backend ipam.Auditable, served boo
 // Events lists the events that the options select, without those of other components where the reporters are named.
 func (c *Cluster) Events(ctx context.Context, options ...client.ListOption) ([]inspect.Event, error) {
 	var events []inspect.Event
-	err := c.each(ctx, "events", func() client.ObjectList { return &corev1.EventList{} }, func(list client.ObjectList) int {
-		items := list.(*corev1.EventList).Items
-		for i := range items {
-			events = append(events, eventOf(&items[i]))
+	err := each(ctx, c, "events", func(list *corev1.EventList) {
+		for i := range list.Items {
+			events = append(events, eventOf(&list.Items[i]))
 		}
-		return len(items)
 	}, options...)
 	return events, err
 }

@@ -117,11 +117,7 @@ func (c *Cluster) podsOf(ctx context.Context, namespace, component string) ([]co
 
 func (c *Cluster) nodePolicies(ctx context.Context) ([]v1alpha1.NodeResourcePolicy, error) {
 	var policies []v1alpha1.NodeResourcePolicy
-	err := c.each(ctx, inspect.PolicyResource, func() client.ObjectList { return &v1alpha1.NodeResourcePolicyList{} }, func(list client.ObjectList) int {
-		items := list.(*v1alpha1.NodeResourcePolicyList).Items
-		policies = append(policies, items...)
-		return len(items)
-	})
+	err := each(ctx, c, inspect.PolicyResource, func(list *v1alpha1.NodeResourcePolicyList) { policies = append(policies, list.Items...) })
 	return policies, err
 }
 

@@ -144,21 +144,15 @@ const triedPods = 5
 
 // admissionPolicies lists what the API server evaluates itself.
 func (c *Cluster) admissionPolicies(ctx context.Context) (found doctor.AdmissionPolicies, err error) {
-	err = c.each(ctx, "validatingadmissionpolicies.admissionregistration.k8s.io",
-		func() client.ObjectList { return &admissionregistrationv1.ValidatingAdmissionPolicyList{} }, func(list client.ObjectList) int {
-			items := list.(*admissionregistrationv1.ValidatingAdmissionPolicyList).Items
-			found.Policies = append(found.Policies, items...)
-			return len(items)
-		})
+	err = each(ctx, c, "validatingadmissionpolicies.admissionregistration.k8s.io", func(list *admissionregistrationv1.ValidatingAdmissionPolicyList) {
+		found.Policies = append(found.Policies, list.Items...)
+	})
 	if err != nil {
 		return found, err
 	}
-	return found, c.each(ctx, "validatingadmissionpolicybindings.admissionregistration.k8s.io",
-		func() client.ObjectList { return &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{} }, func(list client.ObjectList) int {
-			items := list.(*admissionregistrationv1.ValidatingAdmissionPolicyBindingList).Items
-			found.Bindings = append(found.Bindings, items...)
-			return len(items)
-		})
+	return found, each(ctx, c, "validatingadmissionpolicybindings.admissionregistration.k8s.io", func(list *admissionregistrationv1.ValidatingAdmissionPolicyBindingList) {
+		found.Bindings = append(found.Bindings, list.Items...)
+	})
 }
 
 // tryUpdates makes dry runs of the patch that takes the finalizer off, through pods and through pods/status.

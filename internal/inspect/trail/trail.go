@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 )
@@ -121,9 +122,6 @@ func (w *Writer) Unhold(ctx context.Context, pod *corev1.Pod, reason string) err
 	return err
 }
 
-// maxNote is below what events.k8s.io refuses, 1 KiB.
-const maxNote = 1000
-
 func (w *Writer) event(ctx context.Context, about *corev1.ObjectReference, reason v1alpha1.Reason, note string) error {
 	return w.write(ctx, about, reason, "ReleaseByHand", note)
 }
@@ -136,7 +134,7 @@ func (w *Writer) write(ctx context.Context, about *corev1.ObjectReference, reaso
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "holdfast-by-hand-"},
 		EventTime:  metav1.NewMicroTime(w.Now()), ReportingController: Reporter, ReportingInstance: w.Instance, Action: action,
-		Reason: string(reason), Regarding: *about, Note: note[:min(len(note), maxNote)], Type: corev1.EventTypeWarning,
+		Reason: string(reason), Regarding: *about, Note: eventlimit.Note(note), Type: corev1.EventTypeWarning,
 	}
 	if err := w.Client.Create(ctx, event, client.FieldOwner(Reporter)); err != nil {
 		return fmt.Errorf("writing an event into namespace %s for the trail: %w", namespace, err)

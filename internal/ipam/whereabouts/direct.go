@@ -12,6 +12,7 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
 // OpenDirect is a backend for a command that has no manager: it holds every IPPool of every namespace as it was at the time of the
@@ -22,10 +23,8 @@ func OpenDirect(ctx context.Context, c client.Client, visit func(pools int)) (ip
 	b := New(Options{})
 	b.reader, b.writer = c, c
 	namespaces := sets.New(b.options.Namespaces...)
-	page, read := "", 0
-	for more := true; more; more = page != "" {
-		list := &wb.IPPoolList{} // a new one for each page: the decoder keeps what its input does not name
-		err := c.List(ctx, list, client.Limit(pageSize), client.Continue(page))
+	read := 0
+	for list, err := range pages.Of[wb.IPPoolList](ctx, c) {
 		if err != nil {
 			return b, fmt.Errorf("listing the IPPools of all namespaces: %w", err)
 		}
@@ -33,7 +32,7 @@ func OpenDirect(ctx context.Context, c client.Client, visit func(pools int)) (ip
 			b.index.apply(&list.Items[i], b.options.Clock.Now())
 			namespaces.Insert(list.Items[i].Namespace)
 		}
-		page, read = list.Continue, read+len(list.Items)
+		read += len(list.Items)
 		visit(read)
 	}
 	b.options.Namespaces = sets.List(namespaces)

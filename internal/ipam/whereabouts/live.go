@@ -14,10 +14,8 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
-
-// pageSize bounds one answer of a paged list.
-const pageSize = 500
 
 // Live reads what a query asks for from the API server. One list of metadata tells which pools the cache has in their newest
 // version; those are answered from it, the others are read in full.
@@ -48,14 +46,11 @@ func (b *Backend) live(ctx context.Context, q query) (ipam.Snapshot, error) {
 func (b *Backend) livePools(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var pools []metav1.PartialObjectMetadata
 	for _, namespace := range b.options.Namespaces {
-		for page, more := "", true; more; more = page != "" {
-			list := &metav1.PartialObjectMetadataList{} // one that is decoded into again keeps what the next page does not say
-			list.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("IPPoolList"))
-			err := b.reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(page))
+		for list, err := range pages.Metadata(ctx, b.reader, wb.SchemeGroupVersion.WithKind("IPPool"), client.InNamespace(namespace)) {
 			if err != nil {
 				return nil, fmt.Errorf("listing the IPPools of namespace %s: %w", namespace, err)
 			}
-			pools, page = append(pools, list.Items...), list.Continue
+			pools = append(pools, list.Items...)
 		}
 	}
 	return pools, nil

@@ -13,16 +13,14 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
 // ReadAll reads the entries of every IPPool in every namespace, live, for a command that has no cache. Where IPPools are not
 // served there are none. The reader needs whereabouts' types in its scheme (AddToScheme).
 func ReadAll(ctx context.Context, reader client.Reader) (ipam.Snapshot, error) {
 	x := newIndex()
-	page := ""
-	for more := true; more; more = page != "" {
-		list := &wb.IPPoolList{} // a new one for each page: the decoder keeps what its input does not name
-		err := reader.List(ctx, list, client.Limit(pageSize), client.Continue(page))
+	for list, err := range pages.Of[wb.IPPoolList](ctx, reader) {
 		if meta.IsNoMatchError(err) {
 			return ipam.Snapshot{}, nil
 		}
@@ -32,7 +30,6 @@ func ReadAll(ctx context.Context, reader client.Reader) (ipam.Snapshot, error) {
 		for i := range list.Items {
 			x.apply(&list.Items[i], time.Time{})
 		}
-		page = list.Continue
 	}
 	return x.all(), nil
 }

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+
+	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
 // maxReads is how many reservations are read one by one before a list of all of them is cheaper.
@@ -128,20 +130,15 @@ func (p *poolWriter) listReservations(ctx context.Context, n naming, items []*it
 	})
 }
 
-// eachReservation pages through the reservations of a namespace. Each page has a list of its own: the last one names no next,
-// and the decoder leaves in a list what its input does not name.
+// eachReservation pages through the reservations of a namespace.
 func eachReservation(ctx context.Context, reader client.Reader, namespace string, visit func(*wb.OverlappingRangeIPReservation)) error {
-	page := ""
-	for {
-		list := &wb.OverlappingRangeIPReservationList{}
-		if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(page)); err != nil {
+	for list, err := range pages.Of[wb.OverlappingRangeIPReservationList](ctx, reader, client.InNamespace(namespace)) {
+		if err != nil {
 			return fmt.Errorf("listing the reservations of namespace %s: %w", namespace, err)
 		}
 		for i := range list.Items {
 			visit(&list.Items[i])
 		}
-		if page = list.Continue; page == "" {
-			return nil
-		}
 	}
+	return nil
 }

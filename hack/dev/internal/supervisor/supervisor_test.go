@@ -4,22 +4,50 @@ package supervisor
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 )
 
-const patience = 30 * time.Second
+// ownerRole makes this test binary, run as a process of its own, own the folder that is its value. deafRole makes it ignore SIGTERM.
+const ownerRole, deafRole = "HOLDFAST_TEST_OWNER", "HOLDFAST_TEST_DEAF"
 
-// startChild starts a program that would outlive the test, and reaps it.
-func startChild(t *testing.T, script string) Process {
+func TestMain(m *testing.M) {
+	dir := os.Getenv(ownerRole)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGTERM)
+	if os.Getenv(deafRole) != "" {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	lock, err := takeLock(dir)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("owns")
+	<-end
+	_ = lock.Close()
+}
+
+// startOwner starts a process that owns the folder, and reaps it.
+func startOwner(t *testing.T, dir string, env ...string) *exec.Cmd {
 	t.Helper()
-	command := exec.Command("/bin/sh", "-c", script)
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), append(env, ownerRole+"="+dir)...)
 	ready, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -39,65 +67,61 @@ func startChild(t *testing.T, script string) Process {
 		_ = command.Process.Kill() // it may have ended
 		<-ended
 	})
-	p, err := Identify("child", command.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return command
 }
 
-func TestIdentity(t *testing.T) {
-	child := startChild(t, "echo; exec sleep 600")
-	if !child.Alive() {
-		t.Error("a process that runs counts as ended")
-	}
-	another := child
-	another.Started = "another time"
-	if another.Alive() {
-		t.Error("a process is taken for an earlier one of the same ID")
-	}
-	if killed, err := another.Stop(patience); killed || err != nil || !child.Alive() {
-		t.Errorf("another one's process was stopped: killed %t, error %v", killed, err)
-	}
-	if (Process{PID: 1 << 30, Started: child.Started}).Alive() {
-		t.Error("a process that cannot exist counts as running")
-	}
-}
-
-func TestStopOfAProcess(t *testing.T) {
+func TestStopEndsTheOwnerAndNoOtherProcess(t *testing.T) {
 	for name, tc := range map[string]struct {
-		script string
-		grace  time.Duration
-		killed bool
+		env     []string
+		grace   time.Duration
+		signals int
 	}{
-		"one that listens":         {"echo; exec sleep 600", patience, false},
-		"one that does not listen": {`trap "" TERM; echo; while :; do sleep 0.1; done`, 100 * time.Millisecond, true},
+		"one that listens":         {nil, stopGrace, 1},
+		"one that does not listen": {[]string{deafRole + "=1"}, 100 * time.Millisecond, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			child := startChild(t, tc.script)
-			killed, err := child.Stop(tc.grace)
-			if err != nil || killed != tc.killed || child.Alive() {
-				t.Errorf("killed %t, error %v, alive %t", killed, err, child.Alive())
+			dir, elsewhere := t.TempDir(), t.TempDir()
+			owner, other := startOwner(t, dir, tc.env...), startOwner(t, elsewhere)
+			if pid, err := Owner(dir); pid != owner.Process.Pid || err != nil {
+				t.Fatalf("owner %d, error %v, expected %d", pid, err, owner.Process.Pid)
+			}
+			if _, err := takeLock(dir); err == nil {
+				t.Error("a second process owns the folder")
+			}
+			var out bytes.Buffer
+			err := stop(t.Context(), dir, &out, tc.grace)
+			if tc.signals == 2 && err != nil { // killed, and within the short grace not yet gone
+				err = stop(t.Context(), dir, &out, stopGrace)
+			}
+			if pid, _ := Owner(dir); pid != 0 || err != nil || strings.Count(out.String(), "stopping") < tc.signals {
+				t.Errorf("owner %d, error %v, output %s", pid, err, &out)
+			}
+			if pid, err := Owner(elsewhere); pid != other.Process.Pid || err != nil {
+				t.Errorf("the owner of another folder was stopped: %d, error %v", pid, err)
+			}
+			if err := stop(t.Context(), dir, &out, tc.grace); err != nil {
+				t.Errorf("stopping twice: %v", err)
 			}
 		})
 	}
 }
 
-func TestState(t *testing.T) {
+func TestAStateCountsWhileItsOwnerRuns(t *testing.T) {
 	dir := t.TempDir()
 	if state, err := ReadState(dir); state != nil || err != nil {
 		t.Errorf("where nothing was started: %v, error %v", state, err)
 	}
-	want := &State{Phase: Up, Supervisor: Process{"supervisor", 7, "x"}, Children: []Process{{"etcd", 8, "y"}}, Kubeconfig: "k"}
+	want := &State{Children: []cluster.Child{{Name: "etcd", PID: 8}}, Kubeconfig: "k", Socket: "s"}
 	if err := want.write(dir); err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadState(dir)
-	if err != nil {
-		t.Fatal(err)
+	if state, err := ReadState(dir); state != nil || err != nil {
+		t.Errorf("without an owner: %v, error %v", state, err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("state (-want +got):\n%s", diff)
+	owner := startOwner(t, dir)
+	got, err := ReadState(dir)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("error %v, state (-want +got):\n%s", err, diff)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -105,43 +129,28 @@ func TestState(t *testing.T) {
 	if _, err := ReadState(dir); err == nil || !strings.Contains(err.Error(), "state.json") {
 		t.Errorf("a broken file: error %v", err)
 	}
-}
-
-func TestStopEndsTheChildrenOfASupervisorThatWasKilled(t *testing.T) {
-	dir := t.TempDir()
-	first, second := startChild(t, "echo; exec sleep 600"), startChild(t, "echo; exec sleep 600")
-	first.Name, second.Name = "first", "second"
-	gone := second
-	gone.Name, gone.Started = "gone", "another time"
-	state := &State{Phase: Up, Supervisor: Process{"supervisor", 1 << 30, "x"}, Children: []Process{first, gone, second}}
-	if err := state.write(dir); err != nil {
+	if err := errors.Join(owner.Process.Kill(), Stop(t.Context(), dir, &bytes.Buffer{})); err != nil {
 		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	if err := Stop(dir, &out); err != nil {
-		t.Fatal(err)
-	}
-	if first.Alive() || second.Alive() {
-		t.Error("a child lives")
-	}
-	said := out.String()
-	if i, j := strings.Index(said, "second"), strings.Index(said, "first"); i < 0 || j < i || strings.Contains(said, "gone") {
-		t.Errorf("expected the second child to be stopped before the first, and no other: %s", said)
 	}
 	if state, err := ReadState(dir); state != nil || err != nil {
-		t.Errorf("state after Stop: %v, error %v", state, err)
-	}
-	if err := Stop(dir, &out); err != nil {
-		t.Errorf("stopping twice: %v", err)
+		t.Errorf("after the owner was killed: %v, error %v", state, err)
 	}
 }
 
-func TestElapsed(t *testing.T) {
-	var out bytes.Buffer
-	if n, err := Elapsed(&out).Write([]byte("a line\n")); err != nil || n != len("a line\n") {
-		t.Errorf("wrote %d, error %v", n, err)
+func TestStartSaysWhatIsThere(t *testing.T) {
+	dir := t.TempDir()
+	if _, _, err := Start(t.Context(), dir, "/bin/false", nil, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "did not come up") {
+		t.Errorf("a program that ends: error %v", err)
 	}
-	if !strings.HasSuffix(out.String(), "s  a line\n") {
-		t.Errorf("got %q", out.String())
+	startOwner(t, dir)
+	if _, _, err := Start(t.Context(), dir, "/bin/false", nil, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "starting or stopping") {
+		t.Errorf("a cluster that is not up yet: error %v", err)
+	}
+	if err := (&State{Kubeconfig: "k"}).write(dir); err != nil {
+		t.Fatal(err)
+	}
+	state, already, err := Start(t.Context(), dir, "/bin/false", nil, &bytes.Buffer{})
+	if err != nil || !already || state.Kubeconfig != "k" {
+		t.Errorf("a cluster that is up: %v, already %t, error %v", state, already, err)
 	}
 }
