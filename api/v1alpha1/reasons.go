@@ -54,7 +54,7 @@ const (
 	ReasonUnprotectFailed Reason = "UnprotectFailed"
 	// ReasonAddressKept: the pod object is gone and its sandbox is not proven gone; a tombstone keeps the address from other pods.
 	ReasonAddressKept Reason = "AddressKept"
-	// ReasonProtectedAgain: a pod that holds an address had the label without the finalizer, or had lost it, and has it again.
+	// ReasonProtectedAgain: a pod that holds an address, or may get one, had the label without the finalizer, or had lost it, and has it again.
 	ReasonProtectedAgain Reason = "ProtectedAgain"
 )
 

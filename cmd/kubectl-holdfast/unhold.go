@@ -12,15 +12,14 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
-	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 const unholdDescription = `Unhold takes the finalizer holdfast.dev/ip-allocation off ONE pod that is being deleted, so that
@@ -32,8 +31,9 @@ the proof. To see what Holdfast waits for: kubectl holdfast explain.
 
 It writes an event about the pod first (reason ProtectionRemovedByUser, with your name and your
 reason). Then each entry of the pod gets the tombstone of its record, so that no pod of the same
-name gets the address. If that fails nothing else is done, unless with --force. Then, in one patch
-of the pod of that UID, it takes the finalizer off and writes the annotation holdfast.dev/unhold:
+name gets the address. Nothing else is done, unless with --force, if that fails, and while the
+kubelet may be making a sandbox of the pod, which may get an address later. Then, in one patch of
+the pod of that UID, it takes the finalizer off and writes the annotation holdfast.dev/unhold:
 "Kept: REASON", or "GivenUp: REASON" if the addresses could not be kept. Other finalizers stay.
 
 Needed rights: get and patch pods; create events (events.k8s.io); get ipallocations; list and patch
@@ -137,19 +137,13 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 	return nil
 }
 
-// keepAddresses keeps the pod's addresses from other pods of the name; without the type there is no record.
+// keepAddresses keeps the pod's addresses from other pods of the name.
 func (u *unholdOptions) keepAddresses(ctx context.Context, c *collect.Cluster, pod *corev1.Pod) error {
-	record := &v1alpha1.IPAllocation{}
-	if err := c.Client.Get(ctx, client.ObjectKey{Name: string(pod.UID)}, record); apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		record = nil
-	} else if err != nil {
-		return fmt.Errorf("reading its record: %w", err)
-	}
-	backend, served, err := c.Pools(ctx)
+	pools, served, err := c.Pools(ctx)
 	if err != nil || !served {
 		return err
 	}
-	kept, err := ipam.Keep(ctx, backend, ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}, record)
+	kept, err := finalizer.Keep(ctx, c.Client, pools, pod)
 	for _, request := range kept {
 		fmt.Fprintf(u.Out, "%s of pool %s is kept for record %s.\n", request.IP, request.Pool, request.Record)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package protect gives the finalizer to pods that hold an address without it.
+// Package protect gives the finalizer to pods that hold an address, or may get one, without it.
 package protect
 
 import (
@@ -53,8 +53,8 @@ type Options struct {
 	Running func(context.Context)
 }
 
-// Reconciler protects pods that hold an address and have no finalizer: those older than the installation, those created or
-// restored while the webhook was down, with or without the label, and those that lost it. The request names a pod as an IPAM entry does.
+// Reconciler protects pods that hold an address, or are guarded by their label, and have no finalizer: those older than the installation, those
+// created or restored while the webhook was down, and those that lost it. The request names a pod as an IPAM entry does.
 type Reconciler struct {
 	client     client.Reader
 	live       client.Reader
@@ -128,14 +128,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.client.Get(ctx, request.NamespacedName, &cached); err == nil && !lacksFinalizer(&cached) {
 		return reconcile.Result{}, nil
 	}
-	if !r.holdsAddress(ipam.PodRef(request.NamespacedName)) {
+	holds := r.holdsAddress(ipam.PodRef(request.NamespacedName))
+	if !holds && !mayGetAddress(&cached) {
 		return reconcile.Result{}, nil
 	}
 	var pod corev1.Pod
 	if err := r.live.Get(ctx, request.NamespacedName, &pod); apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil
 	} else if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading pod %s, which holds an address and has no finalizer in the cache: %w", request.NamespacedName, err)
+		return reconcile.Result{}, fmt.Errorf("reading pod %s, which has no finalizer in the cache: %w", request.NamespacedName, err)
 	}
 	target := finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	if controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer) {
@@ -144,23 +145,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, r.finalizers.Relabel(ctx, target)
 	}
-	if isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod); isTooLateToGuard(&pod) || err != nil || isExempt {
+	if isTooLateToGuard(&pod) || (!holds && !mayGetAddress(&pod)) {
+		return reconcile.Result{}, nil
+	}
+	if isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod); err != nil || isExempt {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{}, r.stamp(ctx, &pod, target)
 }
 
 func (r *Reconciler) stamp(ctx context.Context, pod *corev1.Pod, target finalizer.Pod) error {
-	if err := r.options.Shadow.Withhold(ctx, shadow.StampLate, target.String(), "the pod holds an address and has no finalizer"); err != nil {
+	if err := r.options.Shadow.Withhold(ctx, shadow.StampLate, target.String(), "the pod holds an address, or may get one, and has no finalizer"); err != nil {
 		return err
 	}
 	if err := r.finalizers.Add(ctx, target); err != nil {
 		return err
 	}
 	metrics.LateStamps.Inc()
-	log.FromContext(ctx).Info("Protected a pod that holds an address and had no finalizer", "uid", pod.UID)
+	log.FromContext(ctx).Info("Protected a pod that holds an address, or may get one, and had no finalizer", "uid", pod.UID)
 	r.reportProtected(pod)
 	return nil
+}
+
+// mayGetAddress: the webhook has found the pod on a network that is guarded, and it has not ended. Between two sandboxes it has no entry.
+func mayGetAddress(pod *corev1.Pod) bool {
+	return pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue && !facts.IsTerminal(pod)
 }
 
 // isTooLateToGuard: a pod that is being deleted takes no new finalizer, and the policies refuse to guard one that has ended
@@ -172,7 +181,7 @@ func isTooLateToGuard(pod *corev1.Pod) bool {
 // reportProtected says on the pod why it had no finalizer. A pod without the label is one that the webhook never saw, which is no news.
 func (r *Reconciler) reportProtected(pod *corev1.Pod) {
 	by, lost := r.witness.FoundFinalizer(pod.UID)
-	const did = "Holdfast has added the finalizer " + v1alpha1.Finalizer + ", because the pod holds an address. "
+	const did = "Holdfast has added the finalizer " + v1alpha1.Finalizer + ", because the pod holds an address or may get one. "
 	var why string
 	switch {
 	case lost && by != "":

@@ -27,15 +27,22 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// pool holds an entry of every name.
-type pool struct{ ipam.Backend }
+// pool holds that many entries of every name.
+type pool struct {
+	ipam.Backend
+	entries int
+}
 
-func (pool) Find(ipam.Query) ipam.Snapshot { return ipam.Snapshot{Entries: make([]ipam.Entry, 1)} }
+func (p pool) Find(ipam.Query) ipam.Snapshot {
+	return ipam.Snapshot{Entries: make([]ipam.Entry, p.entries)}
+}
 
 // protecting is a Reconciler in a cluster with that pod.
 func protecting(pod *corev1.Pod, o Options) (*Reconciler, client.Client, *events.FakeRecorder) {
 	c := fake.NewClientBuilder().WithObjects(pod.DeepCopy(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}).WithReturnManagedFields().Build()
-	o.Backends = []ipam.Backend{pool{}}
+	if o.Backends == nil {
+		o.Backends = []ipam.Backend{pool{entries: 1}}
+	}
 	recorder := events.NewFakeRecorder(100)
 	return &Reconciler{client: c, live: c, finalizers: finalizer.Client{Writer: c, Reader: c}, recorder: recorder,
 		witness: witness.New(clocktesting.NewFakePassiveClock(now)), options: o}, c, recorder
@@ -120,6 +127,37 @@ func TestI10APodThatHoldsAnAddressIsProtectedAgain(t *testing.T) {
 				t.Errorf("has the finalizer: %t, expected %t", got, tc.protected)
 			}
 			checkProtectedEvent(t, recorder, tc.event)
+		})
+	}
+}
+
+// TestI10APodBetweenTwoSandboxesIsProtectedAgain: it holds no address at the moment, and its next sandbox gets one.
+func TestI10APodBetweenTwoSandboxesIsProtectedAgain(t *testing.T) {
+	ended := withoutFinalizer()
+	ended.Status.Phase = corev1.PodSucceeded
+	unlabeled := withoutFinalizer()
+	unlabeled.Labels = nil
+	for name, tc := range map[string]struct {
+		pod       *corev1.Pod
+		protected bool
+	}{
+		"it lives":                         {withoutFinalizer(), true},
+		"it has ended, and needs none":     {ended, false},
+		"no webhook has found it guarded":  {unlabeled, false},
+		"it has its finalizer and is left": {withFinalizer(), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			late, c, _ := protecting(tc.pod, Options{Backends: []ipam.Backend{pool{}}})
+			if _, err := late.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(tc.pod)}); err != nil {
+				t.Fatal(err)
+			}
+			var pod corev1.Pod
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(tc.pod), &pod); err != nil {
+				t.Fatal(err)
+			}
+			if got := controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer); got != tc.protected {
+				t.Errorf("has the finalizer: %t, expected %t", got, tc.protected)
+			}
 		})
 	}
 }

@@ -19,11 +19,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
+// watchSkew is how far the watch of the pods may be behind that of the pools.
+const watchSkew = 5 * time.Second
+
 // Pods remembers what only a watcher can know of a pod UID: when it was seen bound, and that it was seen deleting while
 // its phase was not terminal. Losing it (a restart) can only make a decision slower. What it knows of holds is only told (holds.go).
 type Pods struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
+	// first is when each UID was first seen.
+	first map[types.UID]time.Time
 	bound map[types.UID]time.Time
 	alive map[types.UID]struct{}
 	holds map[types.UID]hold
@@ -37,7 +42,7 @@ type Pods struct {
 
 // New has seen nothing yet.
 func New(c clock.PassiveClock) *Pods {
-	return &Pods{clock: c, bound: map[types.UID]time.Time{}, alive: map[types.UID]struct{}{}, holds: map[types.UID]hold{}, lost: map[types.UID]string{},
+	return &Pods{clock: c, first: map[types.UID]time.Time{}, bound: map[types.UID]time.Time{}, alive: map[types.UID]struct{}{}, holds: map[types.UID]hold{}, lost: map[types.UID]string{},
 		shown: map[types.UID][]ownership.Shown{}, showed: map[types.UID]string{}}
 }
 
@@ -77,15 +82,36 @@ func (p *Pods) see(object any) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, seen := p.bound[pod.UID]; !seen && pod.Spec.NodeName != "" {
-		p.bound[pod.UID] = p.clock.Now()
-	}
+	p.seeBound(pod)
 	if pod.DeletionTimestamp != nil && !facts.IsTerminal(pod) {
 		p.alive[pod.UID] = struct{}{}
 	}
 	if held, ok := holdOf(pod); ok {
 		p.holds[pod.UID] = held
 	}
+}
+
+// seeBound notes since when a sandbox of the pod may have been added. Pods and pools come by two watches, and that of the pools may show an ADD
+// before that of the pods shows the binding. An ADD from before the UID was seen may be that of an earlier pod with the name (docs/decisions/0260).
+func (p *Pods) seeBound(pod *corev1.Pod) {
+	if _, seen := p.bound[pod.UID]; seen {
+		return
+	}
+	now := p.clock.Now()
+	if _, seen := p.first[pod.UID]; !seen {
+		p.first[pod.UID] = now
+	}
+	if pod.Spec.NodeName == "" {
+		return
+	}
+	since := now.Add(-watchSkew)
+	switch first := p.first[pod.UID]; {
+	case first.After(now): // the clock was set back
+		since = now
+	case first.After(since):
+		since = first
+	}
+	p.bound[pod.UID] = since
 }
 
 // seeChange notes, when the end of a pod begins, what its network-status showed until then.
@@ -102,6 +128,7 @@ func (p *Pods) seeChange(last, object any) {
 func (p *Pods) forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.first, uid)
 	delete(p.bound, uid)
 	delete(p.alive, uid)
 	delete(p.holds, uid)
@@ -140,7 +167,8 @@ func (p *Pods) FoundFinalizer(uid types.UID) (by string, lost bool) {
 	return by, lost
 }
 
-// BoundSeen is when the UID was first seen bound; zero when it was not.
+// BoundSeen is since when an ADD that this process saw may be one of the UID: when it was seen bound, or up to watchSkew before that if it was seen
+// unbound then. It is zero if the UID was not seen bound.
 func (p *Pods) BoundSeen(uid types.UID) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -49,6 +49,18 @@ var livenessMutants = []mutant{
 		new:  `err != nil && v.LessThan(reportsNoSandbox)`, by: inRelease,
 	},
 	{
+		rule: "protection: the addresses of a pod that may get more of them are not called kept (S3)",
+		file: "internal/facts/objects.go",
+		old:  `			return c.Status != corev1.ConditionTrue`,
+		new:  `			return c.Status == corev1.ConditionTrue`, by: []string{"./internal/facts"},
+	},
+	{
+		rule: "protection: a guarded pod between two sandboxes is protected again (S3)",
+		file: "controllers/protect/protect.go",
+		old:  `	if !holds && !mayGetAddress(&cached) {`,
+		new:  `	if !holds {`, by: inProtect,
+	},
+	{
 		rule: "protection: a pod that lost the finalizer and the label is looked at again (S3)",
 		file: "controllers/protect/protect.go",
 		old: `	case now == nil:

@@ -81,6 +81,14 @@ var ownershipMutants = []mutant{
 		new:  `if !entry.AddObserved || candidate.BoundSeen.IsZero() {`, by: inOwnership,
 	},
 	{
+		rule: "I3: an ADD from before a UID was seen is not the UID's, however soon it was seen bound",
+		file: "controllers/witness/witness.go",
+		old: `	case first.After(since):
+		since = first
+`,
+		new: "", by: []string{"./controllers/witness"},
+	},
+	{
 		rule: "I3: what only a watched ADD ties to a pod is not released on the word of its node (S7)",
 		file: "internal/release/agent.go",
 		old:  `if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {`,

@@ -3,6 +3,8 @@
 package facts
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -29,6 +31,22 @@ func IsEnding(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || IsT
 // IsTerminal says whether the phase is terminal; any client can have written it.
 func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// MayStart says whether a kubelet may be making a sandbox for the pod, which may get addresses that no pool has yet: the pod is bound, and its
+// kubelet has reported neither its termination nor that its sandbox is ready. Kubelets of Kubernetes 1.28 and earlier report the latter by the
+// containers alone.
+func MayStart(pod *corev1.Pod) bool {
+	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
+		return false
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReadyToStartContainers {
+			return c.Status != corev1.ConditionTrue
+		}
+	}
+	ran := func(s corev1.ContainerStatus) bool { return s.State.Running != nil || s.State.Terminated != nil }
+	return !slices.ContainsFunc(pod.Status.InitContainerStatuses, ran) && !slices.ContainsFunc(pod.Status.ContainerStatuses, ran)
 }
 
 // Shown are the addresses in the pod's network-status. A malformed status shows nothing: that can only leave an owner unknown.

@@ -27,7 +27,7 @@ type Entry struct {
 // Candidate is a pod UID that an entry might belong to: a pod of the entry's name, or the record of one.
 type Candidate struct {
 	UID types.UID
-	// BoundSeen is when this process first saw the pod bound to a node; zero when it has not.
+	// BoundSeen is since when an ADD that this process saw may be one of the pod; zero if it has not seen the pod bound to a node.
 	BoundSeen time.Time
 	// Shown are the addresses in the pod's network-status; empty interface names match any.
 	Shown []Shown

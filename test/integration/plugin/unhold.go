@@ -29,6 +29,7 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		Expect(r.code).To(Equal(5), r.out+r.err)
 		Expect(r.err).To(ContainSubstring("is not being deleted"))
 
+		w.phase(ctx, pod, corev1.PodRunning, "kubelet")
 		forceDelete(ctx, pod)
 		stripped := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		withReason := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"INC-1"},"finalizers":null}}`))
@@ -74,8 +75,21 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		Expect(admin.Patch(ctx, pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 	}, SpecTimeout(specTimeout))
 
+	It("takes --force while an ADD may still get the pod an address, which nothing can keep", func(ctx context.Context) {
+		pod := w.create(ctx, "web-0")
+		forceDelete(ctx, pod)
+		r := unhold(ctx, "web-0", reason)
+		Expect(r.code).To(Equal(5), r.out+r.err)
+		Expect(r.err).To(And(ContainSubstring("an ADD may still get an address for it"), ContainSubstring("--force takes it off all the same")))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		r = plugin(ctx, "unhold", "pod/web-0", "-n", w.namespace, "--reason", reason, "--force")
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Satisfy(apierrors.IsNotFound))
+	}, SpecTimeout(specTimeout))
+
 	It("works in a namespace that is being deleted, where no event can be created", func(ctx context.Context) {
 		pod := w.create(ctx, "web-0")
+		w.phase(ctx, pod, corev1.PodRunning, "kubelet")
 		Expect(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
 		forceDelete(ctx, pod)
 		r := unhold(ctx, "web-0", reason)

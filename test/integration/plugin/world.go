@@ -173,7 +173,11 @@ func (w *world) show(ctx context.Context, pod *corev1.Pod, offset int) {
 // phase writes a phase as the kubelet, or somebody else, does.
 func (w *world) phase(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, manager string) {
 	GinkgoHelper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": map[string]any{"phase": phase}})
+	status := corev1.PodStatus{Phase: phase}
+	if phase == corev1.PodRunning {
+		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	Expect(err).NotTo(HaveOccurred())
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	Expect(admin.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(manager))).To(Succeed())

@@ -4,16 +4,16 @@ package sim
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
@@ -95,15 +95,13 @@ func (w *World) giveUp(pod *corev1.Pod) bool {
 // keep is what the plugin does before it breaks the glass.
 func (w *World) keep(pod *corev1.Pod) error {
 	c := w.person(glassBreaker)
-	record := &v1alpha1.IPAllocation{}
-	if err := c.Get(w.ctx, client.ObjectKey{Name: string(pod.UID)}, record); apierrors.IsNotFound(err) {
-		record = nil
-	} else if err != nil {
-		return err
+	now := w.pod(pod.Namespace, pod.Name, pod.UID)
+	if now == nil {
+		return errors.New("it is gone")
 	}
 	pools, err := whereabouts.OpenDirect(w.ctx, c, func(int) {})
 	if err == nil {
-		_, err = ipam.Keep(w.ctx, pools, ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}, record)
+		_, err = finalizer.Keep(w.ctx, c, pools, now)
 	}
 	w.note("a person keeps the addresses of %s (%s): %v", pod.Name, pod.UID, err)
 	return err

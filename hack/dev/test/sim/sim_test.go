@@ -45,27 +45,31 @@ var regressions = []uint64{23, 30, 35, 49, 52, 60, 138, 205, 315, 338, 1014}
 
 // shrunk are those whose shrunk histories are told in a decision or a commit: a seed, and the faults that are played of it.
 var shrunk = map[uint64][]int{
-	2044:         {1, 2, 3, 4, 6}, // the next pod with a name inherited an unowned entry (docs/decisions/0147)
-	494440000888: {1, 2, 3, 4, 5}, // an orphan's record was deleted while it was written, and its release failed for ever
-	494440000902: {0, 1},          // a tombstone of a pod's record was not replaced by that of the orphan's
-	499093000461: {2, 6},          // the replaced machine of an orphan was disputed for ever
-	700261:       {0, 2, 3},       // the orphan's record was deleted while the entry had the tombstone of the pod's
-	517622000832: {2, 6},          // a person has to end these six, since no agent can be queried (docs/runbook/reasons/waits.md)
-	527517000535: {0},             // a late cache of the pools ended the record of a tombstone, and with it the podref from before
-	527517000544: {2, 4, 7},
-	517622000944: {0, 2, 3, 4},
-	517622000968: {2, 3},
-	517622001156: {3, 4},
-	517622001708: {2, 3},
-	494440001592: {0, 2}, // the pod that disowned a sandbox was taken for its owner
-	527517000087: {2},    // a late cache of the pools gave a pod the sandbox of its predecessor (docs/decisions/0210)
-	910683:       {6},
-	910869:       {2},
-	910116:       {0, 1, 9},                   // the clock of the manager was behind, and hid the machine of a sandbox (docs/decisions/0211)
-	728:          {0, 1},                      // a merged watch of the pools showed an ADD after its pod was over (docs/decisions/0212)
-	3359:         {1},                         // a runtime lost a sandbox with two addresses, and a late watch of the pools never showed it (docs/decisions/0230)
-	2756:         {0, 1, 2, 3, 5, 6, 7, 8, 9}, // the simulator forgot at the second ADD of a sandbox why its owner was unknown
-	539862000340: {2, 4, 5},                   // an orphan without agents held the next sandbox's pod for ever (docs/decisions/0240)
+	2044:          {1, 2, 3, 4, 6}, // the next pod with a name inherited an unowned entry (docs/decisions/0147)
+	494440000888:  {1, 2, 3, 4, 5}, // an orphan's record was deleted while it was written, and its release failed for ever
+	494440000902:  {0, 1},          // a tombstone of a pod's record was not replaced by that of the orphan's
+	499093000461:  {2, 6},          // the replaced machine of an orphan was disputed for ever
+	700261:        {0, 2, 3},       // the orphan's record was deleted while the entry had the tombstone of the pod's
+	517622000832:  {2, 6},          // a person has to end these six, since no agent can be queried (docs/runbook/reasons/waits.md)
+	527517000535:  {0},             // a late cache of the pools ended the record of a tombstone, and with it the podref from before
+	527517000544:  {2, 4, 7},
+	517622000944:  {0, 2, 3, 4},
+	517622000968:  {2, 3},
+	517622001156:  {3, 4},
+	517622001708:  {2, 3},
+	494440001592:  {0, 2}, // the pod that disowned a sandbox was taken for its owner
+	527517000087:  {2},    // a late cache of the pools gave a pod the sandbox of its predecessor (docs/decisions/0210)
+	910683:        {6},
+	910869:        {2},
+	910116:        {0, 1, 9},                   // the clock of the manager was behind, and hid the machine of a sandbox (docs/decisions/0211)
+	728:           {0, 1},                      // a merged watch of the pools showed an ADD after its pod was over (docs/decisions/0212)
+	3359:          {1},                         // a runtime lost a sandbox with two addresses, and a late watch of the pools never showed it (docs/decisions/0230)
+	2756:          {0, 1, 2, 3, 5, 6, 7, 8, 9}, // the simulator forgot at the second ADD of a sandbox why its owner was unknown
+	539862000340:  {2, 4, 5},                   // an orphan without agents held the next sandbox's pod for ever (docs/decisions/0240)
+	1795610959950: {2, 3, 5},                   // a pod that lost its finalizer between two sandboxes was not protected again
+	1795549987491: {0, 2, 3, 4},                // a person kept the addresses of a pod before the ADD of its sandbox (docs/decisions/0206)
+	1795549987520: {0, 1, 2, 3, 4, 5},          // the watch of the pools showed an ADD before that of the pods showed the binding (docs/decisions/0260)
+	1795549988240: {0, 1, 2, 3, 4},
 }
 
 // play plays the history of a plan in a bubble of its own.

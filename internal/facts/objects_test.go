@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/facts"
+)
+
+func TestI3AddressesMayComeUntilASandboxIsReady(t *testing.T) {
+	ready := func(status corev1.ConditionStatus) corev1.PodCondition {
+		return corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: status}
+	}
+	running := []corev1.ContainerStatus{{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	terminated := []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}}
+	waiting := []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}}
+	cases := map[string]struct {
+		status  corev1.PodStatus
+		unbound bool
+		// writer is who wrote the phase.
+		writer string
+		want   bool
+	}{
+		"a pod that no kubelet has seen":          {want: true},
+		"a pod that was never bound":              {unbound: true},
+		"its sandbox is ready":                    {status: corev1.PodStatus{Conditions: []corev1.PodCondition{ready(corev1.ConditionTrue)}}},
+		"its sandbox is not ready yet":            {status: corev1.PodStatus{Conditions: []corev1.PodCondition{ready(corev1.ConditionFalse)}}, want: true},
+		"its sandbox is gone, its containers ran": {status: corev1.PodStatus{Conditions: []corev1.PodCondition{ready(corev1.ConditionFalse)}, ContainerStatuses: terminated}, want: true},
+		"an older kubelet: a container runs":      {status: corev1.PodStatus{ContainerStatuses: running}},
+		"an older kubelet: an init container ran": {status: corev1.PodStatus{InitContainerStatuses: terminated, ContainerStatuses: waiting}},
+		"an older kubelet: its containers wait":   {status: corev1.PodStatus{ContainerStatuses: waiting}, want: true},
+		"its kubelet has ended it":                {status: corev1.PodStatus{Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{ready(corev1.ConditionFalse)}}, writer: "kubelet"},
+		"PodGC has ended it":                      {status: corev1.PodStatus{Phase: corev1.PodFailed, Conditions: []corev1.PodCondition{ready(corev1.ConditionFalse)}}, writer: "kube-controller-manager", want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "node-1"}, Status: tc.status}
+			if tc.unbound {
+				pod.Spec.NodeName = ""
+			}
+			if tc.writer != "" {
+				pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: tc.writer, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", Time: &metav1.Time{Time: metav1.Now().Time}, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
+			}
+			if got := facts.MayStart(pod); got != tc.want {
+				t.Errorf("got %v: expected %v", got, tc.want)
+			}
+		})
+	}
+}
