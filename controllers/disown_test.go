@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/controllers/pod"
@@ -32,25 +31,8 @@ type disowned struct {
 	orphans *orphan.Reconciler
 }
 
-// after lets the controller of pods look that long after the beginning, again where a pass waits for the cache of its own write.
-func (f *disowned) after(d time.Duration) error {
-	f.Clock.SetTime(onepod.Now.Add(d))
-	for {
-		result, err := f.pods.Reconcile(f.Context(), "old")
-		if err != nil || result.RequeueAfter != backoff.CatchUp {
-			return err
-		}
-	}
-}
-
-func (f *disowned) record() *v1alpha1.IPAllocation {
-	f.Helper()
-	var record v1alpha1.IPAllocation
-	if err := f.Truth.Get(f.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
-		f.Fatal(err)
-	}
-	return &record
-}
+// after lets the controller of pods look that long after the beginning.
+func (f *disowned) after(d time.Duration) error { return f.After(d, f.pods.Reconcile) }
 
 // disownedByOld is a pod that is being deleted. The agent of its node reports that it never listed the sandbox of the pod's entry.
 func disownedByOld(t *testing.T) *disowned {
@@ -139,7 +121,7 @@ func TestI10TheTombstoneSaysWhichRecordOwnsAnEntry(t *testing.T) {
 			e := &f.Pool.Entries[0]
 			e.PodRef, e.Releasing, e.Owner = v1alpha1.TombstonePrefix+"/"+tc.record, tc.record, nil
 			orphan := records.OfOrphan("old-sandbox", metav1.NewTime(onepod.Now))
-			orphan.Spec.Addresses, orphan.Spec.DisownedBy = f.record().Spec.Addresses, tc.disownedBy
+			orphan.Spec.Addresses, orphan.Spec.DisownedBy = f.Record().Spec.Addresses, tc.disownedBy
 			if err := f.Truth.Create(t.Context(), orphan); err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +139,7 @@ func TestI10TheTombstoneSaysWhichRecordOwnsAnEntry(t *testing.T) {
 func TestI10ALatePoolCacheDoesNotEndTheRecordOfATombstone(t *testing.T) {
 	f := disownedByOld(t)
 	orphan := records.OfOrphan("old-sandbox", metav1.NewTime(onepod.Now))
-	orphan.Spec.Addresses = f.record().Spec.Addresses
+	orphan.Spec.Addresses = f.Record().Spec.Addresses
 	if err := f.Truth.Create(t.Context(), orphan); err != nil {
 		t.Fatal(err)
 	}

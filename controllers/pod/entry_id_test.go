@@ -22,7 +22,7 @@ func TestI3ASandboxOnAnotherPodsRecordIsNoSuccessor(t *testing.T) {
 	if err := f.after(0); err != nil {
 		t.Fatal(err)
 	}
-	record := f.record()
+	record := f.Record()
 	if slices.ContainsFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == "others-sandbox" }) {
 		t.Errorf("the record has another pod's sandbox: %+v", record.Spec.Sandboxes)
 	}

@@ -34,7 +34,7 @@ func followedOnce(t *testing.T) *fate {
 // respond has the agent of the node answer the query about a sandbox.
 func (f *fate) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID) {
 	f.Helper()
-	record := f.record()
+	record := f.Record()
 	for _, mark := range record.Spec.Marks {
 		if mark.SandboxID == sandbox {
 			record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: sandbox, NodeUID: mark.NodeUID, BootID: mark.BootID, Epoch: mark.Epoch,
@@ -56,7 +56,7 @@ func TestI1ASandboxWhoseAddressALaterOneTookOver(t *testing.T) {
 	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, "old")
 	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
 	f.holdsUntil(2*time.Second, time.Hour)
-	record := f.record()
+	record := f.Record()
 	var held []string
 	for _, a := range record.Spec.Addresses {
 		held = append(held, a.IP+" "+a.SandboxID)

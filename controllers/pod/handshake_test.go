@@ -36,7 +36,7 @@ func readySince(node *corev1.Node, before time.Duration) *corev1.Node {
 func (f *fate) asked() []string {
 	f.Helper()
 	var ids []string
-	for _, mark := range f.record().Spec.Marks {
+	for _, mark := range f.Record().Spec.Marks {
 		ids = append(ids, mark.SandboxID)
 	}
 	return ids
@@ -109,14 +109,14 @@ func TestI5ARecordLosesNothingOfAPodThatCannotBeRead(t *testing.T) {
 	if err := f.after(0); err == nil {
 		t.Error("the pod could not be read, and nobody is to try again")
 	}
-	if diff := cmp.Diff(onepod.RecordOfOld(onepod.OldMachine()).Spec, f.record().Spec); diff != "" {
+	if diff := cmp.Diff(onepod.RecordOfOld(onepod.OldMachine()).Spec, f.Record().Spec); diff != "" {
 		t.Errorf("the record, on an unread pod (-want +got):\n%s", diff)
 	}
 	f.FailReads = ""
 	if err := f.after(time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if kept := len(f.record().Spec.Addresses); kept != 1 {
+	if kept := len(f.Record().Spec.Addresses); kept != 1 {
 		t.Errorf("%d addresses are left of the one that the pod shows", kept)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/nodefate"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -35,17 +34,8 @@ func newFate(t *testing.T, objects ...client.Object) *fate {
 		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Fates: nodefate.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)})}
 }
 
-// after moves the clock to that long after the beginning and reconciles, again where a pass waits for the cache of its own
-// write, which has it at once here.
-func (f *fate) after(d time.Duration) error {
-	f.Clock.SetTime(onepod.Now.Add(d))
-	for {
-		result, err := f.r.Reconcile(f.Context(), "old")
-		if err != nil || result.RequeueAfter != backoff.CatchUp {
-			return err
-		}
-	}
-}
+// after moves the clock to that long after the beginning and reconciles.
+func (f *fate) after(d time.Duration) error { return f.After(d, f.r.Reconcile) }
 
 func (f *fate) holdsUntil(times ...time.Duration) {
 	f.Helper()

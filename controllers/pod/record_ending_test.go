@@ -45,15 +45,6 @@ func terminatingPod(before time.Duration) *corev1.Pod {
 	return pod
 }
 
-func (f *fate) record() *v1alpha1.IPAllocation {
-	f.Helper()
-	var record v1alpha1.IPAllocation
-	if err := f.Truth.Get(f.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
-		f.Fatal(err)
-	}
-	return &record
-}
-
 // end ends the pod in the name of whichever kubelet has it.
 func (f *fate) end() {
 	f.Helper()
@@ -176,7 +167,7 @@ func (f *fate) failsToReadTheNode() {
 		if err := f.after(moment); err == nil {
 			f.Fatalf("after %s: the Node could not be read, and nobody is to try again", moment)
 		}
-		if report := f.record().Spec.Kubelet; report != nil {
+		if report := f.Record().Spec.Kubelet; report != nil {
 			f.Fatalf("after %s: the report %+v was recorded, whose Node nobody would read", moment, report)
 		}
 	}
@@ -195,7 +186,7 @@ func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
 			f := newFate(t, objects...)
 			f.failsToReadTheNode()
 			f.holdsUntil(2 * unreadWord)
-			if report := f.record().Spec.Kubelet; report == nil || report.Node == nil || report.Node.UID != "node-1" {
+			if report := f.Record().Spec.Kubelet; report == nil || report.Node == nil || report.Node.UID != "node-1" {
 				t.Fatalf("the report is %+v, expected the word of Node UID node-1", report)
 			}
 			f.Apply(later(onepod.Node("node", "node-2", "m1"), time.Minute))
@@ -267,7 +258,7 @@ func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
 		"the old machine registered before, and the pod was alive then": func(f *fate) {
 			f.Apply(later(onepod.Node("node", "node-2", "m1"), time.Second))
 			f.holdsUntil(time.Second)
-			if uid := f.record().Spec.AliveNodeUID; uid != "node-2" {
+			if uid := f.Record().Spec.AliveNodeUID; uid != "node-2" {
 				f.Errorf("alive under Node UID %q, expected node-2", uid)
 			}
 			f.end()
@@ -311,7 +302,7 @@ func TestAReportIsNotReaddressed(t *testing.T) {
 	if err := f.r.readdress(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
-	after := f.record()
+	after := f.Record()
 	if diff := cmp.Diff([]types.UID{"node-2", "node-1", ""}, []types.UID{after.Spec.Sandboxes[0].Node.UID, after.Spec.Kubelet.Node.UID, after.Spec.AliveNodeUID}); diff != "" {
 		t.Errorf("Node UIDs of sandbox, report and pod alive (-want +got):\n%s", diff)
 	}
@@ -356,12 +347,12 @@ func TestARecordDoesNotFollowWhileThePodCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.FailReads = "pods"
-	if err := f.r.readdress(t.Context(), v); err == nil || f.record().Spec.Sandboxes[0].Node.UID != "node-1" {
-		t.Errorf("error %v, Node UID %s: expected an error and the record as it was", err, f.record().Spec.Sandboxes[0].Node.UID)
+	if err := f.r.readdress(t.Context(), v); err == nil || f.Record().Spec.Sandboxes[0].Node.UID != "node-1" {
+		t.Errorf("error %v, Node UID %s: expected an error and the record as it was", err, f.Record().Spec.Sandboxes[0].Node.UID)
 	}
 	f.FailReads = ""
-	if err := f.r.readdress(t.Context(), v); err != nil || f.record().Spec.AliveNodeUID != "node-2" {
-		t.Errorf("error %v, alive under %q: expected node-2", err, f.record().Spec.AliveNodeUID)
+	if err := f.r.readdress(t.Context(), v); err != nil || f.Record().Spec.AliveNodeUID != "node-2" {
+		t.Errorf("error %v, alive under %q: expected node-2", err, f.Record().Spec.AliveNodeUID)
 	}
 }
 

@@ -110,20 +110,13 @@ func heldInShadow(t *testing.T) (*fate, *events.FakeRecorder) {
 // aboutAny is the question whether the node has any sandbox of the pod, as the record has it; zero without one.
 func (f *fate) aboutAny() release.Mark {
 	f.Helper()
-	record := &v1alpha1.IPAllocation{}
-	if err := f.Truth.Get(f.Context(), client.ObjectKey{Name: "old"}, record); err != nil {
-		f.Fatal(err)
-	}
-	return release.AskedOf(record, v1alpha1.AnySandbox).Mark.Get()
+	return release.AskedOf(f.Record(), v1alpha1.AnySandbox).Mark.Get()
 }
 
 // answerAny is the word of the node that it has no sandbox of the pod, to that question.
 func (f *fate) answerAny(question release.Mark) {
 	f.Helper()
-	record := &v1alpha1.IPAllocation{}
-	if err := f.Truth.Get(f.Context(), client.ObjectKey{Name: "old"}, record); err != nil {
-		f.Fatal(err)
-	}
+	record := f.Record()
 	record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: v1alpha1.AnySandbox, NodeUID: question.NodeUID, BootID: question.BootID,
 		Epoch: question.Epoch, Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxAbsent), Time: metav1.NewTime(onepod.Now)})
 	if err := f.Truth.Status().Update(f.Context(), record); err != nil {

@@ -13,12 +13,6 @@ import (
 )
 
 func TestDecideWithAgents(t *testing.T) {
-	type want struct {
-		row    Row
-		action Action
-		reason v1alpha1.Reason
-		after  time.Duration
-	}
 	one := func(change ...func(*Sandbox)) func(*Observation) { return sandboxes(sandbox("s1", change...)) }
 	notReady := node(Node{Machine: machine})
 	fence := node(Node{Machine: machine, OutOfService: true})
@@ -32,10 +26,7 @@ func TestDecideWithAgents(t *testing.T) {
 	shown := func(s *Sandbox) { s.Shown = true }
 	second := sandbox("s2")
 	nodeDeleted := func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }
-	tests := map[string]struct {
-		observed Observation
-		want     want
-	}{
+	decides(t, map[string]decideCase{
 		"PodCompleted: a completed Job is asked about once its end stood for the delay": {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"PodCompleted: before that nobody is asked": {
@@ -219,19 +210,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"AddressConflict: a sandbox that the agent saw with another pod UID is not released for this one": {
 			terminating(agent, ended(EndingFinished, longAgo), one(asked(Absent[Mark](), Known(said(gone, func(a *Answer) { a.PodUID = "pod-2" }))))),
 			want{RowAddressConflict, Wait, v1alpha1.ReasonConflict, 0}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			d := Decide(tc.observed, now)
-			got := want{d.Row, d.Action, d.Reason, d.After}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
-				t.Errorf("Decide (-want +got):\n%s\nmessage: %s", diff, d.Message)
-			}
-			if d.Message == "" {
-				t.Error("a decision without a message explains nothing")
-			}
-		})
-	}
+	})
 }
 
 func TestDecideSaysOfWhomAndWhat(t *testing.T) {

@@ -82,17 +82,37 @@ func podGone(last Pod) func(*Observation) {
 	return func(o *Observation) { o.Pod, o.Last = Absent[Pod](), last }
 }
 
-func TestDecide(t *testing.T) {
-	type want struct {
-		row    Row
-		action Action
-		reason v1alpha1.Reason
-		after  time.Duration
+type want struct {
+	row    Row
+	action Action
+	reason v1alpha1.Reason
+	after  time.Duration
+}
+
+type decideCase struct {
+	observed Observation
+	want     want
+}
+
+// decides compares decisions with what is wanted of them.
+func decides(t *testing.T, tests map[string]decideCase) {
+	t.Helper()
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tc.observed, now)
+			got := want{d.Row, d.Action, d.Reason, d.After}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
+				t.Errorf("Decide (-want +got):\n%s\nmessage: %s", diff, d.Message)
+			}
+			if d.Message == "" {
+				t.Error("a decision without a message explains nothing")
+			}
+		})
 	}
-	tests := map[string]struct {
-		observed Observation
-		want     want
-	}{
+}
+
+func TestDecide(t *testing.T) {
+	decides(t, map[string]decideCase{
 		"ObservationFailed: a pod that could not be read waits": {
 			terminating(func(o *Observation) { o.Pod = Unknown[Pod]("timeout") }), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"ObservationFailed: entries that could not be read wait, whatever the kubelet said": {
@@ -255,19 +275,7 @@ func TestDecide(t *testing.T) {
 		"AddressConflict: it is never released": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))),
 			want{RowAddressConflict, Wait, v1alpha1.ReasonConflict, 0}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			d := Decide(tc.observed, now)
-			got := want{d.Row, d.Action, d.Reason, d.After}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
-				t.Errorf("Decide (-want +got):\n%s\nmessage: %s", diff, d.Message)
-			}
-			if d.Message == "" {
-				t.Error("a decision without a message explains nothing")
-			}
-		})
-	}
+	})
 }
 
 func TestDecideJudgesEachSandbox(t *testing.T) {

@@ -26,10 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -58,6 +60,28 @@ type World struct {
 	Writes     []string
 	// JudgedSince is from when on policies keep others from writing what a kubelet reports; zero where they are not in force.
 	JudgedSince time.Time
+}
+
+// After moves the clock to that long after the beginning and reconciles the pod, again where a pass waits for the cache of its own
+// write, which has it at once here.
+func (f *World) After(d time.Duration, look func(context.Context, types.UID) (reconcile.Result, error)) error {
+	f.Clock.SetTime(Now.Add(d))
+	for {
+		result, err := look(f.Context(), "old")
+		if err != nil || result.RequeueAfter != backoff.CatchUp {
+			return err
+		}
+	}
+}
+
+// Record is that of the pod.
+func (f *World) Record() *v1alpha1.IPAllocation {
+	f.Helper()
+	record := &v1alpha1.IPAllocation{}
+	if err := f.Truth.Get(f.Context(), client.ObjectKey{Name: "old"}, record); err != nil {
+		f.Fatal(err)
+	}
+	return record
 }
 
 // write is called for each write of the reconciler.
