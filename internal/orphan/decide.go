@@ -97,7 +97,8 @@ func unqueried(f *Facts) (Decision, bool) {
 		return decideOtherKind(f.Owner), true
 	case f.Evidence != release.EvidenceAgent:
 		return wait(RowNotQueried, v1alpha1.ReasonOwnerUnknown, 0,
-			"no pod UID can be shown to own these addresses, so nobody can tell whether their sandbox is gone: they are held; with evidence Agent every node would be asked"), true
+			"no pod UID can be shown to own these addresses, and without agents no node is queried: they are held. Find out which pod's sandbox it is (kubectl holdfast who ADDRESS); "+
+				"once no machine runs it, release it by hand: kubectl holdfast release ADDRESS. With evidence Agent every node would be queried"), true
 	}
 	return Decision{}, false
 }
