@@ -67,6 +67,7 @@ var shrunk = map[uint64][]int{
 	2756:          {0, 1, 2, 3, 5, 6, 7, 8, 9}, // the simulator forgot at the second ADD of a sandbox why its owner was unknown
 	539862000340:  {2, 4, 5},                   // an orphan without agents held the next sandbox's pod for ever (docs/decisions/0240)
 	1795610959950: {2, 3, 5},                   // a pod that lost its finalizer between two sandboxes was not protected again
+	1795610960347: {0, 1, 2, 4, 5},             // the same, behind a late watch of the pools
 	1795549987491: {0, 2, 3, 4},                // a person kept the addresses of a pod before the ADD of its sandbox (docs/decisions/0206)
 	1795549987520: {0, 1, 2, 3, 4, 5},          // the watch of the pools showed an ADD before that of the pods showed the binding (docs/decisions/0260)
 	1795549988240: {0, 1, 2, 3, 4},
