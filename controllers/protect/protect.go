@@ -128,8 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.client.Get(ctx, request.NamespacedName, &cached); err == nil && !lacksFinalizer(&cached) {
 		return reconcile.Result{}, nil
 	}
-	holds := r.holdsAddress(ipam.PodRef(request.NamespacedName))
-	if !holds && !mayGetAddress(&cached) {
+	if !r.isToBeGuarded(ipam.PodRef(request.NamespacedName), &cached) {
 		return reconcile.Result{}, nil
 	}
 	var pod corev1.Pod
@@ -145,7 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, r.finalizers.Relabel(ctx, target)
 	}
-	if isTooLateToGuard(&pod) || (!holds && !mayGetAddress(&pod)) {
+	if isTooLateToGuard(&pod) || !r.isToBeGuarded(ipam.PodRef(request.NamespacedName), &pod) {
 		return reconcile.Result{}, nil
 	}
 	if isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod); err != nil || isExempt {
@@ -165,11 +164,6 @@ func (r *Reconciler) stamp(ctx context.Context, pod *corev1.Pod, target finalize
 	log.FromContext(ctx).Info("Protected a pod that holds an address, or may get one, and had no finalizer", "uid", pod.UID)
 	r.reportProtected(pod)
 	return nil
-}
-
-// mayGetAddress: the webhook has found the pod on a network that is guarded, and it has not ended. Between two sandboxes it has no entry.
-func mayGetAddress(pod *corev1.Pod) bool {
-	return pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue && !facts.IsTerminal(pod)
 }
 
 // isTooLateToGuard: a pod that is being deleted takes no new finalizer, and the policies refuse to guard one that has ended
@@ -196,7 +190,11 @@ func (r *Reconciler) reportProtected(pod *corev1.Pod) {
 	r.recorder.Eventf(pod, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonProtectedAgain), "Protect", "%s", did+why)
 }
 
-func (r *Reconciler) holdsAddress(ref ipam.PodRef) bool {
+// isToBeGuarded: the webhook has found the pod on a guarded network, and it has not ended, or an entry has its name. Between two sandboxes it has none.
+func (r *Reconciler) isToBeGuarded(ref ipam.PodRef, pod *corev1.Pod) bool {
+	if pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue && !facts.IsTerminal(pod) {
+		return true
+	}
 	for _, backend := range r.options.Backends {
 		if len(backend.Find(ipam.Query{Pod: ref}).Entries) > 0 {
 			return true

@@ -57,8 +57,8 @@ var livenessMutants = []mutant{
 	{
 		rule: "protection: a guarded pod between two sandboxes is protected again (S3)",
 		file: "controllers/protect/protect.go",
-		old:  `	if !holds && !mayGetAddress(&cached) {`,
-		new:  `	if !holds {`, by: inProtect,
+		old:  `== v1alpha1.GuardedLabelValue && !facts.IsTerminal(pod) {`,
+		new:  `== "" && !facts.IsTerminal(pod) {`, by: inProtect,
 	},
 	{
 		rule: "protection: a pod that lost the finalizer and the label is looked at again (S3)",
