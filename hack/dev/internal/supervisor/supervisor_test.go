@@ -70,6 +70,23 @@ func startOwner(t *testing.T, dir string, env ...string) *exec.Cmd {
 	return command
 }
 
+// checkOwner: the process of that ID owns the folder, or none if it is 0.
+func checkOwner(t *testing.T, dir, when string, want int) {
+	t.Helper()
+	if pid, err := Owner(dir); pid != want || err != nil {
+		t.Fatalf("%s: owner %d, error %v, expected %d", when, pid, err, want)
+	}
+}
+
+// checkState: that is the state of the folder.
+func checkState(t *testing.T, dir, when string, want *State) {
+	t.Helper()
+	got, err := ReadState(dir)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%s: error %v, state (-want +got):\n%s", when, err, diff)
+	}
+}
+
 func TestStopEndsTheOwnerAndNoOtherProcess(t *testing.T) {
 	for name, tc := range map[string]struct {
 		env     []string
@@ -82,9 +99,7 @@ func TestStopEndsTheOwnerAndNoOtherProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, elsewhere := t.TempDir(), t.TempDir()
 			owner, other := startOwner(t, dir, tc.env...), startOwner(t, elsewhere)
-			if pid, err := Owner(dir); pid != owner.Process.Pid || err != nil {
-				t.Fatalf("owner %d, error %v, expected %d", pid, err, owner.Process.Pid)
-			}
+			checkOwner(t, dir, "while it runs", owner.Process.Pid)
 			if _, err := takeLock(dir); err == nil {
 				t.Error("a second process owns the folder")
 			}
@@ -93,12 +108,11 @@ func TestStopEndsTheOwnerAndNoOtherProcess(t *testing.T) {
 			if tc.signals == 2 && err != nil { // killed, and within the short grace not yet gone
 				err = stop(t.Context(), dir, &out, stopGrace)
 			}
-			if pid, _ := Owner(dir); pid != 0 || err != nil || strings.Count(out.String(), "stopping") < tc.signals {
-				t.Errorf("owner %d, error %v, output %s", pid, err, &out)
+			if err != nil || strings.Count(out.String(), "stopping") < tc.signals {
+				t.Errorf("error %v, output %s", err, &out)
 			}
-			if pid, err := Owner(elsewhere); pid != other.Process.Pid || err != nil {
-				t.Errorf("the owner of another folder was stopped: %d, error %v", pid, err)
-			}
+			checkOwner(t, dir, "after it was stopped", 0)
+			checkOwner(t, elsewhere, "another folder", other.Process.Pid)
 			if err := stop(t.Context(), dir, &out, tc.grace); err != nil {
 				t.Errorf("stopping twice: %v", err)
 			}
@@ -108,21 +122,14 @@ func TestStopEndsTheOwnerAndNoOtherProcess(t *testing.T) {
 
 func TestAStateCountsWhileItsOwnerRuns(t *testing.T) {
 	dir := t.TempDir()
-	if state, err := ReadState(dir); state != nil || err != nil {
-		t.Errorf("where nothing was started: %v, error %v", state, err)
-	}
+	checkState(t, dir, "where nothing was started", nil)
 	want := &State{Children: []cluster.Child{{Name: "etcd", PID: 8}}, Kubeconfig: "k", Socket: "s"}
 	if err := want.write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := ReadState(dir); state != nil || err != nil {
-		t.Errorf("without an owner: %v, error %v", state, err)
-	}
+	checkState(t, dir, "without an owner", nil)
 	owner := startOwner(t, dir)
-	got, err := ReadState(dir)
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("error %v, state (-want +got):\n%s", err, diff)
-	}
+	checkState(t, dir, "while its owner runs", want)
 	if err := os.WriteFile(filepath.Join(dir, "state.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -132,9 +139,7 @@ func TestAStateCountsWhileItsOwnerRuns(t *testing.T) {
 	if err := errors.Join(owner.Process.Kill(), Stop(t.Context(), dir, &bytes.Buffer{})); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := ReadState(dir); state != nil || err != nil {
-		t.Errorf("after the owner was killed: %v, error %v", state, err)
-	}
+	checkState(t, dir, "after the owner was killed", nil)
 }
 
 func TestStartSaysWhatIsThere(t *testing.T) {
