@@ -51,7 +51,8 @@ func withLastWrites(kept, all []metav1.ManagedFieldsEntry) []metav1.ManagedField
 func RemovedBy(before, now *corev1.Pod) string {
 	earlier := lastWrites(before.ManagedFields)
 	for _, last := range lastWrites(now.ManagedFields) {
-		if !has(earlier, &last) {
+		older := len(earlier) > 0 && last.Time.Before(earlier[0].Time) // the last writer of before lost its entry
+		if !older && !has(earlier, &last) {
 			return last.Manager
 		}
 	}

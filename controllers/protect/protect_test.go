@@ -97,6 +97,8 @@ func TestI10APodThatHoldsAnAddressIsProtectedAgain(t *testing.T) {
 			withFinalizer(scheduler, kubelet), withoutFinalizer(scheduler, dated("finalizer-remover", 1), kubelet), true, `Field manager "finalizer-remover" had removed it`},
 		"a client only removed the finalizer": {
 			withFinalizer(scheduler, kubelet), withoutFinalizer(scheduler, kubelet), true, "left no trace in managedFields"},
+		"a client only removed the finalizer, which was all that its last writer owned": {
+			withFinalizer(scheduler, kubelet, dated(finalizer.FieldManager, 2)), withoutFinalizer(scheduler, kubelet), true, "left no trace in managedFields"},
 		"the pod was created or restored with the label alone":                    {nil, withoutFinalizer(kubelet), true, "The pod had only the label"},
 		"finalizer and label were removed":                                        {withFinalizer(kubelet), unlabeled, true, ""},
 		"the pod has its finalizer":                                               {withFinalizer(scheduler), withFinalizer(kubelet), true, ""},
