@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
 
-// sliced is a backend with one divided range, whose slice node-b has now. The names of its pools are those of their nodes.
+// sliced is a backend with one divided range: node-b has its slice now. The names of its pools are those of their nodes.
 type sliced struct{ ipam.Auditable }
 
 func (sliced) Manages(podnetwork.IPAM) bool    { return true }
