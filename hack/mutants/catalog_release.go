@@ -183,6 +183,12 @@ var decisionMutants = []mutant{
 		new:  `	if s.Conflict && !o.Live {`, by: inRelease,
 	},
 	{
+		rule: "AddressConflict: a sandbox that the agent saw with another pod UID is disowned",
+		file: "internal/release/sandbox.go",
+		old:  `	if seenWithAnother(o, s) {`,
+		new:  `	if seenWithAnother(o, s) && o.Node.IsAbsent() {`, by: inRelease,
+	},
+	{
 		rule: "I4: what gives an address away is read live",
 		file: "internal/release/decide.go",
 		old:  `case d.Withheld != nil || d.Action == Release || d.Action == Confirm ||`,

@@ -207,9 +207,9 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, noEntries, node(Node{Machine: rebooted, Ready: true}), anyAsked(ask(), Known(said(gone)))), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"MayBeStarting: which is gone": {
 			terminating(agent, noEntries, func(o *Observation) { o.Node = Absent[Node]() }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"AddressConflict: a sandbox that the agent saw with another pod UID is not released for this one": {
+		"AddressConflict: a sandbox that the agent saw with another pod UID is not released for this one, and does not hold it": {
 			terminating(agent, ended(EndingFinished, longAgo), one(asked(Absent[Mark](), Known(said(gone, func(a *Answer) { a.PodUID = "pod-2" }))))),
-			want{RowAddressConflict, Wait, v1alpha1.ReasonConflict, 0}},
+			want{RowAddressConflict, Disown, v1alpha1.ReasonSandboxDisowned, 0}},
 	})
 }
 

@@ -27,7 +27,7 @@
 //	MachineUnknown            no machine is recorded for the sandbox agent: Disown once the grace period is over
 //	                                                                 kubelet, and the Node is there: Wait(MachineUnknown)
 //	AddressConflict           an address stands under two pod UIDs,  Wait(Conflict); it holds only itself back
-//	                          or the agent saw another pod's sandbox
+//	                          or the agent saw another pod's sandbox agent: Disown the sandbox of another pod
 //	PossibleClone             same machine IDs, another boot and     Wait(NodeReplaced) until that Node is NodeGoneDelay old, and on Hold;
 //	                          Node UID: a clone, or a reboot         Wait(MachineUnknown) while another Node has the machine's IDs
 //	SandboxReplaced           kubelet: the same machine made a later Drop

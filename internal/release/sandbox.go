@@ -56,8 +56,7 @@ func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool)
 			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released", s.ID), true
 	}
 	if seenWithAnother(o, s) {
-		return 0, wait(RowAddressConflict, v1alpha1.ReasonConflict, 0,
-			"the agent of its node has seen sandbox %s with pod UID %s, and not with this one: its addresses are not released for this pod", s.ID, s.Answer.Get().PodUID), true
+		return 0, disown(RowAddressConflict, s.ID, "the agent of its node has seen sandbox "+s.ID+" with pod UID "+string(s.Answer.Get().PodUID)+", and not with this one"), true
 	}
 	if o.Node.IsAbsent() {
 		return 0, Decision{}, false

@@ -17,6 +17,9 @@ import (
 // with the name inherits, whether it lives or not. Anybody else has to say in the same write what becomes of the addresses. The world is locked.
 func (w *World) letGo(c apiserver.Change) {
 	before, after := unstructured.Unstructured{Object: c.Old}, unstructured.Unstructured{Object: c.New}
+	if c.New == nil && before.GetLabels()[guardLabel] == "" {
+		w.excused[before.GetUID()] = "it was created while no replica answered, and vanished before a pool showed it" // docs/limits.md
+	}
 	if !slices.Contains(before.GetFinalizers(), guardFinalizer) || slices.Contains(after.GetFinalizers(), guardFinalizer) {
 		return
 	}
