@@ -20,13 +20,13 @@ import (
 // name to the next pod of that name. So it does where the entry of a later sandbox was removed while an earlier one may use the address. Only
 // a live view will do: a record that the cache still has, and that went with its proven release, would bring an entry back that nothing leads to.
 func (r *Reconciler) keepFromSuccessors(ctx context.Context, v *view, d release.Decision) (again bool, err error) {
-	if v.record == nil || givesUp(d) {
+	if v.record == nil {
 		return false, nil
 	}
 	var failures []error
 	var kept []string
 	for _, backend := range r.options.Backends {
-		requests := v.unproven(backend.Name())
+		requests := v.unproven(backend.Name(), d)
 		if len(requests) == 0 {
 			continue
 		}
@@ -51,15 +51,24 @@ func (r *Reconciler) keepFromSuccessors(ctx context.Context, v *view, d release.
 	return len(kept) > 0, errors.Join(failures...)
 }
 
-// givesUp says whether a decision takes the addresses out of the record: then no tombstone of it is left behind. One that is disowned has the
-// tombstone of the pod's record until it gets that of the orphan's, which is created in between.
-func givesUp(d release.Decision) bool { return d.Aim() == release.Release || d.Aim() == release.Drop }
+// givesUp says whether a decision takes the addresses of a sandbox out of the record: then no tombstone of it is left behind. One that is disowned
+// has the tombstone of the pod's record until it gets that of the orphan's, which is created in between.
+func givesUp(d release.Decision, sandbox string) bool {
+	if d.Withheld != nil {
+		d = *d.Withheld
+	}
+	return (d.Aim() == release.Release || d.Aim() == release.Drop) && slices.Contains(d.Sandboxes, sandbox)
+}
 
-// unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool.
-func (v *view) unproven(backend string) []ipam.Request {
+// unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool, but for those
+// that the decision gives up.
+func (v *view) unproven(backend string, d release.Decision) []ipam.Request {
 	var requests []ipam.Request
 	for i := range v.held {
 		held := &v.held[i]
+		if givesUp(d, held.SandboxID) {
+			continue
+		}
 		inherited := v.podFact.IsAbsent() && !held.Superseded && !held.Conflict && held.Releasing == ""
 		if held.Backend == backend && (inherited || held.Removed) {
 			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})

@@ -5,6 +5,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
@@ -152,6 +155,39 @@ func TestI2ATombstoneGoesOnceTheSandboxIsProvenGone(t *testing.T) {
 			err := f.Truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &v1alpha1.IPAllocation{})
 			if stays := err == nil; stays != tc.stays {
 				t.Errorf("the record stays: %t (%v), expected %t", stays, err, tc.stays)
+			}
+		})
+	}
+}
+
+// TestI1TheReleaseOfOneSandboxKeepsTheOthersFromASuccessor: the release may have to wait for a cache, and the next pod of the name starts meanwhile.
+func TestI1TheReleaseOfOneSandboxKeepsTheOthersFromASuccessor(t *testing.T) {
+	held := func(ip, sandbox string) facts.Held {
+		return facts.Held{Entry: ipam.Entry{Key: ipam.Key{Backend: "pools", IP: netip.MustParseAddr(ip), SandboxID: sandbox}}}
+	}
+	gone := &view{podFact: release.Absent[release.Pod](), held: []facts.Held{held("10.0.0.1", "gone"), held("10.0.0.2", "unproven")}}
+	of := func(action release.Action) release.Decision {
+		return release.Decision{Action: action, Sandboxes: []string{"gone"}}
+	}
+	withheld := of(release.Release)
+	for name, tc := range map[string]struct {
+		decision release.Decision
+		want     []string
+	}{
+		"it waits":                           {of(release.Wait), []string{"10.0.0.1", "10.0.0.2"}},
+		"one is released":                    {of(release.Release), []string{"10.0.0.2"}},
+		"one is dropped":                     {of(release.Drop), []string{"10.0.0.2"}},
+		"one is to be read live":             {release.Decision{Action: release.Reread, Intended: release.Release, Sandboxes: []string{"gone"}}, []string{"10.0.0.2"}},
+		"the release of one is withheld":     {release.Decision{Action: release.Wait, Withheld: &withheld}, []string{"10.0.0.2"}},
+		"one is disowned, and keeps its own": {of(release.Disown), []string{"10.0.0.1", "10.0.0.2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, request := range gone.unproven("pools", tc.decision) {
+				got = append(got, request.IP.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("the addresses that get a tombstone (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -153,8 +153,14 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: what a vanished pod disowns has a tombstone first (S3)",
 		file: "controllers/pod/tombstone.go",
-		old:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop }`,
-		new:  `{ return d.Aim() == release.Release || d.Aim() == release.Drop || d.Aim() == release.Disown }`, by: inPods,
+		old:  `return (d.Aim() == release.Release || d.Aim() == release.Drop) &&`,
+		new:  `return (d.Aim() == release.Release || d.Aim() == release.Drop || d.Aim() == release.Disown) &&`, by: inPods,
+	},
+	{
+		rule: "I1: the release of one sandbox keeps the entries of the others from the next pod of the name (S3)",
+		file: "controllers/pod/tombstone.go",
+		old:  ` && slices.Contains(d.Sandboxes, sandbox)`,
+		new:  ` && sandbox != ""`, by: inPods,
 	},
 	{
 		rule: "I1: a sandbox that has its entry again is followed, although the entry was removed once",

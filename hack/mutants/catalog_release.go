@@ -183,6 +183,12 @@ var decisionMutants = []mutant{
 		new:  `	if s.Conflict && !o.Live {`, by: inRelease,
 	},
 	{
+		rule: "TerminatedBeforeDeletion: a sandbox that was being created when its kubelet reported none is held until it stood unchanged",
+		file: "internal/release/sandbox.go",
+		old:  `unconfirmed(RowTerminatedBeforeDeletion, o, s, now); waits {`,
+		new:  `unconfirmed(RowTerminatedBeforeDeletion, o, s, now); waits && o.Node.IsAbsent() {`, by: inRelease,
+	},
+	{
 		rule: "AddressConflict: a sandbox that the agent saw with another pod UID is disowned",
 		file: "internal/release/sandbox.go",
 		old:  `	if seenWithAnother(o, s) {`,

@@ -244,6 +244,11 @@ func TestDecide(t *testing.T) {
 		"TerminatedBeforeDeletion: a node that came back without the pod that PodGC ended gives its address back after the delay": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
 			want{RowTerminatedBeforeDeletion, Release, v1alpha1.ReasonPodCompleted, 0}},
+		"TerminatedBeforeDeletion: a sandbox that was being created when the kubelet reported none is held until it stood unchanged": {
+			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: registered, Ready: true, Registered: longAgo}),
+				sandboxes(sandbox("s1", func(s *Sandbox) {
+					s.Attribution, s.UnchangedSince = v1alpha1.AttributionUnconfirmed, now.Add(-time.Minute)
+				}))), want{RowTerminatedBeforeDeletion, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
 		"TerminatedBeforeDeletion: before the delay is over it waits for the rest of it": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(now.Add(-time.Minute))), node(Node{Machine: registered, Ready: true, Registered: longAgo})),
 			want{RowTerminatedBeforeDeletion, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},

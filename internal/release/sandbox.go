@@ -204,6 +204,9 @@ func judgeTornDown(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 		return wait(RowTerminatedBeforeDeletion, v1alpha1.ReasonReleaseDelay, left, "the kubelet reports that the pod has no sandbox any more; sandbox %s is held until that has stood for %s",
 			s.ID, o.Settings.ReleaseDelay)
 	}
+	if d, waits := unconfirmed(RowTerminatedBeforeDeletion, o, s, now); waits {
+		return d
+	}
 	return releaseSandbox(RowTerminatedBeforeDeletion, v1alpha1.ReasonPodCompleted, s, "its kubelet, which registered the node again, reports that the pod has no sandbox any more, and the node is Ready")
 }
 

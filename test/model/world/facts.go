@@ -43,6 +43,13 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 		}
 		o.Pod = release.Known(facts)
 	}
+	if s.Rec.Kind == RecordOrphan { // whose sandbox it was, the node alone knows
+		for _, held := range o.Sandboxes.Get() {
+			if held.Answer.IsKnown() && held.Answer.Get().PodUID != "" {
+				o.UID = held.Answer.Get().PodUID
+			}
+		}
+	}
 	if s.Rec.Gone {
 		o.NodeGoneSince = release.Known(since(true))
 	}

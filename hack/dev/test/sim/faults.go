@@ -170,8 +170,13 @@ func (w *World) processOf(f Fault) string {
 func (w *World) delayWatches(f Fault) {
 	streams := w.late(f)
 	if of := lateOf[f.N]; of != "" && f.Pod%2 == 0 {
-		changed := make(chan struct{})
-		w.locked(func() { w.behind[strings.TrimSpace(of)] = append(w.behind[strings.TrimSpace(of)], changed) })
+		of, changed := strings.TrimSpace(of), make(chan struct{})
+		w.locked(func() {
+			w.behind[of] = append(w.behind[of], changed)
+			if strings.HasPrefix(w.processOf(f), "manager") {
+				w.lateUntil[of] = max(w.lateUntil[of], w.since()+2*f.For)
+			}
+		})
 		select {
 		case <-changed:
 		case <-time.After(f.For):
