@@ -144,7 +144,7 @@ func (s *sweeper) reapOne(ctx context.Context, run *sweepRun, key types.Namespac
 		return reapExhausted, s.nextDelete(), nil
 	}
 	run.state.lastTried = key
-	return s.delete(ctx, run, &sighting{object: object, assessment: assessment, state: metrics.NodeObjectStale, apiVersion: u.GetAPIVersion()})
+	return s.delete(ctx, run, &observed{object: object, assessment: assessment, state: metrics.NodeObjectStale, apiVersion: u.GetAPIVersion()})
 }
 
 // takesWord says whether a reason counts as proof in this installation.
@@ -170,7 +170,7 @@ func (s *sweeper) nextDelete() time.Duration {
 }
 
 // delete deletes the object that was looked at, and no other: not one that took its name, nor what was made of it since.
-func (s *sweeper) delete(ctx context.Context, run *sweepRun, seen *sighting) (reapOutcome, time.Duration, error) {
+func (s *sweeper) delete(ctx context.Context, run *sweepRun, seen *observed) (reapOutcome, time.Duration, error) {
 	object := &seen.object
 	err := s.deleteExactly(ctx, run.resource, object)
 	switch {

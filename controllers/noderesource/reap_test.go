@@ -43,7 +43,7 @@ func TestAShadowDeletesNoStaleObject(t *testing.T) {
 			s := &sweeper{objects: objects, recorder: events.NewFakeRecorder(10), told: eventlimit.New(clock, sweepTold), clock: clock,
 				options: Options{Shadow: tc.report, SweepInterval: time.Hour}}
 			run := &sweepRun{policy: &v1alpha1.NodeResourcePolicy{ObjectMeta: metav1.ObjectMeta{Name: "hostsubnets"}}, state: &sweptPolicy{}, resource: resource}
-			seen := &sighting{object: nodeidentity.Object{Name: "node-7", UID: "object-7", ResourceVersion: "9", NodeName: "node-7"}}
+			seen := &observed{object: nodeidentity.Object{Name: "node-7", UID: "object-7", ResourceVersion: "9", NodeName: "node-7"}}
 
 			outcome, again, err := s.delete(t.Context(), run, seen)
 			if err != nil || outcome != tc.outcome || again != tc.again {

@@ -123,11 +123,11 @@ func (s *sweeper) look(ctx context.Context, run *sweepRun, u *unstructured.Unstr
 	compiled := run.state.compiled
 	object, err := compiled.Object(u)
 	if err != nil {
-		run.tally.add(&sighting{object: object, state: metrics.NodeObjectUnknown})
+		run.tally.add(&observed{object: object, state: metrics.NodeObjectUnknown})
 		s.logUnknown(ctx, run.policy, u, err)
 		return
 	}
-	seen := &sighting{object: object, apiVersion: u.GetAPIVersion()}
+	seen := &observed{object: object, apiVersion: u.GetAPIVersion()}
 	if at := u.GetDeletionTimestamp(); at != nil {
 		seen.deletingSince = at.Time
 	}
@@ -152,7 +152,7 @@ func (s *sweeper) look(ctx context.Context, run *sweepRun, u *unstructured.Unstr
 
 // noteHolding keeps what the object holds, unless its Node is gone. An object whose addresses cannot all be read is not in
 // order; those that can be read count.
-func (s *sweeper) noteHolding(ctx context.Context, run *sweepRun, seen *sighting, u *unstructured.Unstructured) {
+func (s *sweeper) noteHolding(ctx context.Context, run *sweepRun, seen *observed, u *unstructured.Unstructured) {
 	if !holdsForLiveNode(seen.assessment) {
 		return
 	}
@@ -169,7 +169,7 @@ func (s *sweeper) noteHolding(ctx context.Context, run *sweepRun, seen *sighting
 }
 
 // noteCandidate keeps the name of an object that the policy wants deleted, and since when its Node is missing.
-func (s *sweeper) noteCandidate(run *sweepRun, seen *sighting, evidence nodeidentity.Evidence) {
+func (s *sweeper) noteCandidate(run *sweepRun, seen *observed, evidence nodeidentity.Evidence) {
 	if run.state.compiled.Spec().Stale != v1alpha1.StaleDelete {
 		return
 	}

@@ -33,7 +33,7 @@ var sweepTold = eventlimit.Options{Interval: time.Hour, Memory: 16384, PerSecond
 
 // tellStale tells of an object that does not speak for the live Node, and of what keeps it if it is being deleted. Where no Node
 // is known to be gone, the reason is what is wrong with the object itself.
-func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *sighting) {
+func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *observed) {
 	reason, message := v1alpha1.ReasonStaleNodeObject, seen.assessment.Message
 	switch {
 	case seen.state == metrics.NodeObjectUnowned:
@@ -51,7 +51,7 @@ func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePo
 }
 
 // tellDeleted tells policy and Node: the object itself is gone.
-func (s *sweeper) tellDeleted(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *sighting) {
+func (s *sweeper) tellDeleted(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *observed) {
 	reason := v1alpha1.ReasonStaleNodeObjectDeleted
 	message := fmt.Sprintf("Deleted %s %s, because policy %s asks for it. %s", seen.object.Kind, objectName(&seen.object), policy.Name, seen.assessment.Message)
 	log.FromContext(ctx).Info(message, "reason", reason, "object", objectName(&seen.object), "uid", seen.object.UID)
@@ -92,7 +92,7 @@ func (s *sweeper) logUnknown(ctx context.Context, policy *v1alpha1.NodeResourceP
 		"object", types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, "uid", u.GetUID(), "why", why.Error())
 }
 
-func reference(seen *sighting) *corev1.ObjectReference {
+func reference(seen *observed) *corev1.ObjectReference {
 	return referenceTo(&seen.object, seen.apiVersion)
 }
 

@@ -28,8 +28,8 @@ const (
 	sweepMessageLength = 8192
 )
 
-// sighting is one object as a sweep saw it.
-type sighting struct {
+// observed is one object as a sweep saw it.
+type observed struct {
 	object     nodeidentity.Object
 	assessment nodeidentity.Assessment
 	// state is one of metrics.NodeObject...; empty for an object that speaks for no node.
@@ -40,7 +40,7 @@ type sighting struct {
 }
 
 // held says whether only finalizers keep a stale object.
-func (s *sighting) held() bool { return s.state == metrics.NodeObjectStale && s.object.Deleting }
+func (s *observed) held() bool { return s.state == metrics.NodeObjectStale && s.object.Deleting }
 
 // sweepState is what an assessed object counts as. Only a UID shows that there was a Node which is gone. An object without
 // one whose Node is not there is what admission takes it for: in order where the policy allows a missing Node.
@@ -82,7 +82,7 @@ func newSweepTally() *sweepTally {
 }
 
 // add counts an object.
-func (t *sweepTally) add(s *sighting) {
+func (t *sweepTally) add(s *observed) {
 	if s.state == "" {
 		return
 	}
@@ -105,7 +105,7 @@ func (t *sweepTally) add(s *sighting) {
 	}
 }
 
-func staleObject(s *sighting) v1alpha1.StaleObject {
+func staleObject(s *observed) v1alpha1.StaleObject {
 	finalizers := make([]string, 0, min(len(s.object.Finalizers), sweepFinalizers))
 	for _, finalizer := range s.object.Finalizers[:cap(finalizers)] {
 		finalizers = append(finalizers, clipped(finalizer, sweepNameLength))

@@ -70,14 +70,14 @@ func TestATallyNamesTheFirstTwentyAndCountsAll(t *testing.T) {
 	tally := newSweepTally()
 	for i := range 5000 {
 		n := (i * 7919) % 5000 // in no order
-		tally.add(&sighting{
+		tally.add(&observed{
 			object: nodeidentity.Object{Namespace: "ns", Name: fmt.Sprintf("object-%04d", n), NodeName: fmt.Sprintf("node-%04d", n), Deleting: n%2 == 0},
 			state:  metrics.NodeObjectStale,
 		})
 	}
-	tally.add(&sighting{object: nodeidentity.Object{Name: "own", NodeName: "own"}, state: metrics.NodeObjectOwned})
-	tally.add(&sighting{object: nodeidentity.Object{Name: "nobody's"}})
-	tally.add(&sighting{object: nodeidentity.Object{NodeName: "what"}, state: metrics.NodeObjectUnknown})
+	tally.add(&observed{object: nodeidentity.Object{Name: "own", NodeName: "own"}, state: metrics.NodeObjectOwned})
+	tally.add(&observed{object: nodeidentity.Object{Name: "nobody's"}})
+	tally.add(&observed{object: nodeidentity.Object{NodeName: "what"}, state: metrics.NodeObjectUnknown})
 	if len(tally.stale) > 4*sweepListed+1 {
 		t.Errorf("the tally holds %d stale objects", len(tally.stale))
 	}
@@ -205,7 +205,7 @@ func TestAStatusHasRoomForWhateverOthersWrote(t *testing.T) {
 		for range 100 {
 			object.Finalizers = append(object.Finalizers, strings.Repeat("f", 1<<10))
 		}
-		tally.add(&sighting{object: object, state: metrics.NodeObjectStale,
+		tally.add(&observed{object: object, state: metrics.NodeObjectStale,
 			assessment: nodeidentity.Assessment{Reason: v1alpha1.ReasonStaleNodeUID, FoundUID: types.UID(strings.Repeat("ü", 1<<18))}})
 	}
 	encoded, err := json.Marshal(tally.status(nil))

@@ -13,7 +13,7 @@ var (
 	inPods        = []string{"./controllers/pod", "./controllers"}
 	inOrphans     = []string{"./controllers/orphan", "./controllers"}
 	inPolicies    = []string{"./internal/reportpolicy"}
-	inSeatbelts   = []string{"./test/integration -ginkgo.label-filter=seatbelts"}
+	inPolicySuite = []string{"./test/integration -ginkgo.label-filter=policies"}
 	inSimulation  = []string{simulation}
 )
 
@@ -316,37 +316,37 @@ func removePending`, by: inWhereabouts,
 		old: `        || variables.after == variables.before
 `,
 		new: `        || true
-`, by: inSeatbelts,
+`, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-kubelet-reports: a pod that has ended is not guarded any more (S5)",
 		file: "config/policies/kubelet_reports.yaml",
 		old:  `!(object.?status.?phase.orValue("") in ["Succeeded", "Failed"])`,
-		new:  `!(object.?status.?phase.orValue("") in ["Succeeded"])`, by: inSeatbelts,
+		new:  `!(object.?status.?phase.orValue("") in ["Succeeded"])`, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-node-identity: nobody but the node changes what tells its machine (S5)",
 		file: "config/policies/node_identity.yaml",
 		old:  `dyn(object).?status.?nodeInfo != dyn(oldObject).?status.?nodeInfo`,
-		new:  `dyn(object).?status.?nodeInfo.?systemUUID != dyn(oldObject).?status.?nodeInfo.?systemUUID`, by: inSeatbelts,
+		new:  `dyn(object).?status.?nodeInfo.?systemUUID != dyn(oldObject).?status.?nodeInfo.?systemUUID`, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-leases: another component's account writes no Lease of Holdfast (security 5)",
 		file: "config/policies/leases.yaml",
 		old:  `!(request.userInfo.username in ["system:serviceaccount:kube-system:generic-garbage-collector",`,
-		new:  `!(request.userInfo.username in ["system:serviceaccount:kube-system:whereabouts", "system:serviceaccount:kube-system:generic-garbage-collector",`, by: inSeatbelts,
+		new:  `!(request.userInfo.username in ["system:serviceaccount:kube-system:whereabouts", "system:serviceaccount:kube-system:generic-garbage-collector",`, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-guarded-nodes: no other client deletes a GuardedNode (0170 R10)",
 		file: "config/policies/guarded_nodes.yaml",
 		old:  `operations: [CREATE, UPDATE, DELETE]`,
-		new:  `operations: [CREATE, UPDATE]`, by: inSeatbelts,
+		new:  `operations: [CREATE, UPDATE]`, by: inPolicySuite,
 	},
 	{
 		rule: "admission: a pool too large for the budget of an expression meets the webhook (security 6)",
 		file: "config/webhook/release.yaml",
 		old:  `size(oldObject.spec.allocations) > 5000`,
-		new:  `size(oldObject.spec.allocations) > 50000`, by: inSeatbelts,
+		new:  `size(oldObject.spec.allocations) > 50000`, by: inPolicySuite,
 	},
 	{
 		rule: "admission: an entry counts as the API server spells it",
@@ -369,30 +369,30 @@ func removePending`, by: inWhereabouts,
 		rule: "policy holdfast-foreign-removals: CNI DEL has the token of a node (security 9)",
 		file: "config/components/refuse-foreign-removals/policy.yaml",
 		old:  ` && size(variables.nodeNames) == 1 && variables.nodeNames[0] != ""`,
-		new:  ``, by: inSeatbelts,
+		new:  ``, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-finalizer: an annotation of before is no reason to take the finalizer off (S3)",
 		file: "config/policies/finalizer.yaml",
 		old:  `variables.isStated && variables.reason != variables.before`,
-		new:  `variables.isStated`, by: inSeatbelts,
+		new:  `variables.isStated`, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-finalizer: the finalizer of a pod that lives is judged too (S3)",
 		file: "config/policies/finalizer.yaml",
 		old:  `        has(oldObject.metadata.finalizers) && `,
-		new:  `        has(oldObject.metadata.deletionTimestamp) && has(oldObject.metadata.finalizers) && `, by: inSeatbelts,
+		new:  `        has(oldObject.metadata.deletionTimestamp) && has(oldObject.metadata.finalizers) && `, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-finalizer: a reason without a statement about the addresses takes no finalizer off (S3)",
 		file: "config/policies/finalizer.yaml",
 		old:  `variables.isStated && variables.reason != variables.before`,
-		new:  `variables.reason != "" && variables.reason != variables.before`, by: inSeatbelts,
+		new:  `variables.reason != "" && variables.reason != variables.before`, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-finalizer: nobody states of a pod that lives that its addresses are kept (S3)",
 		file: "config/policies/finalizer.yaml",
 		old:  `(variables.isDeleted && variables.reason.startsWith("Kept: "))`,
-		new:  `variables.reason.startsWith("Kept: ")`, by: inSeatbelts,
+		new:  `variables.reason.startsWith("Kept: ")`, by: inPolicySuite,
 	},
 }

@@ -23,15 +23,17 @@ const (
 // check returns a sentence for each broken rule, in the order of the paths.
 // files maps a path from the top of the repository to its text.
 func check(files map[string]string, machine []string) []string {
-	targets := makeTargets(files)
+	targets, banned := makeTargets(files), bannedWords(files[wordsFile])
 	var findings []string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		text := files[name]
 		findings = append(findings, checkMachine(name, text, machine)...)
+		findings = append(findings, checkWords(name, text, banned)...)
 		switch path.Ext(name) {
 		case ".go":
 			findings = append(findings, checkGo(name, text)...)
 		case ".md":
+			findings = append(findings, checkWidth(name, text)...)
 			findings = append(findings, checkTargets(name, text, targets)...)
 			findings = append(findings, checkLinks(name, text, files)...)
 			findings = append(findings, checkAnchors(name, text, files)...)

@@ -3,11 +3,11 @@
 // Package agent is the node's side of the release handshake: it watches the marks that ask its node, or all nodes, looks at the
 // container runtime, and writes what internal/handshake makes of it.
 //
-//	view        the records of this node, and those of unknown node, each by one watch
-//	round       every mark against one complete list of the runtime, taken after the marks were read
-//	writer      answers into the records' status, at most one write per record and second, again until it succeeds
-//	ledger      the acknowledgement of marks to all, on the Lease of this agent
-//	identity    for which Node UID the agent may speak: token, live Node, machine
+//	view          the records of this node, and those of unknown node, each by one watch
+//	round         every mark against one complete list of the runtime, taken after the marks were read
+//	writer        answers into the records' status, at most one write per record and second, again until it succeeds
+//	acknowledger  the acknowledgement of marks to all, on the Lease of this agent
+//	identity      for which Node UID the agent may speak: token, live Node, machine
 //
 // One goroutine makes the rounds; it alone has the memory. Nothing is read from the API server while nobody asks.
 package agent
@@ -58,18 +58,18 @@ type Options struct {
 
 // Agent answers for one node.
 type Agent struct {
-	options  Options
-	clock    clock.WithTicker
-	log      logr.Logger
-	own, all *view
-	identity *identity
-	writer   *writer
-	ledger   *ledger
-	silences *silences
-	memory   handshake.Memory
-	pace     pace
-	health   health
-	poked    chan struct{}
+	options      Options
+	clock        clock.WithTicker
+	log          logr.Logger
+	own, all     *view
+	identity     *identity
+	writer       *writer
+	acknowledger *acknowledger
+	silences     *silences
+	memory       handshake.Memory
+	pace         pace
+	health       health
+	poked        chan struct{}
 	// began is when the last round began.
 	began time.Time
 	// open: there are questions without a final answer.
@@ -88,7 +88,7 @@ func New(o Options) (*Agent, error) {
 	a.own, a.all = newView(o.Clock, a.poke), newView(o.Clock, a.poke)
 	a.identity = &identity{client: o.Client, nodeName: o.NodeName, files: o.Machine, clock: o.Clock}
 	a.writer = newWriter(o.Client, a.identity, o.Clock, o.Log.WithName("writer"), a.written)
-	a.ledger = &ledger{client: o.Client, namespace: o.LeaseNamespace, nodeName: o.NodeName, clock: o.Clock}
+	a.acknowledger = &acknowledger{client: o.Client, namespace: o.LeaseNamespace, nodeName: o.NodeName, clock: o.Clock}
 	a.silences = &silences{recorder: o.Recorder, nodeName: o.NodeName, log: o.Log.WithName("silence")}
 	return a, nil
 }

@@ -78,7 +78,7 @@ func (a *Agent) acknowledge(ctx context.Context, all sights, words []word, look 
 			pending = append(pending, handshake.Pending{After: m.after, By: m.by, Settled: done[keyOf(m.record, m.mark)]})
 		}
 	}
-	err := a.ledger.acknowledge(ctx, pending, all.version, look.Listing.Began, a.identity)
+	err := a.acknowledger.acknowledge(ctx, pending, all.version, look.Listing.Began, a.identity)
 	if err != nil {
 		metrics.AgentWriteFailures.WithLabelValues(metrics.AgentWroteAcknowledgement).Inc()
 		a.log.Error(err, "Acknowledging the marks that ask all nodes; trying again")

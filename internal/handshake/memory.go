@@ -23,7 +23,7 @@ const (
 // Memory is what an agent has seen: which sandbox ID with which pod, and what it looked for in vain. The zero value has seen
 // nothing. It is not safe for concurrent use.
 type Memory struct {
-	seen   map[string]*sighting
+	seen   map[string]*lastSeen
 	absent map[wanted]*row
 	// unloaded are the sandboxes that are not listed and have a task, or a container that runs, as of the last look: by pod UID.
 	unloaded map[types.UID][]string
@@ -42,7 +42,7 @@ func (q Question) wanted() wanted {
 	return wanted{id: q.SandboxID}
 }
 
-type sighting struct {
+type lastSeen struct {
 	pod   Pod
 	clash bool
 	last  time.Time
@@ -146,11 +146,11 @@ func (m *Memory) findUnloaded(l *Listing, present map[wanted]bool) {
 
 func (m *Memory) see(s *Sandbox, at time.Time) {
 	if m.seen == nil {
-		m.seen = map[string]*sighting{}
+		m.seen = map[string]*lastSeen{}
 	}
 	known, ok := m.seen[s.ID]
 	if !ok {
-		m.seen[s.ID] = &sighting{pod: s.Pod, last: at}
+		m.seen[s.ID] = &lastSeen{pod: s.Pod, last: at}
 		return
 	}
 	known.clash = known.clash || known.pod != s.Pod

@@ -80,7 +80,7 @@ type Auditor struct {
 	clock   clock.WithTicker
 	log     logr.Logger
 	audit   *nodestore.Audit
-	herald  *herald
+	events  *eventWriter
 	// prints are the fingerprints before the last reading, and began is when that pass began.
 	prints string
 	began  time.Time
@@ -97,7 +97,7 @@ func New(o Options) (*Auditor, error) {
 		o.Clock = clock.RealClock{}
 	}
 	return &Auditor{options: o, clock: o.Clock, log: o.Log, audit: nodestore.NewAudit(o.Settings), failed: sets.New[nodestore.Entry](),
-		herald: newHerald(o.Events, o.NodeName, o.Clock, o.Log)}, nil
+		events: newEventWriter(o.Events, o.NodeName, o.Clock, o.Log)}, nil
 }
 
 // Start runs until ctx ends.
@@ -150,7 +150,7 @@ func (a *Auditor) pass(ctx context.Context) {
 	a.tell(report)
 	a.reclaim(ctx, report.Gone)
 	_, nodeUID := a.options.Self()
-	a.herald.write(ctx, nodeUID)
+	a.events.write(ctx, nodeUID)
 }
 
 // look lists the runtime, if there is a sandbox to look for.

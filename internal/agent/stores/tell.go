@@ -48,7 +48,7 @@ func (a *Auditor) tell(report nodestore.Report) {
 		f := &report.Begun[i]
 		if f.Told() {
 			a.log.Info("Store of this node", "reason", f.Kind, "found", f.Message)
-			a.herald.announce(newAnnouncement(corev1.EventTypeWarning, f.Kind, f.Message, identityOf(f)))
+			a.events.announce(newAnnouncement(corev1.EventTypeWarning, f.Kind, f.Message, identityOf(f)))
 		}
 	}
 	for i := range report.Over {
@@ -56,7 +56,7 @@ func (a *Auditor) tell(report nodestore.Report) {
 		a.failed.Delete(f.Entry)
 		if f.Told() {
 			a.log.Info("Store of this node, over", "reason", f.Kind, "found", f.Message)
-			a.herald.withdraw(newAnnouncement(corev1.EventTypeWarning, f.Kind, f.Message, identityOf(f)))
+			a.events.withdraw(newAnnouncement(corev1.EventTypeWarning, f.Kind, f.Message, identityOf(f)))
 		}
 	}
 }
@@ -86,7 +86,7 @@ func (a *Auditor) tellReclaim(e nodestore.Entry, reason v1alpha1.Reason, err err
 	switch reason {
 	case v1alpha1.ReasonAddressReclaimed:
 		log.Info("Reclaimed a leaked address")
-		a.herald.announce(newAnnouncement(corev1.EventTypeNormal, reason,
+		a.events.announce(newAnnouncement(corev1.EventTypeNormal, reason,
 			e.Store.String()+" gave back "+e.IP.String()+", which it had for sandbox "+e.SandboxID+": the sandbox is gone", identity))
 	case v1alpha1.ReasonReclaimFailed:
 		if a.failed.Has(e) {
@@ -94,7 +94,7 @@ func (a *Auditor) tellReclaim(e nodestore.Entry, reason v1alpha1.Reason, err err
 		}
 		a.failed.Insert(e)
 		log.Error(err, "Reclaiming a leaked address; trying again")
-		a.herald.announce(newAnnouncement(corev1.EventTypeWarning, reason, err.Error()+"; trying again", identity))
+		a.events.announce(newAnnouncement(corev1.EventTypeWarning, reason, err.Error()+"; trying again", identity))
 	default:
 		log.Info("Left a leaked address alone: its entry is another by now")
 	}

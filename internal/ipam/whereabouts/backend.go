@@ -59,8 +59,8 @@ type Backend struct {
 	// synced tells whether the first list is in the index; nil until the pools are watched.
 	synced atomic.Pointer[toolscache.InformerSynced]
 
-	// convoys gather concurrent releases from one pool.
-	convoys convoys
+	// batcher gathers concurrent releases from one pool.
+	batcher batcher
 
 	subscribersMu sync.Mutex
 	subscribers   []func(ipam.Event)

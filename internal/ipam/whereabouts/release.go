@@ -60,7 +60,7 @@ func (i *item) changed(found *wb.IPAllocation, expected string) error {
 // entries go, also those of other calls that come meanwhile; equal requests are one.
 func (b *Backend) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
 	return inPools(requests, newRelease, func(pool string, items []*item) {
-		b.convoys.run(ctx, pool, items, func(all []*item) { b.releaseFrom(ctx, pool, all) })
+		b.batcher.run(ctx, pool, items, func(all []*item) { b.releaseFrom(ctx, pool, all) })
 	})
 }
 

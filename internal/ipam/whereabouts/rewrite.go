@@ -59,7 +59,7 @@ func (b *Backend) Rewrite(ctx context.Context, requests []ipam.Rewrite) []ipam.R
 	return results
 }
 
-// rewriteIn writes one pool. It goes with no convoy of releases: those who lead one make the steps of a release for all.
+// rewriteIn writes one pool. It is never in a batch of releases: the caller that leads one makes the steps of a release for all.
 func (b *Backend) rewriteIn(ctx context.Context, pool string, items []*item) {
 	p, err := b.openPool(ctx, pool)
 	if err != nil {

@@ -15,7 +15,7 @@ func (b *Backend) Tombstone(ctx context.Context, requests []ipam.Request) []ipam
 	return inPools(requests, newItem, func(pool string, items []*item) { b.tombstoneIn(ctx, pool, items) })
 }
 
-// tombstoneIn writes one pool, outside of the convoys: those make every step of a release.
+// tombstoneIn writes one pool, outside of the batches: those make every step of a release.
 func (b *Backend) tombstoneIn(ctx context.Context, pool string, items []*item) {
 	p, err := b.openPool(ctx, pool)
 	if err != nil {

@@ -24,8 +24,8 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s/%s %s (%s)", p.Node, p.Sandbox, p.Interface, p.MAC)
 }
 
-// Sighting is an address at a place, seen by one look.
-type Sighting struct {
+// Observation is an address at a place, seen by one look.
+type Observation struct {
 	Address netip.Addr
 	Place   Place
 	// Alive says that a process is in the sandbox and that the interface is up; without it the sandbox is closing.
@@ -78,19 +78,19 @@ func newHistory() *history {
 }
 
 // look takes in everything that was seen at one time. What was there at the look before and is not there now has ended.
-func (h *history) look(at time.Time, seen []Sighting) {
+func (h *history) look(at time.Time, seen []Observation) {
 	previous := h.last
 	if h.looks > 0 {
 		h.gap = max(h.gap, at.Sub(previous))
 	}
 	h.looks, h.last = h.looks+1, at
-	for _, sighting := range seen {
-		span := h.open(sighting, previous, at)
+	for _, observation := range seen {
+		span := h.open(observation, previous, at)
 		span.Last = at
-		if sighting.Owner != "" {
-			span.Owner = sighting.Owner
+		if observation.Owner != "" {
+			span.Owner = observation.Owner
 		}
-		if sighting.Alive {
+		if observation.Alive {
 			if span.AliveFirst.IsZero() {
 				span.AliveFirst = at
 			}
@@ -99,16 +99,16 @@ func (h *history) look(at time.Time, seen []Sighting) {
 	}
 }
 
-// open gives the span that a sighting goes on with, or a new one.
-func (h *history) open(sighting Sighting, previous, at time.Time) *Span {
-	spans := h.spans[sighting.Address]
+// open gives the span that a observation goes on with, or a new one.
+func (h *history) open(observation Observation, previous, at time.Time) *Span {
+	spans := h.spans[observation.Address]
 	for _, span := range spans {
-		if span.Place == sighting.Place && (span.Last.Equal(previous) || span.Last.Equal(at)) {
+		if span.Place == observation.Place && (span.Last.Equal(previous) || span.Last.Equal(at)) {
 			return span
 		}
 	}
-	span := &Span{Place: sighting.Place, First: at}
-	h.spans[sighting.Address] = append(spans, span)
+	span := &Span{Place: observation.Place, First: at}
+	h.spans[observation.Address] = append(spans, span)
 	return span
 }
 

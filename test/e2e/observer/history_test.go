@@ -20,12 +20,12 @@ var (
 )
 
 // glance is what one look sees: A and B are places alive, a and b the same without a process.
-func glance(letters string) []Sighting {
-	kinds := map[rune]Sighting{
+func glance(letters string) []Observation {
+	kinds := map[rune]Observation{
 		'A': {Address: address, Place: onNodeA, Alive: true}, 'a': {Address: address, Place: onNodeA},
 		'B': {Address: address, Place: onNodeB, Alive: true}, 'b': {Address: address, Place: onNodeB},
 	}
-	var seen []Sighting
+	var seen []Observation
 	for _, letter := range letters {
 		seen = append(seen, kinds[letter])
 	}
@@ -68,7 +68,7 @@ func TestOneSandboxIsNoDuplicateOfItself(t *testing.T) {
 	second := onNodeA
 	second.Interface, second.MAC = "net2", "02:00:00:00:00:03"
 	h := newHistory()
-	h.look(start, []Sighting{{Address: address, Place: onNodeA, Alive: true}, {Address: address, Place: second, Alive: true}})
+	h.look(start, []Observation{{Address: address, Place: onNodeA, Alive: true}, {Address: address, Place: second, Alive: true}})
 	if verdict := h.verdict(twoSecs); len(verdict.Duplicates) != 0 || verdict.Closing != 0 {
 		t.Errorf("one sandbox with the address on two interfaces: got %s", verdict)
 	}
@@ -78,7 +78,7 @@ func TestANameThatComesBackIsAnotherSandbox(t *testing.T) {
 	again := onNodeA
 	again.Node = "node-b"
 	h := newHistory()
-	h.look(start, []Sighting{{Address: address, Place: onNodeA, Alive: true}, {Address: address, Place: again, Alive: true}})
+	h.look(start, []Observation{{Address: address, Place: onNodeA, Alive: true}, {Address: address, Place: again, Alive: true}})
 	if verdict := h.verdict(twoSecs); len(verdict.Duplicates) != 1 {
 		t.Errorf("two nodes with a namespace of one name and number: got %s", verdict)
 	}

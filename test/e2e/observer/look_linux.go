@@ -35,7 +35,7 @@ const podsCgroup = "kubepods"
 
 // look sees everything that every node's sandboxes have at this moment, but for loopback and link-local addresses. What it
 // could not see is named in the errors; a namespace that goes away meanwhile has nothing.
-func look(nodes []Node) (seen []Sighting, failures []error) {
+func look(nodes []Node) (seen []Observation, failures []error) {
 	owners, err := owners()
 	if err != nil {
 		failures = append(failures, err)
@@ -108,7 +108,7 @@ func podCgroup(process string) (string, bool) {
 }
 
 // lookInto enters a network namespace with the calling thread, which must be locked and is never given back.
-func lookInto(path string, place Place, owners map[uint64]string) ([]Sighting, error) {
+func lookInto(path string, place Place, owners map[uint64]string) ([]Observation, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -137,12 +137,12 @@ func lookInto(path string, place Place, owners map[uint64]string) ([]Sighting, e
 }
 
 // addresses reads the interfaces of the namespace that the thread is in.
-func addresses(place Place, owner string, alive bool) ([]Sighting, error) {
+func addresses(place Place, owner string, alive bool) ([]Observation, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
-	var seen []Sighting
+	var seen []Observation
 	for _, link := range interfaces {
 		if link.Flags&net.FlagLoopback != 0 {
 			continue
@@ -157,7 +157,7 @@ func addresses(place Place, owner string, alive bool) ([]Sighting, error) {
 			if err != nil || prefix.Addr().IsLinkLocalUnicast() {
 				continue
 			}
-			seen = append(seen, Sighting{Address: prefix.Addr().Unmap(), Place: place, Alive: alive && link.Flags&net.FlagUp != 0, Owner: owner})
+			seen = append(seen, Observation{Address: prefix.Addr().Unmap(), Place: place, Alive: alive && link.Flags&net.FlagUp != 0, Owner: owner})
 		}
 	}
 	return seen, nil

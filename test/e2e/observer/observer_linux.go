@@ -114,7 +114,7 @@ func (o *Observer) look() {
 		o.fail(err)
 		return
 	}
-	var seen []Sighting
+	var seen []Observation
 	var failures []error
 	onOwnThread(func() { seen, failures = look(nodes) })
 	o.mutex.Lock()

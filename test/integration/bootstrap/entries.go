@@ -125,7 +125,7 @@ var _ = suite.Describe("What Holdfast registers", func() {
 		}
 	})
 
-	// What the named policies do to the writes of others is test/integration/seatbelts.
+	// What the named policies do to the writes of others is test/integration/policies.
 	It("has policies that fail open where they look at what others write, but for those that keep evidence authentic", func(context.Context) {
 		authentic := []string{"holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-finalizer", "holdfast-leases", "holdfast-foreign-removals"}
 		rendered := render("config/default", components()...)

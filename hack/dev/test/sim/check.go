@@ -108,7 +108,7 @@ func (w *World) checkEntriesLocked(pools, records objects, pods map[string]*core
 // its address (docs/limits.md, docs/decisions/0115). A sandbox may be an orphan only where nobody could know its owner.
 func (w *World) isAloneLocked(record string) bool {
 	sandbox, isOrphan := strings.CutPrefix(record, orphanPrefix)
-	return !w.plan.Agents && (isOrphan && w.ledger.strays[sandbox] != "" || w.vanished[types.UID(record)] != "")
+	return !w.plan.Agents && (isOrphan && w.usage.strays[sandbox] != "" || w.vanished[types.UID(record)] != "")
 }
 
 // isHeldForeverLocked says that of a sandbox: the record that names it is such a one.

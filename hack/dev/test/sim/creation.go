@@ -95,7 +95,7 @@ func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration,
 		case !p.m.has(b):
 			return errOff
 		}
-		p.w.ledger.begin(p.w, b, address)
+		p.w.usage.begin(p.w, b, address)
 	}
 	switch {
 	case !rested(ctx, behind):
@@ -123,9 +123,9 @@ func (p *worker) undo(b *box) {
 		p.removeBox(b)
 		return
 	}
-	p.w.ledger.end(p.w, b)
+	p.w.usage.end(p.w, b)
 	isLost := false
-	p.w.locked(func() { isLost = p.w.ledger.takeLostDEL(b) })
+	p.w.locked(func() { isLost = p.w.usage.takeLostDEL(b) })
 	if isLost {
 		p.w.note("%s: the DEL of %s is lost", p.m.name, b)
 	} else {

@@ -83,7 +83,7 @@ var performers = map[Kind]func(*World, Fault){
 	RuntimeEmpty: (*World).breakRuntime, RuntimeFails: (*World).breakRuntime, SandboxSlow: (*World).breakRuntime, StopFails: (*World).breakRuntime, SandboxNotLoaded: (*World).unload, SandboxRestart: (*World).endSandbox,
 	DELLost: func(w *World, f Fault) {
 		m := w.near(f)
-		w.locked(func() { w.ledger.lostDELs[m.name] += 1 + f.N%2 })
+		w.locked(func() { w.usage.lostDELs[m.name] += 1 + f.N%2 })
 	},
 	KubeletLate: func(w *World, f Fault) { w.hold("world kubelet of "+w.near(f).name+" looks", min(f.For, soon)) },
 	Reboot:      (*World).reboot, Replacement: (*World).replace, Partition: (*World).cutOff, Reregistration: (*World).reregister, Clone: (*World).clone,

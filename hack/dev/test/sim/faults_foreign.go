@@ -46,7 +46,7 @@ func (w *World) collectEntries(f Fault) {
 // excuseBox excuses the sandbox of an entry, or takes that back.
 func (w *World) excuseBox(e entry, why string) {
 	w.locked(func() {
-		for _, b := range w.ledger.users[e.address] {
+		for _, b := range w.usage.users[e.address] {
 			if b.live && b.id == e.sandbox {
 				b.excuse = why
 			}

@@ -197,7 +197,7 @@ func (w *World) heal() {
 	w.note("everything is healed")
 	w.locked(func() {
 		w.crash, w.injected = nil, nil
-		clear(w.ledger.lostDELs)
+		clear(w.usage.lostDELs)
 	})
 	for _, m := range w.all() {
 		if !m.gone && !m.isOn() {

@@ -104,7 +104,7 @@ func (w *World) unload(f Fault) {
 			w.note("%s: the runtime loses %s", m.name, b)
 			w.act(func() { // somebody finds its processes in the end
 				rested(w.ctx, max(f.For, duration-w.since()))
-				w.ledger.end(w, b)
+				w.usage.end(w, b)
 				w.locked(func() { delete(m.boxes, b.id) })
 			})
 			w.poke("node " + m.node)

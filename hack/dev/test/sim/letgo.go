@@ -35,7 +35,7 @@ func (w *World) letGoByManager(c apiserver.Change, before *unstructured.Unstruct
 	name := before.GetNamespace() + "/" + before.GetName()
 	w.noteLocked("%s lets %s (%s) go", c.Client, name, before.GetUID())
 	for _, b := range w.boxesOfLocked(before.GetUID()) {
-		inherits := slices.ContainsFunc(w.ledger.stands, func(e entry) bool { return e.sandbox == b.id && e.podRef == name })
+		inherits := slices.ContainsFunc(w.usage.stands, func(e entry) bool { return e.sandbox == b.id && e.podRef == name })
 		if !b.making && !inherits {
 			continue
 		}
@@ -60,8 +60,8 @@ func (w *World) boxesOfLocked(uid types.UID) []*box {
 			add(m.boxes[id])
 		}
 	}
-	for _, address := range slices.Sorted(maps.Keys(w.ledger.users)) {
-		for _, b := range w.ledger.users[address] {
+	for _, address := range slices.Sorted(maps.Keys(w.usage.users)) {
+		for _, b := range w.usage.users[address] {
 			add(b)
 		}
 	}

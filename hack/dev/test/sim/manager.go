@@ -161,7 +161,7 @@ func (w *World) webhook(c admissionregistrationv1.WebhookClientConfig) http.Hand
 			return m.hooks.paths[*c.Service.Path]
 		}
 	}
-	w.ledger.webhookMissed = w.since()
+	w.usage.webhookMissed = w.since()
 	return nil
 }
 

@@ -180,12 +180,12 @@ func (p *worker) stopBox(b *box) bool {
 		return false
 	}
 	b.running, b.creating = 0, false
-	isOpen, isLost := b.open, p.w.ledger.takeLostDEL(b)
+	isOpen, isLost := b.open, p.w.usage.takeLostDEL(b)
 	p.w.mu.Unlock()
 	if !isOpen && len(b.addresses) == 0 {
 		return p.ctx.Err() == nil
 	}
-	p.w.ledger.end(p.w, b)
+	p.w.usage.end(p.w, b)
 	if isLost {
 		p.w.note("%s: the DEL of %s is lost", p.m.name, b)
 	} else {

@@ -58,7 +58,7 @@ type World struct {
 	faults    map[Kind]int
 	found     []Violation
 	trace     []string
-	ledger    ledger
+	usage     usage
 	// completed are the pods whose containers ended by themselves.
 	completed map[types.UID]bool
 	// excused are the pods that somebody took out of the guard's care, and why.
@@ -82,7 +82,7 @@ func (v Violation) String() string {
 
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
 	w := &World{plan: plan, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
-		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, lateUntil: map[string]time.Duration{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, ledger: newLedger()}
+		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, lateUntil: map[string]time.Duration{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, usage: newUsage()}
 	w.log = logr.New(w.rows)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sched = scheduler.New(scheduler.Options{Seed: plan.Seed, Held: w.isHeld, Replay: replay})
@@ -220,7 +220,7 @@ func (w *World) changed(c apiserver.Change) {
 		}
 		w.letGo(c)
 	case "ippools":
-		w.ledger.poolChanged(w, c)
+		w.usage.poolChanged(w, c)
 	}
 	if w.crash != nil && strings.HasPrefix(c.Client, "manager") && w.crash.counts(c) {
 		w.crash.wrote(w, c.Client)

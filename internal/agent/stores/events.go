@@ -38,10 +38,10 @@ const (
 	action      = "AuditStore"
 )
 
-// herald writes one event on the Node for each finding, and again until it succeeds. An event's name is made of what it is about:
+// eventWriter writes one event on the Node for each finding, and again until it succeeds. An event's name is made of what it is about:
 // so an agent that starts again does not tell twice while the event is kept, and two findings of one kind are two events. A recorder
 // of client-go would join them into one, with the note of the first.
-type herald struct {
+type eventWriter struct {
 	writer   client.Writer
 	nodeName string
 	clock    clock.PassiveClock
@@ -69,56 +69,56 @@ func newAnnouncement(eventType string, reason v1alpha1.Reason, note string, abou
 	return announcement{eventType: eventType, reason: reason, note: note, digest: hex.EncodeToString(hash.Sum(nil)[:16])}
 }
 
-func newHerald(writer client.Writer, nodeName string, clock clock.PassiveClock, log logr.Logger) *herald {
-	return &herald{writer: writer, nodeName: nodeName, clock: clock, log: log}
+func newEventWriter(writer client.Writer, nodeName string, clock clock.PassiveClock, log logr.Logger) *eventWriter {
+	return &eventWriter{writer: writer, nodeName: nodeName, clock: clock, log: log}
 }
 
-func (h *herald) announce(a announcement) { h.queue = append(h.queue, a) }
+func (w *eventWriter) announce(a announcement) { w.queue = append(w.queue, a) }
 
-// withdraw forgets what nobody was told.
-func (h *herald) withdraw(a announcement) {
-	kept := h.queue[:0]
-	for _, queued := range h.queue {
+// withdraw forgets what was not written yet.
+func (w *eventWriter) withdraw(a announcement) {
+	kept := w.queue[:0]
+	for _, queued := range w.queue {
 		if queued.digest != a.digest {
 			kept = append(kept, queued)
 		}
 	}
-	h.queue = kept
+	w.queue = kept
 }
 
 // write writes what is waiting, while the agent may speak for the Node.
-func (h *herald) write(ctx context.Context, nodeUID types.UID) {
-	if nodeUID == "" || len(h.queue) == 0 {
+func (w *eventWriter) write(ctx context.Context, nodeUID types.UID) {
+	if nodeUID == "" || len(w.queue) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
-	for range min(len(h.queue), eventsPerPass) {
-		err := h.writer.Create(ctx, h.event(h.queue[0], nodeUID))
+	for range min(len(w.queue), eventsPerPass) {
+		err := w.writer.Create(ctx, w.event(w.queue[0], nodeUID))
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsInvalid(err) {
-			if !h.failing {
-				h.log.Error(err, "Writing events about the stores of this node; trying again", "left", len(h.queue))
+			if !w.failing {
+				w.log.Error(err, "Writing events about the stores of this node; trying again", "left", len(w.queue))
 			}
-			h.failing = true
+			w.failing = true
 			return
 		}
-		h.failing = false
+		w.failing = false
 		if apierrors.IsInvalid(err) {
-			h.log.Error(err, "An event about a store of this node was refused", "note", h.queue[0].note)
+			w.log.Error(err, "An event about a store of this node was refused", "note", w.queue[0].note)
 		}
-		h.queue = h.queue[1:]
+		w.queue = w.queue[1:]
 	}
 }
 
-func (h *herald) event(a announcement, nodeUID types.UID) *eventsv1.Event {
+func (w *eventWriter) event(a announcement, nodeUID types.UID) *eventsv1.Event {
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: eventNamespace, Name: strings.TrimRight(eventlimit.Cut(h.nodeName, maxNameOfNode), ".-") + "." + a.digest},
-		EventTime:           metav1.NewMicroTime(h.clock.Now()),
+		ObjectMeta:          metav1.ObjectMeta{Namespace: eventNamespace, Name: strings.TrimRight(eventlimit.Cut(w.nodeName, maxNameOfNode), ".-") + "." + a.digest},
+		EventTime:           metav1.NewMicroTime(w.clock.Now()),
 		ReportingController: controllerName,
-		ReportingInstance:   eventlimit.Cut(controllerName+"-"+h.nodeName, maxInstance),
+		ReportingInstance:   eventlimit.Cut(controllerName+"-"+w.nodeName, maxInstance),
 		Action:              action,
 		Reason:              string(a.reason),
-		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: h.nodeName, UID: nodeUID},
+		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: w.nodeName, UID: nodeUID},
 		Note:                eventlimit.Note(a.note),
 		Type:                a.eventType,
 	}

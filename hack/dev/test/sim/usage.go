@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// ledger has which sandbox uses which address since when, by what the machines know and not by what anybody wrote.
-type ledger struct {
+// usage has which sandbox uses which address since when, by what the machines know and not by what anybody wrote.
+type usage struct {
 	// users are the live sandboxes of each address.
 	users map[string][]*box
 	// stands are the entries of the pool.
@@ -27,12 +27,12 @@ type ledger struct {
 	webhookMissed time.Duration
 }
 
-func newLedger() ledger {
-	return ledger{users: map[string][]*box{}, strays: map[string]string{}, lostDELs: map[string]int{}, webhookMissed: -time.Hour}
+func newUsage() usage {
+	return usage{users: map[string][]*box{}, strays: map[string]string{}, lostDELs: map[string]int{}, webhookMissed: -time.Hour}
 }
 
 // begin notes that ADD gave a sandbox its address: no live sandbox of another pod may have it.
-func (l *ledger) begin(w *World, b *box, address string) {
+func (l *usage) begin(w *World, b *box, address string) {
 	recorded := w.hasEntry(b, address) // outside of the world's lock, which the server takes inside of its own
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,14 +85,14 @@ func firstOf(texts ...string) string {
 }
 
 // end notes that a sandbox uses its address no more.
-func (l *ledger) end(w *World, b *box) {
+func (l *usage) end(w *World, b *box) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b.live = false
 }
 
 // takeLostDEL says whether this DEL is one that is lost. The world is locked.
-func (l *ledger) takeLostDEL(b *box) bool {
+func (l *usage) takeLostDEL(b *box) bool {
 	if len(b.addresses) > 0 && b.forgotten {
 		return true
 	}
@@ -134,7 +134,7 @@ func entriesOf(pool map[string]any) []entry {
 }
 
 // poolChanged judges what a write took from a pool. The world is locked.
-func (l *ledger) poolChanged(w *World, c apiserver.Change) {
+func (l *usage) poolChanged(w *World, c apiserver.Change) {
 	left := entriesOf(c.New)
 	l.stands = left
 	for _, old := range entriesOf(c.Old) {
@@ -147,7 +147,7 @@ func (l *ledger) poolChanged(w *World, c apiserver.Change) {
 }
 
 // removed judges one entry that was taken: nobody's sandbox may be alive on it.
-func (l *ledger) removed(w *World, by string, e entry) {
+func (l *usage) removed(w *World, by string, e entry) {
 	for _, b := range l.users[e.address] {
 		if !b.live || strings.HasPrefix(by, "whereabouts@") && e.sandbox == b.id {
 			continue

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
-// book is a ledger whose rounds the test makes.
+// book is an acknowledger, and the test makes its rounds.
 type book struct {
 	*bench
 	t *testing.T
@@ -31,7 +31,7 @@ func newBook(t *testing.T) *book {
 func (b *book) acknowledge(view uint64, pending ...handshake.Pending) string {
 	b.t.Helper()
 	_, before := b.api.count()
-	if err := b.ledger.acknowledge(b.t.Context(), pending, view, b.clock.Now(), b.identity); err != nil {
+	if err := b.acknowledger.acknowledge(b.t.Context(), pending, view, b.clock.Now(), b.identity); err != nil {
 		b.t.Fatal(err)
 	}
 	if _, after := b.api.count(); after == before {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package seatbelts shows on a real API server what the policies of config/policies let each account write: the tokens are those
+// Package policies shows on a real API server what the policies of config/policies let each account write: the tokens are those
 // that the API server issues for pods bound to nodes.
-package seatbelts
+package policies
 
 import (
 	"context"
@@ -29,7 +29,7 @@ const (
 
 var plane, admin = fixture.Plane, fixture.Admin
 
-var suite = fixture.NewSuite("seatbelts", fixture.PlaneOne, func(ctx context.Context) {
+var suite = fixture.NewSuite("policies", fixture.PlaneOne, func(ctx context.Context) {
 	fixture.Apply(ctx, fixture.Installation().Objects(notHere...))
 	createWorld(ctx)
 	awaitPolicies(ctx)

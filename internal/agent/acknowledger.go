@@ -28,8 +28,8 @@ const (
 	firstCheck, lastCheck = time.Minute, 15 * time.Minute
 )
 
-// ledger writes up to which version this node's silence about marks to all counts. Only the rounds use it.
-type ledger struct {
+// acknowledger writes up to which version this node's silence about marks to all counts. Only the rounds use it.
+type acknowledger struct {
 	client              client.Client
 	namespace, nodeName string
 	clock               clock.PassiveClock
@@ -49,7 +49,7 @@ type ledger struct {
 
 // acknowledge writes if there is a mark to all that is settled and was not acknowledged. The view's version is from before the
 // list began. A failure is tried again, not sooner than the back-off says.
-func (l *ledger) acknowledge(ctx context.Context, pending []handshake.Pending, view uint64, listed time.Time, who *identity) error {
+func (l *acknowledger) acknowledge(ctx context.Context, pending []handshake.Pending, view uint64, listed time.Time, who *identity) error {
 	if len(pending) == 0 || l.clock.Now().Before(l.notBefore) {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (l *ledger) acknowledge(ctx context.Context, pending []handshake.Pending, v
 
 // try writes what the Lease does not say. Memory alone decides nothing but when to read the Lease: in a history that began again,
 // because etcd was restored, what was acknowledged before says nothing about the marks of now.
-func (l *ledger) try(ctx context.Context, pending []handshake.Pending, view uint64, listed time.Time, who *identity) error {
+func (l *acknowledger) try(ctx context.Context, pending []handshake.Pending, view uint64, listed time.Time, who *identity) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	me, _ := who.known()
@@ -97,7 +97,7 @@ func (l *ledger) try(ctx context.Context, pending []handshake.Pending, view uint
 
 // doubtful: it is time to see whether the Lease still says what it did. A view that is older than that may be so for a moment; it
 // stays so after a restoration.
-func (l *ledger) doubtful(view uint64) bool {
+func (l *acknowledger) doubtful(view uint64) bool {
 	after := l.check
 	if view < l.last {
 		after = firstCheck
@@ -107,7 +107,7 @@ func (l *ledger) doubtful(view uint64) bool {
 
 // recall reads what was acknowledged for this Node and boot, by this agent or an earlier one: that stands. What was said for another
 // says nothing.
-func (l *ledger) recall(ctx context.Context, me self) error {
+func (l *acknowledger) recall(ctx context.Context, me self) error {
 	var lease coordinationv1.Lease
 	err := l.client.Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: v1alpha1.AgentLeaseName(l.nodeName)}, &lease)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -123,7 +123,7 @@ func (l *ledger) recall(ctx context.Context, me self) error {
 }
 
 // write applies the Lease. The Node owns it, so that it goes with the Node.
-func (l *ledger) write(ctx context.Context, version uint64, listed time.Time) error {
+func (l *acknowledger) write(ctx context.Context, version uint64, listed time.Time) error {
 	lease := coordinationv1ac.Lease(v1alpha1.AgentLeaseName(l.nodeName), l.namespace).
 		WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Node").WithName(l.nodeName).WithUID(l.nodeUID)).
 		WithAnnotations(map[string]string{

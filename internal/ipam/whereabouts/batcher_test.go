@@ -37,16 +37,16 @@ func (g *gate) write(items []*item) {
 	}
 }
 
-func (c *convoys) waitingFor(pool string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if l := c.lanes[pool]; l != nil {
+func (b *batcher) waitingFor(pool string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := b.queues[pool]; l != nil {
 		return len(l.waiting)
 	}
 	return 0
 }
 
-func awaitWaiting(t *testing.T, c *convoys, want int) {
+func awaitWaiting(t *testing.T, c *batcher, want int) {
 	t.Helper()
 	for end := time.Now().Add(gatheringTimeout); c.waitingFor("pool") != want; {
 		if time.Now().After(end) {
@@ -64,8 +64,8 @@ func lasts(items []*item) []byte {
 	return all
 }
 
-func TestConvoysGatherThoseWhoComeWhileAPoolIsWritten(t *testing.T) {
-	var c convoys
+func TestABatchGathersTheReleasesThatComeWhileAPoolIsWritten(t *testing.T) {
+	var c batcher
 	g := newGate()
 	var callers sync.WaitGroup
 	call := func(lasts ...byte) []*item {
@@ -101,13 +101,13 @@ func TestConvoysGatherThoseWhoComeWhileAPoolIsWritten(t *testing.T) {
 			}
 		}
 	}
-	if len(c.lanes) != 0 {
-		t.Errorf("%d lanes are left of pools that nobody writes", len(c.lanes))
+	if len(c.queues) != 0 {
+		t.Errorf("%d queues are left of pools that nobody writes", len(c.queues))
 	}
 }
 
 func TestPoolsDoNotWaitForEachOther(t *testing.T) {
-	var c convoys
+	var c batcher
 	g := newGate()
 	var callers sync.WaitGroup
 	for _, pool := range []string{"one", "two"} {
@@ -120,7 +120,7 @@ func TestPoolsDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestACallerWhoGivesUpLeavesTheQueueWithAnError(t *testing.T) {
-	var c convoys
+	var c batcher
 	g := newGate()
 	var callers sync.WaitGroup
 	callers.Go(func() { c.run(t.Context(), "pool", []*item{itemFor(1)}, g.write) })
@@ -140,14 +140,14 @@ func TestACallerWhoGivesUpLeavesTheQueueWithAnError(t *testing.T) {
 }
 
 func TestABrokenWriteFailsAllWhoWentAlongAndBlocksNobody(t *testing.T) {
-	var c convoys
+	var c batcher
 	g := newGate()
 	var callers sync.WaitGroup
 	callers.Go(func() { c.run(t.Context(), "pool", []*item{itemFor(1)}, g.write) })
 	<-g.entered
 	panicked := make(chan any, 2)
-	passengers := []*item{itemFor(2), itemFor(3)}
-	for n, i := range passengers {
+	batched := []*item{itemFor(2), itemFor(3)}
+	for n, i := range batched {
 		callers.Go(func() {
 			defer func() { panicked <- recover() }()
 			c.run(t.Context(), "pool", []*item{i}, g.write)
@@ -161,8 +161,8 @@ func TestABrokenWriteFailsAllWhoWentAlongAndBlocksNobody(t *testing.T) {
 	if first, second := <-panicked, <-panicked; (first == nil) == (second == nil) {
 		t.Errorf("panics: %v, %v; want one, of the caller who wrote", first, second)
 	}
-	if !errors.Is(passengers[0].err, errConvoyLost) && !errors.Is(passengers[1].err, errConvoyLost) {
-		t.Errorf("the passenger's error is %v or %v, want %v: an item without an error counts as released", passengers[0].err, passengers[1].err, errConvoyLost)
+	if !errors.Is(batched[0].err, errBatchLost) && !errors.Is(batched[1].err, errBatchLost) {
+		t.Errorf("the error of a release in the batch is %v or %v, want %v: an item without an error counts as released", batched[0].err, batched[1].err, errBatchLost)
 	}
 	callers.Go(func() { c.run(t.Context(), "pool", []*item{itemFor(4)}, g.write) })
 	<-g.entered
