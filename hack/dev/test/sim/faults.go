@@ -170,10 +170,10 @@ func (w *World) processOf(f Fault) string {
 func (w *World) delayWatches(f Fault) {
 	streams := w.late(f)
 	if of := lateOf[f.N]; of != "" && f.Pod%2 == 0 {
-		of, changed := strings.TrimSpace(of), make(chan struct{})
+		of, changed, process := strings.TrimSpace(of), make(chan struct{}), w.processOf(f)
 		w.locked(func() {
 			w.behind[of] = append(w.behind[of], changed)
-			if strings.HasPrefix(w.processOf(f), "manager") {
+			if process == "manager" {
 				w.lateUntil[of] = max(w.lateUntil[of], w.since()+2*f.For)
 			}
 		})
