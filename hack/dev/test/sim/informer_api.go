@@ -121,9 +121,12 @@ func (m milestone) reach() {
 }
 
 // isPast says that it was reached at an earlier instant: all goroutines that look at one instant see the same.
-func (m milestone) isPast() bool {
+func (m milestone) isPast() bool { return m.isPastFor(0) }
+
+// isPastFor says that it was reached longer ago than d.
+func (m milestone) isPastFor(d time.Duration) bool {
 	at := m.at.Load()
-	return at != nil && at.Before(time.Now())
+	return at != nil && at.Before(time.Now().Add(-d))
 }
 
 // Name names nothing in particular.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -66,7 +67,7 @@ func (w *World) startManager(stale uint64) *manager {
 	w.act(func() {
 		defer close(m.ended)
 		mgr, err := app.New(ctx, config, m.configuration(), app.Options{Log: w.log, Clock: &m.clock, Adjust: m.adjust, SimulatedQueues: true})
-		if err == nil {
+		if err == nil && ctx.Err() == nil {
 			err = mgr.Start(ctx)
 		}
 		switch {
@@ -121,7 +122,20 @@ func (m *manager) adjust(o *ctrlmanager.Options) {
 func (m *manager) kill() {
 	m.dead = true
 	m.client.Kill()
-	m.cancel()
+	informers := slices.Clone(m.informers)
+	if !slices.ContainsFunc(informers, func(i *informer) bool { return !i.synced.isPastFor(time.Second) }) {
+		m.cancel()
+		return
+	}
+	// A manager that is told to stop before it has seen that its caches are synced spins until then (controller-runtime, runnableGroup.Start), and no
+	// virtual time passes meanwhile.
+	m.w.act(func() {
+		for _, i := range informers {
+			i.abandon()
+		}
+		rested(context.Background(), time.Second)
+		m.cancel()
+	})
 }
 
 // hooks is a webhook server without a socket.
