@@ -71,6 +71,7 @@ var shrunk = map[uint64][]int{
 	1795549987491: {0, 2, 3, 4},                // a person kept the addresses of a pod before the ADD of its sandbox (docs/decisions/0206)
 	1795549987520: {0, 1, 2, 3, 4, 5},          // the watch of the pools showed an ADD before that of the pods showed the binding (docs/decisions/0260)
 	1795549988240: {0, 1, 2, 3, 4},
+	1795620020339: {1, 4}, // a person ended a conflict, and the waits after it were longer than the rest of the history
 }
 
 // play plays the history of a plan in a bubble of its own.
