@@ -3,6 +3,7 @@
 package release
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -281,6 +282,14 @@ func TestDecide(t *testing.T) {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))),
 			want{RowAddressConflict, Wait, v1alpha1.ReasonConflict, 0}},
 	})
+}
+
+// TestAConflictSaysWhatEndsIt: nothing ends it as long as the other pod lives.
+func TestAConflictSaysWhatEndsIt(t *testing.T) {
+	d := Decide(terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))), now)
+	if !strings.Contains(d.Message, "if the other pod lives, replace it") {
+		t.Errorf("the message does not say what ends the wait: %s", d.Message)
+	}
 }
 
 func TestDecideJudgesEachSandbox(t *testing.T) {

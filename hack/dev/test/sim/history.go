@@ -13,9 +13,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// quiescence is how long the world is left alone before it is judged: longer than all of the product's delays together.
+// quiescence is how long the world is left alone before it is judged: longer than all of the product's delays together, and that counts from the
+// operator's first look, since the end of one wait may begin another.
 const (
-	quiescence = 50 * time.Minute
+	quiescence = operatorLooks + 50*time.Minute
 	// shortest is the least that the world is left alone, and looksEvery how often it is looked at then.
 	shortest, looksEvery = 15 * time.Minute, 5 * time.Minute
 	// restsToTheEnd: one history of so many is played to the end, also where nothing is left to wait for.
