@@ -71,6 +71,22 @@ func (r *Reconciler) drop(ctx context.Context, v *view) error {
 	return records.Delete(ctx, r.client, v.record)
 }
 
+// yield takes the addresses that other sandboxes have by now out of the record of a sandbox that is gone: the pods of those may be what holds the
+// others, and wait for this record.
+func (r *Reconciler) yield(ctx context.Context, v *view) error {
+	record := v.record.DeepCopy()
+	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return slices.ContainsFunc(v.taken, func(e ipam.Entry) bool {
+			return e.Backend == a.Backend && e.Pool == a.Pool && e.IP.String() == a.IP
+		})
+	})
+	if err := records.Put(ctx, r.client, record); err != nil {
+		return err
+	}
+	v.record, v.taken = record, nil
+	return nil
+}
+
 // askAll puts the next question to every node. Only the version that this write gives shows later who has seen it.
 func (r *Reconciler) askAll(ctx context.Context, v *view, d orphan.Decision) error {
 	r.keeper.forget(v.id)

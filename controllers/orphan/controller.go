@@ -261,6 +261,11 @@ func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reco
 	if v.record == nil {
 		return reconcile.Result{RequeueAfter: after}, nil
 	}
+	if d.Proven && len(v.taken) > 0 {
+		if err := r.yield(ctx, v); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	later, err := r.explain(ctx, v, d)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -28,7 +28,9 @@ type view struct {
 	record *v1alpha1.IPAllocation
 	// entries are what the pools hold of the sandbox, those with this record's tombstone among them.
 	entries []ipam.Entry
-	facts   orphan.Facts
+	// taken are the entries of other sandboxes at addresses of the record; of a live view alone.
+	taken []ipam.Entry
+	facts orphan.Facts
 	// claimed is what was read of a sandbox that a node has claimed; nil where none has.
 	claimed *facts.Read
 }
@@ -109,7 +111,7 @@ func (r *Reconciler) observeLive(ctx context.Context, ids []sandboxID, nodes rel
 }
 
 func (r *Reconciler) completeLive(ctx context.Context, v *view, pools *livePools, nodes release.Fact[[]orphan.Node]) error {
-	v.entries = pools.entries[v.id]
+	v.entries, v.taken = pools.entries[v.id], pools.takenOver(v)
 	v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned)
 	v.facts.Live, v.facts.Nodes = true, nodes
 	v.facts.Entries = v.entriesFact(pools)

@@ -73,3 +73,33 @@ func TestI11AnAnnotationHoldsAnOrphansAddressOnlyAsAClaimThatCounts(t *testing.T
 		})
 	}
 }
+
+// TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave: the pod of its name, which may have its other address, may wait for this record.
+func TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	starting := onepod.Namesake("new", "10.0.0.6")
+	starting.Annotations = nil
+	s := newSearch(t, node, starting)
+	record := s.record()
+	taken := record.Spec.Addresses[0]
+	taken.IP = "10.0.0.6"
+	record.Spec.Addresses = append(record.Spec.Addresses, taken)
+	if err := s.Truth.Update(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	entry := s.Pool.Entries[0]
+	entry.IP, entry.SandboxID = netip.MustParseAddr("10.0.0.6"), "new-sandbox"
+	s.Pool.Entries = append(s.Pool.Entries, entry)
+	s.ask()
+	s.look()
+	if got := s.record().Spec.Addresses; len(got) != 2 {
+		t.Fatalf("before any node has responded, the record has %d addresses, want 2", len(got))
+	}
+	s.acknowledges(node, 0)
+	if released := s.look(); released != 0 {
+		t.Fatalf("%d addresses were released, while the pod of the name may be given one", released)
+	}
+	if got := s.record().Spec.Addresses; len(got) != 1 || got[0].IP != "10.0.0.5" {
+		t.Errorf("the record of a sandbox that is gone has %v, want the address alone that no other sandbox has", got)
+	}
+}

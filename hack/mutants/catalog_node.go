@@ -105,4 +105,16 @@ var nodeMutants = []mutant{
 		old:  ` || orphan.KeyOf(seen.Node) != key`,
 		new:  ``, by: inOrphans,
 	},
+	{
+		rule: "orphan: a sandbox that is gone yields the addresses that others have by now",
+		file: "controllers/orphan/controller.go",
+		old:  `if d.Proven && len(v.taken) > 0 {`,
+		new:  `if d.Proven && len(v.taken) > 1 {`, by: inOrphans,
+	},
+	{
+		rule: "orphan: and none before it is gone",
+		file: "controllers/orphan/controller.go",
+		old:  `if d.Proven && len(v.taken) > 0 {`,
+		new:  `if len(v.taken) > 0 {`, by: inOrphans,
+	},
 }

@@ -24,6 +24,7 @@ func Decide(f Facts, now time.Time) Decision {
 		return Decision{Row: d.Row, Action: Drop, Reason: d.Reason, Message: d.Message}
 	}
 	if held, inUse := elsewhere(&f); inUse {
+		held.Proven = true
 		return held
 	}
 	return d

@@ -80,6 +80,8 @@ type Decision struct {
 	Missing int
 	// Fence: a Confirm is to be asked because the node was declared dead.
 	Fence bool
+	// Proven: the sandbox is gone, and only another use of its addresses holds them.
+	Proven bool
 }
 
 func wait(row Row, reason v1alpha1.Reason, after time.Duration, format string, args ...any) Decision {
