@@ -8,9 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -33,7 +36,12 @@ func (r *Reconciler) keepFromSuccessors(ctx context.Context, v *view, d release.
 		if !v.live {
 			return true, nil
 		}
-		for _, result := range backend.Tombstone(ctx, requests) {
+		results := backend.Tombstone(ctx, requests)
+		if taken, err := r.takeBack(ctx, v, backend, results); taken || err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		for _, result := range results {
 			switch {
 			case errors.Is(result.Err, ipam.ErrChanged): // taken over by now: the next pass sees it, and reports the conflict
 				log.FromContext(ctx).Info("No tombstone for an address whose sandbox may live", "entry", result.Request.Key.String(), "found", result.Err.Error())
@@ -49,6 +57,28 @@ func (r *Reconciler) keepFromSuccessors(ctx context.Context, v *view, d release.
 			" stays out of the pool until it is. Nothing to do. Why: kubectl holdfast explain "+string(v.uid))
 	}
 	return len(kept) > 0, errors.Join(failures...)
+}
+
+// takeBack removes the entries again that were made for a record which is gone by now: another leader has released its addresses meanwhile, and
+// nothing would lead to them.
+func (r *Reconciler) takeBack(ctx context.Context, v *view, backend ipam.Backend, results []ipam.Result) (taken bool, err error) {
+	var made []ipam.Request
+	for _, result := range results {
+		wasRemoved := func(held facts.Held) bool { return held.Key == result.Request.Key && held.Removed }
+		if result.Err == nil && slices.ContainsFunc(v.held, wasRemoved) {
+			made = append(made, result.Request)
+		}
+	}
+	if len(made) == 0 {
+		return false, nil
+	}
+	if err := r.live.Get(ctx, types.NamespacedName{Name: string(v.uid)}, &v1alpha1.IPAllocation{}); !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	for _, result := range backend.Release(ctx, made) {
+		err = errors.Join(err, shadow.Ignore(result.Err))
+	}
+	return true, err
 }
 
 // givesUp says whether a decision takes the addresses of a sandbox out of the record: then no tombstone of it is left behind. One that is disowned

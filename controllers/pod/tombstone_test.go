@@ -99,6 +99,20 @@ func TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack(t *testing.T) {
 	}
 }
 
+// TestI10AnEntryMadeForARecordThatWentMeanwhileIsRemovedAgain: another leader released the address, between the read of the record and the tombstone.
+func TestI10AnEntryMadeForARecordThatWentMeanwhileIsRemovedAgain(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	f := newFate(t, record, onepod.Node("node", "node-1", "m1"))
+	f.Pool.Entries = nil
+	f.Pool.OnLive = func() { _ = f.Truth.Delete(t.Context(), record.DeepCopy()) }
+	if err := f.after(0); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Pool.Entries) > 0 {
+		t.Errorf("the pool has %v, which no pod and no record leads to", f.Pool.Entries)
+	}
+}
+
 // TestATombstoneIsReportedOnce: the pod's owner cannot see it any more, so the record has the event.
 func TestATombstoneIsReportedOnce(t *testing.T) {
 	f := newFate(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))

@@ -157,6 +157,12 @@ var ownershipMutants = []mutant{
 		new:  `return (d.Aim() == release.Release || d.Aim() == release.Drop || d.Aim() == release.Disown) &&`, by: inPods,
 	},
 	{
+		rule: "I10: an entry that was made for a record which went meanwhile is removed again",
+		file: "controllers/pod/tombstone.go",
+		old:  `	if len(made) == 0 {`,
+		new:  `	if len(made) < 9 {`, by: inPods,
+	},
+	{
 		rule: "I1: the release of one sandbox keeps the entries of the others from the next pod of the name (S3)",
 		file: "controllers/pod/tombstone.go",
 		old:  ` && slices.Contains(d.Sandboxes, sandbox)`,
