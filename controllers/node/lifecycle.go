@@ -81,7 +81,7 @@ func (l *Lifecycle) cached(ctx context.Context, machines []v1alpha1.NodeIdentity
 			known.Nodes = append(known.Nodes, facts.Node(&nodes.Items[i]))
 		}
 	}
-	for _, machine := range machines { // its IDs may be unknown to whoever names it
+	for _, machine := range machines { // a record may name its UID alone
 		var object v1alpha1.GuardedNode
 		if err := l.r.client.Get(ctx, types.NamespacedName{Name: string(machine.UID)}, &object); err == nil {
 			known.Objects = append(known.Objects, object)
