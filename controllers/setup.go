@@ -134,9 +134,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry, o.SimulatedQueues); err != nil {
 		return err
 	}
-	return node.Setup(mgr, o.Clock, node.Options{
+	_, err = node.Setup(mgr, o.Clock, node.Options{
 		Settings:  nodelife.Settings{NodeGoneDelay: o.Settings.NodeGoneDelay, HoldGoneNodes: o.Settings.HoldGoneNodes},
-		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: fates.Kubelet, Registered: fates.Registered,
+		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: fates.Kubelet,
 		SimulatedQueues: o.SimulatedQueues,
 	})
+	return err
 }

@@ -7,14 +7,17 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -38,11 +41,10 @@ func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 	}
 	renewed := metav1.NewMicroTime(at)
 	cases := map[string]struct {
-		live       []client.Object
-		kubelet    nodelife.Kubelet
-		registered string
-		change     func(*reconciler)
-		stays      bool
+		live    []client.Object
+		kubelet nodelife.Kubelet
+		change  func(*reconciler)
+		stays   bool
 	}{
 		"nothing more":                                     {},
 		"a record of another Node of the name":             {live: []client.Object{record("u2")}},
@@ -50,31 +52,28 @@ func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 		"a record that names its UID":                      {live: []client.Object{record("u1")}, stays: true},
 		"a Node of its UID":                                {live: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "u1"}}}, stays: true},
 		"another object that has the machine for a moment": {live: []client.Object{object("u2", goneSince(time.Second))}, stays: true},
-		"a Node that has the machine":                      {registered: "other", stays: true},
+		"a Node that has the machine":                      {live: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "u3"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: "m", SystemUUID: "s"}}}}, stays: true},
 		"a kubelet that lives":                             {kubelet: nodelife.Kubelet{LeaseRenewed: &renewed}, stays: true},
-		"a machine that reported and is not written":       {change: func(r *reconciler) { r.seen["u2"] = reports{name: "node"} }, stays: true},
+		"a machine that reported and is not written":       {change: func(r *reconciler) { r.options.Watches.notes.unwritten = map[types.UID]reports{"u2": {name: "node"}} }, stays: true},
 		"an observation that has only begun":               {change: func(r *reconciler) { r.acquired = at.Add(-time.Minute) }, stays: true},
 		"no observation at all":                            {change: func(r *reconciler) { r.acquired = time.Time{} }, stays: true},
 		"a list by a watch":                                {change: func(r *reconciler) { r.options.Watches.lists.Add(1) }, stays: true},
 		"a GuardedNode that another client deleted":        {change: func(r *reconciler) { r.lost = true }, stays: true},
+		"a watch that is behind the list":                  {change: func(r *reconciler) { r.options.Watches.notes.version = "1" }, stays: true},
+		"a watch of which nothing is known":                {change: func(r *reconciler) { r.options.Watches.notes.version = "" }, stays: true},
+		"another manager that observes":                    {change: func(r *reconciler) { r.acquired = r.acquired.Add(-time.Second) }, stays: true},
 		"no complete round for long":                       {change: func(r *reconciler) { r.complete = at.Add(-time.Hour) }, stays: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			byNode := func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.NodeName} }
 			cached := object("u1", goneSince(time.Hour))
-			live := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(append(c.live, cached)...).WithIndex(&v1alpha1.IPAllocation{}, "spec.nodeName", byNode).Build()
-			r := newReconciler(live, live, clocktesting.NewFakePassiveClock(at), Options{Settings: nodelife.Settings{NodeGoneDelay: delay}, Watches: &Watches{},
-				Kubelet:    func(context.Context, string, time.Time) (nodelife.Kubelet, error) { return c.kubelet, nil },
-				Registered: func(context.Context, v1alpha1.NodeIdentity, time.Time) (string, error) { return c.registered, nil }})
-			r.acquired, r.complete = at.Add(-2*time.Hour), at
+			live := indexed(t).WithObjects(append(c.live, cached, lease(at))...).WithIndex(&v1alpha1.IPAllocation{}, "spec.nodeName", byNode).Build()
+			r := observing(indexed(t).WithObjects(cached.DeepCopy()).Build(), live, clocktesting.NewFakePassiveClock(at), c.kubelet)
 			if c.change != nil {
 				c.change(r)
 			}
 			v := &view{Observation: nodelife.Observation{UID: "u1", Spec: cached.Spec}, object: cached}
-			if name == "a kubelet that lives" {
-				r.client = fake.NewClientBuilder().WithScheme(scheme(t)).Build()
-			}
 			if _, err := r.collect(t.Context(), v); err != nil {
 				t.Fatal(err)
 			}
@@ -85,6 +84,51 @@ func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+func indexed(t *testing.T) *fake.ClientBuilder {
+	b := fake.NewClientBuilder().WithScheme(scheme(t))
+	for _, i := range index.All {
+		b.WithIndex(i.Object, i.Field, i.Keys)
+	}
+	return b
+}
+
+// lease is that of an observation which has lasted for two hours.
+func lease(now time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.NodeObservationLease},
+		Spec: coordinationv1.LeaseSpec{AcquireTime: &metav1.MicroTime{Time: now.Add(-2 * time.Hour)}}}
+}
+
+// observing has observed Nodes for two hours.
+func observing(cache, truth client.Client, clk clock.PassiveClock, kubelet nodelife.Kubelet) *reconciler {
+	r := newReconciler(deleting{cache, truth}, listing{truth}, clk, Options{Settings: nodelife.Settings{NodeGoneDelay: delay},
+		Watches: &Watches{notes: notes{version: listVersion}}, Namespace: namespace,
+		Kubelet: func(context.Context, string, time.Time) (nodelife.Kubelet, error) { return kubelet, nil }})
+	r.acquired, r.complete = clk.Now().Add(-2*time.Hour), clk.Now()
+	return r
+}
+
+// deleting reads a cache and deletes in truth.
+type deleting struct {
+	client.Client
+	truth client.Client
+}
+
+func (d deleting) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	return d.truth.Delete(ctx, o, opts...)
+}
+
+// listVersion is that of each list.
+const listVersion = "5"
+
+// listing gives each list its version.
+type listing struct{ client.Reader }
+
+func (l listing) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	err := l.Reader.List(ctx, into, opts...)
+	into.SetResourceVersion(listVersion)
+	return err
 }
 
 func TestAnObjectThatACacheHoldsIsNotLookedForLive(t *testing.T) {

@@ -19,31 +19,29 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// nodeEvents remember what each Node reports. A heartbeat changes nothing of that.
+// nodeEvents wake what a Node is about, whose reports are noted by then. A heartbeat changes nothing of that.
 func (r *reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 	return handler.TypedFuncs[*corev1.Node, request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { r.saw(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
+			r.wakeAll(ctx, e.Object, q)
+		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
 			if facts.Identity(e.ObjectOld) != facts.Identity(e.ObjectNew) {
-				r.saw(ctx, e.ObjectOld, q)
-				r.saw(ctx, e.ObjectNew, q)
+				r.wakeAll(ctx, e.ObjectOld, q)
+				r.wakeAll(ctx, e.ObjectNew, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { r.saw(ctx, e.Object, q) },
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) {
+			r.options.Watches.notes.forget(e.Object.UID)
+			r.wakeAll(ctx, e.Object, q)
+		},
 	}
 }
 
-// saw remembers the machine that a Node reports, and wakes every object that may be about it.
-func (r *reconciler) saw(ctx context.Context, node *corev1.Node, q queue) {
-	machine := facts.Identity(node)
-	r.mu.Lock()
-	known := r.seen[node.UID]
-	if len(known.machines) == 0 || known.machines[len(known.machines)-1] != machine {
-		r.seen[node.UID] = reports{node.Name, append(slices.Clone(known.machines), machine)}
-	}
-	r.mu.Unlock()
+// wakeAll wakes every object that may be about the machine that a Node reports.
+func (r *reconciler) wakeAll(ctx context.Context, node *corev1.Node, q queue) {
 	wake(q, node.UID)
-	for _, key := range nodelife.Keys(machine) {
+	for _, key := range nodelife.Keys(facts.Identity(node)) {
 		var objects v1alpha1.GuardedNodeList
 		if err := r.client.List(ctx, &objects, client.MatchingFields{index.Machine: key}, client.UnsafeDisableDeepCopy); err != nil {
 			log.FromContext(ctx).Error(err, "Reading GuardedNodes from the cache failed; the next round finds what changed", "node", node.Name)

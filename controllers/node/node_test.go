@@ -61,7 +61,7 @@ func TestAnObjectGoesWhenItsMachineIsGoneForTheDelay(t *testing.T) {
 		if writes := w.took(); count(writes, "update guardednodes") != 1 || count(writes, "update leases") < 4 || len(writes) > 6 {
 			t.Errorf("writes while a machine is gone: %v, want one of its object, and the Lease each minute", writes)
 		}
-		w.pass(2 * lookInterval)
+		w.pass(3 * lookInterval)
 		w.is(node, "none")
 		w.took()
 		w.pass(time.Hour)
@@ -80,7 +80,7 @@ func TestARecordKeepsTheObjectOfItsNode(t *testing.T) {
 		w.pass(time.Hour)
 		w.is(node, "A gone")
 		w.delete(record)
-		w.pass(lookInterval)
+		w.pass(2 * lookInterval)
 		w.is(node, "none")
 	})
 }

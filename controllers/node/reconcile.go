@@ -80,7 +80,7 @@ func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.
 	if gone == 0 || !isDue || r.options.Settings.HoldGoneNodes {
 		return spec
 	}
-	kubelet, err := r.kubelet(ctx, v, time.Time{})
+	kubelet, err := r.kubelet(ctx, v)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Looking for the kubelet of a deleted Node failed; it is tried again", "node", spec.NodeName, "nodeUID", v.UID)
 		return spec
@@ -94,9 +94,7 @@ func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.
 
 // observe reads the caches. What reported is taken first, so that a Node that is deleted meanwhile is not missed.
 func (r *reconciler) observe(ctx context.Context, uid types.UID) (*view, error) {
-	r.mu.Lock()
-	seen := r.seen[uid]
-	r.mu.Unlock()
+	seen := r.options.Watches.notes.of(uid)
 	v := &view{Observation: nodelife.Observation{UID: uid, NodeName: seen.name, Seen: seen.machines, Settings: r.options.Settings}, taken: len(seen.machines)}
 	var object v1alpha1.GuardedNode
 	err := r.client.Get(ctx, types.NamespacedName{Name: string(uid)}, &object)
@@ -146,7 +144,7 @@ func (r *reconciler) observeNodes(ctx context.Context, v *view) error {
 }
 
 // kubelet reads what there is to see of the kubelet. Where another Node has the name, it is that Node's kubelet.
-func (r *reconciler) kubelet(ctx context.Context, v *view, since time.Time) (release.Fact[nodelife.Kubelet], error) {
+func (r *reconciler) kubelet(ctx context.Context, v *view) (release.Fact[nodelife.Kubelet], error) {
 	name := v.Spec.NodeName
 	if name == "" {
 		name = v.NodeName
@@ -159,14 +157,13 @@ func (r *reconciler) kubelet(ctx context.Context, v *view, since time.Time) (rel
 	if !apierrors.IsNotFound(err) {
 		return release.Fact[nodelife.Kubelet]{}, fmt.Errorf("reading Node %s from the cache: %w", name, err)
 	}
-	kubelet, err := r.options.Kubelet(ctx, name, since)
+	kubelet, err := r.options.Kubelet(ctx, name, time.Time{})
 	return release.Known(kubelet), err
 }
 
 // save makes or updates the object. A conflict, as with a cache that is late, is tried again.
 func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNodeSpec, now time.Time) (reconcile.Result, error) {
 	object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(v.UID)}, Spec: spec}
-	r.objects = nil
 	var err error
 	if v.object == nil {
 		err = r.client.Create(ctx, object, client.FieldOwner(finalizer.FieldManager))
@@ -194,12 +191,5 @@ func (r *reconciler) written(v *view) {
 	if !v.looked.IsZero() {
 		r.looked[v.UID] = v.looked
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.seen[v.UID]
-	if known.machines = known.machines[min(v.taken, len(known.machines)):]; len(known.machines) == 0 {
-		delete(r.seen, v.UID)
-		return
-	}
-	r.seen[v.UID] = known
+	r.options.Watches.notes.wrote(v.UID, v.taken)
 }

@@ -32,7 +32,7 @@ func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 			return reconcile.Result{}, err
 		}
 		log.FromContext(ctx).Info("The observation of Nodes begins: until the delay is over, no machine counts as gone", "because", why)
-		r.acquired, r.complete, r.renewed = began, began, time.Time{}
+		r.begin(began)
 	}
 	unwritten, gone, err := r.unwritten(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 		}
 		return reconcile.Result{RequeueAfter: retryInterval}, nil
 	}
-	r.complete = began
+	r.completed(began)
 	if gone && began.Sub(r.renewed).Abs() >= lookInterval {
 		if err := r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) { l.RenewTime = &metav1.MicroTime{Time: began} }); err != nil {
 			return reconcile.Result{}, err
@@ -58,10 +58,9 @@ func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 // Lease has it.
 func (r *reconciler) interruption(now time.Time) string {
 	r.mu.Lock()
-	isLost := r.lost
+	defer r.mu.Unlock()
+	isLost, lists := r.lost, r.options.Watches.lists.Load()
 	r.lost = false
-	r.mu.Unlock()
-	lists := r.options.Watches.lists.Load()
 	why := ""
 	switch {
 	case isLost:
@@ -77,6 +76,28 @@ func (r *reconciler) interruption(now time.Time) string {
 		r.acquired, r.lists = time.Time{}, lists
 	}
 	return why
+}
+
+func (r *reconciler) begin(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acquired, r.complete, r.renewed = now, now, time.Time{}
+}
+
+func (r *reconciler) completed(began time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.complete = began
+}
+
+// observing is since when no event about a Node or an object can have been lost (R3); zero if one may be.
+func (r *reconciler) observing() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost || r.lists != r.options.Watches.lists.Load() || r.clock.Now().Sub(r.complete).Abs() > maxGap {
+		return time.Time{}
+	}
+	return r.acquired
 }
 
 // unwritten are the Node UIDs whose object is not as it has to be; gone says whether a machine of any object is gone.
@@ -96,11 +117,9 @@ func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool
 		all[types.UID(objects.Items[i].Name)] = true
 		gone = gone || nodelife.Gone(&objects.Items[i].Spec) > 0
 	}
-	r.mu.Lock()
-	for uid := range r.seen {
+	for _, uid := range r.options.Watches.notes.uids() {
 		all[uid] = true
 	}
-	r.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		v, err := r.observe(ctx, uid)
 		if err != nil {

@@ -3,7 +3,8 @@
 // Package node observes Nodes, and keeps a GuardedNode for each registration: which machines reported under the Node UID, and since when none does
 // (internal/nodelife has the rules). The Lease holdfast-node-observation says since when Nodes have been observed without a gap.
 //
-//	events      what a Node reports is remembered until it is written, also if the Node is deleted meanwhile
+//	notes       what a Node reports is noted until it is written, also if the Node is deleted meanwhile; the notes are complete up to a version
+//	lifecycle   since when machines are gone, for all who ask: by caches for a wait, confirmed live for the end of it
 //	reconcile   one Node UID: caches → nodelife.Next → at most one write; then the deletion of an object that nothing needs
 //	round       each minute: is all written? If not since too long ago, or if events may be lost, the observation begins again
 package node
@@ -47,8 +48,6 @@ const (
 	retryInterval = 5 * time.Second
 	// maxLag is how long the cache is waited for after a write. What it has not by then, another client has deleted.
 	maxLag = time.Minute
-	// reuse is how long what was read live may be used.
-	reuse = 30 * time.Second
 )
 
 // Options configure the controller.
@@ -62,10 +61,8 @@ type Options struct {
 	SimulatedQueues bool
 	// Watches counts the lists of the watches of Nodes and GuardedNodes.
 	Watches *Watches
-	// Kubelet reads what there is to see of a node's kubelet, and Registered the name of a Node with one of a machine's IDs; empty if there is none. What
-	// was read before since is not used.
-	Kubelet    func(ctx context.Context, node string, since time.Time) (nodelife.Kubelet, error)
-	Registered func(ctx context.Context, machine v1alpha1.NodeIdentity, since time.Time) (string, error)
+	// Kubelet reads what there is to see of a node's kubelet. What was read before since is not used.
+	Kubelet func(ctx context.Context, node string, since time.Time) (nodelife.Kubelet, error)
 }
 
 // request asks for one Node UID; the zero request for a round.
@@ -73,32 +70,29 @@ type request struct{ UID types.UID }
 
 type queue = workqueue.TypedRateLimitingInterface[request]
 
-// reconciler keeps the GuardedNodes. One worker uses it, so that writes follow one another; only what is seen comes from other goroutines.
+// reconciler keeps the GuardedNodes. One worker uses it, so that writes follow one another; what is below the mutex has other users too.
 type reconciler struct {
 	client  client.Client
 	live    client.Reader
 	clock   clock.PassiveClock
 	options Options
 	queue   queue
+	// lifecycle says what has become of machines.
+	lifecycle *Lifecycle
 
 	mu sync.Mutex
-	// seen are the machines that reported and are not written yet, by Node UID.
-	seen map[types.UID]reports
 	// deleted are the objects that this process has deleted, until their event; lost says that another client deleted one, or a machine of one.
 	deleted map[types.UID]bool
 	lost    bool
-
-	// wrote is the last write of an object, and looked when a machine of it that is gone was last looked for.
-	wrote  map[types.UID]write
-	looked map[types.UID]time.Time
 	// acquired is when the present observation began, as the Lease has it; zero while there is none. lists are those that were counted then.
 	acquired time.Time
 	lists    int64
 	// complete is when the last complete round began, and renewed what the Lease has of it.
 	complete, renewed time.Time
-	// objects are all GuardedNodes, read live at that time; nil after a write.
-	objects []v1alpha1.GuardedNode
-	read    time.Time
+
+	// wrote is the last write of an object, and looked when a machine of it that is gone was last looked for.
+	wrote  map[types.UID]write
+	looked map[types.UID]time.Time
 }
 
 // write is a write of an object by this process.
@@ -107,19 +101,13 @@ type write struct {
 	version string
 }
 
-// reports are the machines that reported under one Node UID, the oldest first.
-type reports struct {
-	name     string
-	machines []v1alpha1.NodeIdentity
-}
-
 // Setup registers the controller with the manager.
-func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) error {
+func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Lifecycle, error) {
 	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), clk, o)
 	c, err := controller.NewTyped("node", mgr, controller.TypedOptions[request]{Reconciler: r, RateLimiter: backoff.RateLimiter[request](o.LastRetry),
 		NewQueue: backoff.NewQueue[request](o.SimulatedQueues)})
 	if err != nil {
-		return fmt.Errorf("setting up the controller of GuardedNodes: %w", err)
+		return nil, fmt.Errorf("setting up the controller of GuardedNodes: %w", err)
 	}
 	sources := []source.TypedSource[request]{
 		source.TypedFunc[request](func(_ context.Context, q queue) error {
@@ -135,13 +123,14 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) error {
 	}
 	for _, s := range sources {
 		if err := c.Watch(s); err != nil {
-			return fmt.Errorf("setting up the watches of the controller of GuardedNodes: %w", err)
+			return nil, fmt.Errorf("setting up the watches of the controller of GuardedNodes: %w", err)
 		}
 	}
-	return nil
+	return r.lifecycle, nil
 }
 
 func newReconciler(cached client.Client, live client.Reader, clk clock.PassiveClock, o Options) *reconciler {
-	return &reconciler{client: cached, live: live, clock: clk, options: o, seen: map[types.UID]reports{}, deleted: map[types.UID]bool{},
-		wrote: map[types.UID]write{}, looked: map[types.UID]time.Time{}}
+	r := &reconciler{client: cached, live: live, clock: clk, options: o, deleted: map[types.UID]bool{}, wrote: map[types.UID]write{}, looked: map[types.UID]time.Time{}}
+	r.lifecycle = newLifecycle(r)
+	return r
 }

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,14 +20,16 @@ import (
 // NewInformer makes an informer, as cache.Options has it.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// Watches counts how often the watches of Nodes and of GuardedNodes had to begin with a list. What came and went before that list was never seen. A watch
-// that goes on from the version at which the last one ended lists nothing, and misses nothing.
+// Watches are the watches of Nodes and of GuardedNodes. It counts how often they had to begin with a list: what came and went before that list was never
+// seen. A watch that goes on from the version at which the last one ended lists nothing, and misses nothing. What Nodes report is noted before anything
+// else learns of it.
 type Watches struct {
 	lists   atomic.Int64
 	changed atomic.Pointer[func()]
+	notes   notes
 }
 
-// Informers counts the lists of the informers that are made by inner; client-go's for nil.
+// Informers has the informers that are made by inner counted and noted; client-go's for nil.
 func (w *Watches) Informers(inner NewInformer) NewInformer {
 	if inner == nil {
 		inner = toolscache.NewSharedIndexInformer
@@ -56,16 +59,26 @@ type counted struct {
 // ListWithContext lists.
 func (c *counted) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := c.ListerWatcherWithContext.ListWithContext(ctx, o)
+	if nodes, is := list.(*corev1.NodeList); is && err == nil {
+		c.watches.notes.list(nodes)
+	}
 	c.watches.listed()
 	return list, err
 }
 
 // WatchWithContext watches.
 func (c *counted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+	isList := o.SendInitialEvents != nil && *o.SendInitialEvents
+	if isList {
 		defer c.watches.listed()
 	}
-	return c.ListerWatcherWithContext.WatchWithContext(ctx, o)
+	w, err := c.ListerWatcherWithContext.WatchWithContext(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	noted := &notedWatch{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go noted.pass(func(e watch.Event) { isList = c.watches.notes.event(e, isList) })
+	return noted, nil
 }
 
 // List lists.
@@ -76,4 +89,33 @@ func (c *counted) List(o metav1.ListOptions) (runtime.Object, error) {
 // Watch watches.
 func (c *counted) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return c.WatchWithContext(context.Background(), o)
+}
+
+// notedWatch is a watch of which each event is noted before it is passed on.
+type notedWatch struct {
+	watch.Interface
+	events  chan watch.Event
+	stopped chan struct{}
+	once    sync.Once
+}
+
+func (w *notedWatch) pass(note func(watch.Event)) {
+	defer close(w.events)
+	for e := range w.Interface.ResultChan() {
+		note(e)
+		select {
+		case w.events <- e:
+		case <-w.stopped:
+			return
+		}
+	}
+}
+
+// ResultChan has the events.
+func (w *notedWatch) ResultChan() <-chan watch.Event { return w.events }
+
+// Stop ends the watch.
+func (w *notedWatch) Stop() {
+	w.once.Do(func() { close(w.stopped) })
+	w.Interface.Stop()
 }

@@ -48,8 +48,12 @@ type world struct {
 	server *apiserver.Server
 	admin  client.Client
 	stop   context.CancelFunc
+	// lifecycle is the manager's.
+	lifecycle *Lifecycle
 	// lease is when the kubelet of a node that has no Node object renewed its Lease; kubeletFails has every look fail.
-	mu           sync.Mutex
+	mu sync.Mutex
+	// isQuiet: the API server sends no bookmarks.
+	isQuiet      bool
 	lease        map[string]time.Time
 	kubeletFails bool
 	hold         bool
@@ -119,11 +123,12 @@ func (w *world) start() {
 	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
 		w.Fatal(err)
 	}
-	if err := Setup(mgr, clock.RealClock{}, Options{Settings: nodelife.Settings{NodeGoneDelay: delay, HoldGoneNodes: w.hold}, Namespace: namespace, LastRetry: 30 * time.Second,
-		Watches: watches, Kubelet: w.kubelet, Registered: w.registered}); err != nil {
+	if w.lifecycle, err = Setup(mgr, clock.RealClock{}, Options{Settings: nodelife.Settings{NodeGoneDelay: delay, HoldGoneNodes: w.hold}, Namespace: namespace, LastRetry: 30 * time.Second,
+		Watches: watches, Kubelet: w.kubelet}); err != nil {
 		w.Fatal(err)
 	}
 	ended := make(chan struct{})
+	go w.bookmark(ctx)
 	go func() {
 		defer close(ended)
 		if err := mgr.Start(ctx); err != nil {
@@ -136,6 +141,25 @@ func (w *world) start() {
 		synctest.Wait()
 	}
 	w.pass(soon)
+}
+
+// bookmark says each minute how far the watch of Nodes is, as the API server does.
+func (w *world) bookmark(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Minute):
+		}
+		w.mu.Lock()
+		isQuiet := w.isQuiet
+		w.mu.Unlock()
+		for _, stream := range w.server.Streams() {
+			if !isQuiet && stream.Name() == "manager watch nodes" {
+				stream.Bookmark()
+			}
+		}
+	}
 }
 
 func (w *world) kubelet(_ context.Context, node string, _ time.Time) (nodelife.Kubelet, error) {
@@ -154,17 +178,6 @@ func (w *world) renew(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lease[node] = time.Now()
-}
-
-func (w *world) registered(ctx context.Context, machine v1alpha1.NodeIdentity, _ time.Time) (string, error) {
-	var nodes corev1.NodeList
-	err := w.admin.List(ctx, &nodes)
-	for i := range nodes.Items {
-		if info := nodes.Items[i].Status.NodeInfo; info.MachineID == machine.MachineID {
-			return nodes.Items[i].Name, nil
-		}
-	}
-	return "", err
 }
 
 // changed is called for each change of an object.

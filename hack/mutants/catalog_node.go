@@ -18,8 +18,8 @@ var nodeMutants = []mutant{
 	{
 		rule: "nodes: a machine is gone only if every object that names it says so (0170 R1)",
 		file: "internal/nodelife/over.go",
-		old:  `case !isSame(m.Identity(types.UID(objects[i].Name)), machine):`,
-		new:  `case objects[i].Name != string(machine.UID) || !isSame(m.Identity(types.UID(objects[i].Name)), machine):`, by: inNodelife,
+		old:  `case !mayBe(machine, m.Identity(types.UID(objects[i].Name))):`,
+		new:  `case objects[i].Name != string(machine.UID) || !mayBe(machine, m.Identity(types.UID(objects[i].Name))):`, by: inNodelife,
 	},
 	{
 		rule: "nodes: a machine is written though its Node is deleted at once (0170 R1)",
@@ -30,14 +30,14 @@ var nodeMutants = []mutant{
 	{
 		rule: "nodes: nothing is deleted while what reported is not written (0170 R1)",
 		file: "controllers/node/collect.go",
-		old:  ` && len(r.seen) == 0`,
+		old:  ` && len(r.options.Watches.notes.uids()) == 0`,
 		new:  ``, by: inNode,
 	},
 	{
 		rule: "nodes: the delay counts from the start of the observation (0170 R3)",
-		file: "internal/nodelife/over.go",
-		old:  `since = acquired`,
-		new:  ``, by: inNodelife,
+		file: "internal/nodelife/lifecycle.go",
+		old:  `gone := Absence{Since: l.Acquired}`,
+		new:  `gone := Absence{}`, by: inNodelife,
 	},
 	{
 		rule: "nodes: a watch that begins with a list begins the observation again (0170 R3)",
@@ -96,8 +96,44 @@ var nodeMutants = []mutant{
 	{
 		rule: "nodes: an object of sixteen machines never counts, since there may be a further one",
 		file: "internal/nodelife/over.go",
-		old:  `if isFull(object) || (`,
-		new:  `if (`, by: inNodelife,
+		old:  `case m.Gone == nil || IsFull(&objects[i]):`,
+		new:  `case m.Gone == nil:`, by: inNodelife,
+	},
+	{
+		rule: "nodes: a report that no object has yet keeps its machine from being gone (0170 R1)",
+		file: "controllers/node/lifecycle.go",
+		old:  `Unwritten: l.r.options.Watches.notes.all(), Acquired: l.r.observing()}`,
+		new:  `Acquired: l.r.observing()}`, by: inNode,
+	},
+	{
+		rule: "nodes: a delay ends by what was read live after it, and not long ago (0170 R2)",
+		file: "internal/nodelife/lifecycle.go",
+		old:  `if l.Read.Before(over) || now.Sub(l.Read).Abs() >= Reuse {`,
+		new:  `if false {`, by: inNodelife,
+	},
+	{
+		rule: "nodes: a live list of Nodes is used for half a minute (0170 R2)",
+		file: "controllers/node/lifecycle.go",
+		old:  `l.age(l.read.Read) >= nodelife.Reuse || `,
+		new:  ``, by: inNode,
+	},
+	{
+		rule: "nodes: a delay ends only once the watch has reached the live list of Nodes (0170 R3)",
+		file: "controllers/node/lifecycle.go",
+		old:  ` || !l.r.options.Watches.notes.haveReached(list.version)`,
+		new:  ``, by: inNode,
+	},
+	{
+		rule: "nodes: a manager that another one has replaced ends no delay (0170 R3)",
+		file: "controllers/node/lifecycle.go",
+		old:  `if began := lease.Spec.AcquireTime; began == nil || !began.Time.Equal(acquired.Truncate(time.Microsecond)) {`,
+		new:  `if began := lease.Spec.AcquireTime; began == nil {`, by: inNode,
+	},
+	{
+		rule: "nodes: the notes are not complete before the end of a list that comes as a watch (0170 R3)",
+		file: "controllers/node/notes.go",
+		old:  `if n.version = node.ResourceVersion; isList {`,
+		new:  `if n.version = node.ResourceVersion; false {`, by: inNode,
 	},
 	{
 		rule: "orphans: a list of Nodes with a copy of a Node under another key is refused",

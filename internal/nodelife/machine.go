@@ -60,9 +60,18 @@ func Keys(machine v1alpha1.NodeIdentity) []string {
 
 // KeysOf are the keys of all machines of an object.
 func KeysOf(object *v1alpha1.GuardedNode) []string {
-	var keys []string
+	var machines []v1alpha1.NodeIdentity
 	for i := range object.Spec.Machines {
-		for _, key := range Keys(object.Spec.Machines[i].Identity(types.UID(object.Name))) {
+		machines = append(machines, object.Spec.Machines[i].Identity(types.UID(object.Name)))
+	}
+	return KeysOfAll(machines)
+}
+
+// KeysOfAll are the keys of several machines.
+func KeysOfAll(machines []v1alpha1.NodeIdentity) []string {
+	var keys []string
+	for _, machine := range machines {
+		for _, key := range Keys(machine) {
 			if !slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}
@@ -73,7 +82,12 @@ func KeysOf(object *v1alpha1.GuardedNode) []string {
 
 // isSame says whether two identities may be those of one machine, in the same boot or in another one. Unknown is possible.
 func isSame(a, b v1alpha1.NodeIdentity) bool {
-	return slices.ContainsFunc(Keys(a), func(key string) bool { return slices.Contains(Keys(b), key) })
+	hasHardware := a.MachineID != "" || a.SystemUUID != ""
+	switch {
+	case hasHardware && a.MachineID == b.MachineID && a.SystemUUID == b.SystemUUID, a.BootID != "" && a.BootID == b.BootID:
+		return true
+	}
+	return isUnknown(a) && isUnknown(b) && a.UID == b.UID
 }
 
 // find is where a list of machines of a Node UID has a machine, in any boot. An entry of which nothing is known is the machine that reports next.

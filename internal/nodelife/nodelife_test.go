@@ -143,57 +143,6 @@ func object(uid string, machines ...v1alpha1.GuardedMachine) v1alpha1.GuardedNod
 	return v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: uid}, Spec: spec(machines...)}
 }
 
-func TestWhenNothingIsLeftToAnObject(t *testing.T) {
-	a, b := machine("u1", "a"), machine("u1", "b")
-	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
-	acquired := now.Add(-2 * time.Hour)
-	full, fullOfSucceeded := object("u1"), object("u1")
-	for i := range nodelife.MaxMachines {
-		fullOfSucceeded.Spec.Machines = append(fullOfSucceeded.Spec.Machines, entry(machine("u1", fmt.Sprint(i)), succeeded("u2")))
-		full.Spec.Machines = append(full.Spec.Machines, entry(machine("u1", fmt.Sprint(i)), gone(long)))
-	}
-	cases := map[string]struct {
-		object   v1alpha1.GuardedNode
-		others   []v1alpha1.GuardedNode
-		acquired time.Time
-		settings nodelife.Settings
-		over     bool
-	}{
-		"its machine is gone for the delay":                               {object: object("u1", entry(a, gone(long))), over: true},
-		"not for the delay":                                               {object: object("u1", entry(a, gone(ago(4*time.Minute))))},
-		"its machine is reported":                                         {object: object("u1", entry(a))},
-		"its machine has a successor, at once":                            {object: object("u1", entry(a, succeeded("u2"))), over: true},
-		"one machine has a successor, and the other is gone for long":     {object: object("u1", entry(b, succeeded("u2")), entry(a, gone(long))), over: true},
-		"R1: one machine is gone for long, and the other is reported":     {object: object("u1", entry(b), entry(a, gone(long)))},
-		"R1: one machine is gone for long, and the other for a moment":    {object: object("u1", entry(b, gone(ago(time.Second))), entry(a, gone(long)))},
-		"R1: another object says that it is gone for a moment":            {object: object("u1", entry(a, gone(long))), others: []v1alpha1.GuardedNode{object("u2", entry(a, gone(ago(time.Second))))}},
-		"R1: another object says that it is reported":                     {object: object("u1", entry(a, gone(long))), others: []v1alpha1.GuardedNode{object("u2", entry(a))}},
-		"R1: so does one that has it in another boot":                     {object: object("u1", entry(a, gone(long))), others: []v1alpha1.GuardedNode{object("u2", entry(rebooted(a)))}},
-		"another object about another machine says nothing":               {object: object("u1", entry(a, gone(long))), others: []v1alpha1.GuardedNode{object("u2", entry(b))}, over: true},
-		"R3: the observation began after the machine was gone":            {object: object("u1", entry(a, gone(long))), acquired: now.Add(-4 * time.Minute)},
-		"R3: and is older than the delay by now":                          {object: object("u1", entry(a, gone(long))), acquired: now.Add(-6 * time.Minute), over: true},
-		"a deleted Node is no proof by configuration":                     {object: object("u1", entry(a, gone(long))), settings: nodelife.Settings{NodeGoneDelay: time.Minute, HoldGoneNodes: true}},
-		"and a successor is":                                              {object: object("u1", entry(a, succeeded("u2"))), settings: nodelife.Settings{HoldGoneNodes: true}, over: true},
-		"there may have been more machines than it names":                 {object: full},
-		"so there may, where each that it names has a successor":          {object: fullOfSucceeded},
-		"nor does a machine count that such an object names among others": {object: object("u2", entry(machine("u2", "3"), gone(long))), others: []v1alpha1.GuardedNode{full}},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			if c.acquired.IsZero() {
-				c.acquired = acquired
-			}
-			if c.settings == (nodelife.Settings{}) {
-				c.settings = settings
-			}
-			over, ok := nodelife.OverSince(&c.object, append(c.others, c.object), c.acquired, c.settings)
-			if got := ok && !now.Before(over); got != c.over {
-				t.Errorf("over: %t (%s, %t), want %t", got, over, ok, c.over)
-			}
-		})
-	}
-}
-
 func TestANodeIsNeverLeftWithoutRoomForAFurtherMachine(t *testing.T) {
 	o := nodelife.Observation{UID: "u1", NodeName: "node", Settings: settings}
 	for i := range nodelife.MaxMachines + 2 {

@@ -116,11 +116,12 @@ func outcomeOf(kind Kind, call apiserver.Call) apiserver.Outcome {
 	}
 }
 
-// bookmark sends each agent's watches a bookmark every minute, as the API server does: without one a quiet watch does not know how new it is.
+// bookmark sends the watches of agents and of Nodes a bookmark every minute, as the API server does: without one a quiet watch does not know how new it
+// is.
 func (w *World) bookmark() {
 	for rested(w.ctx, time.Minute) && w.turn(w.ctx, "bookmarks") {
 		for _, s := range w.server.Streams() {
-			if strings.HasPrefix(s.Name(), "agent@") && !w.isHeld(s.Name()+" event") {
+			if (strings.HasPrefix(s.Name(), "agent@") || strings.HasSuffix(s.Name(), " watch nodes")) && !w.isHeld(s.Name()+" event") {
 				s.Bookmark()
 			}
 		}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/pages"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// Lifecycle says since when machines are gone. Caches do for a wait. That the delay is over is confirmed live: Nodes are listed, the watch reaches the
+// version of the list, and then GuardedNodes, the Lease of the observation and what shows a kubelet are read (R2, R3). What is read serves all that ask soon.
+type Lifecycle struct {
+	r *reconciler
+	// turn is taken by who reads live.
+	turn   chan struct{}
+	listed *listed
+	read   *nodelife.Lifecycle
+}
+
+// listed is the last live list of Nodes.
+type listed struct {
+	at      time.Time
+	version string
+	nodes   []release.Node
+}
+
+func newLifecycle(r *reconciler) *Lifecycle { return &Lifecycle{r: r, turn: make(chan struct{}, 1)} }
+
+// Gone is since when all of the machines are gone.
+func (l *Lifecycle) Gone(ctx context.Context, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error) {
+	cached, err := l.cached(ctx, machines)
+	if err != nil {
+		return nodelife.Absence{}, err
+	}
+	gone := cached.Gone(machines, l.r.clock.Now())
+	over := cached.Since(machines, l.r.clock.Now()).Since.Add(l.r.options.Settings.NodeGoneDelay)
+	if l.r.clock.Now().Before(over) || l.r.options.Settings.HoldGoneNodes {
+		return gone, nil
+	}
+	read, err := l.confirm(ctx, over)
+	if err != nil || read == nil {
+		return gone, err
+	}
+	seen := *read
+	seen.Kubelets = map[string]nodelife.Kubelet{}
+	for _, name := range seen.Names(machines) {
+		if seen.Kubelets[name], err = l.r.options.Kubelet(ctx, name, over); err != nil {
+			return nodelife.Absence{}, err
+		}
+	}
+	return seen.Gone(machines, l.r.clock.Now()), nil
+}
+
+// cached is what caches and notes have of the machines. The notes come first: what is written meanwhile is still in them.
+func (l *Lifecycle) cached(ctx context.Context, machines []v1alpha1.NodeIdentity) (*nodelife.Lifecycle, error) {
+	known := &nodelife.Lifecycle{Settings: l.r.options.Settings, Unwritten: l.r.options.Watches.notes.all(), Acquired: l.r.observing()}
+	for _, key := range nodelife.KeysOfAll(machines) {
+		var objects v1alpha1.GuardedNodeList
+		var nodes corev1.NodeList
+		for _, list := range []client.ObjectList{&objects, &nodes} {
+			if err := l.r.client.List(ctx, list, client.MatchingFields{index.Machine: key}, client.UnsafeDisableDeepCopy); err != nil {
+				return nil, fmt.Errorf("reading Nodes and GuardedNodes from the cache: %w", err)
+			}
+		}
+		known.Objects = append(known.Objects, objects.Items...)
+		for i := range nodes.Items {
+			known.Nodes = append(known.Nodes, facts.Node(&nodes.Items[i]))
+		}
+	}
+	for _, machine := range machines { // a record may name its UID alone
+		var object v1alpha1.GuardedNode
+		if err := l.r.client.Get(ctx, types.NamespacedName{Name: string(machine.UID)}, &object); err == nil {
+			known.Objects = append(known.Objects, object)
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading GuardedNode %s from the cache: %w", machine.UID, err)
+		}
+	}
+	return known, nil
+}
+
+// confirm is what was read live after the delay was over; nil while there is no such thing.
+func (l *Lifecycle) confirm(ctx context.Context, over time.Time) (*nodelife.Lifecycle, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := l.complete(ctx); err != nil {
+		return nil, err
+	}
+	if read := l.serving(over); read != nil {
+		return read, nil
+	}
+	if l.listed == nil || l.listed.at.Before(over) || l.age(l.listed.at) >= nodelife.Reuse/2 {
+		if err := l.list(ctx); err != nil {
+			return nil, err
+		}
+		if err := l.complete(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return l.serving(over), nil
+}
+
+// serving is what was read, while it is young, later than the delay, and of the present observation.
+func (l *Lifecycle) serving(over time.Time) *nodelife.Lifecycle {
+	if l.read == nil || l.read.Read.Before(over) || l.age(l.read.Read) >= nodelife.Reuse || !l.read.Acquired.Equal(l.r.observing()) {
+		return nil
+	}
+	return l.read
+}
+
+func (l *Lifecycle) age(t time.Time) time.Duration { return l.r.clock.Now().Sub(t).Abs() }
+
+// list lists all Nodes live.
+func (l *Lifecycle) list(ctx context.Context) error {
+	all := &listed{at: l.r.clock.Now()}
+	for nodes, err := range pages.Of[corev1.NodeList](ctx, l.r.live) {
+		if err != nil {
+			return fmt.Errorf("listing Nodes for machines that are gone: %w", err)
+		}
+		for i := range nodes.Items {
+			all.nodes = append(all.nodes, facts.Node(&nodes.Items[i]))
+		}
+		all.version = nodes.ResourceVersion
+	}
+	l.listed = all
+	return nil
+}
+
+// complete reads the rest, once all that was reported before the list is noted, so that the objects have what is not among the notes any more. A manager
+// that another one has replaced observes nothing: the Lease has another acquireTime.
+func (l *Lifecycle) complete(ctx context.Context) error {
+	list, acquired := l.listed, l.r.observing()
+	isRead := list == nil || (l.read != nil && l.read.Read.Equal(list.at) && l.read.Acquired.Equal(acquired))
+	if isRead || l.age(list.at) >= nodelife.Reuse || acquired.IsZero() || !l.r.options.Watches.notes.haveReached(list.version) {
+		return nil
+	}
+	read := &nodelife.Lifecycle{Settings: l.r.options.Settings, Nodes: list.nodes, Unwritten: l.r.options.Watches.notes.all(), Acquired: acquired, Read: list.at}
+	for objects, err := range pages.Of[v1alpha1.GuardedNodeList](ctx, l.r.live) {
+		if err != nil {
+			return fmt.Errorf("listing GuardedNodes: %w", err)
+		}
+		read.Objects = append(read.Objects, objects.Items...)
+	}
+	var lease coordinationv1.Lease
+	if err := l.r.live.Get(ctx, types.NamespacedName{Namespace: l.r.options.Namespace, Name: v1alpha1.NodeObservationLease}, &lease); err != nil {
+		return fmt.Errorf("reading the Lease of the observation of Nodes: %w", err)
+	}
+	if began := lease.Spec.AcquireTime; began == nil || !began.Time.Equal(acquired.Truncate(time.Microsecond)) {
+		return nil
+	}
+	l.read = read
+	return nil
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
+)
+
+// left is what is left of the delay of a Node's machine, asked for a while as a pod does that waits.
+func (w *world) left(node *corev1.Node) time.Duration {
+	w.Helper()
+	left := time.Duration(0)
+	for range 2 * time.Minute / (5 * time.Second) {
+		gone, err := w.lifecycle.Gone(w.Context(), []v1alpha1.NodeIdentity{facts.Identity(node)})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if left = time.Until(gone.Since.Add(delay)); left <= 0 || left > 2*time.Minute {
+			return left
+		}
+		w.pass(5 * time.Second)
+	}
+	return left
+}
+
+// gone is a Node that was deleted more than the delay ago, and whose object a record keeps.
+func (w *world) gone() *corev1.Node {
+	w.Helper()
+	node := w.register("node", "A")
+	w.record("pod", node)
+	w.pass(soon)
+	w.delete(node)
+	w.pass(delay + soon)
+	return node
+}
+
+func (w *world) isOver(node *corev1.Node, want bool) {
+	w.Helper()
+	if left := w.left(node); (left <= 0) != want {
+		w.Errorf("%s is left of the delay, over wanted: %t", left, want)
+	}
+}
+
+func TestTheDelayIsOverOnceTheWatchHasReachedALiveList(t *testing.T) {
+	play(t, func(w *world) { w.isOver(w.gone(), true) })
+}
+
+func TestR3NoDelayIsOverBeforeTheWatchHasReachedTheLiveList(t *testing.T) {
+	playWith(t, &world{isQuiet: true}, func(w *world) {
+		node := w.gone()
+		w.isOver(node, false)
+		for _, stream := range w.server.Streams() {
+			if stream.Name() == "manager watch guardednodes" {
+				stream.Bookmark()
+			}
+		}
+		w.isOver(node, false)
+		w.set(func() { w.isQuiet = false })
+		w.isOver(node, true)
+	})
+}
+
+// The cache lacks the Node, and the watch has brought it nothing.
+func TestR2AMachineThatReturnsAtTheLastMomentIsSeen(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	machine := v1alpha1.NodeIdentity{UID: "u1", MachineID: "A"}
+	object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: "u1", UID: "of u1"}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "node",
+		Machines: []v1alpha1.GuardedMachine{{MachineID: "A", Gone: &v1alpha1.MachineGone{Since: metav1.NewTime(at.Add(-time.Hour))}}}}}
+	truth, clk := indexed(t).WithObjects(object, lease(at)).Build(), clocktesting.NewFakePassiveClock(at)
+	r := observing(indexed(t).WithObjects(object).Build(), truth, clk, nodelife.Kubelet{})
+	isOver := func(want bool) {
+		t.Helper()
+		gone, err := r.lifecycle.Gone(t.Context(), []v1alpha1.NodeIdentity{machine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if over := !clk.Now().Before(gone.Since.Add(delay)); over != want {
+			t.Errorf("over: %t (since %s), want %t", over, gone.Since, want)
+		}
+	}
+	isOver(true)
+	if err := truth.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: "A"}}}); err != nil {
+		t.Fatal(err)
+	}
+	clk.SetTime(at.Add(nodelife.Reuse - time.Second))
+	isOver(true)
+	clk.SetTime(at.Add(nodelife.Reuse))
+	isOver(false)
+}
+
+func TestR1AMachineThatIsGoneForLongAndWasThereForAMomentHasToWait(t *testing.T) {
+	play(t, func(w *world) {
+		node := w.gone()
+		w.isOver(node, true)
+		w.set(func() { w.refuses = "guardednodes" })
+		w.delete(w.register("other", "A"))
+		w.pass(soon)
+		w.isOver(node, false) // noted, and in no object yet
+		w.set(func() { w.refuses = "" })
+		w.pass(2 * lookInterval)
+		w.isOver(node, false)
+		w.pass(delay)
+		w.isOver(node, true)
+	})
+}
+
+func TestR3ANewManagerBeginsEveryDelayAgain(t *testing.T) {
+	play(t, func(w *world) {
+		node := w.gone()
+		w.start()
+		w.isOver(node, false)
+		w.pass(delay)
+		w.isOver(node, true)
+	})
+}
+
+func TestR3AManagerThatAnotherOneHasReplacedEndsNoDelay(t *testing.T) {
+	play(t, func(w *world) {
+		node := w.gone()
+		deposed := w.lifecycle
+		ended := w.stop
+		w.stop = func() {}
+		w.start()
+		w.pass(2 * delay)
+		w.isOver(node, true)
+		w.lifecycle = deposed
+		w.isOver(node, false)
+		ended()
+	})
+}
+
+func TestNotes(t *testing.T) {
+	node := func(uid, machine, version string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: "node", ResourceVersion: version}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: machine}}}
+	}
+	page := func(version, next string, nodes ...*corev1.Node) *corev1.NodeList {
+		list := &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: version, Continue: next}}
+		for _, n := range nodes {
+			list.Items = append(list.Items, *n)
+		}
+		return list
+	}
+	end := node("", "", "9")
+	end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	cases := map[string]struct {
+		note    func(*notes)
+		reached string
+		missing string
+		want    []string
+	}{
+		"a list":            {func(n *notes) { n.list(page("5", "", node("u1", "a", "3"))) }, "5", "6", []string{"a"}},
+		"a page is no list": {func(n *notes) { n.list(page("5", "more", node("u1", "a", "3"))) }, "", "1", []string{"a"}},
+		"a heartbeat": {func(n *notes) {
+			n.list(page("5", "", node("u1", "a", "3")))
+			n.wrote("u1", 1)
+			n.event(watch.Event{Type: watch.Modified, Object: node("u1", "a", "7")}, false)
+		}, "7", "8", nil},
+		"another machine": {func(n *notes) {
+			n.list(page("5", "", node("u1", "a", "3")))
+			n.event(watch.Event{Type: watch.Modified, Object: node("u1", "b", "7")}, false)
+		}, "7", "8", []string{"a", "b"}},
+		"a Node for a moment": {func(n *notes) {
+			n.event(watch.Event{Type: watch.Added, Object: node("u1", "a", "3")}, false)
+			n.wrote("u1", 1)
+			n.event(watch.Event{Type: watch.Deleted, Object: node("u1", "a", "7")}, false)
+		}, "7", "8", []string{"a"}},
+		"a bookmark":           {func(n *notes) { n.event(watch.Event{Type: watch.Bookmark, Object: node("", "", "7")}, false) }, "7", "8", nil},
+		"a list by a watch":    {func(n *notes) { n.event(watch.Event{Type: watch.Added, Object: node("u1", "a", "7")}, true) }, "", "1", []string{"a"}},
+		"the end of that list": {func(n *notes) { n.event(watch.Event{Type: watch.Bookmark, Object: end}, true) }, "9", "10", nil},
+		"an error":             {func(n *notes) { n.event(watch.Event{Type: watch.Error, Object: &metav1.Status{}}, false) }, "", "1", nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			n := &notes{}
+			c.note(n)
+			var got []string
+			for _, m := range n.of("u1").machines {
+				got = append(got, m.MachineID)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("unwritten machines (-want +got)\n%s", diff)
+			}
+			if (c.reached != "" && !n.haveReached(c.reached)) || n.haveReached(c.missing) {
+				t.Errorf("complete up to %q, want %q and not %q", n.version, c.reached, c.missing)
+			}
+		})
+	}
+}

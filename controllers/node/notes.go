@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+)
+
+// notes are what Nodes have reported. They are complete up to a version: that of the last event or bookmark.
+type notes struct {
+	mu sync.Mutex
+	// version is empty while nothing is complete.
+	version string
+	// last is what each Node reported last, by Node UID.
+	last map[types.UID]v1alpha1.NodeIdentity
+	// unwritten is what is in no GuardedNode yet, by Node UID.
+	unwritten map[types.UID]reports
+}
+
+// reports are the machines that reported under one Node UID, the oldest first.
+type reports struct {
+	name     string
+	machines []v1alpha1.NodeIdentity
+}
+
+// list notes a page of a list. The last one makes the notes complete.
+func (n *notes) list(page *corev1.NodeList) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.version = ""
+	for i := range page.Items {
+		n.report(&page.Items[i], false)
+	}
+	if page.Continue == "" {
+		n.version = page.ResourceVersion
+	}
+}
+
+// event notes an event. What a watch that begins with a list sends first is complete with the bookmark at its end; isList says whether that is still to come.
+func (n *notes) event(e watch.Event, isList bool) (stillList bool) {
+	node, is := e.Object.(*corev1.Node)
+	if !is {
+		return isList
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch e.Type {
+	case watch.Added, watch.Modified, watch.Deleted:
+		n.report(node, e.Type == watch.Deleted)
+	case watch.Bookmark:
+		isList = isList && node.Annotations[metav1.InitialEventsAnnotationKey] != "true"
+	case watch.Error:
+		return isList
+	}
+	if n.version = node.ResourceVersion; isList {
+		n.version = ""
+	}
+	return isList
+}
+
+// report notes a machine, unless it is what the Node reported last.
+func (n *notes) report(node *corev1.Node, isDeleted bool) {
+	machine := facts.Identity(node)
+	last, isKnown := n.last[node.UID]
+	if n.last == nil {
+		n.last, n.unwritten = map[types.UID]v1alpha1.NodeIdentity{}, map[types.UID]reports{}
+	}
+	if n.last[node.UID] = machine; isDeleted {
+		delete(n.last, node.UID)
+	} else if isKnown && last == machine {
+		return
+	}
+	if before := n.unwritten[node.UID].machines; len(before) == 0 || before[len(before)-1] != machine {
+		n.unwritten[node.UID] = reports{node.Name, append(slices.Clone(before), machine)}
+	}
+}
+
+// forget forgets a Node that is gone.
+func (n *notes) forget(uid types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.last, uid)
+}
+
+// haveReached says whether all that Nodes reported up to a version is noted.
+func (n *notes) haveReached(version string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	order, err := resourceversion.CompareResourceVersion(n.version, version)
+	return err == nil && order >= 0
+}
+
+// of are the machines that reported under a Node UID and are not written.
+func (n *notes) of(uid types.UID) reports {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.unwritten[uid]
+}
+
+// uids are the Node UIDs of which something is not written.
+func (n *notes) uids() []types.UID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	uids := make([]types.UID, 0, len(n.unwritten))
+	for uid := range n.unwritten {
+		uids = append(uids, uid)
+	}
+	return uids
+}
+
+// all are the machines that are not written.
+func (n *notes) all() []v1alpha1.NodeIdentity {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []v1alpha1.NodeIdentity
+	for _, r := range n.unwritten {
+		all = append(all, r.machines...)
+	}
+	return all
+}
+
+// wrote: the first of what reported under a Node UID is written.
+func (n *notes) wrote(uid types.UID, count int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.unwritten[uid]
+	if known.machines = known.machines[min(count, len(known.machines)):]; len(known.machines) == 0 {
+		delete(n.unwritten, uid)
+		return
+	}
+	n.unwritten[uid] = known
+}
