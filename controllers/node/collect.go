@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,19 +32,24 @@ func (r *reconciler) collect(ctx context.Context, v *view) (reconcile.Result, er
 	if isHeld || !r.isObserving() || nodelife.IsFull(v.object) {
 		return result, nil
 	}
-	if len(gone) > 0 {
-		lifecycle, err := r.lifecycle.Gone(ctx, gone)
-		if err != nil {
-			return result, err
-		}
-		if left := lifecycle.Since.Add(r.options.Settings.NodeGoneDelay).Sub(r.clock.Now()); left > 0 {
-			return reconcile.Result{RequeueAfter: min(left, lookInterval)}, nil
-		}
+	if left, err := r.delayLeft(ctx, gone); err != nil {
+		return result, err
+	} else if left > 0 {
+		return reconcile.Result{RequeueAfter: min(left, lookInterval)}, nil
 	}
 	if isNeeded, err := r.isNeeded(ctx, v); err != nil || isNeeded {
 		return result, err
 	}
 	return result, r.delete(ctx, v.object)
+}
+
+// delayLeft is how long the machines that are gone have to be gone still.
+func (r *reconciler) delayLeft(ctx context.Context, gone []v1alpha1.NodeIdentity) (time.Duration, error) {
+	if len(gone) == 0 {
+		return 0, nil
+	}
+	lifecycle, err := r.lifecycle.Gone(ctx, gone)
+	return lifecycle.Since.Add(r.options.Settings.NodeGoneDelay).Sub(r.clock.Now()), err
 }
 
 // gone are the machines of the object that are gone.

@@ -158,13 +158,19 @@ func (l *Lifecycle) complete(ctx context.Context) error {
 		}
 		read.Objects = append(read.Objects, objects.Items...)
 	}
+	isOurs, err := l.isOurs(ctx, acquired)
+	if isOurs && err == nil {
+		l.read = read
+	}
+	return err
+}
+
+// isOurs says whether the Lease has the observation of this manager.
+func (l *Lifecycle) isOurs(ctx context.Context, acquired time.Time) (bool, error) {
 	var lease coordinationv1.Lease
 	if err := l.r.live.Get(ctx, types.NamespacedName{Namespace: l.r.options.Namespace, Name: v1alpha1.NodeObservationLease}, &lease); err != nil {
-		return fmt.Errorf("reading the Lease of the observation of Nodes: %w", err)
+		return false, fmt.Errorf("reading the Lease of the observation of Nodes: %w", err)
 	}
-	if began := lease.Spec.AcquireTime; began == nil || !began.Time.Equal(acquired.Truncate(time.Microsecond)) {
-		return nil
-	}
-	l.read = read
-	return nil
+	began := lease.Spec.AcquireTime
+	return began != nil && began.Time.Equal(acquired.Truncate(time.Microsecond)), nil
 }

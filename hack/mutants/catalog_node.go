@@ -126,8 +126,8 @@ var nodeMutants = []mutant{
 	{
 		rule: "nodes: a manager that another one has replaced ends no delay (0170 R3)",
 		file: "controllers/node/lifecycle.go",
-		old:  `if began := lease.Spec.AcquireTime; began == nil || !began.Time.Equal(acquired.Truncate(time.Microsecond)) {`,
-		new:  `if began := lease.Spec.AcquireTime; began == nil {`, by: inNode,
+		old:  `return began != nil && began.Time.Equal(acquired.Truncate(time.Microsecond)), nil`,
+		new:  `return began != nil, nil`, by: inNode,
 	},
 	{
 		rule: "nodes: the notes are not complete before the end of a list that comes as a watch (0170 R3)",

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -43,12 +45,8 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 		}
 		o.Pod = release.Known(facts)
 	}
-	if s.Rec.Kind == RecordOrphan { // whose sandbox it was, the node alone knows
-		for _, held := range o.Sandboxes.Get() {
-			if held.Answer.IsKnown() && held.Answer.Get().PodUID != "" {
-				o.UID = held.Answer.Get().PodUID
-			}
-		}
+	if s.Rec.Kind == RecordOrphan {
+		o.UID = reportedUID(o.Sandboxes.Get())
 	}
 	if s.Rec.Gone {
 		o.NodeGoneSince = release.Known(since(true))
@@ -62,6 +60,16 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 		m.takeTheTaintsWord(&o)
 	}
 	return o
+}
+
+// reportedUID is the pod UID that the node of an orphan reports; no other object has it.
+func reportedUID(sandboxes []release.Sandbox) (uid types.UID) {
+	for i := range sandboxes {
+		if sandboxes[i].Answer.IsKnown() && sandboxes[i].Answer.Get().PodUID != "" {
+			uid = sandboxes[i].Answer.Get().PodUID
+		}
+	}
+	return uid
 }
 
 // evidence is whose word shows that a sandbox is gone.
