@@ -37,10 +37,15 @@ func (r *reconciler) collect(ctx context.Context, v *view) (reconcile.Result, er
 	} else if left > 0 {
 		return reconcile.Result{RequeueAfter: min(left, lookInterval)}, nil
 	}
+	return result, r.deleteUnneeded(ctx, v)
+}
+
+// deleteUnneeded deletes an object unless a live read shows that something needs it.
+func (r *reconciler) deleteUnneeded(ctx context.Context, v *view) error {
 	if isNeeded, err := r.isNeeded(ctx, v); err != nil || isNeeded {
-		return result, err
+		return err
 	}
-	return result, r.delete(ctx, v.object)
+	return r.delete(ctx, v.object)
 }
 
 // delayLeft is how long the machines that are gone have to be gone still.
