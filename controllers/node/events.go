@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// nodeEvents wake what a Node is about, whose reports are noted by then. A heartbeat changes nothing of that.
+// nodeEvents wake what a Node is about. Its reports are noted by then. A heartbeat changes nothing of that.
 func (r *reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 	return handler.TypedFuncs[*corev1.Node, request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {

@@ -35,7 +35,7 @@ func (w *world) left(node *corev1.Node) time.Duration {
 	return left
 }
 
-// gone is a Node that was deleted more than the delay ago, and whose object a record keeps.
+// gone is a Node that was deleted more than the delay ago. A record keeps its object.
 func (w *world) gone() *corev1.Node {
 	w.Helper()
 	node := w.register("node", "A")
