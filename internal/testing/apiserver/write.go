@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -120,6 +121,9 @@ func (s *Server) admitNew(q *request, o object) (*plan, error) {
 func (s *Server) prepareForCreate(k *Kind, o object) {
 	if k.HasStatus && !k.strategy.statusOnCreate {
 		delete(o, "status")
+		if k.custom != nil { // a server reads the defaults of the status from what it has stored
+			defaulting.Default(o, k.custom.structural)
+		}
 		if initial := initialStatus(k, o); initial != nil {
 			o["status"] = initial
 		}

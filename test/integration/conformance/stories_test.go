@@ -62,8 +62,9 @@ var objectStories = []story{
 		post(widgets, `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"size":100}}`),
 		patch(mergePatch, gear, `{"spec":{"fixed":"a"}}`), patch(mergePatch, gear, `{"spec":{"fixed":"b"}}`)}},
 	{name: "the status has an endpoint of its own", steps: []step{
-		post(widgets, gearBody), patch(mergePatch, gear, `{"status":{"phase":"ignored"}}`),
+		post(widgets, gearBody), get(gear),
 		patch(mergePatch, gear+"/status", `{"metadata":{"labels":{"ignored":"x"}},"spec":{"color":"green"},"status":{"phase":"Ready"}}`),
+		patch(mergePatch, gear, `{"status":{"phase":"ignored"}}`),
 		patch(mergePatch, gear+"/status", `{"metadata":{"uid":"00000000-0000-0000-0000-000000000000"},"status":{"phase":"Other"}}`),
 		patch(mergePatch, gear+"/status", `{"metadata":{"resourceVersion":"1"},"status":{"phase":"Old"}}`),
 		get(gear + "/status"), get(settings + "/status")}},
@@ -123,6 +124,10 @@ var applyStories = []story{
 		patch(applyPatch, gear+"/status?force=true", `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"gear","uid":"UID(gear)"},"status":{"reports":[]}}`).by("agent-a"),
 		patch(applyPatch, gear+"/status?force=true", `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"gear"},"status":{"reports":[{"node":"a","verdict":"Other"}]}}`).by("agent-a"),
 		patch(applyPatch, gear+"/status?force=true", `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"gear","uid":"00000000-0000-0000-0000-000000000000"},"status":{"phase":"X"}}`).by("agent-c")}},
+	{name: "apply to a status that has only defaults", steps: []step{
+		post(widgets, gearBody),
+		patch(applyPatch, gear+"/status?force=true", `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"gear","uid":"UID(gear)"},"status":{"reports":[{"node":"a","verdict":"Release"}]}}`).by("agent-a"),
+		get(gear)}},
 	{name: "apply under a UID creates nothing", steps: []step{
 		patch(applyPatch, gear, `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"gear","uid":"00000000-0000-0000-0000-000000000000"},"spec":{"size":2}}`).by("one"),
 		patch(applyPatch, gear+"/status", `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"gear"},"status":{"phase":"X"}}`).by("one")}},

@@ -71,13 +71,14 @@ var shrunk = map[uint64][]int{
 	1795549987491: {0, 2, 3, 4},                // a person kept the addresses of a pod before the ADD of its sandbox (docs/decisions/0206)
 	1795549987520: {0, 1, 2, 3, 4, 5},          // the watch of the pools showed an ADD before that of the pods showed the binding (docs/decisions/0260)
 	1795549988240: {0, 1, 2, 3, 4},
-	1795620011572: {9},       // a watch that was late behind a change for longer than the simulator knew
-	1795620022724: {3},       // without agents, a sandbox that was being created was taken for one that its kubelet knew
-	1795620012777: {3, 4, 8}, // the release of one sandbox left the entry of another one to the next pod of the name
-	1795620021391: {7, 9},    // a pod took the late ADD of its predecessor, which no replica had seen, for its own and waited for ever (docs/decisions/0269)
-	1795640010453: {1, 3, 5}, // a second leader made an entry again for a record that the first one had deleted
-	1795620021077: {2, 5},    // an orphan that was gone waited for the pod that waited for it
-	1795620020339: {1, 4},    // a person ended a conflict, and the waits after it were longer than the rest of the history
+	1795620011572: {9},          // a watch that was late behind a change for longer than the simulator knew
+	1795620022724: {3},          // without agents, a sandbox that was being created was taken for one that its kubelet knew
+	1795620012777: {3, 4, 8},    // the release of one sandbox left the entry of another one to the next pod of the name
+	1795660010875: {1, 5, 6, 7}, // the server did not default a status, so that no agent's answer was accepted
+	1795620021391: {7, 9},       // a pod took the late ADD of its predecessor, which no replica had seen, for its own and waited for ever (docs/decisions/0269)
+	1795640010453: {1, 3, 5},    // a second leader made an entry again for a record that the first one had deleted
+	1795620021077: {2, 5},       // an orphan that was gone waited for the pod that waited for it
+	1795620020339: {1, 4},       // a person ended a conflict, and the waits after it were longer than the rest of the history
 }
 
 // play plays the history of a plan in a bubble of its own.
