@@ -15,8 +15,12 @@ const (
 	Last  = 30 * time.Second
 )
 
-// CatchUp is how long a cache of records that is behind is left to catch up.
-const CatchUp = 250 * time.Millisecond
+// A cache that is behind is left to catch up for CatchUp where no event may tell that it has. A record's own event tells it, so that a look without
+// it is only needed where the event is missing: then after EventOverdue.
+const (
+	CatchUp      = 250 * time.Millisecond
+	EventOverdue = 2 * time.Second
+)
 
 // RateLimiter is the back-off of a queue: twice as long after each failure of an item, up to last.
 func RateLimiter[T comparable](last time.Duration) workqueue.TypedRateLimiter[T] {

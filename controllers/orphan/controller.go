@@ -220,7 +220,7 @@ func (r *Reconciler) poolsListed() bool {
 func (r *Reconciler) act(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
 	result, err := r.carryOut(ctx, v, d)
 	if errors.Is(err, records.ErrStale) || apierrors.IsConflict(err) { // an agent has said something, or the cache is behind
-		return reconcile.Result{RequeueAfter: backoff.CatchUp}, nil
+		return reconcile.Result{RequeueAfter: backoff.EventOverdue}, nil
 	}
 	return result, err
 }

@@ -212,7 +212,7 @@ func (r *Reconciler) act(ctx context.Context, seen *view, decision release.Decis
 	case release.Confirm:
 		result, err = r.confirm(ctx, seen, decision)
 		if errors.Is(err, records.ErrStale) {
-			return false, reconcile.Result{RequeueAfter: backoff.CatchUp}, nil
+			return false, reconcile.Result{RequeueAfter: backoff.EventOverdue}, nil
 		}
 		return false, result, err
 	case release.Release, release.Rewrite, release.Drop, release.Disown:
@@ -243,7 +243,7 @@ func (r *Reconciler) writePools(ctx context.Context, seen *view, decision releas
 	if late, err := seen.recordsLate(); err != nil {
 		return false, result, err
 	} else if late {
-		return false, reconcile.Result{RequeueAfter: backoff.CatchUp}, nil
+		return false, reconcile.Result{RequeueAfter: backoff.EventOverdue}, nil
 	}
 	settled := false
 	switch decision.Action {

@@ -68,7 +68,7 @@ func (f *World) After(d time.Duration, look func(context.Context, types.UID) (re
 	f.Clock.SetTime(Now.Add(d))
 	for {
 		result, err := look(f.Context(), "old")
-		if err != nil || result.RequeueAfter != backoff.CatchUp {
+		if err != nil || (result.RequeueAfter != backoff.CatchUp && result.RequeueAfter != backoff.EventOverdue) {
 			return err
 		}
 	}
