@@ -104,7 +104,7 @@ func playBy(t *testing.T, plan Plan, schedule []string) (result Result) {
 // The garbage collector interrupts the running goroutine, and then another one runs first. It runs between histories, or at a limit that no history
 // reaches (docs/decisions/0190).
 const (
-	collectEvery = 4
+	collectEvery = 2
 	memoryLimit  = 3 << 30
 )
 
