@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 func TestI3AddressesMayComeUntilASandboxIsReady(t *testing.T) {
@@ -49,5 +51,17 @@ func TestI3AddressesMayComeUntilASandboxIsReady(t *testing.T) {
 				t.Errorf("got %v: expected %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// What has the tombstone of the pod's record is recorded under the podref from before: no other record could release it under the tombstone's.
+func TestATombstoneStandsForTheReferenceOfItsPod(t *testing.T) {
+	ref := ipam.PodRef{Namespace: "apps", Name: "web-0"}
+	entry := ipam.Entry{Key: ipam.Key{SandboxID: "a", PodRef: v1alpha1.TombstonePrefix + "/uid"}, Releasing: "uid"}
+	if held, ours := facts.Attribute("uid", ref, &v1alpha1.IPAllocation{}, &entry, nil); !ours || held.PodRef != "apps/web-0" {
+		t.Errorf("got %q (ours: %t), want apps/web-0", held.PodRef, ours)
+	}
+	if held, ours := facts.Attribute("another", ref, &v1alpha1.IPAllocation{}, &entry, nil); ours || held.PodRef != entry.PodRef {
+		t.Errorf("the tombstone of another record: got %q (ours: %t)", held.PodRef, ours)
 	}
 }

@@ -34,10 +34,13 @@ func Attribute(uid types.UID, ref ipam.PodRef, record *v1alpha1.IPAllocation, en
 	switch {
 	case entry.Releasing != "":
 		held.Attribution = AttributionOf(record, entry.SandboxID)
+		ours = entry.Releasing == string(uid)
 		if address := RecordedAddress(record, entry.Key); address != nil {
 			held.PodRef = address.PodRef
+		} else if ours { // a late cache showed the pool without the entry, and the record lost it
+			held.PodRef = ref.String()
 		}
-		return held, entry.Releasing == string(uid)
+		return held, ours
 	case entry.Owner == nil: // it names no pod, so only the record can tie its sandbox to one
 		held.Attribution = AttributionOf(record, entry.SandboxID)
 		return held, held.Attribution != v1alpha1.AttributionNone

@@ -75,6 +75,7 @@ var shrunk = map[uint64][]int{
 	1795620022724: {3},          // without agents, a sandbox that was being created was taken for one that its kubelet knew
 	1795620012777: {3, 4, 8},    // the release of one sandbox left the entry of another one to the next pod of the name
 	1795660010875: {1, 5, 6, 7}, // the server did not default a status, so that no agent's answer was accepted
+	1795720010537: {0, 1, 2, 4}, // the record of a tombstone that a late cache did not show took its podref from the tombstone
 	1795620021391: {7, 9},       // a pod took the late ADD of its predecessor, which no replica had seen, for its own and waited for ever (docs/decisions/0269)
 	1795640010453: {1, 3, 5},    // a second leader made an entry again for a record that the first one had deleted
 	1795620021077: {2, 5},       // an orphan that was gone waited for the pod that waited for it
