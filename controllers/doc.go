@@ -5,7 +5,7 @@
 //
 //	pod      one pod UID: record, release, unprotect, explain
 //	orphan   entries that no pod UID can be shown to own
-//	protect  pods that hold an address and were never stamped
+//	protect  pods that hold an address and were never protected
 //
 // audit, slice, relabel, poolusage and noderesource are the others. What stories share is below them; no story imports another.
 package controllers

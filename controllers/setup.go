@@ -43,7 +43,7 @@ type Options struct {
 	ManagerNamespace, AgentNamespace string
 	// MaxAsked is how many orphans all nodes are asked about at once.
 	MaxAsked int
-	// Rules say which pods are stamped; the late stamp and the early unstamp follow them like the webhook.
+	// Rules say which pods are protected; the late protection and the early unprotect follow them like the webhook.
 	Rules protection.Rules
 	// Repair puts right what the audit finds; false only reports it.
 	Repair bool

@@ -5,5 +5,5 @@
 // decoded (Serve), and what it causes beyond an answer needs proof that the API server sent it (authentic.go).
 //
 // A refusal is 403 or 422. What cannot be told is a failed call (Serve, CouldNotTell), so that the failurePolicy in
-// config/webhook decides. The handler that stamps pods never refuses.
+// config/webhook decides. The handler that protects pods never refuses.
 package webhooks

@@ -23,12 +23,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/protection"
 )
 
-// PodPath is where the API server sends pods to be stamped.
+// PodPath is where the API server sends pods to be protected.
 const PodPath = "/mutate-pods"
 
 var errTooManyNetworks = fmt.Errorf("the pod names more than %d networks; only so many definitions are read", podnetwork.MaxDefinitions)
 
-// PodOptions configure the webhook that stamps pods.
+// PodOptions configure the webhook that protects pods.
 type PodOptions struct {
 	// Rules are what an administrator configured.
 	protection.Rules
@@ -64,7 +64,7 @@ func SetupPodWebhook(mgr manager.Manager, o PodOptions) error {
 // NewPodDefaulter makes the handler; for SetupPodWebhook, and for suites that serve it themselves.
 func NewPodDefaulter(o PodOptions) (*PodDefaulter, error) {
 	if o.Manages == nil || o.Reader == nil {
-		return nil, errors.New("the webhook that stamps pods needs to know what the backends manage, and a reader of NetworkAttachmentDefinitions")
+		return nil, errors.New("the webhook that protects pods needs to know what the backends manage, and a reader of NetworkAttachmentDefinitions")
 	}
 	return &PodDefaulter{options: o}, nil
 }
@@ -77,14 +77,14 @@ type pod struct {
 	} `json:"spec"`
 }
 
-// Handle stamps, or leaves the object byte for byte as it is.
+// Handle protects, or leaves the object byte for byte as it is.
 func (d *PodDefaulter) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.Operation != admissionv1.Create || req.Resource.Group != "" || req.Resource.Resource != "pods" || req.SubResource != "" {
 		return admission.Allowed("only the creation of pods is of interest")
 	}
 	var created pod
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(req.Object.Raw, &created); err != nil {
-		metrics.Stamps.WithLabelValues(metrics.StampOutcomeFailed).Inc()
+		metrics.Protections.WithLabelValues(metrics.ProtectionOutcomeFailed).Inc()
 		return CouldNotTell(fmt.Errorf("decoding pod %s in namespace %s: %w", req.Name, req.Namespace, err))
 	}
 	created.Metadata.Namespace = req.Namespace
@@ -93,13 +93,13 @@ func (d *PodDefaulter) Handle(ctx context.Context, req admission.Request) admiss
 		d.readDefinitions(ctx, facts.Networks)
 	}
 	decision := protection.Decide(facts, d.options.Manages)
-	metrics.Stamps.WithLabelValues(outcome(decision)).Inc()
+	metrics.Protections.WithLabelValues(outcome(decision)).Inc()
 	log.FromContext(ctx).V(1).Info("Decided on a new pod", "generateName", created.Metadata.GenerateName,
-		"stamp", decision.Stamp, "reason", decision.Reason, "networks", messages(decision))
+		"protect", decision.Protect, "reason", decision.Reason, "networks", messages(decision))
 
 	response := admission.Allowed(string(decision.Reason))
-	if decision.Stamp {
-		response.Patches = stamp(&created.Metadata)
+	if decision.Protect {
+		response.Patches = protect(&created.Metadata)
 		response = response.WithWarnings(warnings(facts, decision)...)
 	}
 	return response
@@ -107,9 +107,9 @@ func (d *PodDefaulter) Handle(ctx context.Context, req admission.Request) admiss
 
 // readDefinitions fills in the definitions, reading each once.
 //
-// The reader is a cache, which may be behind. "Guarded" and "absent" from the past cost a needless stamp at most.
+// The reader is a cache, which may be behind. "Guarded" and "absent" from the past cost a needless finalizer at most.
 // "Unguarded" from the past, of a definition that was given a guarded IPAM a moment ago, costs a missing one: then the
-// late stamp makes up for it, as soon as the pool shows an entry of a pod that is not stamped. A live read here
+// late protection makes up for it, as soon as the pool shows an entry of a pod that is not protected. A live read here
 // would not close the gap, since Multus reads the definition much later, and would cost every guarded pod a round trip.
 func (d *PodDefaulter) readDefinitions(ctx context.Context, networks []protection.Network) {
 	read := map[client.ObjectKey]protection.Definition{}
@@ -133,7 +133,7 @@ func (d *PodDefaulter) readDefinition(ctx context.Context, key client.ObjectKey,
 	case apierrors.IsNotFound(err):
 		return protection.Definition{State: protection.Absent}
 	case err != nil:
-		log.FromContext(ctx).Error(err, "A NetworkAttachmentDefinition could not be read; the pod is stamped", "definition", key)
+		log.FromContext(ctx).Error(err, "A NetworkAttachmentDefinition could not be read; the pod is protected", "definition", key)
 		return protection.Definition{State: protection.Unknown, Err: err}
 	}
 	return protection.Definition{State: protection.Known, Config: definition.Spec.Config}
@@ -142,13 +142,13 @@ func (d *PodDefaulter) readDefinition(ctx context.Context, key client.ObjectKey,
 func outcome(decision protection.Decision) string {
 	switch decision.Reason {
 	case protection.ReasonNetworkGuarded, protection.ReasonClusterNetworkGuarded:
-		return metrics.StampOutcomeStamped
+		return metrics.ProtectionOutcomeProtected
 	case protection.ReasonMalformedNetworks, protection.ReasonNetworkUnresolved:
-		return metrics.StampOutcomeUndecidable
+		return metrics.ProtectionOutcomeUndecidable
 	case protection.ReasonNotGuarded:
-		return metrics.StampOutcomeUnguarded
+		return metrics.ProtectionOutcomeUnguarded
 	default:
-		return metrics.StampOutcomeSkipped
+		return metrics.ProtectionOutcomeSkipped
 	}
 }
 

@@ -110,40 +110,40 @@ func apply(t *testing.T, raw string, response admission.Response) map[string]any
 
 func TestPodDefaulter(t *testing.T) {
 	cases := map[string]struct {
-		pod      string
-		rules    protection.Rules
-		err      error
-		stamped  bool
-		warnings []string
-		reads    int
+		pod       string
+		rules     protection.Rules
+		err       error
+		protected bool
+		warnings  []string
+		reads     int
 	}{
-		"a pod that names no network":               {pod: `{"metadata":{"name":"a"},"spec":{}}`},
-		"a guarded network":                         {pod: naming("blue"), stamped: true, reads: 1},
-		"a guarded network in JSON":                 {pod: naming(`[{"name":"blue","interface":"net7"}]`), stamped: true, reads: 1},
-		"the same network twice is read once":       {pod: naming("grey,apps/grey@net2"), reads: 1},
-		"an unguarded network":                      {pod: naming("grey"), reads: 1},
-		"a guarded network among unguarded ones":    {pod: naming("grey,blue"), stamped: true, reads: 2},
-		"a guarded default network":                 {pod: annotated(podnetwork.DefaultNetworkAnnotation, "base", ""), stamped: true, reads: 1},
-		"a default network, Multus elsewhere":       {pod: annotated(podnetwork.DefaultNetworkAnnotation, "grey", ""), rules: protection.Rules{MultusNamespace: "apps"}, reads: 1},
-		"a definition that does not exist":          {pod: naming("new"), stamped: true, warnings: []string{"apps/new does not exist (yet)"}, reads: 1},
-		"a broken definition":                       {pod: naming("broken"), stamped: true, warnings: []string{"apps/broken: spec.config is no JSON"}, reads: 1},
-		"a configuration on the nodes is no error":  {pod: naming("on-node"), stamped: true, reads: 1},
-		"a read that fails":                         {pod: naming("grey"), err: errors.New("timeout"), stamped: true, reads: 1},
-		"a malformed annotation":                    {pod: naming("[{"), stamped: true, warnings: []string{"annotation " + podnetwork.NetworksAnnotation}},
-		"a null in the annotation":                  {pod: naming("[null]"), stamped: true, warnings: []string{"element 0 of the list is null"}},
-		"host network":                              {pod: strings.Replace(naming("blue"), `"spec":{`, `"spec":{"hostNetwork":true,`, 1)},
-		"opted out":                                 {pod: strings.Replace(naming("blue"), `"annotations":{`, `"annotations":{"holdfast.dev/guard":"off",`, 1)},
-		"a mirror pod":                              {pod: strings.Replace(naming("blue"), `"annotations":{`, `"annotations":{"kubernetes.io/config.mirror":"hash",`, 1)},
-		"an excluded namespace":                     {pod: naming("blue"), rules: protection.Rules{ExcludedNamespaces: []string{"apps"}}},
-		"every pod, where the administrator says":   {pod: `{"metadata":{"name":"a"},"spec":{}}`, rules: protection.Rules{GuardClusterNetwork: true}, stamped: true},
-		"many networks are not all read":            {pod: naming(strings.Join(numbered(60), ",")), err: errors.New("timeout"), stamped: true, reads: podnetwork.MaxDefinitions},
-		"finalizers of others stay":                 {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":["a.example.com/x"]`), stamped: true, reads: 1},
-		"an empty list of finalizers":               {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":[],"labels":{}`), stamped: true, reads: 1},
-		"null for finalizers and labels":            {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":null,"labels":null`), stamped: true, reads: 1},
-		"labels of others stay":                     {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"labels":{"app":"web"}`), stamped: true, reads: 1},
-		"a label of another value":                  {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"labels":{"holdfast.dev/guarded":"false"}`), stamped: true, reads: 1},
-		"only the finalizer is there":               {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":["holdfast.dev/ip-allocation"]`), stamped: true, reads: 1},
-		"an unguarded network keeps a user's stamp": {pod: annotated(podnetwork.NetworksAnnotation, "grey", `,"finalizers":["holdfast.dev/ip-allocation"]`), reads: 1},
+		"a pod that names no network":                   {pod: `{"metadata":{"name":"a"},"spec":{}}`},
+		"a guarded network":                             {pod: naming("blue"), protected: true, reads: 1},
+		"a guarded network in JSON":                     {pod: naming(`[{"name":"blue","interface":"net7"}]`), protected: true, reads: 1},
+		"the same network twice is read once":           {pod: naming("grey,apps/grey@net2"), reads: 1},
+		"an unguarded network":                          {pod: naming("grey"), reads: 1},
+		"a guarded network among unguarded ones":        {pod: naming("grey,blue"), protected: true, reads: 2},
+		"a guarded default network":                     {pod: annotated(podnetwork.DefaultNetworkAnnotation, "base", ""), protected: true, reads: 1},
+		"a default network, Multus elsewhere":           {pod: annotated(podnetwork.DefaultNetworkAnnotation, "grey", ""), rules: protection.Rules{MultusNamespace: "apps"}, reads: 1},
+		"a definition that does not exist":              {pod: naming("new"), protected: true, warnings: []string{"apps/new does not exist (yet)"}, reads: 1},
+		"a broken definition":                           {pod: naming("broken"), protected: true, warnings: []string{"apps/broken: spec.config is no JSON"}, reads: 1},
+		"a configuration on the nodes is no error":      {pod: naming("on-node"), protected: true, reads: 1},
+		"a read that fails":                             {pod: naming("grey"), err: errors.New("timeout"), protected: true, reads: 1},
+		"a malformed annotation":                        {pod: naming("[{"), protected: true, warnings: []string{"annotation " + podnetwork.NetworksAnnotation}},
+		"a null in the annotation":                      {pod: naming("[null]"), protected: true, warnings: []string{"element 0 of the list is null"}},
+		"host network":                                  {pod: strings.Replace(naming("blue"), `"spec":{`, `"spec":{"hostNetwork":true,`, 1)},
+		"opted out":                                     {pod: strings.Replace(naming("blue"), `"annotations":{`, `"annotations":{"holdfast.dev/guard":"off",`, 1)},
+		"a mirror pod":                                  {pod: strings.Replace(naming("blue"), `"annotations":{`, `"annotations":{"kubernetes.io/config.mirror":"hash",`, 1)},
+		"an excluded namespace":                         {pod: naming("blue"), rules: protection.Rules{ExcludedNamespaces: []string{"apps"}}},
+		"every pod, where the administrator says":       {pod: `{"metadata":{"name":"a"},"spec":{}}`, rules: protection.Rules{GuardClusterNetwork: true}, protected: true},
+		"many networks are not all read":                {pod: naming(strings.Join(numbered(60), ",")), err: errors.New("timeout"), protected: true, reads: podnetwork.MaxDefinitions},
+		"finalizers of others stay":                     {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":["a.example.com/x"]`), protected: true, reads: 1},
+		"an empty list of finalizers":                   {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":[],"labels":{}`), protected: true, reads: 1},
+		"null for finalizers and labels":                {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":null,"labels":null`), protected: true, reads: 1},
+		"labels of others stay":                         {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"labels":{"app":"web"}`), protected: true, reads: 1},
+		"a label of another value":                      {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"labels":{"holdfast.dev/guarded":"false"}`), protected: true, reads: 1},
+		"only the finalizer is there":                   {pod: annotated(podnetwork.NetworksAnnotation, "blue", `,"finalizers":["holdfast.dev/ip-allocation"]`), protected: true, reads: 1},
+		"an unguarded network keeps a user's finalizer": {pod: annotated(podnetwork.NetworksAnnotation, "grey", `,"finalizers":["holdfast.dev/ip-allocation"]`), reads: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -158,8 +158,8 @@ func TestPodDefaulter(t *testing.T) {
 				t.Errorf("read %d definitions, want %d", reader.reads, tc.reads)
 			}
 			want := apply(t, tc.pod, admission.Response{})
-			if tc.stamped {
-				addStamp(want["metadata"].(map[string]any))
+			if tc.protected {
+				addProtection(want["metadata"].(map[string]any))
 			} else if len(response.Patches) > 0 {
 				t.Errorf("patched by %v although it is no concern of ours", response.Patches)
 			}
@@ -169,8 +169,8 @@ func TestPodDefaulter(t *testing.T) {
 			}
 			checkWarnings(t, response.Warnings, tc.warnings)
 
-			stamped, _ := json.Marshal(got)
-			if again := d.Handle(t.Context(), creation(string(stamped))); len(again.Patches) > 0 {
+			protected, _ := json.Marshal(got)
+			if again := d.Handle(t.Context(), creation(string(protected))); len(again.Patches) > 0 {
 				t.Errorf("the second call patches again: %v", again.Patches)
 			}
 			dryRun := creation(tc.pod)
@@ -190,8 +190,8 @@ func numbered(n int) []string {
 	return names
 }
 
-// addStamp is what the stamp is to do, on a decoded object.
-func addStamp(metadata map[string]any) {
+// addProtection is what the finalizer is to do, on a decoded object.
+func addProtection(metadata map[string]any) {
 	finalizers, _ := metadata["finalizers"].([]any)
 	found := false
 	for _, f := range finalizers {

@@ -12,7 +12,7 @@ const (
 	// GuardedLabelValue is the only value of GuardedLabel.
 	GuardedLabelValue = "true"
 
-	// GuardAnnotation on a pod, set to GuardAnnotationOff at creation, opts the pod out of stamping.
+	// GuardAnnotation on a pod, set to GuardAnnotationOff at creation, opts the pod out of protection.
 	GuardAnnotation = "holdfast.dev/guard"
 	// GuardAnnotationOff is the value of GuardAnnotation that opts out. It is the value of OptOutLabel too.
 	GuardAnnotationOff = "off"

@@ -84,6 +84,6 @@ const (
 	ReasonMalformedPool Reason = "MalformedPool"
 	// ReasonUnsafeReleaseRefused: admission refused a removal because the address is, or may be, in use.
 	ReasonUnsafeReleaseRefused Reason = "UnsafeReleaseRefused"
-	// ReasonMalformedNetworks: a networks annotation or a NetworkAttachmentDefinition cannot be read; the pod is stamped.
+	// ReasonMalformedNetworks: a networks annotation or a NetworkAttachmentDefinition cannot be read; the pod is protected.
 	ReasonMalformedNetworks Reason = "MalformedNetworks"
 )

@@ -15,7 +15,7 @@ import (
 
 const doctorDescription = `Doctor looks at the installation: whether its types are served, the manager's replicas, its
 configuration, the serving certificate and whether every webhook trusts it and has somebody
-behind it, whether a pod is really stamped, webhooks of others that would keep a finalizer on,
+behind it, whether a pod is really protected, webhooks of others that would keep a finalizer on,
 whether guarded pods can be changed, whether the guard could keep the cluster from starting, the
 rights of the accounts, the IPAM, removals that were not safe, agents, versions, what is held the
 longest, and what no row of the decision table fits.
@@ -36,7 +36,7 @@ func (o *options) newDoctorCommand() *cobra.Command {
   # In a pipeline
   kubectl holdfast doctor -o json | jq -e '[.checks[] | select(.level == "FAIL")] == []'
 
-  # Try the stamping where your workloads are
+  # Try the protection where your workloads are
   kubectl holdfast doctor -n apps`,
 		Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, args []string) error {

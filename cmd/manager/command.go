@@ -17,8 +17,8 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "manager",
 		Short: "Hold every pod IP until the sandbox that used it is gone",
-		Long: `Holdfast's manager stamps pods whose addresses come from a guarded IPAM, and takes the
-stamp off again when every address of that pod UID went back to its pool.
+		Long: `Holdfast's manager protects pods whose addresses come from a guarded IPAM, and takes the
+finalizer off again when every address of that pod UID went back to its pool.
 
 Without a subcommand it runs.`,
 		Args:          cobra.NoArgs,

@@ -19,7 +19,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 	return map[client.Object]cache.ByObject{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named(ConfigurationName),
-		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(StampConfigurationName),
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(ProtectionConfigurationName),
 		definitionMetadata(): {Transform: DefinitionTransform},
 	}
 }

@@ -13,17 +13,17 @@ import (
 // keeperAuthority chooses the caBundle of each entry.
 type keeperAuthority struct {
 	stored *admissionregistrationv1.ValidatingWebhookConfiguration
-	// stamp is the authority of the stamping webhook, which the same server answers.
-	stamp []byte
-	// follow says that no injector writes authorities: that of the stamping webhook counts.
+	// protection is the authority of the protection webhook, which the same server answers.
+	protection []byte
+	// follow says that no injector writes authorities: that of the protection webhook counts.
 	follow bool
 }
 
 // of is the authority for a policy's entry; empty if there is none yet. What an entry has is the injector's, and stays. A new
-// entry gets that of another one, or the stamping webhook's, so that it fails open for no moment.
+// entry gets that of another one, or the protection webhook's, so that it fails open for no moment.
 func (a keeperAuthority) of(policy string) []byte {
-	if a.follow && len(a.stamp) > 0 {
-		return a.stamp
+	if a.follow && len(a.protection) > 0 {
+		return a.protection
 	}
 	name := nodepolicy.EntryName(policy)
 	if own := keeperFind(a.stored, name); own != nil && len(own.ClientConfig.CABundle) > 0 {
@@ -37,11 +37,11 @@ func (a keeperAuthority) of(policy string) []byte {
 			}
 		}
 	}
-	return a.stamp
+	return a.protection
 }
 
-// keeperStampAuthority is the first authority in the configuration of the stamping webhook.
-func keeperStampAuthority(c *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
+// keeperProtectionAuthority is the first authority in the configuration of the protection webhook.
+func keeperProtectionAuthority(c *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
 	for i := range c.Webhooks {
 		if len(c.Webhooks[i].ClientConfig.CABundle) > 0 {
 			return c.Webhooks[i].ClientConfig.CABundle

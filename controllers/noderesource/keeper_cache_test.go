@@ -38,8 +38,8 @@ func (keeperServesAll) served(context.Context, schema.GroupResource) (keeperServ
 // Only in a unit test can the caches be late to order.
 func TestWhatALateCacheSaysChangesNothing(t *testing.T) {
 	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
-	both := (&keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}}).wanted()
-	one := (&keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha}}).wanted()
+	both := (&keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}}).wanted()
+	one := (&keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha}}).wanted()
 	empty := (&keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{alpha, bravo}}).wanted()
 	for name, cached := range map[string][]client.Object{
 		"it knows no policy":                     {both},
@@ -75,7 +75,7 @@ func TestAStatusIsWrittenToThePolicyThatWasJudged(t *testing.T) {
 
 func TestAGuardThatIsOffTakesItsWebhooksAwayAndSaysSo(t *testing.T) {
 	alpha := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)
-	stored := (&keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha}}).wanted()
+	stored := (&keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha}}).wanted()
 	k, written := keeperWithCache(t, []client.Object{stored, alpha.object}, []client.Object{stored, alpha.object})
 	k.options.Disabled = true
 	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {

@@ -92,7 +92,7 @@ func TestWhoKeepsChangingWhat(t *testing.T) {
 		"an entry that is removed":        {func(c *configuration) { c.Webhooks = c.Webhooks[1:] }, []metav1.ManagedFieldsEntry{enforcer}, "another writer keeps removing webhook " + name},
 	} {
 		t.Run(what, func(t *testing.T) {
-			pass := &keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}}
+			pass := &keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}}
 			wanted := pass.wanted()
 			stored := wanted.DeepCopy()
 			test.edit(stored)
@@ -109,7 +109,7 @@ func TestWhoKeepsChangingWhat(t *testing.T) {
 
 func TestOnlyAContestedPolicySaysSo(t *testing.T) {
 	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
-	pass := &keeperPass{now: keeperNow, options: keeperOptions(), stamp: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}, contest: &keeperContest{}}
+	pass := &keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}, contest: &keeperContest{}}
 	pass.stored = pass.wanted()
 	pass.stored.Webhooks[1].Rules = nil
 	pass.contest.note(pass, &keeperRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}})
@@ -196,10 +196,10 @@ func TestTheKeeperComesBackByItselfInAContest(t *testing.T) {
 func keeperWithServer(t *testing.T, clock *clocktesting.FakePassiveClock, objects ...client.Object) *keeper {
 	t.Helper()
 	k, _ := keeperWithCache(t, nil, nil)
-	stamp := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: StampConfigurationName},
+	protection := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ProtectionConfigurationName},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte("CA")}}}}
 	server := fake.NewClientBuilder().WithScheme(k.client.Scheme()).WithStatusSubresource(&v1alpha1.NodeResourcePolicy{}).
-		WithObjects(append(objects, stamp)...).Build()
+		WithObjects(append(objects, protection)...).Build()
 	k.client, k.live, k.options.Clock = server, server, clock
 	return k
 }

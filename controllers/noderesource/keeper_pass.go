@@ -53,8 +53,8 @@ type keeperPass struct {
 	options Options
 	// stored is the configuration on the API server; nil if there is none.
 	stored *admissionregistrationv1.ValidatingWebhookConfiguration
-	// stamp is the authority of the stamping webhook.
-	stamp []byte
+	// protection is the authority of the protection webhook.
+	protection []byte
 	// policies are those that are not being deleted, by name.
 	policies []*keeperPolicy
 	// refusal is why the API server takes no change of the configuration at all; empty if it does.
@@ -79,11 +79,11 @@ func (k *keeper) look(ctx context.Context, from client.Reader, served *keeperSer
 	} else if !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", ConfigurationName, err)
 	}
-	stamp := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := from.Get(ctx, client.ObjectKey{Name: StampConfigurationName}, stamp); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading MutatingWebhookConfiguration %s: %w", StampConfigurationName, err)
+	protection := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	if err := from.Get(ctx, client.ObjectKey{Name: ProtectionConfigurationName}, protection); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading MutatingWebhookConfiguration %s: %w", ProtectionConfigurationName, err)
 	}
-	pass.stamp = keeperStampAuthority(stamp)
+	pass.protection = keeperProtectionAuthority(protection)
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp == nil {
 			pass.policies = append(pass.policies, k.judge(ctx, &list.Items[i], served, now))
@@ -124,7 +124,7 @@ func (pass *keeperPass) wanted() *admissionregistrationv1.ValidatingWebhookConfi
 	if pass.options.Disabled {
 		return nil
 	}
-	authority := keeperAuthority{stored: pass.stored, stamp: pass.stamp, follow: pass.options.Certificate.Name == ""}
+	authority := keeperAuthority{stored: pass.stored, protection: pass.protection, follow: pass.options.Certificate.Name == ""}
 	return keeperConfiguration(pass.stored, pass.policies, authority, pass.options)
 }
 

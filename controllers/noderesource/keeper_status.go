@@ -68,9 +68,9 @@ func (pass *keeperPass) enforcement(p *keeperPolicy) metav1.Condition {
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle, pass.awaited(name))
 	}
 	message := fmt.Sprintf("the API server has webhook %s in ValidatingWebhookConfiguration %s", name, ConfigurationName)
-	if len(pass.stamp) > 0 && !bytes.Equal(pass.stamp, entry.ClientConfig.CABundle) {
+	if len(pass.protection) > 0 && !bytes.Equal(pass.protection, entry.ClientConfig.CABundle) {
 		message += fmt.Sprintf("; its caBundle is not that of MutatingWebhookConfiguration %s, though the same server answers both. Where calls of it "+
-			"fail because of its certificate, write the present authority into it", StampConfigurationName)
+			"fail because of its certificate, write the present authority into it", ProtectionConfigurationName)
 	}
 	if pass.options.Shadow != nil {
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonShadowMode, message+"; the manager's mode is Shadow: writes are judged and reported, and none is refused")
@@ -79,7 +79,7 @@ func (pass *keeperPass) enforcement(p *keeperPolicy) metav1.Condition {
 }
 
 func (pass *keeperPass) awaited(name string) string {
-	from := fmt.Sprintf("MutatingWebhookConfiguration %s has no caBundle either; write one into it or into the webhook", StampConfigurationName)
+	from := fmt.Sprintf("MutatingWebhookConfiguration %s has no caBundle either; write one into it or into the webhook", ProtectionConfigurationName)
 	if pass.options.Certificate.Name != "" {
 		from = fmt.Sprintf("cert-manager's injector writes that of Certificate %s", pass.options.Certificate)
 	}

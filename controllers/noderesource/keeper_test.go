@@ -70,14 +70,14 @@ func TestTheAuthorityOfAnEntry(t *testing.T) {
 		authority keeperAuthority
 		want      string
 	}{
-		"is its own, whatever others have":        {keeperAuthority{stored: keeperEntries([2]string{other, "O"}, [2]string{mine, "M"}), stamp: []byte("S")}, "M"},
-		"is that of another entry for a new one":  {keeperAuthority{stored: keeperEntries([2]string{other, "O"}), stamp: []byte("S")}, "O"},
-		"is that of another where it was emptied": {keeperAuthority{stored: keeperEntries([2]string{mine, ""}, [2]string{other, "O"}), stamp: []byte("S")}, "O"},
-		"is never that of somebody else's entry":  {keeperAuthority{stored: keeperEntries([2]string{"a.example.com", "X"}), stamp: []byte("S")}, "S"},
-		"is the stamping webhook's for the first": {keeperAuthority{stamp: []byte("S")}, "S"},
-		"is empty where nobody has one":           {keeperAuthority{stored: keeperEntries([2]string{mine, ""})}, ""},
-		"follows the stamping webhook's":          {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), stamp: []byte("S"), follow: true}, "S"},
-		"stays where there is nothing to follow":  {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), follow: true}, "M"},
+		"is its own, whatever others have":          {keeperAuthority{stored: keeperEntries([2]string{other, "O"}, [2]string{mine, "M"}), protection: []byte("S")}, "M"},
+		"is that of another entry for a new one":    {keeperAuthority{stored: keeperEntries([2]string{other, "O"}), protection: []byte("S")}, "O"},
+		"is that of another where it was emptied":   {keeperAuthority{stored: keeperEntries([2]string{mine, ""}, [2]string{other, "O"}), protection: []byte("S")}, "O"},
+		"is never that of somebody else's entry":    {keeperAuthority{stored: keeperEntries([2]string{"a.example.com", "X"}), protection: []byte("S")}, "S"},
+		"is the protection webhook's for the first": {keeperAuthority{protection: []byte("S")}, "S"},
+		"is empty where nobody has one":             {keeperAuthority{stored: keeperEntries([2]string{mine, ""})}, ""},
+		"follows the protection webhook's":          {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), protection: []byte("S"), follow: true}, "S"},
+		"stays where there is nothing to follow":    {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), follow: true}, "M"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := string(test.authority.of("mine")); got != test.want {
@@ -87,13 +87,13 @@ func TestTheAuthorityOfAnEntry(t *testing.T) {
 	}
 }
 
-func TestTheStampingWebhooksAuthorityIsTheFirst(t *testing.T) {
+func TestTheProtectionWebhooksAuthorityIsTheFirst(t *testing.T) {
 	c := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{}, {}}}
-	if got := keeperStampAuthority(c); got != nil {
+	if got := keeperProtectionAuthority(c); got != nil {
 		t.Errorf("found %q where there is none", got)
 	}
 	c.Webhooks[1].ClientConfig.CABundle = []byte("S")
-	if got := string(keeperStampAuthority(c)); got != "S" {
+	if got := string(keeperProtectionAuthority(c)); got != "S" {
 		t.Errorf("found %q, expected S", got)
 	}
 }
@@ -157,10 +157,10 @@ func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
 		says   string
 	}{
 		"an entry with an authority": {withCA("CA"), metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, nodepolicy.EntryName("alpha")},
-		"an entry with another authority than the stamping webhook's": {func(pass *keeperPass) {
+		"an entry with another authority than the protection webhook's": {func(pass *keeperPass) {
 			withCA("CA")(pass)
-			pass.stamp = []byte("another")
-		}, metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, "its caBundle is not that of MutatingWebhookConfiguration holdfast-stamp"},
+			pass.protection = []byte("another")
+		}, metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, "its caBundle is not that of MutatingWebhookConfiguration holdfast-protect"},
 		"an entry, but the guard is off": {func(pass *keeperPass) {
 			withCA("CA")(pass)
 			pass.options.Disabled = true
@@ -170,10 +170,10 @@ func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
 		"no authority and nobody who injects one": {func(pass *keeperPass) {
 			withCA("")(pass)
 			pass.options.Certificate = types.NamespacedName{}
-		}, metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle, "MutatingWebhookConfiguration holdfast-stamp has no caBundle either"},
+		}, metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle, "MutatingWebhookConfiguration holdfast-protect has no caBundle either"},
 		"an entry that the API server refuses": {func(pass *keeperPass) { pass.policies[0].reject("no") },
 			metav1.ConditionFalse, v1alpha1.ReasonPolicyNotAccepted, "condition Accepted says why"},
-		"no entry, and no right to write it": {func(pass *keeperPass) { pass.refusal, pass.stamp = "you may not", []byte("CA") },
+		"no entry, and no right to write it": {func(pass *keeperPass) { pass.refusal, pass.protection = "you may not", []byte("CA") },
 			metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected, "you may not"},
 		"another entry than wanted, and no right to change it": {func(pass *keeperPass) {
 			withCA("CA")(pass)
@@ -197,7 +197,7 @@ func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
 
 func TestConditionsKeepTheirTransitionAndTheLastWord(t *testing.T) {
 	p := keeperTestPolicy(t, "alpha", v1alpha1.PolicyIgnore)
-	pass := &keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{p}, stamp: []byte("CA")}
+	pass := &keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{p}, protection: []byte("CA")}
 	pass.stored = pass.wanted()
 	first, changed := pass.conditions(p)
 	if !changed || len(first) != 2 {
@@ -356,7 +356,7 @@ func TestARefusalThatNamesNoEntryIsFoundByTrying(t *testing.T) {
 
 func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 	pass := func(stored *admissionregistrationv1.ValidatingWebhookConfiguration, policies ...*keeperPolicy) *keeperPass {
-		return &keeperPass{now: keeperNow, options: keeperOptions(), stored: stored, stamp: []byte("CA"), policies: policies}
+		return &keeperPass{now: keeperNow, options: keeperOptions(), stored: stored, protection: []byte("CA"), policies: policies}
 	}
 	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
 	settled := pass(nil, alpha, bravo).wanted()
@@ -365,17 +365,17 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 	added := settled.DeepCopy()
 	added.Webhooks = append(added.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: "x"})
 	awaiting := pass(nil, alpha, bravo)
-	awaiting.stamp = nil
+	awaiting.protection = nil
 	injected := settled.DeepCopy()
 	injected.Webhooks[0].ClientConfig.CABundle = []byte("another")
 	injectedToo := edited.DeepCopy()
 	injectedToo.Webhooks[1].ClientConfig.CABundle = []byte("another")
 	rotated := pass(settled, alpha, bravo)
-	rotated.stamp, rotated.options.Certificate = []byte("a new one"), types.NamespacedName{}
+	rotated.protection, rotated.options.Certificate = []byte("a new one"), types.NamespacedName{}
 	rotatedAndEdited := pass(edited, alpha, bravo)
-	rotatedAndEdited.stamp, rotatedAndEdited.options.Certificate = []byte("a new one"), types.NamespacedName{}
+	rotatedAndEdited.protection, rotatedAndEdited.options.Certificate = []byte("a new one"), types.NamespacedName{}
 	injectedAndGone := pass(nil, alpha, bravo)
-	injectedAndGone.stamp = []byte("a new one")
+	injectedAndGone.protection = []byte("a new one")
 	for name, test := range map[string]struct {
 		settled *admissionregistrationv1.ValidatingWebhookConfiguration
 		pass    *keeperPass

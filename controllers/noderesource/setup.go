@@ -25,9 +25,9 @@ import (
 const (
 	// ConfigurationName is the name of the generated ValidatingWebhookConfiguration.
 	ConfigurationName = "holdfast-node-resources"
-	// StampConfigurationName is the MutatingWebhookConfiguration of the installation, whose authority new entries are given
+	// ProtectionConfigurationName is the MutatingWebhookConfiguration of the installation, whose authority new entries are given
 	// until cert-manager has written it into them.
-	StampConfigurationName = "holdfast-stamp"
+	ProtectionConfigurationName = "holdfast-protect"
 )
 
 // Options configure the controllers.

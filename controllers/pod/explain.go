@@ -104,7 +104,7 @@ func (r *Reconciler) keep(ctx context.Context, v *view) error {
 	}
 	switch {
 	case v.record == nil && len(v.held) == 0 && v.pod != nil:
-		return r.unstampEarly(ctx, v)
+		return r.unprotectEarly(ctx, v)
 	case v.record == nil:
 		return nil
 	case conflict:

@@ -43,7 +43,7 @@ type Options struct {
 	Backends []ipam.Backend
 	// Rules say which pods are exempt.
 	Rules protection.Rules
-	// Shadow has the pods that would be stamped reported, and not stamped; nil stamps them.
+	// Shadow has the pods that would be protected reported, and not protected; nil protects them.
 	Shadow *shadow.Reporter
 	// LastRetry is the longest back-off of what failed.
 	LastRetry time.Duration
@@ -69,14 +69,14 @@ type Reconciler struct {
 func Setup(mgr manager.Manager, seen *witness.Pods, o Options) (*Reconciler, error) {
 	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 		recorder: mgr.GetEventRecorder("holdfast"), witness: seen, options: o}
-	c, err := controller.New("late-stamp", mgr, controller.Options{Reconciler: shadow.Settled[reconcile.Request](r),
+	c, err := controller.New("late-protection", mgr, controller.Options{Reconciler: shadow.Settled[reconcile.Request](r),
 		RateLimiter: backoff.RateLimiter[reconcile.Request](o.LastRetry), NewQueue: backoff.NewQueue[reconcile.Request](o.SimulatedQueues)})
 	if err != nil {
-		return nil, fmt.Errorf("setting up the late-stamp controller: %w", err)
+		return nil, fmt.Errorf("setting up the late-protection controller: %w", err)
 	}
 	for _, s := range []source.Source{source.Kind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()), r.feed.Source(o.Running)} {
 		if err := c.Watch(s); err != nil {
-			return nil, fmt.Errorf("setting up the late-stamp controller's watches: %w", err)
+			return nil, fmt.Errorf("setting up the late-protection controller's watches: %w", err)
 		}
 	}
 	return r, nil
@@ -150,17 +150,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod); err != nil || isExempt {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.stamp(ctx, &pod, target)
+	return reconcile.Result{}, r.protect(ctx, &pod, target)
 }
 
-func (r *Reconciler) stamp(ctx context.Context, pod *corev1.Pod, target finalizer.Pod) error {
-	if err := r.options.Shadow.Withhold(ctx, shadow.StampLate, target.String(), "the pod holds an address, or may get one, and has no finalizer"); err != nil {
+func (r *Reconciler) protect(ctx context.Context, pod *corev1.Pod, target finalizer.Pod) error {
+	if err := r.options.Shadow.Withhold(ctx, shadow.ProtectLate, target.String(), "the pod holds an address, or may get one, and has no finalizer"); err != nil {
 		return err
 	}
 	if err := r.finalizers.Add(ctx, target); err != nil {
 		return err
 	}
-	metrics.LateStamps.Inc()
+	metrics.LateProtections.Inc()
 	log.FromContext(ctx).Info("Protected a pod that holds an address, or may get one, and had no finalizer", "uid", pod.UID)
 	r.reportProtected(pod)
 	return nil

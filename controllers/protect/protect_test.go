@@ -48,12 +48,12 @@ func protecting(pod *corev1.Pod, o Options) (*Reconciler, client.Client, *events
 		witness: witness.New(clocktesting.NewFakePassiveClock(now)), options: o}, c, recorder
 }
 
-// TestAShadowStampsNoPodLate but reports that it would.
-func TestAShadowStampsNoPodLate(t *testing.T) {
+// TestAShadowProtectsNoPodLate but reports that it would.
+func TestAShadowProtectsNoPodLate(t *testing.T) {
 	pod := withoutFinalizer()
 	late, c, _ := protecting(pod, Options{Shadow: shadow.NewReporter()})
 	if _, err := late.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}); !errors.Is(err, shadow.ErrWithheld) {
-		t.Errorf("stamped late: %v", err)
+		t.Errorf("protected late: %v", err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) {
 		t.Errorf("got %v, finalizers %q", err, pod.Finalizers)

@@ -23,10 +23,10 @@ func duration(d time.Duration) *metav1.Duration { return &metav1.Duration{Durati
 
 func defaults() *configv1alpha1.ManagerConfiguration {
 	return &configv1alpha1.ManagerConfiguration{
-		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
-		Mode:     configv1alpha1.ModeGuard,
-		Evidence: configv1alpha1.EvidenceAgent,
-		Stamping: configv1alpha1.Stamping{GuardClusterNetwork: new(false), MultusNamespace: "kube-system"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
+		Mode:       configv1alpha1.ModeGuard,
+		Evidence:   configv1alpha1.EvidenceAgent,
+		Protection: configv1alpha1.Protection{GuardClusterNetwork: new(false), MultusNamespace: "kube-system"},
 		Whereabouts: configv1alpha1.Whereabouts{
 			Enabled: new(true), Namespaces: []string{"kube-system"},
 		},
@@ -62,7 +62,7 @@ func TestParseManagerAccepts(t *testing.T) {
 		change  func(*configv1alpha1.ManagerConfiguration)
 	}{
 		"a file that says only what it is gets every default": {content: header},
-		"null leaves a field and a section to the defaults":   {content: header + "stamping:\nevidence: null\ndelays:\n  releaseDelay: null\n"},
+		"null leaves a field and a section to the defaults":   {content: header + "protection:\nevidence: null\ndelays:\n  releaseDelay: null\n"},
 		"a given value wins over the default": {
 			content: header + "delays: {releaseDelay: 0s}\ncontroller: {leaderElection: false, qps: 20.5, burst: 40}\n",
 			change: func(c *configv1alpha1.ManagerConfiguration) {
@@ -86,9 +86,9 @@ func TestParseManagerAccepts(t *testing.T) {
 			},
 		},
 		"an alias stands for its anchor": {
-			content: header + "stamping: {excludedNamespaces: &n [whereabouts]}\nwhereabouts: {namespaces: *n}\n",
+			content: header + "protection: {excludedNamespaces: &n [whereabouts]}\nwhereabouts: {namespaces: *n}\n",
 			change: func(c *configv1alpha1.ManagerConfiguration) {
-				c.Stamping.ExcludedNamespaces = []string{"whereabouts"}
+				c.Protection.ExcludedNamespaces = []string{"whereabouts"}
 				c.Whereabouts.Namespaces = []string{"whereabouts"}
 			},
 		},
@@ -166,7 +166,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"unknown fields, also by case": {
 			content: header + "evidance: Kubelet\nwhereabouts:\n  Namespaces: [a]\n",
 			want: []string{
-				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, mode, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
+				`evidance: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, mode, nodeResources, orphans, protection, server, unsafeReleases, whereabouts`,
 				`whereabouts.Namespaces: Invalid value: line 5: unknown field; known here: enabled, namespaces`,
 			},
 		},
@@ -179,13 +179,13 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		},
 		"values of another type": {
 			content: header + strings.Join([]string{
-				"evidence: [Kubelet]", "stamping: yes", "whereabouts: {enabled: 1, namespaces: kube-system}",
+				"evidence: [Kubelet]", "protection: yes", "whereabouts: {enabled: 1, namespaces: kube-system}",
 				"unsafeReleases: {mode: true, daemonSets: [1, null, {a: b}]}", "delays: {releaseDelay: 180, nodeGoneDelay: 5 minutes}",
 				"server: {webhookPort: '9443'}", "controller: {concurrency: 1.5, qps: many, burst: 99999999999}", "",
 			}, "\n"),
 			want: []string{
 				`evidence: Invalid value: line 3: expected a string, found a list`,
-				`stamping: Invalid value: line 4: expected a mapping of fields, found "yes"`,
+				`protection: Invalid value: line 4: expected a mapping of fields, found "yes"`,
 				`whereabouts.enabled: Invalid value: line 5: expected true or false, found "1"`,
 				`whereabouts.namespaces: Invalid value: line 5: expected a list, each item a string, found "kube-system"`,
 				`unsafeReleases.mode: Invalid value: line 6: expected a string, found "true"`,
@@ -225,11 +225,11 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			want:    []string{`whereabouts.namespaces: Required value: name at least one namespace that holds IPPools, or leave the list out for kube-system`},
 		},
 		"names that no object can have": {
-			content: header + "stamping: {excludedNamespaces: [A], multusNamespace: a.b}\nwhereabouts: {namespaces: ['']}\n" +
+			content: header + "protection: {excludedNamespaces: [A], multusNamespace: a.b}\nwhereabouts: {namespaces: ['']}\n" +
 				"unsafeReleases: {daemonSets: [whereabouts], cniUsers: ['', ' x', 'system:node:*']}\ncontroller: {leaderElectionNamespace: a/b}\n",
 			want: []string{
-				`stamping.excludedNamespaces[0]: Invalid value: "A": ` + namespaceLabel,
-				`stamping.multusNamespace: Invalid value: "a.b": must not contain dots`,
+				`protection.excludedNamespaces[0]: Invalid value: "A": ` + namespaceLabel,
+				`protection.multusNamespace: Invalid value: "a.b": must not contain dots`,
 				`whereabouts.namespaces[0]: Invalid value: "": ` + namespaceLabel,
 				`unsafeReleases.daemonSets[0]: Invalid value: "whereabouts": must have the form "namespace/name"`,
 				`unsafeReleases.cniUsers[0]: Invalid value: "": must be a user name as the API server knows it, with no space around it`,
@@ -239,9 +239,9 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			},
 		},
 		"names that are there twice": {
-			content: header + "stamping: {excludedNamespaces: [a, b, a]}\nunsafeReleases: {daemonSets: [a/b, a/b]}\n",
+			content: header + "protection: {excludedNamespaces: [a, b, a]}\nunsafeReleases: {daemonSets: [a/b, a/b]}\n",
 			want: []string{
-				`stamping.excludedNamespaces[2]: Duplicate value: "a"`,
+				`protection.excludedNamespaces[2]: Duplicate value: "a"`,
 				`unsafeReleases.daemonSets[1]: Duplicate value: "a/b"`,
 			},
 		},
@@ -330,7 +330,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		"mistakes of reading and of validation together": {
 			content: "apiVersion: config.holdfast.dev/v1alpha1\nkind: Manager\nextra: 1\ndelays: {releaseDelay: -1s, nodeGoneDelay: soon}\nevidence: Runtime\n",
 			want: []string{
-				`extra: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, mode, nodeResources, orphans, server, stamping, unsafeReleases, whereabouts`,
+				`extra: Invalid value: line 3: unknown field; known here: apiVersion, audit, controller, delays, evidence, handshakes, kind, mode, nodeResources, orphans, protection, server, unsafeReleases, whereabouts`,
 				`delays.nodeGoneDelay: Invalid value: "soon": line 4: time: invalid duration "soon"`,
 				`kind: Unsupported value: "Manager": supported values: "ManagerConfiguration"`,
 				`evidence: Unsupported value: "Runtime": supported values: "Kubelet", "Agent"`,

@@ -60,13 +60,13 @@ func (c Client) Remove(ctx context.Context, pod Pod) (Way, error) {
 	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer}})
 }
 
-// Unstamp takes finalizer and label off a pod that lives on without them.
-func (c Client) Unstamp(ctx context.Context, pod Pod) (Way, error) {
+// Unprotect takes finalizer and label off a pod that lives on without them.
+func (c Client) Unprotect(ctx context.Context, pod Pod) (Way, error) {
 	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
 		"labels": map[string]any{v1alpha1.GuardedLabel: nil}})
 }
 
-// Unhold is Unstamp for a user who may unhold the pod and gives its addresses up: the policy holdfast-finalizer wants that said in the same write.
+// Unhold is Unprotect for a user who may unhold the pod and gives its addresses up: the policy holdfast-finalizer wants that said in the same write.
 func (c Client) Unhold(ctx context.Context, pod Pod, reason string) (Way, error) {
 	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
 		"labels": map[string]any{v1alpha1.GuardedLabel: nil}, "annotations": map[string]string{v1alpha1.UnholdAnnotation: v1alpha1.UnholdGivenUp.Because(reason)}})
@@ -109,7 +109,7 @@ func (c Client) Add(ctx context.Context, pod Pod) error {
 		"labels":     map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
 	}})
 	if err != nil {
-		return fmt.Errorf("stamping %s late: %w", pod, err)
+		return fmt.Errorf("protection %s late: %w", pod, err)
 	}
 	return nil
 }

@@ -116,8 +116,8 @@ func Age(t *metav1.Time, now time.Time) string {
 	return duration.HumanDuration(now.Sub(t.Time))
 }
 
-// Stamp is a time as all reports show it, in UTC; empty for none.
-func Stamp(t *metav1.Time) string {
+// Timestamp is a time as all reports show it, in UTC; empty for none.
+func Timestamp(t *metav1.Time) string {
 	if t.IsZero() {
 		return ""
 	}

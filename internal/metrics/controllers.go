@@ -42,10 +42,10 @@ var (
 		Help: "Terminating pods that are held now, by the reason of the wait. Only the leader reports it.",
 	}, []string{"reason"}))
 
-	// LateStamps counts pods that were stamped by the controller because the webhook had missed them.
-	LateStamps = register(prometheus.NewCounter(prometheus.CounterOpts{
-		Name: Prefix + "late_stamps_total",
-		Help: "Pods that hold an address, were not stamped at their creation, and got the finalizer afterwards.",
+	// LateProtections counts pods that were protected by the controller because the webhook had missed them.
+	LateProtections = register(prometheus.NewCounter(prometheus.CounterOpts{
+		Name: Prefix + "late_protections_total",
+		Help: "Pods that hold an address, were not protected at their creation, and got the finalizer afterwards.",
 	}))
 
 	// Conflicts is the number of addresses that two pod UIDs claim.

@@ -9,7 +9,7 @@ var (
 	// Mode is 1 for the mode that the manager runs in, and 0 for the other.
 	Mode = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: Prefix + "mode",
-		Help: "1 for the mode that the manager runs in (Guard, Shadow), 0 for the other. In Shadow nothing is stamped, refused, released, repaired or deleted.",
+		Help: "1 for the mode that the manager runs in (Guard, Shadow), 0 for the other. In Shadow nothing is protected, refused, released, repaired or deleted.",
 	}, []string{"mode"}))
 
 	// Shadow counts what was only reported, because the mode is Shadow, by what would have been done (internal/shadow.Action).

@@ -110,7 +110,7 @@ func pluginsOf(root map[string]any) ([]map[string]any, error) {
 }
 
 // walk collects IPAMs from a decoded configuration. Delegating plugins put the configuration of others under keys of their own
-// choice, so it looks everywhere: what it finds too much costs a needless stamp.
+// choice, so it looks everywhere: what it finds too much costs a needless finalizer.
 type walk struct {
 	ipams []IPAM
 	err   error

@@ -25,15 +25,15 @@ type Manages func(podnetwork.IPAM) bool
 
 // Decision says whether a pod is to carry finalizer and label.
 type Decision struct {
-	// Stamp is the decision.
-	Stamp bool
+	// Protect is the decision.
+	Protect bool
 	// Reason is the rule that decided.
 	Reason v1alpha1.Reason
 	// Networks are the judgements that it rests on, one for each of the facts' networks; none where an earlier rule decided.
 	Networks []NetworkJudgement
 }
 
-// Exempt says whether a pod is left alone whatever its networks are, and why. Whoever stamps a pod on other evidence than
+// Exempt says whether a pod is left alone whatever its networks are, and why. Whoever protects a pod on other evidence than
 // its networks, such as an address that it holds, asks only this. A pod that is being deleted takes no finalizer at all.
 func Exempt(f Facts) (reason v1alpha1.Reason, exempt bool) {
 	switch {
@@ -61,7 +61,7 @@ func Decide(f Facts, manages Manages) Decision {
 		return Decision{Reason: reason}
 	}
 	if f.ClusterNetworkGuarded {
-		return Decision{Stamp: true, Reason: ReasonClusterNetworkGuarded}
+		return Decision{Protect: true, Reason: ReasonClusterNetworkGuarded}
 	}
 	decision := Decision{Reason: ReasonNotGuarded}
 	read := readOnce()
@@ -74,21 +74,21 @@ func Decide(f Facts, manages Manages) Decision {
 	}
 	switch {
 	case guarded:
-		decision.Stamp, decision.Reason = true, ReasonNetworkGuarded
+		decision.Protect, decision.Reason = true, ReasonNetworkGuarded
 	case len(f.Malformed) > 0:
-		decision.Stamp, decision.Reason = true, ReasonMalformedNetworks
+		decision.Protect, decision.Reason = true, ReasonMalformedNetworks
 	case unresolved:
-		decision.Stamp, decision.Reason = true, ReasonNetworkUnresolved
+		decision.Protect, decision.Reason = true, ReasonNetworkUnresolved
 	}
 	return decision
 }
 
 // ProvablyUnguarded says that no network of the pod is managed by a backend, each by a live read: the condition for taking
-// a stamp off before the pod ends. It is not sufficient: annotations and definitions can be changed after the address was
+// a finalizer off before the pod ends. It is not sufficient: annotations and definitions can be changed after the address was
 // handed out, so the caller must also have read live that no pool holds an entry of the pod. A change after that is what
-// the late stamp is for.
+// the late protection is for.
 //
-// It is false for a pod that names no network, since the stamp then came from other evidence, and for exemptions, since
+// It is false for a pod that names no network, since the finalizer then came from other evidence, and for exemptions, since
 // those are settled when a pod is created and an annotation can be added later.
 func ProvablyUnguarded(f Facts, manages Manages) bool {
 	if f.ClusterNetworkGuarded || len(f.Malformed) > 0 || len(f.Networks) == 0 {

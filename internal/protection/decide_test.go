@@ -35,31 +35,31 @@ func TestDecide(t *testing.T) {
 	malformed := []error{errors.New("broken")}
 	cases := map[string]struct {
 		facts       Facts
-		stamp       bool
+		protect     bool
 		reason      v1alpha1.Reason
 		unprotected bool // ProvablyUnguarded
 	}{
 		"a pod that names no network":                     {reason: ReasonNotGuarded},
-		"a guarded network":                               {facts: Facts{Networks: []Network{known(guardedConfig)}}, stamp: true, reason: ReasonNetworkGuarded},
-		"a guarded network, read live":                    {facts: Facts{Networks: []Network{readLive(guardedConfig)}}, stamp: true, reason: ReasonNetworkGuarded},
+		"a guarded network":                               {facts: Facts{Networks: []Network{known(guardedConfig)}}, protect: true, reason: ReasonNetworkGuarded},
+		"a guarded network, read live":                    {facts: Facts{Networks: []Network{readLive(guardedConfig)}}, protect: true, reason: ReasonNetworkGuarded},
 		"an unguarded network from a cache":               {facts: Facts{Networks: []Network{known(unguardedConfig)}}, reason: ReasonNotGuarded},
 		"an unguarded network, read live":                 {facts: Facts{Networks: []Network{readLive(unguardedConfig)}}, reason: ReasonNotGuarded, unprotected: true},
 		"a plugin without an IPAM, read live":             {facts: Facts{Networks: []Network{readLive(`{"type":"macvlan"}`)}}, reason: ReasonNotGuarded, unprotected: true},
-		"one guarded network among unguarded ones":        {facts: Facts{Networks: []Network{readLive(unguardedConfig), readLive(guardedConfig)}}, stamp: true, reason: ReasonNetworkGuarded},
+		"one guarded network among unguarded ones":        {facts: Facts{Networks: []Network{readLive(unguardedConfig), readLive(guardedConfig)}}, protect: true, reason: ReasonNetworkGuarded},
 		"one cached network among those read live":        {facts: Facts{Networks: []Network{readLive(unguardedConfig), known(unguardedConfig)}}, reason: ReasonNotGuarded},
-		"a guarded plugin behind unguarded ones":          {facts: Facts{Networks: []Network{known(`{"plugins":[{"type":"tuning"},{"type":"macvlan","ipam":{"type":"whereabouts"}}]}`)}}, stamp: true, reason: ReasonNetworkGuarded},
-		"no definition yet":                               {facts: Facts{Networks: []Network{network(Definition{State: Absent})}}, stamp: true, reason: ReasonNetworkUnresolved},
-		"no definition by a live read":                    {facts: Facts{Networks: []Network{network(Definition{State: Absent, Live: true})}}, stamp: true, reason: ReasonNetworkUnresolved},
-		"a definition that could not be read":             {facts: Facts{Networks: []Network{network(Definition{State: Unknown, Err: errors.New("timeout")})}}, stamp: true, reason: ReasonNetworkUnresolved},
-		"a definition that nobody read":                   {facts: Facts{Networks: []Network{network(Definition{})}}, stamp: true, reason: ReasonNetworkUnresolved},
-		"an unguarded config in a state nobody knows":     {facts: Facts{Networks: []Network{network(Definition{Config: unguardedConfig, Live: true})}}, stamp: true, reason: ReasonNetworkUnresolved},
-		"a broken config":                                 {facts: Facts{Networks: []Network{readLive(`{"type":`)}}, stamp: true, reason: ReasonNetworkUnresolved},
-		"an empty config":                                 {facts: Facts{Networks: []Network{readLive("")}}, stamp: true, reason: ReasonNetworkUnresolved},
-		"a malformed annotation":                          {facts: Facts{Malformed: malformed}, stamp: true, reason: ReasonMalformedNetworks},
-		"a malformed annotation beside an unguarded one":  {facts: Facts{Malformed: malformed, Networks: []Network{readLive(unguardedConfig)}}, stamp: true, reason: ReasonMalformedNetworks},
-		"an unresolved network beside an unguarded one":   {facts: Facts{Networks: []Network{readLive(unguardedConfig), network(Definition{State: Absent, Live: true})}}, stamp: true, reason: ReasonNetworkUnresolved},
-		"the cluster network is guarded":                  {facts: Facts{ClusterNetworkGuarded: true}, stamp: true, reason: ReasonClusterNetworkGuarded},
-		"the cluster network beside an unguarded network": {facts: Facts{ClusterNetworkGuarded: true, Networks: []Network{readLive(unguardedConfig)}}, stamp: true, reason: ReasonClusterNetworkGuarded},
+		"a guarded plugin behind unguarded ones":          {facts: Facts{Networks: []Network{known(`{"plugins":[{"type":"tuning"},{"type":"macvlan","ipam":{"type":"whereabouts"}}]}`)}}, protect: true, reason: ReasonNetworkGuarded},
+		"no definition yet":                               {facts: Facts{Networks: []Network{network(Definition{State: Absent})}}, protect: true, reason: ReasonNetworkUnresolved},
+		"no definition by a live read":                    {facts: Facts{Networks: []Network{network(Definition{State: Absent, Live: true})}}, protect: true, reason: ReasonNetworkUnresolved},
+		"a definition that could not be read":             {facts: Facts{Networks: []Network{network(Definition{State: Unknown, Err: errors.New("timeout")})}}, protect: true, reason: ReasonNetworkUnresolved},
+		"a definition that nobody read":                   {facts: Facts{Networks: []Network{network(Definition{})}}, protect: true, reason: ReasonNetworkUnresolved},
+		"an unguarded config in a state nobody knows":     {facts: Facts{Networks: []Network{network(Definition{Config: unguardedConfig, Live: true})}}, protect: true, reason: ReasonNetworkUnresolved},
+		"a broken config":                                 {facts: Facts{Networks: []Network{readLive(`{"type":`)}}, protect: true, reason: ReasonNetworkUnresolved},
+		"an empty config":                                 {facts: Facts{Networks: []Network{readLive("")}}, protect: true, reason: ReasonNetworkUnresolved},
+		"a malformed annotation":                          {facts: Facts{Malformed: malformed}, protect: true, reason: ReasonMalformedNetworks},
+		"a malformed annotation beside an unguarded one":  {facts: Facts{Malformed: malformed, Networks: []Network{readLive(unguardedConfig)}}, protect: true, reason: ReasonMalformedNetworks},
+		"an unresolved network beside an unguarded one":   {facts: Facts{Networks: []Network{readLive(unguardedConfig), network(Definition{State: Absent, Live: true})}}, protect: true, reason: ReasonNetworkUnresolved},
+		"the cluster network is guarded":                  {facts: Facts{ClusterNetworkGuarded: true}, protect: true, reason: ReasonClusterNetworkGuarded},
+		"the cluster network beside an unguarded network": {facts: Facts{ClusterNetworkGuarded: true, Networks: []Network{readLive(unguardedConfig)}}, protect: true, reason: ReasonClusterNetworkGuarded},
 		"host network":                                    {facts: Facts{HostNetwork: true, ClusterNetworkGuarded: true, Networks: []Network{known(guardedConfig)}}, reason: ReasonHostNetwork},
 		"a mirror pod":                                    {facts: Facts{MirrorPod: true, ClusterNetworkGuarded: true, Networks: []Network{known(guardedConfig)}}, reason: ReasonMirrorPod},
 		"an excluded namespace":                           {facts: Facts{ExcludedNamespace: true, ClusterNetworkGuarded: true, Malformed: malformed}, reason: ReasonNamespaceExcluded},
@@ -70,8 +70,8 @@ func TestDecide(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(tc.facts, whereabouts)
-			if got.Stamp != tc.stamp || got.Reason != tc.reason {
-				t.Errorf("Decide: got %v %s, want %v %s", got.Stamp, got.Reason, tc.stamp, tc.reason)
+			if got.Protect != tc.protect || got.Reason != tc.reason {
+				t.Errorf("Decide: got %v %s, want %v %s", got.Protect, got.Reason, tc.protect, tc.reason)
 			}
 			if got := ProvablyUnguarded(tc.facts, whereabouts); got != tc.unprotected {
 				t.Errorf("ProvablyUnguarded: got %v, want %v", got, tc.unprotected)

@@ -48,7 +48,7 @@ type Facts struct {
 	HostNetwork bool
 	// MirrorPod is true for the API object of a static pod.
 	MirrorPod bool
-	// ExcludedNamespace is true in a namespace whose pods are never stamped.
+	// ExcludedNamespace is true in a namespace whose pods are never protected.
 	ExcludedNamespace bool
 	// OptedOut is true when the pod's annotation says so. The opt-out of its namespace is NamespaceOptedOut.
 	OptedOut bool
@@ -65,9 +65,9 @@ type Facts struct {
 
 // Rules are what an administrator configured.
 type Rules struct {
-	// ExcludedNamespaces are never stamped.
+	// ExcludedNamespaces are never protected.
 	ExcludedNamespaces []string
-	// GuardClusterNetwork stamps every pod that is not exempt.
+	// GuardClusterNetwork protects every pod that is not exempt.
 	GuardClusterNetwork bool
 	// MultusNamespace completes the default-network annotation; empty: podnetwork.DefaultMultusNamespace.
 	MultusNamespace string

@@ -71,15 +71,15 @@ func check(t *testing.T, facts Facts, networks []variant) {
 	proven := len(networks) > 0 && allLive && !mayBeGuarded
 
 	got := Decide(facts, whereabouts)
-	if want := !exempt && mayBeGuarded; got.Stamp != want || got.Reason == "" {
-		t.Errorf("%+v: got %v %q, want %v and a reason", facts, got.Stamp, got.Reason, want)
+	if want := !exempt && mayBeGuarded; got.Protect != want || got.Reason == "" {
+		t.Errorf("%+v: got %v %q, want %v and a reason", facts, got.Protect, got.Reason, want)
 	}
 	unguarded := ProvablyUnguarded(facts, whereabouts)
 	if unguarded != proven {
 		t.Errorf("%+v: ProvablyUnguarded is %v, want %v", facts, unguarded, proven)
 	}
-	if unguarded && got.Stamp {
-		t.Errorf("%+v: stamped although provably unguarded: stamp and unstamp would alternate", facts)
+	if unguarded && got.Protect {
+		t.Errorf("%+v: protected although provably unguarded: protect and unprotect would alternate", facts)
 	}
 	checkJudgements(t, got, networks)
 	checkBlind(t, facts, got)
@@ -104,7 +104,7 @@ func checkBlind(t *testing.T, facts Facts, got Decision) {
 	for i := range facts.Networks {
 		facts.Networks[i].Definition = Definition{}
 	}
-	if blind := Decide(facts, whereabouts); blind.Stamp != got.Stamp || blind.Reason != got.Reason {
+	if blind := Decide(facts, whereabouts); blind.Protect != got.Protect || blind.Reason != got.Reason {
 		t.Errorf("%+v: the definitions change the decision although NeedsDefinitions says no", facts)
 	}
 }

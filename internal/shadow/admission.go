@@ -78,7 +78,7 @@ func judgement(path string, said *admissionv1.AdmissionResponse, failure string)
 	case !said.Allowed:
 		return Refuse, message(said)
 	case len(said.Patch) > 0 && strings.HasSuffix(path, "-pods"):
-		return Stamp, strings.Join(append([]string{message(said)}, said.Warnings...), " ")
+		return Protect, strings.Join(append([]string{message(said)}, said.Warnings...), " ")
 	case len(said.Patch) > 0 && strings.HasSuffix(path, "-nodeslicepools"):
 		return KeepSlice, strings.Join(said.Warnings, " ")
 	case len(said.Patch) > 0:

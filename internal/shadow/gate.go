@@ -79,7 +79,7 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // allows is the list of what a shadow writes: what it reports in, what it is run with, and what lets go of a pod that the
-// guard stamped before.
+// guard protected before.
 func (g *gate) allows(info *request.RequestInfo, r *http.Request) bool {
 	switch info.APIGroup {
 	case v1alpha1.GroupVersion.Group, eventsv1.GroupName, coordinationv1.GroupName:

@@ -27,9 +27,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 const (
-	takesOff = `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`
-	relabels = `{"metadata":{"uid":"u","labels":{"holdfast.dev/guarded":"true"}}}`
-	unstamps = `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"],"labels":{"holdfast.dev/guarded":null}}}`
+	takesOff   = `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`
+	relabels   = `{"metadata":{"uid":"u","labels":{"holdfast.dev/guarded":"true"}}}`
+	unprotects = `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"],"labels":{"holdfast.dev/guarded":null}}}`
 )
 
 func TestTheGateLetsThroughWhatIsOnTheList(t *testing.T) {
@@ -55,10 +55,10 @@ func TestTheGateLetsThroughWhatIsOnTheList(t *testing.T) {
 		"the list of Nodes":                           {"PUT", "/api/v1/namespaces/holdfast-system/configmaps/holdfast-nodes-0", "{}", true},
 		"taking our finalizer off":                    {"PATCH", pod, takesOff, true},
 		"the same through the status":                 {"PATCH", pod + "/status", takesOff, true},
-		"taking finalizer and label off":              {"PATCH", pod, unstamps, true},
+		"taking finalizer and label off":              {"PATCH", pod, unprotects, true},
 		"putting the label back":                      {"PATCH", pod, relabels, true},
 		"a ConfigMap of somebody else":                {"PUT", "/api/v1/namespaces/apps/configmaps/c", "{}", false},
-		"the webhook that stamps":                     {"PUT", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast-stamp", "{}", false},
+		"the webhook that protects":                   {"PUT", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/holdfast-protect", "{}", false},
 		"an entry of a pool":                          {"PATCH", pools + "/ippools/p", "{}", false},
 		"the making of a reservation":                 {"POST", pools + "/overlappingrangeipreservations", "{}", false},
 		"the removal of a reservation":                {"DELETE", pools + "/overlappingrangeipreservations/r", "", false},
@@ -68,7 +68,7 @@ func TestTheGateLetsThroughWhatIsOnTheList(t *testing.T) {
 		"the deletion of a pod":                       {"DELETE", pod, "", false},
 		"the eviction of a pod":                       {"POST", pod + "/eviction", takesOff, false},
 		"an update of a pod":                          {"PUT", pod, takesOff, false},
-		"a stamp":                                     {"PATCH", pod, `{"metadata":{"uid":"u","finalizers":["holdfast.dev/ip-allocation"],"labels":{"holdfast.dev/guarded":"true"}}}`, false},
+		"a finalizer":                                 {"PATCH", pod, `{"metadata":{"uid":"u","finalizers":["holdfast.dev/ip-allocation"],"labels":{"holdfast.dev/guarded":"true"}}}`, false},
 		"a finalizer without a UID":                   {"PATCH", pod, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`, false},
 		"the finalizer of somebody else":              {"PATCH", pod, `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["other"]}}`, false},
 		"ours and that of somebody else":              {"PATCH", pod, `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation","other"]}}`, false},

@@ -10,7 +10,7 @@
 //   - a Gate, before the API server: it lets through the writes that Shadow may make, by a list, and stops all others. Nothing
 //     but a path that was forgotten above comes to it.
 //
-// Why it is so, and what becomes of pods that the guard stamped before: docs/decisions/0094.
+// Why it is so, and what becomes of pods that the guard protected before: docs/decisions/0094.
 package shadow
 
 import (
@@ -30,8 +30,8 @@ type Action string
 
 // What is withheld from the API server's answers.
 const (
-	// Stamp: a new pod would have got finalizer and label.
-	Stamp Action = "stamp"
+	// Protect: a new pod would have got finalizer and label.
+	Protect Action = "protect"
 	// KeepSlice: a node would have been given its slice back.
 	KeepSlice Action = "keep_slice"
 	// Change: an object would have been changed in another way.
@@ -46,8 +46,8 @@ const (
 
 // What is withheld from the control loops.
 const (
-	// StampLate: a pod that holds an address and was missed would have been stamped.
-	StampLate Action = "stamp_late"
+	// ProtectLate: a pod that holds an address and was missed would have been protected.
+	ProtectLate Action = "protect_late"
 	// Explain: the pod condition would have said what a pod waits for.
 	Explain Action = "explain"
 	// Ask: nodes would have been asked about a sandbox.

@@ -130,7 +130,7 @@ func (u *uninstallation) verify(ctx context.Context) error {
 	}
 }
 
-// lastLook reads all pods once more, now that nobody is left who stamps or has the right to: between the proof and the loss of
+// lastLook reads all pods once more, now that nobody is left who protects or has the right to: between the proof and the loss of
 // the rights somebody may have brought the manager back.
 func (u *uninstallation) lastLook(ctx context.Context) error {
 	for number := 1; ; number++ {
@@ -141,7 +141,7 @@ func (u *uninstallation) lastLook(ctx context.Context) error {
 		if len(p.held) == 0 || u.DryRun {
 			return nil
 		}
-		u.say("%s stamped after the proof, by a manager that somebody brought back for a moment", count(len(p.held), "pod was", "pods were"))
+		u.say("%s protected after the proof, by a manager that somebody brought back for a moment", count(len(p.held), "pod was", "pods were"))
 		u.free(ctx, p)
 		u.report(number, p)
 		if !rest(ctx, lookInterval) {
@@ -164,7 +164,7 @@ func (u *uninstallation) removeAllPods(ctx context.Context) error {
 }
 
 func (u *uninstallation) findAll(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	found, err := u.findStampers(ctx)
+	found, err := u.findProtectors(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An ElsewhereError says that the manager is in other namespaces than the one to be uninstalled: it would go on stamping pods.
+// An ElsewhereError says that the manager is in other namespaces than the one to be uninstalled: it would go on protecting pods.
 type ElsewhereError struct {
 	// Namespace is the one that was given, and Found are those that have a manager.
 	Namespace string

@@ -38,8 +38,8 @@ var (
 	namespaces         = kind("", "v1", "Namespace")
 )
 
-// stampers are what puts the finalizer on pods, and whatever else the API server calls us for. Bindings go before policies.
-var stampers = []schema.GroupVersionKind{
+// protectors are what puts the finalizer on pods, and whatever else the API server calls us for. Bindings go before policies.
+var protectors = []schema.GroupVersionKind{
 	kind(admissionGroup, "v1", "MutatingAdmissionPolicyBinding"),
 	kind(admissionGroup, "v1", "MutatingAdmissionPolicy"),
 	mutatingWebhooks,
@@ -91,7 +91,7 @@ var policyNames = slices.Concat(obstacles, otherPolicies)
 // known are the names of what an installation has, whatever its labels: those of a component are applied beside config/default, a
 // Secret is made by cert-manager, a Lease by the manager.
 var known = map[string][]string{
-	"MutatingWebhookConfiguration":     {"holdfast-stamp", "holdfast-slices"},
+	"MutatingWebhookConfiguration":     {"holdfast-protect", "holdfast-slices"},
 	"ValidatingWebhookConfiguration":   {"holdfast-release", "holdfast-node-resources"},
 	"ValidatingAdmissionPolicy":        policyNames,
 	"ValidatingAdmissionPolicyBinding": policyNames,

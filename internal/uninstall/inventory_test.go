@@ -18,9 +18,9 @@ func TestIsOurs(t *testing.T) {
 		labels map[string]string
 		want   bool
 	}{
-		"a known webhook without a label":                     {mutatingWebhooks, "holdfast-stamp", nil, true},
-		"a policy with a name in our domain":                  {stampers[1], "stamp.holdfast.dev", nil, true},
-		"a policy with a name that only contains our domain":  {stampers[1], "stamp.holdfast.dev.example.com", nil, false},
+		"a known webhook without a label":                     {mutatingWebhooks, "holdfast-protect", nil, true},
+		"a policy with a name in our domain":                  {protectors[1], "protect.holdfast.dev", nil, true},
+		"a policy with a name that only contains our domain":  {protectors[1], "protect.holdfast.dev.example.com", nil, false},
 		"a definition of our group":                           {definitions, "ipallocations.holdfast.dev", nil, true},
 		"a definition of another group with our label":        {definitions, "holdfast-things.example.com", ours, false},
 		"a role of a later version, with label and beginning": {clusterRole, "holdfast-later", ours, true},

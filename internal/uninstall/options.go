@@ -18,7 +18,7 @@ const (
 	// DefaultNamespace is where config/default puts Holdfast.
 	DefaultNamespace = "holdfast-system"
 	// DefaultPassInterval is the time between the two reads that prove it. An API server forgets a webhook or a policy
-	// within seconds of its deletion, each of several on its own; a pod that was stamped in between is seen by the second.
+	// within seconds of its deletion, each of several on its own; a pod that was protected in between is seen by the second.
 	DefaultPassInterval = 30 * time.Second
 	// DefaultStopTimeout is more than the manager's terminationGracePeriodSeconds.
 	DefaultStopTimeout = 2 * time.Minute

@@ -34,7 +34,7 @@ type step struct {
 }
 
 // Run uninstalls. It returns nil when it is proven that no pod has the finalizer, and everything else is gone too, or, with
-// LeaveObjects, what stamps and every webhook; after a dry run, when everything could be read. A *TimeoutError and ErrStopped say
+// LeaveObjects, what protects and every webhook; after a dry run, when everything could be read. A *TimeoutError and ErrStopped say
 // that it was cut short, a *WaitersError and an *ElsewhereError that something has to be done before; nothing was changed then.
 func Run(ctx context.Context, o Options) error {
 	u := &uninstallation{Options: o.withDefaults()}
@@ -46,7 +46,7 @@ func Run(ctx context.Context, o Options) error {
 	steps := []step{
 		{"Checking what an uninstallation would break", "checking what it would break", u.check},
 		{"Stopping the manager", "stopping the manager", u.stop},
-		{"Removing what stamps pods, and every webhook", "removing what stamps pods", u.removeStampers},
+		{"Removing what protects pods, and every webhook", "removing what protects pods", u.removeProtectors},
 		{"Taking the finalizer off every pod", "taking the finalizer off every pod", u.sweep},
 		{"Listing the addresses that stay held", "listing the addresses that stay held", u.listHeld},
 	}

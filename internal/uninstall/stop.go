@@ -128,9 +128,9 @@ func (u *uninstallation) managerPods(ctx context.Context, selector labels.Select
 	return names, running, nil
 }
 
-// removeStampers takes away what puts the finalizer on pods, every other webhook of ours, and the policies that would refuse the sweep.
-func (u *uninstallation) removeStampers(ctx context.Context) error {
-	found, err := u.findStampers(ctx)
+// removeProtectors takes away what puts the finalizer on pods, every other webhook of ours, and the policies that would refuse the sweep.
+func (u *uninstallation) removeProtectors(ctx context.Context) error {
+	found, err := u.findProtectors(ctx)
 	if err != nil {
 		return err
 	}
@@ -140,8 +140,8 @@ func (u *uninstallation) removeStampers(ctx context.Context) error {
 	return u.remove(ctx, found)
 }
 
-func (u *uninstallation) findStampers(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	found, err := u.find(ctx, stampers, metav1.NamespaceAll)
+func (u *uninstallation) findProtectors(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	found, err := u.find(ctx, protectors, metav1.NamespaceAll)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ type pass struct {
 }
 
 // sweep reads all pods and takes the finalizer off, until two reads in a row, PassInterval apart, have found none. Before each
-// read it looks again for what stamps.
+// read it looks again for what protects.
 func (u *uninstallation) sweep(ctx context.Context) error {
 	clean := 0
 	for number := 1; ; number++ {
@@ -87,20 +87,20 @@ func (u *uninstallation) sweep(ctx context.Context) error {
 	}
 }
 
-// removeWhatCameBack stops and removes once more what stamps. A pass before it proves nothing.
+// removeWhatCameBack stops and removes once more what protects. A pass before it proves nothing.
 func (u *uninstallation) removeWhatCameBack(ctx context.Context) (bool, error) {
 	runs, err := u.managerIsWanted(ctx)
 	if err != nil {
 		return false, err
 	}
-	found, err := u.findStampers(ctx)
+	found, err := u.findProtectors(ctx)
 	if err != nil {
 		return false, err
 	}
 	if !runs && len(found) == 0 {
 		return false, nil
 	}
-	u.say("what stamps pods has come back; stop whoever applies it (a GitOps controller?):")
+	u.say("what protects pods has come back; stop whoever applies it (a GitOps controller?):")
 	if runs {
 		if err := u.stop(ctx); err != nil {
 			return true, err
@@ -197,7 +197,7 @@ func (u *uninstallation) take(ctx context.Context, remover finalizer.Client, pod
 		return remover.Unhold(ctx, pod, "Holdfast is uninstalled")
 	}
 	for try := 1; ; try++ {
-		way, err := remover.Unstamp(ctx, pod)
+		way, err := remover.Unprotect(ctx, pod)
 		if try == tries || err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+finalizerPolicy+"'") || !rest(ctx, lookInterval) {
 			return way, err
 		}

@@ -33,9 +33,9 @@ func inManager(configuration values) values {
 var profiles = map[string]profile{
 	"config/default": {},
 	"the namespace":  {values: values{"namespace": values{"create": true}}},
-	"admission-policy-stamping": {
-		values:     values{"stamping": values{"admissionPolicy": true}},
-		components: []string{"components/admission-policy-stamping"},
+	"admission-policy-protection": {
+		values:     values{"protection": values{"admissionPolicy": true}},
+		components: []string{"components/admission-policy-protection"},
 	},
 	"warn-unsafe-releases": {
 		values:     inManager(values{"unsafeReleases": values{"mode": "Warn"}}),
@@ -57,18 +57,18 @@ var profiles = map[string]profile{
 		components: []string{"components/shadow"},
 	},
 	"fail-closed": {
-		values:     values{"stamping": values{"failurePolicy": "Fail"}},
+		values:     values{"protection": values{"failurePolicy": "Fail"}},
 		components: []string{"components/fail-closed"},
 	},
 	"guard-cluster-network": {
-		values:        inManager(values{"stamping": values{"guardClusterNetwork": true}}),
+		values:        inManager(values{"protection": values{"guardClusterNetwork": true}}),
 		components:    []string{"components/guard-cluster-network"},
-		configuration: "stamping:\n  guardClusterNetwork: true\n",
+		configuration: "protection:\n  guardClusterNetwork: true\n",
 	},
-	"guard-cluster-network with admission-policy-stamping": {
-		values:        with(inManager(values{"stamping": values{"guardClusterNetwork": true}}), "stamping.admissionPolicy", true),
-		components:    []string{"components/admission-policy-stamping", "components/guard-cluster-network"},
-		configuration: "stamping:\n  guardClusterNetwork: true\n",
+	"guard-cluster-network with admission-policy-protection": {
+		values:        with(inManager(values{"protection": values{"guardClusterNetwork": true}}), "protection.admissionPolicy", true),
+		components:    []string{"components/admission-policy-protection", "components/guard-cluster-network"},
+		configuration: "protection:\n  guardClusterNetwork: true\n",
 	},
 	"hostnetwork": {
 		values:     values{"manager": values{"hostNetwork": true}, "namespace": values{"create": true}},
@@ -97,11 +97,11 @@ var profiles = map[string]profile{
 	"everything that goes together": {
 		values: values{
 			"namespace": values{"create": true}, "networkPolicy": values{"enabled": true}, "prometheus": values{"enabled": true},
-			"stamping": values{"admissionPolicy": true, "failurePolicy": "Fail"},
-			"manager":  values{"hostNetwork": true, "configuration": values{"unsafeReleases": values{"mode": "Warn"}}},
+			"protection": values{"admissionPolicy": true, "failurePolicy": "Fail"},
+			"manager":    values{"hostNetwork": true, "configuration": values{"unsafeReleases": values{"mode": "Warn"}}},
 		},
 		components: []string{
-			"components/admission-policy-stamping", "components/warn-unsafe-releases", "components/fail-closed", "components/hostnetwork",
+			"components/admission-policy-protection", "components/warn-unsafe-releases", "components/fail-closed", "components/hostnetwork",
 			"components/network-policies", "components/prometheus", "agent/components/prometheus",
 		},
 	},

@@ -31,7 +31,7 @@ The two configurations are the files of the binaries, without ` + "`apiVersion` 
 beside it, a list replaces the list. Fields: [the manager's](configuration.md), [the agents'](agent-configuration.md). What is changed there has another
 ConfigMap, and the pods are replaced.
 
-Three values follow from others: every pod is stamped, by the webhook and by the policy, with ` + "`manager.configuration.stamping.guardClusterNetwork`" + `; the
+Three values follow from others: every pod is protected, by the webhook and by the policy, with ` + "`manager.configuration.protection.guardClusterNetwork`" + `; the
 agents mount the folder of ` + "`agent.configuration.runtime.endpoint`" + ` and, where it is elsewhere, ` + "`agent.configuration.runtime.stateDirectory`" + `; ports are those of ` + "`configuration.server`" + `.
 `
 )

@@ -19,11 +19,11 @@ var changes = map[string]struct {
 	to   any
 	want string
 }{
-	"namespace.create":         {true, "\n  name: holdfast-system\n"},
-	"imagePullSecrets":         {[]any{values{"name": "registry"}}, "imagePullSecrets:"},
-	"stamping.admissionPolicy": {true, "kind: MutatingAdmissionPolicyBinding"},
-	"stamping.failurePolicy":   {"Fail", ""},
-	"policies.kubeletAccounts": {[]any{"jane"}, `expression: "[\"jane\"]"`},
+	"namespace.create":           {true, "\n  name: holdfast-system\n"},
+	"imagePullSecrets":           {[]any{values{"name": "registry"}}, "imagePullSecrets:"},
+	"protection.admissionPolicy": {true, "kind: MutatingAdmissionPolicyBinding"},
+	"protection.failurePolicy":   {"Fail", ""},
+	"policies.kubeletAccounts":   {[]any{"jane"}, `expression: "[\"jane\"]"`},
 
 	"policies.refuseForeignRemovals": {true, "name: holdfast-foreign-removals"},
 	"policies.cniAccounts":           {[]any{"cni"}, `expression: "[\"cni\"]"`},
@@ -49,20 +49,20 @@ var changes = map[string]struct {
 	"manager.configuration.unsafeReleases.daemonSets": {[]any{"apps/cni"}, "- apps/cni"},
 	"manager.configuration.server.certDir":            {"/certs", "mountPath: /certs"},
 
-	"agent.enabled":                                  {false, ""},
-	"agent.image.repository":                         {"registry.example.com/agent", "image: registry.example.com/agent:"},
-	"agent.image.tag":                                {"v9", "/holdfast-agent:v9\n"},
-	"agent.image.digest":                             {digest, "/holdfast-agent@" + digest + "\n"},
-	"agent.image.pullPolicy":                         {"Never", "imagePullPolicy: Never"},
-	"agent.resources.requests.cpu":                   {"15m", "cpu: 15m"},
-	"agent.resources.requests.memory":                {"48Mi", "memory: 48Mi"},
-	"agent.resources.limits.memory":                  {"192Mi", "memory: 192Mi"},
-	"agent.audit.hostLocal":                          {true, "path: /var/lib/cni"},
-	"agent.audit.awsIPAMD":                           {true, "path: /var/run/aws-node"},
-	"agent.configuration.runtime.endpoint":           {"unix:///run/crio/crio.sock", "path: /run/crio\n"},
-	"agent.configuration.machine.machineIDFile":      {"/host/id", "machineIDFile: /host/id"},
-	"agent.configuration.machine.bootIDFile":         {"/host/id-of-boot", "bootIDFile: /host/id-of-boot"},
-	"manager.configuration.stamping.multusNamespace": {"multus", "multusNamespace: multus"},
+	"agent.enabled":                                    {false, ""},
+	"agent.image.repository":                           {"registry.example.com/agent", "image: registry.example.com/agent:"},
+	"agent.image.tag":                                  {"v9", "/holdfast-agent:v9\n"},
+	"agent.image.digest":                               {digest, "/holdfast-agent@" + digest + "\n"},
+	"agent.image.pullPolicy":                           {"Never", "imagePullPolicy: Never"},
+	"agent.resources.requests.cpu":                     {"15m", "cpu: 15m"},
+	"agent.resources.requests.memory":                  {"48Mi", "memory: 48Mi"},
+	"agent.resources.limits.memory":                    {"192Mi", "memory: 192Mi"},
+	"agent.audit.hostLocal":                            {true, "path: /var/lib/cni"},
+	"agent.audit.awsIPAMD":                             {true, "path: /var/run/aws-node"},
+	"agent.configuration.runtime.endpoint":             {"unix:///run/crio/crio.sock", "path: /run/crio\n"},
+	"agent.configuration.machine.machineIDFile":        {"/host/id", "machineIDFile: /host/id"},
+	"agent.configuration.machine.bootIDFile":           {"/host/id-of-boot", "bootIDFile: /host/id-of-boot"},
+	"manager.configuration.protection.multusNamespace": {"multus", "multusNamespace: multus"},
 }
 
 // TestEveryValueHasEffect changes one value at a time, and wants to see it where it was not before.
@@ -189,15 +189,15 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"a number that is a string":               {values{"manager": values{"replicas": "two"}}, []string{"replicas", "integer"}},
 		"a switch that is a string":               {values{"agent": values{"enabled": "yes"}}, []string{"enabled", "boolean"}},
 		"no replica":                              {values{"manager": values{"replicas": 0}}, []string{"replicas"}},
-		"an enumeration's misspelled value":       {values{"stamping": values{"failurePolicy": "fail"}}, []string{"failurePolicy", "Ignore", "Fail"}},
+		"an enumeration's misspelled value":       {values{"protection": values{"failurePolicy": "fail"}}, []string{"failurePolicy", "Ignore", "Fail"}},
 		"a misspelled mode of the configuration":  {values{"manager": values{"configuration": values{"unsafeReleases": values{"mode": "deny"}}}}, []string{"mode", "Deny"}},
 		"a duration without a unit":               {values{"manager": values{"configuration": values{"delays": values{"releaseDelay": "180"}}}}, []string{"releaseDelay"}},
 		"a digest that is none":                   {values{"manager": values{"image": values{"digest": "latest"}}}, []string{"digest"}},
 		"no limit of the memory":                  {values{"manager": values{"resources": values{"limits": values{"memory": nil}}}}, []string{"memory"}},
 		"evidence that nobody gives":              {values{"agent": values{"enabled": false}}, []string{"agent.enabled", "evidence"}},
 		"agents without a runtime":                {values{"agent": values{"configuration": values{"runtime": values{"endpoint": ""}}}}, []string{"runtime.endpoint"}},
-		"a shadow that stamps":                    {with(inManager(values{"mode": "Shadow"}), "stamping.admissionPolicy", true), []string{"mode is Shadow", "stamping.admissionPolicy"}},
-		"a shadow that refuses":                   {with(inManager(values{"mode": "Shadow"}), "stamping.failurePolicy", "Fail"), []string{"mode is Shadow", "stamping.failurePolicy"}},
+		"a shadow that protects":                  {with(inManager(values{"mode": "Shadow"}), "protection.admissionPolicy", true), []string{"mode is Shadow", "protection.admissionPolicy"}},
+		"a shadow that refuses":                   {with(inManager(values{"mode": "Shadow"}), "protection.failurePolicy", "Fail"), []string{"mode is Shadow", "protection.failurePolicy"}},
 		"probes without a port":                   {values{"manager": values{"configuration": values{"server": values{"healthProbeBindAddress": "0"}}}}, []string{"host:port"}},
 		"certificates without a folder":           {values{"manager": values{"configuration": values{"server": values{"certDir": ""}}}}, []string{"certDir"}},
 		"a list that is a string":                 {values{"manager": values{"configuration": values{"whereabouts": values{"namespaces": "kube-system"}}}}, []string{"namespaces", "array"}},
@@ -230,7 +230,7 @@ func TestNamespacesThatTheReleaseCannotBeIn(t *testing.T) {
 func TestReleaseInAnotherNamespace(t *testing.T) {
 	all := values{
 		"namespace": values{"create": true}, "networkPolicy": values{"enabled": true}, "prometheus": values{"enabled": true},
-		"stamping": values{"admissionPolicy": true},
+		"protection": values{"admissionPolicy": true},
 	}
 	const other = "the-guard"
 	there, err := template(t, other, all)

@@ -66,12 +66,12 @@ var _ = Describe("The rendered installation", Ordered, func() {
 		Expect(serving.Spec.DNSNames).To(ContainElement(service.Name + "." + service.Namespace + ".svc"))
 		Expect(pods.Spec.Volumes).To(ContainElement(HaveField("VolumeSource.Secret.SecretName", serving.Spec.SecretName)))
 
-		stamp := decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](installation, "holdfast-stamp")
+		protection := decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](installation, "holdfast-protect")
 		slices := decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](installation, "holdfast-slices")
 		unsafe := decodeAs[*admissionregistrationv1.ValidatingWebhookConfiguration](installation, "holdfast-release")
 		var calls []admissionregistrationv1.WebhookClientConfig
-		for i := range stamp.Webhooks {
-			calls = append(calls, stamp.Webhooks[i].ClientConfig)
+		for i := range protection.Webhooks {
+			calls = append(calls, protection.Webhooks[i].ClientConfig)
 		}
 		for i := range slices.Webhooks {
 			calls = append(calls, slices.Webhooks[i].ClientConfig)
@@ -82,7 +82,7 @@ var _ = Describe("The rendered installation", Ordered, func() {
 		for _, call := range calls {
 			Expect(call.Service).To(HaveValue(And(HaveField("Name", service.Name), HaveField("Namespace", service.Namespace), HaveField("Port", HaveValue(Equal(int32(443)))))))
 		}
-		for _, annotations := range []map[string]string{stamp.Annotations, slices.Annotations, unsafe.Annotations} {
+		for _, annotations := range []map[string]string{protection.Annotations, slices.Annotations, unsafe.Annotations} {
 			Expect(annotations).To(HaveKeyWithValue(certmanagerv1.WantInjectAnnotation, serving.Namespace+"/"+serving.Name))
 		}
 	})
@@ -138,7 +138,7 @@ var _ = Describe("Every component", Ordered, func() {
 	It("goes together with all the others", func(ctx context.Context) {
 		rendered := renderWith(components()...)
 		Expect(apply(ctx, rendered)).To(BeEmpty())
-		Expect(decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](rendered, "holdfast-stamp").Webhooks).
+		Expect(decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](rendered, "holdfast-protect").Webhooks).
 			To(HaveExactElements(And(
 				HaveField("FailurePolicy", HaveValue(Equal(admissionregistrationv1.Fail))),
 				HaveField("MatchConditions", And(Not(BeEmpty()), Not(ContainElement(HaveField("Name", "a-network-may-be-guarded"))))),

@@ -125,7 +125,7 @@ var _ = Describe("A renewed certificate", Ordered, func() {
 	BeforeAll(func(ctx context.Context) {
 		apply(ctx, render("config/default"))
 		// The installed webhook leads to a Service that nobody serves here, and would only cost time.
-		installed := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-stamp"}}
+		installed := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-protect"}}
 		Expect(admin.Delete(ctx, installed)).To(Succeed())
 		ca, r = newAuthority(), &replica{certDir: GinkgoT().TempDir()}
 		ca.issue(r.certDir)
@@ -150,10 +150,10 @@ var _ = Describe("A renewed certificate", Ordered, func() {
 	})
 
 	It("and a renewed authority cost no call, in whatever order the API server and the manager learn of them", func(ctx context.Context) {
-		configuration := stampingThrough(r.webhooks, ca.bundle())
+		configuration := protectionThrough(r.webhooks, ca.bundle())
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })
-		Eventually(ctx, func() error { return createStamped(ctx) }).Should(Succeed())
+		Eventually(ctx, func() error { return createProtected(ctx) }).Should(Succeed())
 		trust := func() {
 			GinkgoHelper()
 			configuration.Webhooks[0].ClientConfig.CABundle = ca.bundle()
@@ -180,10 +180,10 @@ var _ = Describe("A renewed certificate", Ordered, func() {
 	})
 })
 
-// stampingThrough is the rendered webhook that stamps, at an address, failing closed so that a lost call is seen.
-func stampingThrough(address string, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
+// protectionThrough is the rendered webhook that protects, at an address, failing closed so that a lost call is seen.
+func protectionThrough(address string, bundle []byte) *admissionregistrationv1.MutatingWebhookConfiguration {
 	GinkgoHelper()
-	rendered := decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](renderWith("fail-closed"), "holdfast-stamp")
+	rendered := decodeAs[*admissionregistrationv1.MutatingWebhookConfiguration](renderWith("fail-closed"), "holdfast-protect")
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "rotation"}, Webhooks: rendered.Webhooks[:1]}
 	configuration.Webhooks[0].Name = "rotation.holdfast.dev"
 	configuration.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address + "/mutate-pods"), CABundle: bundle}
@@ -191,8 +191,8 @@ func stampingThrough(address string, bundle []byte) *admissionregistrationv1.Mut
 	return configuration
 }
 
-// createStamped asks the API server what would become of a pod with networks.
-func createStamped(ctx context.Context) error {
+// createProtected asks the API server what would become of a pod with networks.
+func createProtected(ctx context.Context) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "rotation", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "storage"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
@@ -201,7 +201,7 @@ func createStamped(ctx context.Context) error {
 		return err
 	}
 	if pod.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue {
-		return fmt.Errorf("the pod was not stamped: %v", pod.Labels)
+		return fmt.Errorf("the pod was not protected: %v", pod.Labels)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func keepCalling(ctx context.Context) *calling {
 	var caller sync.WaitGroup
 	caller.Go(func() {
 		for running.Err() == nil {
-			err := createStamped(context.WithoutCancel(running))
+			err := createProtected(context.WithoutCancel(running))
 			c.mu.Lock()
 			c.made++
 			if err != nil {

@@ -23,9 +23,9 @@ import (
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodewait"
 	_ "github.com/holdfast-dev/holdfast/test/integration/plugin"
 	_ "github.com/holdfast-dev/holdfast/test/integration/policies"
+	_ "github.com/holdfast-dev/holdfast/test/integration/protection"
 	_ "github.com/holdfast-dev/holdfast/test/integration/releaseadmission"
 	_ "github.com/holdfast-dev/holdfast/test/integration/shadow"
-	_ "github.com/holdfast-dev/holdfast/test/integration/stamping"
 	_ "github.com/holdfast-dev/holdfast/test/integration/uninstall"
 	_ "github.com/holdfast-dev/holdfast/test/integration/whereabouts"
 )

@@ -49,7 +49,7 @@ func SetDefaults(c *ManagerConfiguration) {
 	setTypeDefaults(&c.TypeMeta)
 	c.Mode = orDefault(c.Mode, DefaultMode)
 	c.Evidence = orDefault(c.Evidence, DefaultEvidence)
-	setStampingDefaults(&c.Stamping)
+	setProtectionDefaults(&c.Protection)
 	setWhereaboutsDefaults(&c.Whereabouts)
 	setUnsafeReleasesDefaults(&c.UnsafeReleases, c.Evidence)
 	c.Audit.Mode = orDefault(c.Audit.Mode, DefaultAuditMode)
@@ -66,7 +66,7 @@ func setTypeDefaults(t *metav1.TypeMeta) {
 	t.Kind = orDefault(t.Kind, ManagerConfigurationKind)
 }
 
-func setStampingDefaults(s *Stamping) {
+func setProtectionDefaults(s *Protection) {
 	s.GuardClusterNetwork = orDefault(s.GuardClusterNetwork, new(false))
 	s.MultusNamespace = orDefault(s.MultusNamespace, DefaultMultusNamespace)
 }

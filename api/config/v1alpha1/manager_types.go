@@ -12,14 +12,14 @@ import (
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Mode is Guard, or Shadow: everything is observed, judged and reported as it would be done, and nothing is stamped, refused,
+	// Mode is Guard, or Shadow: everything is observed, judged and reported as it would be done, and nothing is protected, refused,
 	// released, repaired or deleted. Default: Guard.
 	Mode Mode `json:"mode,omitempty"`
 	// Evidence says whose word proves a sandbox gone where the kubelet did not end the pod after its deletion: Kubelet (the pod's
 	// status) or Agent (the node's runtime; the DaemonSet of agents has to run). Default: Agent.
 	Evidence Evidence `json:"evidence,omitempty"`
-	// Stamping says which pods are held by the finalizer.
-	Stamping Stamping `json:"stamping,omitempty"`
+	// Protection says which pods are held by the finalizer.
+	Protection Protection `json:"protection,omitempty"`
 	// Whereabouts configures the whereabouts backend.
 	Whereabouts Whereabouts `json:"whereabouts,omitempty"`
 	// UnsafeReleases says what admission does with a removal of an address that may be in use.
@@ -49,11 +49,11 @@ const (
 	EvidenceAgent   Evidence = "Agent"
 )
 
-// Stamping says which pods are held.
-type Stamping struct {
-	// ExcludedNamespaces are never stamped. The manager's own namespace and kube-system are always among them.
+// Protection says which pods are held.
+type Protection struct {
+	// ExcludedNamespaces are never protected. The manager's own namespace and kube-system are always among them.
 	ExcludedNamespaces []string `json:"excludedNamespaces,omitempty"`
-	// GuardClusterNetwork stamps every pod, because the cluster's own pod network gets its addresses from a guarded IPAM.
+	// GuardClusterNetwork protects every pod, because the cluster's own pod network gets its addresses from a guarded IPAM.
 	// Default: false.
 	GuardClusterNetwork *bool `json:"guardClusterNetwork,omitempty"`
 	// MultusNamespace is where Multus looks for a default-network NetworkAttachmentDefinition given without a namespace

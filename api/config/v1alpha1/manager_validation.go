@@ -29,7 +29,7 @@ func Validate(c *ManagerConfiguration) field.ErrorList {
 	errs = append(errs, validateType(c.TypeMeta)...)
 	errs = append(errs, validateMode(c.Mode, field.NewPath("mode"))...)
 	errs = append(errs, validateEvidence(c.Evidence, field.NewPath("evidence"))...)
-	errs = append(errs, validateStamping(&c.Stamping, field.NewPath("stamping"))...)
+	errs = append(errs, validateProtection(&c.Protection, field.NewPath("protection"))...)
 	errs = append(errs, validateWhereabouts(&c.Whereabouts, field.NewPath("whereabouts"))...)
 	errs = append(errs, validateUnsafeReleases(&c.UnsafeReleases, field.NewPath("unsafeReleases"))...)
 	errs = append(errs, validateAudit(&c.Audit, field.NewPath("audit"))...)
@@ -59,7 +59,7 @@ func validateEvidence(evidence Evidence, path *field.Path) field.ErrorList {
 	return nil
 }
 
-func validateStamping(s *Stamping, path *field.Path) field.ErrorList {
+func validateProtection(s *Protection, path *field.Path) field.ErrorList {
 	errs := validateEach(s.ExcludedNamespaces, path.Child("excludedNamespaces"), validation.IsDNS1123Label)
 	return append(errs, asErrors(path.Child("multusNamespace"), s.MultusNamespace, validation.IsDNS1123Label(s.MultusNamespace))...)
 }

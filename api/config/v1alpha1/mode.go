@@ -9,7 +9,7 @@ type Mode string
 
 // The modes.
 const (
-	// ModeGuard stamps, refuses, releases and repairs.
+	// ModeGuard protects, refuses, releases and repairs.
 	ModeGuard Mode = "Guard"
 	// ModeShadow observes and judges the same, and only reports what ModeGuard would do.
 	ModeShadow Mode = "Shadow"

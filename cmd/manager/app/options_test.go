@@ -56,7 +56,7 @@ func TestClientLimits(t *testing.T) {
 }
 
 func TestTheManagersOwnNamespacesAreAlwaysExcluded(t *testing.T) {
-	c := complete(t, configv1alpha1.ManagerConfiguration{Stamping: configv1alpha1.Stamping{ExcludedNamespaces: []string{"infra", "kube-system"}},
+	c := complete(t, configv1alpha1.ManagerConfiguration{Protection: configv1alpha1.Protection{ExcludedNamespaces: []string{"infra", "kube-system"}},
 		Orphans: configv1alpha1.Orphans{AgentNamespace: "agents"}})
 	got := excludedNamespaces(c, Options{Namespace: "guard"})
 	if diff := cmp.Diff([]string{"agents", "guard", "infra", "kube-system"}, got); diff != "" {

@@ -45,7 +45,7 @@ func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerCo
 		return err
 	}
 	if err := webhooks.SetupPodWebhook(mgr, podOptions(c, o, backends)); err != nil {
-		return fmt.Errorf("setting up the webhook that stamps pods: %w", err)
+		return fmt.Errorf("setting up the webhook that protects pods: %w", err)
 	}
 	if err := webhooks.SetupReleaseWebhooks(mgr, releaseOptions(c, o, backend)); err != nil {
 		return err
@@ -67,11 +67,11 @@ func newBackend(c *configv1alpha1.ManagerConfiguration, o Options) *whereabouts.
 }
 
 // watchDefinitions fills the cache of NetworkAttachmentDefinitions before the first pod asks for one. Where their CRD
-// is not installed there is none to read, and every pod that names a network is stamped.
+// is not installed there is none to read, and every pod that names a network is protected.
 func watchDefinitions(ctx context.Context, mgr manager.Manager, o Options) error {
 	_, err := mgr.GetCache().GetInformer(ctx, &nadv1.NetworkAttachmentDefinition{}, cache.BlockUntilSynced(false))
 	if meta.IsNoMatchError(err) {
-		o.Log.Info("The NetworkAttachmentDefinition CRD is not installed; every pod that names a network is stamped")
+		o.Log.Info("The NetworkAttachmentDefinition CRD is not installed; every pod that names a network is protected")
 		return nil
 	}
 	if err != nil {
@@ -121,8 +121,8 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 func rules(c *configv1alpha1.ManagerConfiguration, o Options) protection.Rules {
 	return protection.Rules{
 		ExcludedNamespaces:  excludedNamespaces(c, o),
-		GuardClusterNetwork: *c.Stamping.GuardClusterNetwork,
-		MultusNamespace:     c.Stamping.MultusNamespace,
+		GuardClusterNetwork: *c.Protection.GuardClusterNetwork,
+		MultusNamespace:     c.Protection.MultusNamespace,
 	}
 }
 

@@ -45,7 +45,7 @@ func TestControllerOptionsComeFromTheConfiguration(t *testing.T) {
 }
 
 func TestPodOptionsComeFromTheConfiguration(t *testing.T) {
-	c := complete(t, configv1alpha1.ManagerConfiguration{Stamping: configv1alpha1.Stamping{
+	c := complete(t, configv1alpha1.ManagerConfiguration{Protection: configv1alpha1.Protection{
 		ExcludedNamespaces: []string{"infra"}, GuardClusterNetwork: new(true), MultusNamespace: "multus",
 	}})
 	got := podOptions(c, Options{}.withDefaults(), []ipam.Backend{whereabouts.New(whereabouts.Options{})})

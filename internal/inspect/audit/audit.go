@@ -182,7 +182,7 @@ func (b *books) keep(f *Finding, e *ipam.Entry, owner, orphan *v1alpha1.IPAlloca
 			continue
 		}
 		if a := LastAnswer(r, e.SandboxID); a != nil && a.Verdict == v1alpha1.VerdictDoNotRelease {
-			f.Releasable, f.KeptBecause = false, fmt.Sprintf("its node's agent said DoNotRelease (%s) at %s", a.Reason, inspect.Stamp(&a.Time))
+			f.Releasable, f.KeptBecause = false, fmt.Sprintf("its node's agent said DoNotRelease (%s) at %s", a.Reason, inspect.Timestamp(&a.Time))
 			return
 		}
 	}

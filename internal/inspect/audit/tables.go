@@ -17,7 +17,7 @@ func (r *Report) Tables(time.Time) []inspect.Table {
 	var head inspect.Table
 	l := r.Looked
 	head.Say("Compared at %s: %d entries, %d pods, %d records, %d nodes, %d reservations, %d node resource policies.",
-		inspect.Stamp(&r.Time), l.Entries, l.Pods, l.Records, l.Nodes, l.Reservations, l.Policies)
+		inspect.Timestamp(&r.Time), l.Entries, l.Pods, l.Records, l.Nodes, l.Reservations, l.Policies)
 	if l.Claimed > 0 {
 		head.Say("%d of the entries belong to ResourceClaims that exist.", l.Claimed)
 	}

@@ -165,7 +165,7 @@ func (f *Facts) claim(c *Case) {
 func (f *Facts) owner(c *Case) {
 	o := f.Owner
 	if a := audit.LastAnswer(o.Record, f.Entry.SandboxID); a != nil && a.Verdict == v1alpha1.VerdictDoNotRelease {
-		c.object(true, "the agent of its node said DoNotRelease (%s) at %s", a.Reason, inspect.Stamp(&a.Time))
+		c.object(true, "the agent of its node said DoNotRelease (%s) at %s", a.Reason, inspect.Timestamp(&a.Time))
 	}
 	if o.Pod.IsKnown() {
 		f.ownerPod(c, o.Pod.Get())

@@ -31,7 +31,7 @@ const (
 )
 
 // Doctor reads what every check needs. What cannot be read is an unknown fact of its check. Dry runs are made in a namespace where pods
-// are stamped.
+// are protected.
 func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor.Facts, error) {
 	f := &doctor.Facts{Namespace: c.Namespace, Plugin: plugin}
 	f.APIServer = factOf(c.serverVersion)
@@ -44,7 +44,7 @@ func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor
 	c.installation(ctx, f)
 	f.Webhooks = factOf(func() ([]doctor.Webhook, error) { return c.webhooks(ctx) })
 	f.AdmissionPolicies = factOf(func() (doctor.AdmissionPolicies, error) { return c.admissionPolicies(ctx) })
-	f.Stamp = factOf(func() (doctor.Stamp, error) { return c.tryStamp(ctx, namespace) })
+	f.Protection = factOf(func() (doctor.Protection, error) { return c.tryProtection(ctx, namespace) })
 	c.tryUpdates(ctx, f)
 	c.rights(ctx, f)
 	f.Nodes = factOf(func() ([]corev1.Node, error) { return c.Nodes(ctx) })
@@ -214,10 +214,10 @@ func (c *Cluster) review(ctx context.Context, user string, attributes *authoriza
 	return doctor.Right{Account: user, Verb: attributes.Verb, Resource: resource, Namespace: attributes.Namespace, Allowed: review.Status.Allowed}, nil
 }
 
-// errNotStamped says why a dry run proves nothing.
-var errNotStamped = errors.New("the namespace is one in which no pod is stamped: name another with --namespace")
+// errNotProtected says why a dry run proves nothing.
+var errNotProtected = errors.New("the namespace is one in which no pod is protected: name another with --namespace")
 
-// probe is a pod that names a network which does not exist: nobody can resolve it, so it has to be stamped. It asks for nothing
+// probe is a pod that names a network which does not exist: nobody can resolve it, so it has to be protected. It asks for nothing
 // that a namespace of the level "restricted" refuses.
 func probe(namespace string) *corev1.Pod {
 	return &corev1.Pod{
@@ -231,7 +231,7 @@ func probe(namespace string) *corev1.Pod {
 	}
 }
 
-// isExcluded says whether no pod of a namespace is ever stamped, as far as the configuration and its labels say.
+// isExcluded says whether no pod of a namespace is ever protected, as far as the configuration and its labels say.
 func (c *Cluster) isExcluded(ctx context.Context, namespace string) (bool, error) {
 	var object corev1.Namespace
 	if _, err := c.get(ctx, client.ObjectKey{Name: namespace}, &object, "namespaces"); err != nil {

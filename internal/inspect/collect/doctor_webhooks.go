@@ -114,20 +114,20 @@ func (c *Cluster) readyBehind(ctx context.Context, service string) release.Fact[
 	})
 }
 
-// tryStamp creates a pod that names a network, as a dry run: nothing is stored, and the API server calls the webhook as always.
-func (c *Cluster) tryStamp(ctx context.Context, namespace string) (doctor.Stamp, error) {
+// tryProtection creates a pod that names a network, as a dry run: nothing is stored, and the API server calls the webhook as always.
+func (c *Cluster) tryProtection(ctx context.Context, namespace string) (doctor.Protection, error) {
 	excluded, err := c.isExcluded(ctx, namespace)
 	if err != nil {
-		return doctor.Stamp{}, err
+		return doctor.Protection{}, err
 	}
 	if excluded {
-		return doctor.Stamp{}, errNotStamped
+		return doctor.Protection{}, errNotProtected
 	}
 	pod := probe(namespace)
 	if err := c.Client.Create(ctx, pod, client.DryRunAll); err != nil {
-		return doctor.Stamp{}, dryRunError(err, "create", namespace)
+		return doctor.Protection{}, dryRunError(err, "create", namespace)
 	}
-	return doctor.Stamp{Finalizer: controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer), Label: pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue}, nil
+	return doctor.Protection{Finalizer: controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer), Label: pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue}, nil
 }
 
 // dryRunError: a webhook that has side effects makes the API server refuse a dry run; that says nothing about the real thing.

@@ -143,7 +143,7 @@ func factOf[T any](read func() (T, error)) release.Fact[T] {
 func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam.PodRef, pod *corev1.Pod) *explain.Facts {
 	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries, Policies: s.policies,
 		Evidence: s.configuration.ReleaseEvidence(), Settings: s.configuration.Settings(),
-		GuardClusterNetwork: *s.configuration.Stamping.GuardClusterNetwork, ConfigurationSource: s.configuration.Source, Unserved: s.unserved}
+		GuardClusterNetwork: *s.configuration.Protection.GuardClusterNetwork, ConfigurationSource: s.configuration.Source, Unserved: s.unserved}
 	node := ""
 	switch {
 	case pod != nil && pod.UID == uid:

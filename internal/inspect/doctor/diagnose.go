@@ -20,7 +20,7 @@ import (
 func Diagnose(f *Facts, now time.Time) *Diagnosis {
 	d := &Diagnosis{TypeMeta: inspect.Type("Diagnosis")}
 	for _, check := range []func(*Diagnosis, *Facts, time.Time){
-		definitions, manager, configuration, mode, certificate, webhooks, admissionPolicies, stamping, foreign, updates, unprotected, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
+		definitions, manager, configuration, mode, certificate, webhooks, admissionPolicies, protection, foreign, updates, unprotected, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
 	} {
 		check(d, f, now)
 	}
@@ -71,14 +71,14 @@ func manager(d *Diagnosis, f *Facts, _ time.Time) {
 	look := "look at the pods and their logs: kubectl -n " + f.Namespace + " get pods -o wide"
 	switch {
 	case wanted == 0:
-		d.add(Fail, name, "somebody has scaled the Deployment to 0: nothing is stamped by a webhook, judged or released",
+		d.add(Fail, name, "somebody has scaled the Deployment to 0: nothing is protected by a webhook, judged or released",
 			"kubectl -n "+f.Namespace+" scale deployment/holdfast-manager --replicas=2")
 	case ready == 0:
-		d.add(Fail, name, fmt.Sprintf("none of %d is Ready: nothing is stamped by a webhook, judged or released", wanted), look)
+		d.add(Fail, name, fmt.Sprintf("none of %d is Ready: nothing is protected by a webhook, judged or released", wanted), look)
 	case ready < wanted:
 		d.add(Warn, name, fmt.Sprintf("%d of %d are Ready", ready, wanted), look)
 	case wanted == 1:
-		d.add(Warn, name, "there is one replica only: while it is away, nothing is stamped by a webhook or judged", "set replicas to 2 or more")
+		d.add(Warn, name, "there is one replica only: while it is away, nothing is protected by a webhook or judged", "set replicas to 2 or more")
 	case len(nodes) == 1 && wanted > 1:
 		d.add(Warn, name, fmt.Sprintf("all %d are on node %s", ready, sets.List(nodes)[0]), "delete one of the pods once another node has room: the topology spread puts it there")
 	default:
@@ -119,7 +119,7 @@ func isShadow(f *Facts) bool {
 // mode: a shadow guards nothing, which somebody may have forgotten. A guard is what is expected, and not worth a line.
 func mode(d *Diagnosis, f *Facts, _ time.Time) {
 	if isShadow(f) {
-		d.add(Warn, "mode", "Shadow: nothing is stamped, refused, released, repaired or deleted; the manager only reports what it would do",
+		d.add(Warn, "mode", "Shadow: nothing is protected, refused, released, repaired or deleted; the manager only reports what it would do",
 			"see what it reports (holdfast_shadow_total, the manager's log), and set mode: Guard once you want that done")
 	}
 }

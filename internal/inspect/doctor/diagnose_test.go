@@ -74,10 +74,10 @@ func wellInstalled(t *testing.T) *Facts {
 		Pods:    []corev1.Pod{managerPod("a", corev1.ConditionTrue), managerPod("b", corev1.ConditionTrue)},
 		Agents:  release.Known(&appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: containers("ghcr.io/x/agent:v0.1.2")}}), AgentPods: []corev1.Pod{managerPod("a", corev1.ConditionTrue)},
 		Nodes: release.Known([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}),
-		Webhooks: release.Known([]Webhook{ours("holdfast-stamp", "stamp.holdfast.dev", true), ours("holdfast-release", "ippool.release.holdfast.dev", false),
+		Webhooks: release.Known([]Webhook{ours("holdfast-protect", "protect.holdfast.dev", true), ours("holdfast-release", "ippool.release.holdfast.dev", false),
 			ours("holdfast-slices", "slices.holdfast.dev", false)}),
 		AdmissionPolicies: release.Known(installedPolicies()),
-		Certificate:       secret(certificate), Stamp: release.Known(Stamp{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
+		Certificate:       secret(certificate), Protection: release.Known(Protection{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
 		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}),
 		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[struct{}]{"kube-system/whereabouts": release.Known(struct{}{})},
 		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true),
@@ -180,17 +180,17 @@ func TestDiagnose(t *testing.T) {
 			f.Certificate = secret(served(t, "x.svc", now.Add(-day), now.Add(60*day)))
 		}, "certificate", Fail, "it is not for holdfast-webhook"},
 		"no certificate in the Secret":   {func(_ *testing.T, f *Facts) { f.Certificate = secret([]byte("x")) }, "certificate", Fail, "no certificate that can be read"},
-		"a webhook without an authority": {func(_ *testing.T, f *Facts) { change(f, 0, func(w *Webhook) { w.CABundle = nil }) }, "webhooks", Fail, "stamp.holdfast.dev (holdfast-stamp) has no authority"},
+		"a webhook without an authority": {func(_ *testing.T, f *Facts) { change(f, 0, func(w *Webhook) { w.CABundle = nil }) }, "webhooks", Fail, "protect.holdfast.dev (holdfast-protect) has no authority"},
 		"a webhook with another authority": {func(t *testing.T, f *Facts) {
 			change(f, 1, func(w *Webhook) { w.CABundle = served(t, "ca", now.Add(-day), now.Add(day)) })
 		}, "webhooks", Fail, "does not trust the serving certificate"},
-		"a webhook with nobody behind it": {func(_ *testing.T, f *Facts) { change(f, 2, func(w *Webhook) { w.Ready = release.Known(0) }) }, "webhooks", Fail, "has nobody behind its Service"},
-		"a configuration is missing":      {func(_ *testing.T, f *Facts) { f.Webhooks = release.Known(f.Webhooks.Get()[:2]) }, "webhooks", Fail, "there is no webhook configuration holdfast-slices"},
-		"a pod was not stamped":           {func(_ *testing.T, f *Facts) { f.Stamp = release.Known(Stamp{Label: true}) }, "stamping", Fail, "was not stamped"},
-		"a shadow":                        {func(_ *testing.T, f *Facts) { asShadow(f); f.Stamp = release.Known(Stamp{}) }, "mode", Warn, "Shadow: nothing is stamped"},
-		"a shadow stamps nothing":         {func(_ *testing.T, f *Facts) { asShadow(f); f.Stamp = release.Known(Stamp{}) }, "stamping", OK, "was not stamped"},
-		"somebody stamps beside a shadow": {func(_ *testing.T, f *Facts) { asShadow(f) }, "stamping", Fail, "the mode is Shadow, and a pod"},
-		"stamping could not be tried":     {func(_ *testing.T, f *Facts) { f.Stamp = release.Unknown[Stamp]("no right") }, "stamping", Warn, "no right"},
+		"a webhook with nobody behind it":   {func(_ *testing.T, f *Facts) { change(f, 2, func(w *Webhook) { w.Ready = release.Known(0) }) }, "webhooks", Fail, "has nobody behind its Service"},
+		"a configuration is missing":        {func(_ *testing.T, f *Facts) { f.Webhooks = release.Known(f.Webhooks.Get()[:2]) }, "webhooks", Fail, "there is no webhook configuration holdfast-slices"},
+		"a pod was not protected":           {func(_ *testing.T, f *Facts) { f.Protection = release.Known(Protection{Label: true}) }, "protection", Fail, "was not protected"},
+		"a shadow":                          {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "mode", Warn, "Shadow: nothing is protected"},
+		"a shadow protects nothing":         {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "protection", OK, "was not protected"},
+		"somebody protects beside a shadow": {func(_ *testing.T, f *Facts) { asShadow(f) }, "protection", Fail, "the mode is Shadow, and a pod"},
+		"protection could not be tried":     {func(_ *testing.T, f *Facts) { f.Protection = release.Unknown[Protection]("no right") }, "protection", Warn, "no right"},
 		"somebody else's webhook blocks updates": {func(_ *testing.T, f *Facts) {
 			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Configuration: "c", Name: "x.example.com", Service: "a/b", FailsClosed: true, UpdatesPods: true, Ready: release.Known(0)}))
 		}, "webhooks of others", Fail, "x.example.com (c) is called for updates of pods, fails closed, and has nobody behind its Service a/b"},
@@ -203,8 +203,8 @@ func TestDiagnose(t *testing.T) {
 		"pods can only be changed through their status": {func(_ *testing.T, f *Facts) { f.Updates[0].Refused = "no" }, "pod updates", Warn, "1 of 1 guarded pods"},
 		"pods cannot be changed at all":                 {func(_ *testing.T, f *Facts) { f.Updates[0] = Update{"apps/web", "no", "never"} }, "pod updates", Fail, "its finalizer cannot come off"},
 		"pods could not be tried":                       {func(_ *testing.T, f *Facts) { f.UpdatesUnread = "no right" }, "pod updates", Warn, "no right"},
-		"the stamp fails closed":                        {func(_ *testing.T, f *Facts) { change(f, 0, func(w *Webhook) { w.FailsClosed = true }) }, "bootstrap", Warn, "fails closed"},
-		"the stamp fails closed everywhere": {func(_ *testing.T, f *Facts) {
+		"the protection webhook fails closed":           {func(_ *testing.T, f *Facts) { change(f, 0, func(w *Webhook) { w.FailsClosed = true }) }, "bootstrap", Warn, "fails closed"},
+		"the protection webhook fails closed everywhere": {func(_ *testing.T, f *Facts) {
 			change(f, 0, func(w *Webhook) { w.FailsClosed, w.Everywhere = true, true })
 		}, "bootstrap", Fail, "no pod starts"},
 		"a right is missing":                {func(_ *testing.T, f *Facts) { f.Rights[0].Allowed = false }, "rights of the accounts", Fail, "m may not get pods"},

@@ -34,8 +34,8 @@ type Facts struct {
 	Webhooks release.Fact[[]Webhook]
 	// Certificate is the Secret with the serving certificate.
 	Certificate release.Fact[*corev1.Secret]
-	// Stamp is whether the API server stamps a pod that names a network, as a dry run shows.
-	Stamp release.Fact[Stamp]
+	// Protection is whether the API server protects a pod that names a network, as a dry run shows.
+	Protection release.Fact[Protection]
 	// Updates are dry runs of what takes a finalizer off, on guarded pods.
 	Updates []Update
 	// Unprotected are the pods ("namespace/name") with the label that show an address, are not being deleted and have no finalizer.
@@ -87,8 +87,8 @@ type Webhook struct {
 	Ours bool
 }
 
-// Stamp is what a dry run of a pod's creation showed.
-type Stamp struct{ Finalizer, Label bool }
+// Protection is what a dry run of a pod's creation showed.
+type Protection struct{ Finalizer, Label bool }
 
 // Update is a dry run of a patch of a guarded pod, through pods and through pods/status.
 type Update struct {

@@ -79,7 +79,7 @@ func webhooks(d *Diagnosis, f *Facts, now time.Time) {
 			d.add(Fail, name, fmt.Sprintf("%s (%s) %s", w.Name, w.Configuration, what), do)
 		}
 	}
-	for _, wanted := range []string{"holdfast-stamp", "holdfast-release", "holdfast-slices"} {
+	for _, wanted := range []string{"holdfast-protect", "holdfast-release", "holdfast-slices"} {
 		if !present[wanted] {
 			broken = true
 			d.add(Fail, name, "there is no webhook configuration "+wanted, "apply the installation again")
@@ -131,21 +131,21 @@ func trusts(bundle, chain []byte, served *x509.Certificate, now time.Time) error
 	return err
 }
 
-// stamping: the API server really stamps.
-func stamping(d *Diagnosis, f *Facts, _ time.Time) {
-	const name = "stamping"
+// protection: the API server really protects.
+func protection(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "protection"
 	switch {
-	case !f.Stamp.IsKnown():
-		d.unread(name, f.Stamp.Why())
-	case isShadow(f) && (f.Stamp.Get().Finalizer || f.Stamp.Get().Label):
-		d.add(Fail, name, "the mode is Shadow, and a pod that names a network was stamped in a dry run: by the API server itself, or by a manager in mode Guard",
-			"take the component admission-policy-stamping out, and delete its policy; or see whether an older replica still runs")
+	case !f.Protection.IsKnown():
+		d.unread(name, f.Protection.Why())
+	case isShadow(f) && (f.Protection.Get().Finalizer || f.Protection.Get().Label):
+		d.add(Fail, name, "the mode is Shadow, and a pod that names a network was protected in a dry run: by the API server itself, or by a manager in mode Guard",
+			"take the component admission-policy-protection out, and delete its policy; or see whether an older replica still runs")
 	case isShadow(f):
-		d.ok(name, "a pod that names a network was not stamped in a dry run: the mode is Shadow")
-	case !f.Stamp.Get().Finalizer || !f.Stamp.Get().Label:
-		d.add(Fail, name, "a pod that names a network was not stamped in a dry run: the webhook was not called, or its call failed", "see the checks of webhooks, certificate and replicas, and the API server's log for stamp.holdfast.dev")
+		d.ok(name, "a pod that names a network was not protected in a dry run: the mode is Shadow")
+	case !f.Protection.Get().Finalizer || !f.Protection.Get().Label:
+		d.add(Fail, name, "a pod that names a network was not protected in a dry run: the webhook was not called, or its call failed", "see the checks of webhooks, certificate and replicas, and the API server's log for protect.holdfast.dev")
 	default:
-		d.ok(name, "a pod that names a network was stamped in a dry run")
+		d.ok(name, "a pod that names a network was protected in a dry run")
 	}
 }
 

@@ -66,12 +66,12 @@ func (f *Facts) podEvidence() []Evidence {
 	}
 	value := "not being deleted"
 	if pod.DeletionTimestamp != nil {
-		value = fmt.Sprintf("deletion asked for at %s, grace period ends at %s", inspect.Stamp(inspect.At(release.DeletionRequested(pod))), inspect.Stamp(pod.DeletionTimestamp))
+		value = fmt.Sprintf("deletion asked for at %s, grace period ends at %s", inspect.Timestamp(inspect.At(release.DeletionRequested(pod))), inspect.Timestamp(pod.DeletionTimestamp))
 	}
 	rows := []Evidence{{"pod object", known, value, "Pod " + f.Ref.String()},
 		{"end of the pod", known, fmt.Sprintf("phase %s: %s", pod.Status.Phase, f.endingText(pod)), "status.phase and who wrote it (managedFields)"}}
 	if torn := release.PodTornDown(pod); !torn.IsZero() {
-		rows = append(rows, Evidence{"sandbox, as the kubelet reports it", known, "none any more, since " + inspect.Stamp(inspect.At(torn)), "condition PodReadyToStartContainers"})
+		rows = append(rows, Evidence{"sandbox, as the kubelet reports it", known, "none any more, since " + inspect.Timestamp(inspect.At(torn)), "condition PodReadyToStartContainers"})
 	}
 	return rows
 }
@@ -141,7 +141,7 @@ func (f *Facts) nodeEvidence(o release.Observation) []Evidence {
 		value = "Ready"
 	}
 	if since := readySince(f.Node.Get()); !since.IsZero() {
-		value += " since " + inspect.Stamp(since)
+		value += " since " + inspect.Timestamp(since)
 	}
 	if node.OutOfService {
 		value += ", tainted out-of-service"
@@ -186,10 +186,10 @@ func (f *Facts) recordEvidence() []Evidence {
 	r, source := f.Record, "IPAllocation "+f.Record.Name
 	var rows []Evidence
 	if k := r.Spec.Kubelet; k != nil {
-		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s, %s", k.Ending, inspect.Stamp(&k.ObservedTime), reporter(k)), source})
+		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s, %s", k.Ending, inspect.Timestamp(&k.ObservedTime), reporter(k)), source})
 	}
 	if gone := r.Spec.NodeGone; gone != nil {
-		value := fmt.Sprintf("since %s, confirmed at %s", inspect.Stamp(&gone.Since), inspect.Stamp(&gone.ConfirmedTime))
+		value := fmt.Sprintf("since %s, confirmed at %s", inspect.Timestamp(&gone.Since), inspect.Timestamp(&gone.ConfirmedTime))
 		if gone.SignOfLife != "" {
 			value += "; started again because " + gone.SignOfLife
 		}
@@ -198,9 +198,9 @@ func (f *Facts) recordEvidence() []Evidence {
 	for i := range r.Spec.Marks {
 		m := &r.Spec.Marks[i]
 		row := Evidence{Fact: "question about sandbox " + inspect.Short(m.SandboxID), State: absent,
-			Value: fmt.Sprintf("asked at %s (epoch %d), not answered", inspect.Stamp(&m.Time), m.Epoch), Source: source}
+			Value: fmt.Sprintf("asked at %s (epoch %d), not answered", inspect.Timestamp(&m.Time), m.Epoch), Source: source}
 		if a := CurrentAnswer(r, m.SandboxID); a != nil {
-			row.State, row.Value = known, fmt.Sprintf("%s, %s, at %s (epoch %d)", a.Verdict, a.Reason, inspect.Stamp(&a.Time), a.Epoch)
+			row.State, row.Value = known, fmt.Sprintf("%s, %s, at %s (epoch %d)", a.Verdict, a.Reason, inspect.Timestamp(&a.Time), a.Epoch)
 		}
 		rows = append(rows, row)
 	}

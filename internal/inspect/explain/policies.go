@@ -29,7 +29,7 @@ func (f *Facts) unjudged(entries []held, d release.Decision, now time.Time) stri
 	case !policies.InForce():
 		return what + policies.Problem + ". To do: " + policies.Fix + ". This pod is older than they will be then: it waits for what the agent of its node reports."
 	default:
-		return what + "the admission policies that refuse that are in force only since " + inspect.Stamp(inspect.At(policies.Since)) +
+		return what + "the admission policies that refuse that are in force only since " + inspect.Timestamp(inspect.At(policies.Since)) +
 			". Nothing to do: the agent of its node is queried."
 	}
 }
@@ -46,7 +46,7 @@ func (f *Facts) policyEvidence() []Evidence {
 	case !policies.InForce():
 		row.State, row.Value = absent, policies.Problem
 	default:
-		row.Value = "in force since " + inspect.Stamp(inspect.At(policies.Since))
+		row.Value = "in force since " + inspect.Timestamp(inspect.At(policies.Since))
 	}
 	return []Evidence{row}
 }

@@ -20,7 +20,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if f.Unserved.Records {
-		note("%s: there are no records, and nobody stamps, holds or releases anything.", inspect.NoHoldfast)
+		note("%s: there are no records, and nobody protects, holds or releases anything.", inspect.NoHoldfast)
 	}
 	if f.Unserved.Pools {
 		note("%s: no pool has any address.", inspect.NoWhereabouts)
@@ -75,7 +75,7 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 	}
 	state := e.State
 	if e.Since != nil {
-		state += fmt.Sprintf(" for %s (since %s)", inspect.Age(e.Since, now), inspect.Stamp(e.Since))
+		state += fmt.Sprintf(" for %s (since %s)", inspect.Age(e.Since, now), inspect.Timestamp(e.Since))
 	}
 	if e.Node != "" {
 		state += ", on node " + e.Node
@@ -87,7 +87,7 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 	}
 	t.Say("%s", e.Decision.line())
 	if e.ReasonSince != nil {
-		t.Say("The manager has reported this for %s (since %s)", inspect.Age(e.ReasonSince, now), inspect.Stamp(e.ReasonSince))
+		t.Say("The manager has reported this for %s (since %s)", inspect.Age(e.ReasonSince, now), inspect.Timestamp(e.ReasonSince))
 	}
 	return t
 }

@@ -58,7 +58,7 @@ func Tell(f *who.Facts) *History {
 	for _, e := range slices.Concat(f.Events, f.Related) {
 		detail := e.Note
 		if e.Count > 1 {
-			detail += fmt.Sprintf(" (%d times, last at %s)", e.Count, inspect.Stamp(inspect.At(e.Last)))
+			detail += fmt.Sprintf(" (%d times, last at %s)", e.Count, inspect.Timestamp(inspect.At(e.Last)))
 		}
 		subject := strings.TrimPrefix(e.About(), "Pod ")
 		h.add(e.First, subject, e.UID, e.Reason, detail, "event")
@@ -176,7 +176,7 @@ func (h *History) ofPod(pod *corev1.Pod) {
 	}
 	say(pod.CreationTimestamp.Time, stepCreated, "")
 	if pod.DeletionTimestamp != nil {
-		say(release.DeletionRequested(pod), stepDeletion, "grace period ends at "+inspect.Stamp(pod.DeletionTimestamp))
+		say(release.DeletionRequested(pod), stepDeletion, "grace period ends at "+inspect.Timestamp(pod.DeletionTimestamp))
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
@@ -191,7 +191,7 @@ func (h *History) Tables(now time.Time) []inspect.Table {
 		None: "No history of " + h.Address + " is written down: no record of it, no pod that shows it, and no event that names it."}
 	for i := range h.Steps {
 		s := &h.Steps[i]
-		t.Add(inspect.Stamp(s.Time), inspect.Age(s.Time, now), s.Who, s.What, s.Detail, string(s.UID), s.Source)
+		t.Add(inspect.Timestamp(s.Time), inspect.Age(s.Time, now), s.Who, s.What, s.Detail, string(s.UID), s.Source)
 	}
 	current := inspect.Table{Heading: "NOW", Columns: inspect.Columns("POD", "STATE", "NODE", "SANDBOX", "SOURCES")}
 	for i := range h.Now {

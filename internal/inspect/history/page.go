@@ -16,7 +16,7 @@ import (
 var pageText string
 
 // page escapes whatever it is given: names, notes and messages are others' texts.
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"stamp": inspect.Stamp, "short": inspect.Short}).Parse(pageText))
+var page = template.Must(template.New("page").Funcs(template.FuncMap{"timestamp": inspect.Timestamp, "short": inspect.Short}).Parse(pageText))
 
 // lanes is how many colors the page has for those who had the address.
 const lanes = 6

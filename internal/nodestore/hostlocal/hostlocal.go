@@ -75,19 +75,19 @@ func (s *Source) covers(network string) bool {
 // Fingerprint changes when an entry is added or removed. It is cheap, and only ever a hint.
 func (s *Source) Fingerprint() string {
 	var times strings.Builder
-	stamp := func(path string) {
+	note := func(path string) {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			fmt.Fprintf(&times, "%s %d\n", path, info.ModTime().UnixNano())
 		}
 	}
-	stamp(s.dir)
+	note(s.dir)
 	networks, err := os.ReadDir(s.dir)
 	if err != nil {
 		return times.String()
 	}
 	for _, entry := range networks {
 		if entry.IsDir() && s.covers(entry.Name()) {
-			stamp(filepath.Join(s.dir, entry.Name()))
+			note(filepath.Join(s.dir, entry.Name()))
 		}
 	}
 	return times.String()

@@ -105,7 +105,7 @@ func withoutAgent(ctx context.Context, w *world) {
 	w.isGone(ctx, pod)
 }
 
-// orphanOnFrozenNode: a pod that nobody stamped, because no manager ran, goes at once when it is force-deleted.
+// orphanOnFrozenNode: a pod that nobody protected, because no manager ran, goes at once when it is force-deleted.
 func orphanOnFrozenNode(ctx context.Context, w *world) {
 	noManager(ctx)
 	DeferCleanup(func(ctx context.Context) { scaleManager(ctx, 2) })

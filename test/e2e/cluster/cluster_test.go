@@ -88,8 +88,8 @@ func install(ctx context.Context) {
 	run(ctx, kubectl(), "apply", "--server-side", "-k", overlayFolder())
 	awaitManager(ctx)
 	awaitAgents(ctx)
-	By("wait until a pod of a guarded network is stamped")
-	newWorld(ctx, 1).isStamped(ctx)
+	By("wait until a pod of a guarded network is protected")
+	newWorld(ctx, 1).isProtected(ctx)
 }
 
 // uninstall takes Holdfast away, while it holds a pod where one can be made to be held, and looks for whatever is left of it.

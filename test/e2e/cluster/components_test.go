@@ -28,10 +28,10 @@ import (
 // componentSpecs apply components of config/components over the installation, see that each does what the installation's page
 // says, and take it away again.
 var componentSpecs = map[string]guardedSpec{
-	"fail-closed: without a manager no pod of a guarded network starts, and every other one does":        {capacity: 2, core: true, play: failClosed},
-	"admission-policy-stamping: without a manager and without the webhook a pod is stamped all the same": {capacity: 3, core: true, play: policyStamping},
-	"hostnetwork: the webhooks come up and answer while no node has a network plugin":                    {capacity: 2, nodes: true, play: hostNetwork},
-	"prometheus: whoever may have the metrics gets them where the ServiceMonitor says":                   {capacity: 1, nodes: true, play: scraped},
+	"fail-closed: without a manager no pod of a guarded network starts, and every other one does":            {capacity: 2, core: true, play: failClosed},
+	"admission-policy-protection: without a manager and without the webhook a pod is protected all the same": {capacity: 3, core: true, play: policyProtection},
+	"hostnetwork: the webhooks come up and answer while no node has a network plugin":                        {capacity: 2, nodes: true, play: hostNetwork},
+	"prometheus: whoever may have the metrics gets them where the ServiceMonitor says":                       {capacity: 1, nodes: true, play: scraped},
 }
 
 // componentsFolder is where installations with components are written, from the top of the repository.
@@ -57,8 +57,8 @@ func overlayFolder() string {
 
 // added are the objects that a component brings; an installation that is applied without it does not take them away.
 var added = map[string][]string{
-	"admission-policy-stamping": {"-f", "config/components/admission-policy-stamping/policy.yaml"},
-	"prometheus":                {"-k", "config/prometheus"},
+	"admission-policy-protection": {"-f", "config/components/admission-policy-protection/policy.yaml"},
+	"prometheus":                  {"-k", "config/prometheus"},
 }
 
 // withComponents applies the installation with components, until the spec ends.
@@ -82,7 +82,7 @@ func withComponents(ctx context.Context, components ...string) {
 			}
 		}
 		applyInstallation(ctx, overlayFolder())
-		Expect(stampPolicy(ctx)).To(Equal(admissionregistrationv1.Ignore))
+		Expect(protectionPolicy(ctx)).To(Equal(admissionregistrationv1.Ignore))
 		var deployment appsv1.Deployment
 		Expect(admin.Get(ctx, client.ObjectKey{Namespace: system, Name: manager}, &deployment)).To(Succeed())
 		Expect(deployment.Spec.Template.Spec).To(And(HaveField("HostNetwork", false), HaveField("Tolerations", BeEmpty())))
@@ -99,13 +99,13 @@ func applyInstallation(ctx context.Context, folder string) {
 	awaitAgents(ctx)
 }
 
-// stampPolicy is the failurePolicy of the webhook that stamps.
-func stampPolicy(ctx context.Context) admissionregistrationv1.FailurePolicyType {
+// protectionPolicy is the failurePolicy of the webhook that protects.
+func protectionPolicy(ctx context.Context) admissionregistrationv1.FailurePolicyType {
 	GinkgoHelper()
-	var stamp admissionregistrationv1.MutatingWebhookConfiguration
-	Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-stamp"}, &stamp)).To(Succeed())
-	Expect(stamp.Webhooks).To(HaveLen(1))
-	return *stamp.Webhooks[0].FailurePolicy
+	var protection admissionregistrationv1.MutatingWebhookConfiguration
+	Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-protect"}, &protection)).To(Succeed())
+	Expect(protection.Webhooks).To(HaveLen(1))
+	return *protection.Webhooks[0].FailurePolicy
 }
 
 // probe asks the API server what would become of a pod that names the network.
@@ -116,8 +116,8 @@ func (w *world) probe(ctx context.Context) (*corev1.Pod, error) {
 	return pod, admin.Create(ctx, pod, client.DryRunAll)
 }
 
-// isStamped waits until a pod that names the network is stamped.
-func (w *world) isStamped(ctx context.Context) {
+// isProtected waits until a pod that names the network is protected.
+func (w *world) isProtected(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		pod, err := w.probe(ctx)
@@ -156,17 +156,17 @@ func runs(ctx context.Context, pod *corev1.Pod) {
 
 func failClosed(ctx context.Context, w *world) {
 	withComponents(ctx, "fail-closed")
-	Expect(stampPolicy(ctx)).To(Equal(admissionregistrationv1.Fail))
+	Expect(protectionPolicy(ctx)).To(Equal(admissionregistrationv1.Fail))
 	noManager(ctx)
 	By("create a pod that names the network")
 	Eventually(func() error { _, err := w.probe(ctx); return err }).WithContext(ctx).
-		Should(MatchError(ContainSubstring(`failed calling webhook "stamp.holdfast.dev"`)))
+		Should(MatchError(ContainSubstring(`failed calling webhook "protect.holdfast.dev"`)))
 	w.statefulSet(ctx, "web", 2, nil)
 	By("wait until its controller was refused")
 	Eventually(func(g Gomega) {
 		var events corev1.EventList
 		g.Expect(admin.List(ctx, &events, client.InNamespace(w.namespace))).To(Succeed())
-		g.Expect(events.Items).To(ContainElement(And(HaveField("Reason", "FailedCreate"), HaveField("Message", ContainSubstring("stamp.holdfast.dev")))))
+		g.Expect(events.Items).To(ContainElement(And(HaveField("Reason", "FailedCreate"), HaveField("Message", ContainSubstring("protect.holdfast.dev")))))
 	}).WithContext(ctx).Should(Succeed())
 	runs(ctx, w.single(ctx, "plain", ""))
 	Expect(w.pods(ctx)).To(HaveLen(1), "the one that names no network")
@@ -176,18 +176,18 @@ func failClosed(ctx context.Context, w *world) {
 	Expect(w.finalizers(ctx)).To(ConsistOf("web-0", "web-1"))
 }
 
-// policyStamping has fail-closed too: a pod that the policy has stamped is not sent to the webhook, so that none is refused.
-func policyStamping(ctx context.Context, w *world) {
+// policyProtection has fail-closed too: a pod that the policy has protected is not sent to the webhook, so that none is refused.
+func policyProtection(ctx context.Context, w *world) {
 	const unguarded = "unguarded"
 	w.attach(ctx, unguarded, `{}`)
-	withComponents(ctx, "fail-closed", "admission-policy-stamping")
+	withComponents(ctx, "fail-closed", "admission-policy-protection")
 	noManager(ctx)
-	w.isStamped(ctx)
+	w.isProtected(ctx)
 	w.statefulSet(ctx, "web", 1, nil)
 	old, _ := w.awaitPod(ctx, "web-0")
 	By("remove the webhook")
-	Expect(admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-stamp"}})).To(Succeed())
-	w.isStamped(ctx)
+	Expect(admin.Delete(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-protect"}})).To(Succeed())
+	w.isProtected(ctx)
 	w.statefulSet(ctx, "next", 1, nil)
 	w.awaitPod(ctx, "next-0")
 	Expect(w.single(ctx, "plain", "").Finalizers).To(BeEmpty())
@@ -201,7 +201,7 @@ func policyStamping(ctx context.Context, w *world) {
 	By("let the manager come back")
 	scaleManager(ctx, 2)
 	w.awaitPod(ctx, "web-0", old.UID)
-	Eventually(w.finalizers).WithContext(ctx).Should(ConsistOf("web-0", "next-0"), "the stamp goes where no network is guarded")
+	Eventually(w.finalizers).WithContext(ctx).Should(ConsistOf("web-0", "next-0"), "the finalizer goes where no network is guarded")
 }
 
 // hostNetwork takes the network plugin's configuration from every node, so that each is NotReady and no pod with a network of
@@ -209,14 +209,14 @@ func policyStamping(ctx context.Context, w *world) {
 func hostNetwork(ctx context.Context, w *world) {
 	withComponents(ctx, "hostnetwork")
 	replicas := onHosts(ctx)
-	w.isStamped(ctx)
+	w.isProtected(ctx)
 	w.statefulSet(ctx, "web", 1, nil)
 	w.awaitPod(ctx, "web-0")
 	withoutNetworkPlugin(ctx)
 	By("kill every replica")
 	killManagers(ctx)
 	onHosts(ctx, replicas...)
-	w.isStamped(ctx)
+	w.isProtected(ctx)
 	By("give the network plugin back")
 	giveNetworkPlugin(ctx)
 	w.statefulSet(ctx, "next", 1, nil)

@@ -30,7 +30,7 @@ type fate int
 const (
 	starts           fate = iota // with no call
 	startsAfterACall             // that failed
-	startsStamped                // by the policy, with no call
+	startsProtected              // by the policy, with no call
 	isStopped                    // failurePolicy Fail
 )
 
@@ -44,7 +44,7 @@ var installations = []struct {
 	{"default installation, whose manager's address refuses connections", nil, refuses, startsAfterACall, starts},
 	{"components fail-closed and guard-cluster-network, whose manager's address refuses connections",
 		[]string{"fail-closed", "guard-cluster-network"}, refuses, isStopped, isStopped},
-	{"every component, whose manager's address swallows every call", components(), swallows, startsStamped, startsStamped},
+	{"every component, whose manager's address swallows every call", components(), swallows, startsProtected, startsProtected},
 }
 
 var _ = suite.Describe("No manager is alive:", func() {
@@ -254,7 +254,7 @@ func whereaboutsRemoves(ctx context.Context) {
 
 func kubeletReports(ctx context.Context) {
 	m := registered(ctx)
-	pod := stamped(newPod(apps, withNetworks))
+	pod := protected(newPod(apps, withNetworks))
 	pod.Spec.NodeName = m.name
 	Expect(callsDuring(ctx, func() {
 		Expect(admin.Create(ctx, pod)).To(Succeed())
@@ -292,8 +292,8 @@ func startPod(ctx context.Context, named networks, expected fate) {
 	pod := newPod(apps, named)
 	calls := callsDuring(ctx, func() { err = admin.Create(ctx, pod) })
 	if expected == isStopped {
-		Expect(err).To(MatchError(ContainSubstring(`failed calling webhook "` + stampWebhook + `"`)))
-		Expect(calls).To(Equal(map[string]int{stampWebhook: 1}))
+		Expect(err).To(MatchError(ContainSubstring(`failed calling webhook "` + protectionWebhook + `"`)))
+		Expect(calls).To(Equal(map[string]int{protectionWebhook: 1}))
 		By("excluding a namespace")
 		opened := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "opened-", Labels: map[string]string{"holdfast.dev/guard": "off"}}}
 		Expect(admin.Create(ctx, opened)).To(Succeed())
@@ -302,11 +302,11 @@ func startPod(ctx context.Context, named networks, expected fate) {
 	}
 	Expect(err).NotTo(HaveOccurred())
 	if expected == startsAfterACall {
-		Expect(calls).To(Equal(map[string]int{stampWebhook: 1}))
+		Expect(calls).To(Equal(map[string]int{protectionWebhook: 1}))
 	} else {
 		Expect(calls).To(BeEmpty())
 	}
-	if expected == startsStamped {
+	if expected == startsProtected {
 		Expect(pod.Finalizers).To(ConsistOf(v1alpha1.Finalizer))
 	} else {
 		Expect(pod.Finalizers).To(BeEmpty())

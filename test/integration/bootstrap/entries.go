@@ -100,8 +100,8 @@ var _ = suite.Describe("What Holdfast registers", func() {
 		closed     []string // the webhooks that may stop a write when nobody answers
 	}{
 		{"by default", nil, nil},
-		{"with fail-closed", []string{"fail-closed"}, []string{stampWebhook}},
-		{"with every component", components(), []string{stampWebhook}},
+		{"with fail-closed", []string{"fail-closed"}, []string{protectionWebhook}},
+		{"with every component", components(), []string{protectionWebhook}},
 	} {
 		It("can stop nothing that a cluster needs to start, and holds nothing up for long: "+tc.name, func(context.Context) {
 			found := entries(newInstallation("https://127.0.0.1:1", presets(), tc.components...).objects)
@@ -112,11 +112,11 @@ var _ = suite.Describe("What Holdfast registers", func() {
 		})
 	}
 
-	It("stamps pods at their creation only, and never those of the system or its own", func(context.Context) {
+	It("protects pods at their creation only, and never those of the system or its own", func(context.Context) {
 		for _, webhook := range entries(render("config/default", "guard-cluster-network")) {
 			for _, rule := range webhook.rules {
 				if slices.Contains(rule.APIGroups, "") {
-					Expect(webhook.name).To(Equal(stampWebhook))
+					Expect(webhook.name).To(Equal(protectionWebhook))
 					Expect(rule.Resources).To(ConsistOf("pods"))
 					Expect(rule.Operations).To(ConsistOf(admissionregistrationv1.Create))
 					excludes(webhook.namespaceSelector)

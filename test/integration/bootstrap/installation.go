@@ -23,10 +23,10 @@ import (
 
 const (
 	// nodeResources is the name of the configuration that the manager generates from the policies.
-	nodeResources = "holdfast-node-resources"
-	stampWebhook  = "stamp.holdfast.dev"
-	poolWebhook   = "ippool.release.holdfast.dev"
-	reserved      = "reservation.release.holdfast.dev"
+	nodeResources     = "holdfast-node-resources"
+	protectionWebhook = "protect.holdfast.dev"
+	poolWebhook       = "ippool.release.holdfast.dev"
+	reserved          = "reservation.release.holdfast.dev"
 )
 
 // configuration is the kinds that admission is configured by, in the order in which they are applied: first those whose
@@ -105,8 +105,8 @@ func (i *installation) install(ctx context.Context) {
 			i.awaitCalls(ctx)
 		}
 	}
-	if i.stampsByPolicy() {
-		Eventually(ctx, dryRunStamped).Should(BeTrue())
+	if i.protectionsByPolicy() {
+		Eventually(ctx, dryRunProtected).Should(BeTrue())
 	}
 }
 
@@ -130,8 +130,8 @@ func (i *installation) remove(ctx context.Context) {
 		}
 	}
 	Eventually(ctx, func(g Gomega) {
-		g.Expect(callsDuring(ctx, func() { i.probe(ctx, stampWebhook, poolWebhook, i.anyPolicy()) })).To(BeEmpty())
-		g.Expect(dryRunStamped(ctx)).To(BeFalse())
+		g.Expect(callsDuring(ctx, func() { i.probe(ctx, protectionWebhook, poolWebhook, i.anyPolicy()) })).To(BeEmpty())
+		g.Expect(dryRunProtected(ctx)).To(BeFalse())
 	}).Should(Succeed())
 	manager := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "holdfast-manager"}}
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, manager, client.PropagationPolicy(metav1.DeletePropagationForeground)))).To(Succeed())
@@ -145,7 +145,7 @@ func (i *installation) remove(ctx context.Context) {
 // awaitCalls waits until a webhook of each configuration is called; those of one configuration come together.
 func (i *installation) awaitCalls(ctx context.Context) {
 	GinkgoHelper()
-	for _, webhook := range []string{stampWebhook, poolWebhook, i.anyPolicy()} {
+	for _, webhook := range []string{protectionWebhook, poolWebhook, i.anyPolicy()} {
 		Eventually(ctx, func() map[string]int {
 			return callsDuring(ctx, func() { i.probe(ctx, webhook) })
 		}).Should(HaveKey(webhook))
@@ -155,7 +155,7 @@ func (i *installation) awaitCalls(ctx context.Context) {
 // anyPolicy is the webhook of some policy.
 func (i *installation) anyPolicy() string { return nodepolicy.EntryName(sorted(i.policies)[0]) }
 
-func (i *installation) stampsByPolicy() bool {
+func (i *installation) protectionsByPolicy() bool {
 	return slices.ContainsFunc(i.objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "MutatingAdmissionPolicy" })
 }
 
@@ -179,7 +179,7 @@ func (i *installation) probe(ctx context.Context, webhooks ...string) {
 func (i *installation) pretend(ctx context.Context, webhook string) error {
 	GinkgoHelper()
 	switch webhook {
-	case stampWebhook:
+	case protectionWebhook:
 		return admin.Create(ctx, newPod(apps, withNetworks), client.DryRunAll)
 	case poolWebhook:
 		return admin.Patch(ctx, newPool("probed"), jsonPatch(operation{Op: "remove", Path: "/spec/allocations/1"}), client.DryRunAll)
@@ -193,8 +193,8 @@ func (i *installation) pretend(ctx context.Context, webhook string) error {
 	}
 }
 
-// dryRunStamped says whether a new pod with networks is stamped.
-func dryRunStamped(ctx context.Context) bool {
+// dryRunProtected says whether a new pod with networks is protected.
+func dryRunProtected(ctx context.Context) bool {
 	pod := newPod(apps, withNetworks)
 	return admin.Create(ctx, pod, client.DryRunAll) == nil && slices.Contains(pod.Finalizers, v1alpha1.Finalizer)
 }

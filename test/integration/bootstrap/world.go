@@ -97,8 +97,8 @@ func newPod(namespace string, named networks) *corev1.Pod {
 	return pod
 }
 
-// stamped is a pod that the webhook stamped while there was a manager.
-func stamped(pod *corev1.Pod) *corev1.Pod {
+// protected is a pod that the webhook protected while there was a manager.
+func protected(pod *corev1.Pod) *corev1.Pod {
 	pod.Finalizers = []string{v1alpha1.Finalizer}
 	pod.Labels = map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}
 	return pod

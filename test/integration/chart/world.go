@@ -37,7 +37,7 @@ const (
 // install installs the chart with everything that this control plane can have, which has no ServiceMonitors.
 func install(args ...string) {
 	GinkgoHelper()
-	all := []string{"install", release, chart, "--create-namespace", "--set=stamping.admissionPolicy=true,networkPolicy.enabled=true"}
+	all := []string{"install", release, chart, "--create-namespace", "--set=protection.admissionPolicy=true,networkPolicy.enabled=true"}
 	out, err := helm(append(all, args...)...)
 	Expect(err).NotTo(HaveOccurred(), out)
 }

@@ -71,15 +71,15 @@ func authority() []byte {
 	return ca
 }
 
-// trusted is the configuration of the stamping webhook, as it is installed, with an authority.
+// trusted is the configuration of the protection webhook, as it is installed, with an authority.
 func trusted(ctx context.Context) []byte {
 	GinkgoHelper()
 	ca := authority()
-	stamp := fixture.Find[*admissionregistrationv1.MutatingWebhookConfiguration](fixture.Decode([]byte(fixture.Folder("config/webhook").Text())), noderesource.StampConfigurationName)
-	for i := range stamp.Webhooks {
-		stamp.Webhooks[i].ClientConfig.CABundle = ca
+	protection := fixture.Find[*admissionregistrationv1.MutatingWebhookConfiguration](fixture.Decode([]byte(fixture.Folder("config/webhook").Text())), noderesource.ProtectionConfigurationName)
+	for i := range protection.Webhooks {
+		protection.Webhooks[i].ClientConfig.CABundle = ca
 	}
-	Expect(admin.Create(ctx, stamp)).To(Succeed())
+	Expect(admin.Create(ctx, protection)).To(Succeed())
 	return ca
 }
 

@@ -64,7 +64,7 @@ var _ = suite.Add(func() {
 		Expect(admin.DeleteAllOf(ctx, &v1alpha1.NodeResourcePolicy{})).To(Succeed())
 		for _, object := range []client.Object{
 			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: noderesource.ConfigurationName}},
-			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: noderesource.StampConfigurationName}},
+			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: noderesource.ProtectionConfigurationName}},
 		} {
 			Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed())
 		}

@@ -34,7 +34,7 @@ OK configuration evidence Kubelet, unsafe releases Warn, audit Report \(ConfigMa
 OK certificate for holdfast-webhook.holdfast-system.svc, ends in 364d
 OK webhooks \d+, each trusts the serving certificate and has a replica behind it
 OK admission policies 10, and each denies what it is about
-OK stamping a pod that names a network was stamped in a dry run
+OK protecting a pod that names a network was protected in a dry run
 OK webhooks of others none stops updates of pods
 OK pod updates a dry run went through for 1 guarded pods
 OK bootstrap with no manager alive, every pod starts
@@ -96,7 +96,7 @@ var _ = suite.Describe("The doctor", Ordered, func() {
 		stop()
 		r := plugin(ctx, "doctor", "-n", w.namespace, "-o", "json")
 		Expect(r.code).To(Equal(2), r.out+r.err)
-		Expect(levels(r)).To(HaveKeyWithValue("stamping", "FAIL"))
+		Expect(levels(r)).To(HaveKeyWithValue("protection", "FAIL"))
 		By("the API server went on: its failurePolicy is Ignore")
 		pod := w.create(ctx, "web-0")
 		Expect(pod.Finalizers).To(ContainElement(v1alpha1.Finalizer))

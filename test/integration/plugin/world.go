@@ -99,7 +99,7 @@ func (w *world) clear(ctx context.Context) {
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}))).To(Succeed())
 }
 
-// create makes a stamped pod on the world's node.
+// create makes a protected pod on the world's node.
 func (w *world) create(ctx context.Context, name string) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{

@@ -90,20 +90,20 @@ var _ = suite.Describe("What the manager writes to a pod", func() {
 
 var _ = suite.Describe("What others add in the manager's own writes", Ordered, func() {
 	const mutated = "mutated"
-	stamped := func(pod *corev1.Pod) { pod.Namespace, pod.OwnerReferences = mutated, nil }
+	protected := func(pod *corev1.Pod) { pod.Namespace, pod.OwnerReferences = mutated, nil }
 
 	BeforeAll(func(ctx context.Context) {
 		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: mutated}})).To(Succeed())
 	}, NodeTimeout(soon))
 
 	It("passes: labels, annotations, finalizers, tolerations", func(ctx context.Context) {
-		pod := newPod(ctx, stamped)
+		pod := newPod(ctx, protected)
 		mutate(ctx, mutated, `[
 			JSONPatch{op: "add", path: "/metadata/finalizers/-", value: "other.example.com/added"},
 			JSONPatch{op: "add", path: "/metadata/labels/added", value: "yes"},
 			JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("example.com/added"), value: "yes"},
 			JSONPatch{op: "add", path: "/spec/tolerations/-", value: Object.spec.tolerations{key: "added", operator: "Exists"}}
-		]`, newPod(ctx, stamped))
+		]`, newPod(ctx, protected))
 		way, err := finalizer.Client{Writer: manager, Reader: manager}.Remove(ctx, named(pod))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(way).To(Equal(finalizer.WayPatch))
@@ -116,15 +116,15 @@ var _ = suite.Describe("What others add in the manager's own writes", Ordered, f
 	}, SpecTimeout(soon))
 
 	It("does not keep the finalizer on a pod where it is more than the policy lets pass", func(ctx context.Context) {
-		pod := newPod(ctx, stamped)
+		pod := newPod(ctx, protected)
 		mutate(ctx, mutated, `[
 			JSONPatch{op: "add", path: "/metadata/labels/added", value: "yes"},
 			JSONPatch{op: "replace", path: "/metadata/labels/app", value: "changed"},
 			JSONPatch{op: "replace", path: "/spec/containers/0/image", value: "registry.invalid/digest"}
-		]`, newPod(ctx, stamped))
+		]`, newPod(ctx, protected))
 		Expect(patchPod(ctx, manager, pod, itself, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`)).
 			To(outcome(managerPods, noSpec))
-		way, err := finalizer.Client{Writer: manager, Reader: manager}.Unstamp(ctx, named(pod))
+		way, err := finalizer.Client{Writer: manager, Reader: manager}.Unprotect(ctx, named(pod))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(way).To(Equal(finalizer.WayStatus))
 		live := &corev1.Pod{}

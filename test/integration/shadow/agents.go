@@ -38,7 +38,7 @@ var _ = suite.Describe("Mode Shadow after Guard, with agents", func() {
 	It("lets pods go whose end only their node can tell, when it has told it, and leaves their addresses to Guard", func(ctx context.Context) {
 		asked, held, clean := w.run(ctx, "asked", askedAt), w.run(ctx, "held", heldAt), w.run(ctx, "clean", cleanAt)
 		for _, pod := range []*corev1.Pod{asked, held, clean} {
-			Expect(isStamped(ctx, pod)()).To(BeTrue())
+			Expect(isProtected(ctx, pod)()).To(BeTrue())
 			Eventually(isRecorded(ctx, pod)).Should(BeTrue())
 		}
 		lose(ctx, asked)
@@ -57,7 +57,7 @@ var _ = suite.Describe("Mode Shadow after Guard, with agents", func() {
 		}
 		Consistently(func(g Gomega, ctx context.Context) {
 			for _, pod := range []*corev1.Pod{asked, held, clean} {
-				g.Expect(isStamped(ctx, pod)()).To(BeTrue(), pod.Name)
+				g.Expect(isProtected(ctx, pod)()).To(BeTrue(), pod.Name)
 			}
 			g.Expect(w.held(ctx)).To(ConsistOf(fmt.Sprint(askedAt), fmt.Sprint(heldAt)))
 			g.Expect(guard.made.beside()).To(BeEmpty())

@@ -52,7 +52,7 @@ func newInstallation(ctx context.Context, evidence configv1alpha1.Evidence) *ins
 		Expect(err).NotTo(HaveOccurred())
 		*port = free
 	}
-	i.register(ctx, "stamp.yaml", &admissionregistrationv1.MutatingWebhookConfiguration{})
+	i.register(ctx, "protect.yaml", &admissionregistrationv1.MutatingWebhookConfiguration{})
 	i.register(ctx, "slices.yaml", &admissionregistrationv1.MutatingWebhookConfiguration{})
 	i.register(ctx, "release.yaml", &admissionregistrationv1.ValidatingWebhookConfiguration{})
 	DeferCleanup(func(ctx context.Context) { i.stop() })

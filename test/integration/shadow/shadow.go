@@ -102,7 +102,7 @@ var _ = suite.Describe("Mode Shadow", func() {
 		m := newMess(ctx, evidence)
 		guard := newInstallation(ctx, evidence)
 		before := map[shadow.Action]float64{}
-		for _, action := range []shadow.Action{shadow.StampLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice, shadow.Ask} {
+		for _, action := range []shadow.Action{shadow.ProtectLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice, shadow.Ask} {
 			before[action] = reported(action)()
 		}
 		guard.run(ctx, configv1alpha1.ModeShadow)
@@ -118,11 +118,11 @@ var _ = suite.Describe("Mode Shadow", func() {
 
 		By("letting every request through as it is")
 		warned.Take()
-		stamps, refusals := reported(shadow.Stamp)(), reported(shadow.Refuse)()
+		protects, refusals := reported(shadow.Protect)(), reported(shadow.Refuse)()
 		young := m.create(ctx, "young")
 		Expect(young.Finalizers).To(BeEmpty())
 		Expect(young.Labels).NotTo(HaveKey(v1alpha1.GuardedLabel))
-		Expect(reported(shadow.Stamp)()).To(Equal(stamps + 1))
+		Expect(reported(shadow.Protect)()).To(Equal(protects + 1))
 		Expect(m.rob(ctx)).To(Succeed())
 		Expect(reported(shadow.Refuse)()).To(Equal(refusals + 1))
 		Eventually(told(ctx, m.robbed.Name, v1alpha1.ReasonUnsafeReleaseRefused)).Should(ContainElement(HavePrefix(asReported)))
@@ -139,7 +139,7 @@ var _ = suite.Describe("Mode Shadow", func() {
 		Expect(generated.Webhooks).To(HaveEach(HaveField("FailurePolicy", gstruct.PointTo(Equal(admissionregistrationv1.Ignore)))))
 
 		By("reporting what the control loops would do")
-		actions := []shadow.Action{shadow.StampLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice}
+		actions := []shadow.Action{shadow.ProtectLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice}
 		if evidence == configv1alpha1.EvidenceAgent {
 			actions = append(actions, shadow.Ask)
 		}
@@ -171,13 +171,13 @@ var _ = suite.Describe("Mode Shadow", func() {
 		Entry("by the agents' word", configv1alpha1.EvidenceAgent),
 	)
 
-	It("lets a pod go that Guard has stamped when its kubelet has ended it, and leaves its address to Guard", func(ctx context.Context) {
+	It("lets a pod go that Guard has protected when its kubelet has ended it, and leaves its address to Guard", func(ctx context.Context) {
 		w := newWorld(ctx, configv1alpha1.EvidenceKubelet)
 		guard := newInstallation(ctx, configv1alpha1.EvidenceKubelet)
 		guard.run(ctx, configv1alpha1.ModeGuard)
 		leaking, clean := w.run(ctx, "leaking", 12), w.run(ctx, "clean", 13)
 		for _, pod := range []*corev1.Pod{leaking, clean} {
-			Expect(isStamped(ctx, pod)()).To(BeTrue())
+			Expect(isProtected(ctx, pod)()).To(BeTrue())
 			Eventually(exists(ctx, recordOf(pod))).Should(BeTrue())
 		}
 
@@ -251,7 +251,7 @@ func (m *mess) isUntouched(ctx context.Context) {
 	Expect(m.sliceOwner(ctx)()).To(Equal("node-that-is-gone"))
 	Expect(exists(ctx, m.stale)()).To(BeTrue())
 	for _, pod := range []*corev1.Pod{m.old, m.robbed} {
-		Expect(isStamped(ctx, pod)()).To(BeFalse())
+		Expect(isProtected(ctx, pod)()).To(BeFalse())
 	}
 }
 
@@ -259,10 +259,10 @@ func (m *mess) isUntouched(ctx context.Context) {
 func (m *mess) isGuarded(ctx context.Context) {
 	GinkgoHelper()
 	Expect([]float64{metric("holdfast_mode", "Shadow"), metric("holdfast_mode", "Guard")}).To(Equal([]float64{0, 1}))
-	Expect(isStamped(ctx, m.create(ctx, "newer"))()).To(BeTrue())
+	Expect(isProtected(ctx, m.create(ctx, "newer"))()).To(BeTrue())
 	Expect(m.rob(ctx)).To(MatchError(ContainSubstring(string(v1alpha1.ReasonUnsafeReleaseRefused))))
 	for _, pod := range []*corev1.Pod{m.old, m.robbed} {
-		Eventually(isStamped(ctx, pod)).Should(BeTrue(), pod.Name)
+		Eventually(isProtected(ctx, pod)).Should(BeTrue(), pod.Name)
 	}
 	Eventually(m.reserved).WithContext(ctx).WithArguments(nobodysAt).Should(BeEmpty())
 	Eventually(m.sliceOwner(ctx)).Should(BeEmpty())

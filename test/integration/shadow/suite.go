@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package shadow runs the manager in mode Shadow on a real control plane, with its webhooks registered as they are
-// installed, in a cluster where mode Guard would stamp, refuse, repair and delete; and then, on the very same facts, in Guard.
+// installed, in a cluster where mode Guard would protect, refuse, repair and delete; and then, on the very same facts, in Guard.
 // Every write that the manager makes is looked at as it leaves the process, and so is every one of the agents, which run as they are
 // and do not know of modes.
 package shadow

@@ -224,8 +224,8 @@ func (w *world) finish(ctx context.Context, pod *corev1.Pod) {
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)))).To(Succeed())
 }
 
-// isStamped says whether a pod carries our finalizer and label.
-func isStamped(ctx context.Context, pod *corev1.Pod) func() (bool, error) {
+// isProtected says whether a pod carries our finalizer and label.
+func isProtected(ctx context.Context, pod *corev1.Pod) func() (bool, error) {
 	return func() (bool, error) {
 		var live corev1.Pod
 		err := admin.Get(ctx, client.ObjectKeyFromObject(pod), &live)

@@ -125,9 +125,9 @@ var _ = suite.Describe("The command", func() {
 		bare.Finalizers, bare.Labels = nil, nil
 		Expect(admin.Create(ctx, bare)).To(Succeed())
 
-		before, after := documented("Stop what stamps"), documented("Take the finalizer off")
+		before, after := documented("Stop what protects"), documented("Take the finalizer off")
 		shell(ctx, before)
-		Eventually(ctx, func() []string { return webhooksAndStampers(ctx) }).Should(BeEmpty())
+		Eventually(ctx, func() []string { return webhooksAndProtectors(ctx) }).Should(BeEmpty())
 		shell(ctx, after)
 
 		Expect(heldPods(ctx)).To(BeEmpty())

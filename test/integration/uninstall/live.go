@@ -27,7 +27,7 @@ import (
 )
 
 var _ = suite.Describe("An uninstallation under a live manager", func() {
-	It("ends it before it can stamp again, and leaves nothing of what it made", func(ctx context.Context) {
+	It("ends it before it can protect again, and leaves nothing of what it made", func(ctx context.Context) {
 		apps := newNamespace(ctx)
 		install(ctx)
 		DeferCleanup(cleanUp, apps)
@@ -38,7 +38,7 @@ var _ = suite.Describe("An uninstallation under a live manager", func() {
 		progress.at("waiting for the manager's pods to stop", func() { close(awaited) })
 		stopped := runManager(ctx, &pod, awaited)
 
-		By("being at work: a pod that nobody stamped is stamped late, entries have their records, policies have their webhooks")
+		By("being at work: a pod that nobody protected is protected late, entries have their records, policies have their webhooks")
 		living := withNetworks(apps, "living")
 		living.Annotations["k8s.v1.cni.cncf.io/network-status"] = `[{"name":"` + apps + `/storage","interface":"net1","ips":["192.0.2.2"]}]`
 		Expect(admin.Create(ctx, living)).To(Succeed())
@@ -52,9 +52,9 @@ var _ = suite.Describe("An uninstallation under a live manager", func() {
 			g.Expect(admin.List(ctx, &records)).To(Succeed())
 			g.Expect(records.Items).NotTo(BeEmpty())
 		}).Should(Succeed())
-		Eventually(ctx, func() []string { return webhooksAndStampers(ctx) }).Should(ContainElement("holdfast-node-resources"))
+		Eventually(ctx, func() []string { return webhooksAndProtectors(ctx) }).Should(ContainElement("holdfast-node-resources"))
 
-		out.at("Removing what stamps pods", func() { Expect(stopped()).To(BeTrue()) })
+		out.at("Removing what protects pods", func() { Expect(stopped()).To(BeTrue()) })
 		o := options(out)
 		o.Progress = progress
 		uninstalled(ctx, o)

@@ -70,14 +70,14 @@ var _ = suite.Describe("An uninstallation", func() {
 			Not(ContainSubstring("tried again in the next pass"))), "a policy that is still in force does not end a pass")
 	}, SpecTimeout(specTimeout))
 
-	It("has stopped the manager and removed every webhook and stamper before it touches the first pod", func(ctx context.Context) {
+	It("has stopped the manager and removed every webhook and protector before it touches the first pod", func(ctx context.Context) {
 		hold(ctx, apps, 2)
 		looked := false
 		out.at("Taking the finalizer off every pod", func() {
 			looked = true
 			Expect(podsOf(ctx, own)).To(BeEmpty())
 			Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeZero()))
-			Expect(webhooksAndStampers(ctx)).To(BeEmpty())
+			Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
 			Expect(heldPods(ctx)).To(HaveLen(2))
 			// What judges and what records is still there: it is removed only once the proof is made.
 			Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-guarded-label"}, &admissionregistrationv1.ValidatingAdmissionPolicy{})).To(Succeed())
@@ -87,7 +87,7 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(looked).To(BeTrue())
 	}, SpecTimeout(specTimeout))
 
-	It("notices that what stamps is applied again between the two clean reads", func(ctx context.Context) {
+	It("notices that what protects is applied again between the two clean reads", func(ctx context.Context) {
 		hold(ctx, apps, 1)
 		var late *corev1.Pod
 		out.at("0 with the finalizer", func() {
@@ -111,7 +111,7 @@ var _ = suite.Describe("An uninstallation", func() {
 		live, err := read(ctx, late)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(live.Finalizers).To(BeEmpty())
-		Expect(out.String()).To(ContainSubstring("what stamps pods has come back"))
+		Expect(out.String()).To(ContainSubstring("what protects pods has come back"))
 		Expect(strings.Count(out.String(), "0 with the finalizer")).To(BeNumerically(">=", 3), "a clean read before it counts for nothing")
 	}, SpecTimeout(specTimeout))
 
@@ -190,8 +190,8 @@ var _ = suite.Describe("An uninstallation", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// webhooksAndStampers are the names of everything that the API server mutates by, or calls.
-func webhooksAndStampers(ctx context.Context) []string {
+// webhooksAndProtectors are the names of everything that the API server mutates by, or calls.
+func webhooksAndProtectors(ctx context.Context) []string {
 	GinkgoHelper()
 	var names []string
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {

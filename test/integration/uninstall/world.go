@@ -37,7 +37,7 @@ const (
 
 // components that can be together with config/default on this control plane, which has no ServiceMonitors. Those that the API
 // server would need a live manager for are chosen by the specs.
-var components = []string{"admission-policy-stamping", "network-policies"}
+var components = []string{"admission-policy-protection", "network-policies"}
 
 func createNode(ctx context.Context) {
 	GinkgoHelper()
@@ -77,7 +77,7 @@ func newNamespace(ctx context.Context) string {
 	return name
 }
 
-// guarded is a pod on the silent node as the webhook has stamped it.
+// guarded is a pod on the silent node as the webhook has protected it.
 func guarded(namespace, name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -146,7 +146,7 @@ func deleteNamespace(ctx context.Context, name string) {
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))).To(Succeed())
 }
 
-// withNetworks is a pod that has to be stamped.
+// withNetworks is a pod that has to be protected.
 func withNetworks(namespace, name string) *corev1.Pod {
 	pod := guarded(namespace, name)
 	pod.Finalizers, pod.Labels = nil, nil

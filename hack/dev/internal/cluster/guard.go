@@ -73,7 +73,7 @@ type guard struct {
 
 // InstallGuard installs Holdfast as config/default does, except that the manager
 // is a child process, which the webhooks reach at a loopback port by a certificate
-// made here. It returns when the manager is ready and the API server stamps.
+// made here. It returns when the manager is ready and the API server protects.
 func (c *Cluster) InstallGuard(ctx context.Context, o GuardOptions) error {
 	if c.guard != nil {
 		return errors.New("the guard is installed already")
@@ -109,7 +109,7 @@ func (c *Cluster) installGuard(ctx context.Context, o GuardOptions) error {
 	if err := c.apply(ctx, rendered.admission...); err != nil {
 		return err
 	}
-	if err := c.awaitStamp(ctx); err != nil {
+	if err := c.awaitProtected(ctx); err != nil {
 		return err
 	}
 	return c.awaitAgents(ctx)

@@ -35,9 +35,9 @@ func (c *Cluster) StartManager(ctx context.Context) error {
 	return c.step(ctx, "manager", c.runManager)
 }
 
-// awaitStamp waits until the API server calls the webhook: it learns of new
-// webhooks by a watch. The network does not exist, which stamps.
-func (c *Cluster) awaitStamp(ctx context.Context) error {
+// awaitProtected waits until the API server calls the webhook: it learns of new
+// webhooks by a watch. The network does not exist, which protects.
+func (c *Cluster) awaitProtected(ctx context.Context) error {
 	return await(ctx, func(ctx context.Context) error {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -50,7 +50,7 @@ func (c *Cluster) awaitStamp(ctx context.Context) error {
 			return err
 		}
 		if !slices.Contains(pod.Finalizers, holdfastv1alpha1.Finalizer) {
-			return errors.New("the API server does not stamp pods yet")
+			return errors.New("the API server does not protect pods yet")
 		}
 		return nil
 	})

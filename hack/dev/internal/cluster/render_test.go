@@ -16,12 +16,12 @@ const webhook = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
 metadata:
-  name: holdfast-stamp
+  name: holdfast-protect
   annotations:
     cert-manager.io/inject-ca-from: holdfast-system/holdfast-webhook
     kept: "yes"
 webhooks:
-- name: stamp.holdfast.dev
+- name: protect.holdfast.dev
   clientConfig:
     service: {name: holdfast-webhook, namespace: holdfast-system, path: /mutate-pods, port: 443}
 `

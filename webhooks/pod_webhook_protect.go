@@ -21,9 +21,9 @@ const (
 	maxWarningBytes = 500
 )
 
-// stamp is the JSON patch that puts finalizer and label on a pod; none where both are there. It adds to a list or a map that
+// protect is the JSON patch that puts finalizer and label on a pod; none where both are there. It adds to a list or a map that
 // exists and touches nothing else, so that the entries of others and fields that we do not know stay.
-func stamp(meta *metav1.ObjectMeta) []jsonpatch.JsonPatchOperation {
+func protect(meta *metav1.ObjectMeta) []jsonpatch.JsonPatchOperation {
 	var patches []jsonpatch.JsonPatchOperation
 	switch {
 	case len(meta.Finalizers) == 0: // absent or empty: "add" puts a new list in either case

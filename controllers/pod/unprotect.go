@@ -19,15 +19,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/protection"
 )
 
-// unstampEarly takes the stamp off a pod that never needed it: the policy that stamps in the API server cannot read network
-// definitions, and stamps every pod that names a network. It waits for network-status, which Multus writes when every ADD
+// unprotectEarly takes the finalizer off a pod that never needed it: the policy that protects in the API server cannot read network
+// definitions, and protects every pod that names a network. It waits for network-status, which Multus writes when every ADD
 // is done; cached definitions only say whether the live reads are worth it, and the pools are read live too.
-func (r *Reconciler) unstampEarly(ctx context.Context, v *view) error {
+func (r *Reconciler) unprotectEarly(ctx context.Context, v *view) error {
 	if v.pod.Annotations[podnetwork.StatusAnnotation] == "" || v.pod.Status.Phase != corev1.PodRunning {
 		return nil
 	}
 	cached, err := r.definitions(ctx, v.pod, r.client, false) // a malformed annotation is protected here, before any live read
-	if err != nil || protection.Decide(cached, r.manages).Stamp {
+	if err != nil || protection.Decide(cached, r.manages).Protect {
 		return err
 	}
 	live, err := r.definitions(ctx, v.pod, r.live, true)
@@ -40,7 +40,7 @@ func (r *Reconciler) unstampEarly(ctx context.Context, v *view) error {
 			return err
 		}
 	}
-	way, err := r.finalizers.Unstamp(ctx, v.target())
+	way, err := r.finalizers.Unprotect(ctx, v.target())
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stamping shows on a real API server who is stamped: by the webhook behind the conditions of its manifest,
+// Package protection shows on a real API server who is protected: by the webhook behind the conditions of its manifest,
 // and by the admission policy that can take its place.
-package stamping
+package protection
 
 import (
 	"context"
@@ -41,7 +41,7 @@ var (
 	hooks  *envtest.WebhookInstallOptions
 )
 
-var suite = fixture.NewSuite("stamping", fixture.PlaneOne, func(ctx context.Context) {
+var suite = fixture.NewSuite("protection", fixture.PlaneOne, func(ctx context.Context) {
 	config := plane.Config()
 	config.WarningHandlerWithContext = &warned
 	admin = fixture.Client(config)
@@ -53,12 +53,12 @@ var suite = fixture.NewSuite("stamping", fixture.PlaneOne, func(ctx context.Cont
 	}
 	define(ctx, metav1.NamespaceSystem, "base", networks["blue"])
 
-	hooks = &envtest.WebhookInstallOptions{Paths: []string{fixture.Path("config/webhook/stamp.yaml")}}
+	hooks = &envtest.WebhookInstallOptions{Paths: []string{fixture.Path("config/webhook/protect.yaml")}}
 	Expect(hooks.Install(plane.Config())).To(Succeed())
 	DeferCleanup(func() { Expect(hooks.Cleanup()).To(Succeed()) })
 	replica.start(protection.Rules{})
 	DeferCleanup(replica.stop)
-	awaitStamping(ctx)
+	awaitProtection(ctx)
 })
 
 func define(ctx context.Context, namespace, name, config string) {
@@ -72,19 +72,19 @@ func define(ctx context.Context, namespace, name, config string) {
 // render is the webhook's manifest with components of config/components.
 func render(components ...string) []*unstructured.Unstructured {
 	GinkgoHelper()
-	return fixture.Kustomization{Resources: []string{"config/webhook/stamp.yaml"}, Components: components}.Objects()
+	return fixture.Kustomization{Resources: []string{"config/webhook/protect.yaml"}, Components: components}.Objects()
 }
 
 // rendered is the webhook's configuration with these components.
 func rendered(components ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
 	GinkgoHelper()
-	return fixture.Find[*admissionregistrationv1.MutatingWebhookConfiguration](render(components...), "holdfast-stamp")
+	return fixture.Find[*admissionregistrationv1.MutatingWebhookConfiguration](render(components...), "holdfast-protect")
 }
 
 // webhookConfiguration is the one on the API server.
 func webhookConfiguration(ctx context.Context) *admissionregistrationv1.MutatingWebhookConfiguration {
 	GinkgoHelper()
 	live := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-stamp"}, live)).To(Succeed())
+	Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-protect"}, live)).To(Succeed())
 	return live
 }

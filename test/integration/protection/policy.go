@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stamping
+package protection
 
 import (
 	"context"
@@ -13,29 +13,29 @@ import (
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
-var _ = suite.Describe("The stamping policy", Ordered, func() {
-	// With the webhook down, only the policy can have stamped a pod.
+var _ = suite.Describe("The protection policy", Ordered, func() {
+	// With the webhook down, only the policy can have protected a pod.
 	BeforeAll(func(ctx context.Context) {
 		replica.stop()
 		DeferCleanup(func(ctx context.Context) {
 			replica.start(protection.Rules{})
-			awaitStamping(ctx)
+			awaitProtection(ctx)
 		})
 		installPolicy(ctx)
-		Eventually(isStamped(ctx)).Should(BeTrue())
+		Eventually(isProtected(ctx)).Should(BeTrue())
 	})
 
-	DescribeTable("stamps every pod that names a network, exactly as the webhook would", func(ctx context.Context, c podCase) {
+	DescribeTable("protects every pod that names a network, exactly as the webhook would", func(ctx context.Context, c podCase) {
 		created, _ := create(ctx, c.pod)
-		expectStamp(c.pod, created, c.policy)
+		expectProtection(c.pod, created, c.policy)
 	}, cases())
 
-	It("spares the webhook the pods that it stamps", func(ctx context.Context) {
+	It("spares the webhook the pods that it protects", func(ctx context.Context) {
 		replica.start(protection.Rules{})
 		DeferCleanup(replica.stop)
 		asked := newPod(naming("blue"), withFinalizers("a.example.com/x"))
 		created, calls := create(ctx, asked)
-		expectStamp(asked, created, true)
+		expectProtection(asked, created, true)
 		Expect(calls).To(BeZero(), "calls of the webhook")
 	})
 })
@@ -43,8 +43,8 @@ var _ = suite.Describe("The stamping policy", Ordered, func() {
 // installPolicy is undone, and seen to be undone, after the specs.
 func installPolicy(ctx context.Context) {
 	GinkgoHelper()
-	DeferCleanup(func(ctx context.Context) { Eventually(isStamped(ctx)).Should(BeFalse()) }) // the last clean-up registered runs first
-	for _, object := range render("admission-policy-stamping") {
+	DeferCleanup(func(ctx context.Context) { Eventually(isProtected(ctx)).Should(BeFalse()) }) // the last clean-up registered runs first
+	for _, object := range render("admission-policy-protection") {
 		if object.GetKind() == "MutatingWebhookConfiguration" {
 			continue
 		}
@@ -55,9 +55,9 @@ func installPolicy(ctx context.Context) {
 
 var _ = suite.Describe("The manifests", func() {
 	It("give the policy the rules, the selector and the conditions of the webhook", func() {
-		for _, components := range [][]string{{"admission-policy-stamping"}, {"admission-policy-stamping", "guard-cluster-network"}} {
+		for _, components := range [][]string{{"admission-policy-protection"}, {"admission-policy-protection", "guard-cluster-network"}} {
 			hook := rendered(components...).Webhooks[0]
-			policy := fixture.Find[*admissionregistrationv1.MutatingAdmissionPolicy](render(components...), "stamp.holdfast.dev").Spec
+			policy := fixture.Find[*admissionregistrationv1.MutatingAdmissionPolicy](render(components...), "protect.holdfast.dev").Spec
 			Expect(policy.MatchConditions).To(Equal(hook.MatchConditions), "conditions of %v", components)
 			Expect(policy.MatchConstraints.NamespaceSelector).To(Equal(hook.NamespaceSelector))
 			Expect(policy.MatchConstraints.ResourceRules).To(HaveLen(1))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stamping
+package protection
 
 import (
 	"context"
@@ -20,10 +20,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/protection"
 )
 
-var _ = suite.Describe("The stamping webhook", Ordered, func() {
-	DescribeTable("stamps what may hold a guarded address, and is not called for the rest", func(ctx context.Context, c podCase) {
+var _ = suite.Describe("The protection webhook", Ordered, func() {
+	DescribeTable("protects what may hold a guarded address, and is not called for the rest", func(ctx context.Context, c podCase) {
 		created, calls := create(ctx, c.pod)
-		expectStamp(c.pod, created, c.stamped)
+		expectProtection(c.pod, created, c.protected)
 		if c.call {
 			Expect(calls).To(BeEquivalentTo(1), "calls of the webhook")
 		} else {
@@ -40,13 +40,13 @@ var _ = suite.Describe("The stamping webhook", Ordered, func() {
 		asked := newPod(naming("blue"))
 		asked.GenerateName, asked.Name = "", "dry"
 		created, calls := create(ctx, asked, client.DryRunAll)
-		expectStamp(asked, created, true)
+		expectProtection(asked, created, true)
 		Expect(calls).To(BeEquivalentTo(1))
 		Expect(client.IgnoreNotFound(admin.Get(ctx, client.ObjectKeyFromObject(asked), created))).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(asked), created)).NotTo(Succeed(), "the dry run created a pod")
 	})
 
-	It("stamps the pods of a real StatefulSet controller, and no pod twice", func(ctx context.Context) {
+	It("protects the pods of a real StatefulSet controller, and no pod twice", func(ctx context.Context) {
 		template := newPod(naming("blue"), labeled("app", "stateful"))
 		set := &appsv1.StatefulSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: apps, Name: "web"},
@@ -71,7 +71,7 @@ var _ = suite.Describe("The stamping webhook", Ordered, func() {
 		Expect(replica.calls.Load()-before).To(BeEquivalentTo(3), "calls of the webhook")
 	})
 
-	It("stamps again what a later webhook took off", func(ctx context.Context) {
+	It("protects again what a later webhook took off", func(ctx context.Context) {
 		installForeignWebhook(ctx)
 		asked := newPod(naming("blue"), labeled("foreign", "yes"))
 		Eventually(func(g Gomega) {
@@ -82,22 +82,22 @@ var _ = suite.Describe("The stamping webhook", Ordered, func() {
 		}).Should(Succeed())
 	})
 
-	It("sees a definition that was created a moment ago, or stamps without it", func(ctx context.Context) {
+	It("sees a definition that was created a moment ago, or protects without it", func(ctx context.Context) {
 		define(ctx, apps, "fresh", networks["blue"])
 		asked := newPod(naming("fresh"))
 		created, _ := create(ctx, asked)
-		expectStamp(asked, created, true)
+		expectProtection(asked, created, true)
 	})
 
 	Context("when it does not answer as it should", func() {
 		It("lets every pod start when it cannot tell", func(ctx context.Context) {
 			answerInstead(unavailable)
-			expectUnstampedStart(ctx)
+			expectUnprotectedStart(ctx)
 		})
 
 		It("lets every pod start when it panics", func(ctx context.Context) {
 			answerInstead(func(context.Context, admission.Request) admission.Response { panic("as if it had a bug") })
-			expectUnstampedStart(ctx)
+			expectUnprotectedStart(ctx)
 		})
 
 		It("lets every pod start when it never answers", func(ctx context.Context) {
@@ -105,7 +105,7 @@ var _ = suite.Describe("The stamping webhook", Ordered, func() {
 				<-ctx.Done()
 				return unavailable(ctx, admission.Request{})
 			})
-			expectUnstampedStart(ctx)
+			expectUnprotectedStart(ctx)
 		})
 
 		It("blocks pods only where the administrator asked for it", func(ctx context.Context) {
@@ -113,9 +113,9 @@ var _ = suite.Describe("The stamping webhook", Ordered, func() {
 			DeferCleanup(func(ctx context.Context) { setFailurePolicy(ctx, admissionregistrationv1.Ignore) })
 			answerInstead(unavailable)
 			Eventually(func() error { return admin.Create(ctx, newPod(naming("blue")), client.DryRunAll) }).
-				Should(MatchError(ContainSubstring(`failed calling webhook "stamp.holdfast.dev"`)))
+				Should(MatchError(ContainSubstring(`failed calling webhook "protect.holdfast.dev"`)))
 			created, calls := create(ctx, newPod())
-			expectStamp(newPod(), created, false)
+			expectProtection(newPod(), created, false)
 			Expect(calls).To(BeZero(), "a pod that names no network depends on no replica")
 		})
 	})
@@ -124,11 +124,11 @@ var _ = suite.Describe("The stamping webhook", Ordered, func() {
 		replica.stop()
 		DeferCleanup(func(ctx context.Context) {
 			replica.start(protection.Rules{})
-			awaitStamping(ctx)
+			awaitProtection(ctx)
 		})
 		for _, asked := range []*corev1.Pod{newPod(), newPod(naming("blue"))} {
 			created, _ := create(ctx, asked)
-			expectStamp(asked, created, false)
+			expectProtection(asked, created, false)
 		}
 	})
 
@@ -138,20 +138,20 @@ var _ = suite.Describe("The stamping webhook", Ordered, func() {
 			replica.stop()
 			replica.start(protection.Rules{GuardClusterNetwork: true})
 			setConditions(ctx, rendered("guard-cluster-network").Webhooks[0].MatchConditions)
-			Eventually(isStamped(ctx, func(p *corev1.Pod) { p.Annotations = nil })).Should(BeTrue())
+			Eventually(isProtected(ctx, func(p *corev1.Pod) { p.Annotations = nil })).Should(BeTrue())
 			DeferCleanup(func(ctx context.Context) {
 				replica.stop()
 				replica.start(protection.Rules{})
 				setConditions(ctx, original.Webhooks[0].MatchConditions)
-				Eventually(isStamped(ctx, func(p *corev1.Pod) { p.Annotations = nil })).Should(BeFalse())
-				awaitStamping(ctx)
+				Eventually(isProtected(ctx, func(p *corev1.Pod) { p.Annotations = nil })).Should(BeFalse())
+				awaitProtection(ctx)
 			})
 		})
 
-		DescribeTable("stamps every pod but the exempt", func(ctx context.Context, pod *corev1.Pod, stamped bool) {
+		DescribeTable("protects every pod but the exempt", func(ctx context.Context, pod *corev1.Pod, protected bool) {
 			created, calls := create(ctx, pod)
-			expectStamp(pod, created, stamped)
-			if stamped {
+			expectProtection(pod, created, protected)
+			if protected {
 				Expect(calls).To(BeEquivalentTo(1), "calls of the webhook")
 			} else {
 				Expect(calls).To(BeZero(), "calls of the webhook")
@@ -169,12 +169,12 @@ var _ = suite.Describe("The stamping webhook", Ordered, func() {
 	})
 })
 
-// expectUnstampedStart creates a pod that the webhook is asked about in vain.
-func expectUnstampedStart(ctx context.Context) {
+// expectUnprotectedStart creates a pod that the webhook is asked about in vain.
+func expectUnprotectedStart(ctx context.Context) {
 	GinkgoHelper()
 	asked := newPod(naming("blue"))
 	created, calls := create(ctx, asked)
-	expectStamp(asked, created, false)
+	expectProtection(asked, created, false)
 	Expect(calls).To(BeEquivalentTo(1), "calls of the webhook")
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stamping
+package protection
 
 import (
 	"context"
@@ -159,12 +159,12 @@ func labeled(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = map[string]string{key: value} }
 }
 
-// expectStamp compares what was created with what was asked for: the stamp added or not, and nothing else of ours or of
+// expectProtection compares what was created with what was asked for: the finalizer added or not, and nothing else of ours or of
 // others changed in the metadata that a creator writes.
-func expectStamp(asked, created *corev1.Pod, stamped bool) {
+func expectProtection(asked, created *corev1.Pod, protected bool) {
 	GinkgoHelper()
 	finalizers, labels := slices.Clone(asked.Finalizers), maps.Clone(asked.Labels)
-	if stamped {
+	if protected {
 		if !slices.Contains(finalizers, finalizer) {
 			finalizers = append(finalizers, finalizer)
 		}
@@ -187,8 +187,8 @@ func create(ctx context.Context, asked *corev1.Pod, options ...client.CreateOpti
 	return created, replica.calls.Load() - before
 }
 
-// isStamped creates a pod that names a guarded network, as a dry run.
-func isStamped(ctx context.Context, changes ...func(*corev1.Pod)) func() (bool, error) {
+// isProtected creates a pod that names a guarded network, as a dry run.
+func isProtected(ctx context.Context, changes ...func(*corev1.Pod)) func() (bool, error) {
 	return func() (bool, error) {
 		pod := newPod(append([]func(*corev1.Pod){naming("blue")}, changes...)...)
 		err := admin.Create(ctx, pod, client.DryRunAll)
@@ -196,8 +196,8 @@ func isStamped(ctx context.Context, changes ...func(*corev1.Pod)) func() (bool, 
 	}
 }
 
-func awaitStamping(ctx context.Context) {
+func awaitProtection(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(isStamped(ctx)).Should(BeTrue())
+	Eventually(isProtected(ctx)).Should(BeTrue())
 	warned.Take()
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stamping
+package protection
 
 import (
 	. "github.com/onsi/ginkgo/v2"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podCase is a pod and who stamps it.
+// podCase is a pod and who protects it.
 type podCase struct {
 	pod *corev1.Pod
 	// call: it reaches the webhook.
 	call bool
-	// stamped: the webhook stamps it.
-	stamped bool
-	// policy: the admission policy stamps it, which cannot look behind a network's name.
+	// protected: the webhook protects it.
+	protected bool
+	// policy: the admission policy protects it, which cannot look behind a network's name.
 	policy bool
 	// warning is a part of the webhook's warning, if it has one.
 	warning string
@@ -23,7 +23,7 @@ type podCase struct {
 // cases are the entries of the tables for the webhook and for the policy.
 func cases() []TableEntry {
 	guarded := func(changes ...func(*corev1.Pod)) podCase {
-		return podCase{pod: newPod(changes...), call: true, stamped: true, policy: true}
+		return podCase{pod: newPod(changes...), call: true, protected: true, policy: true}
 	}
 	unguarded := func(changes ...func(*corev1.Pod)) podCase {
 		return podCase{pod: newPod(changes...), call: true, policy: true}
@@ -40,7 +40,7 @@ func cases() []TableEntry {
 		Entry("in a namespace that opted out", spared(naming("apps/blue"), in(quiet))),
 		Entry("in kube-system", spared(naming("apps/blue"), in("kube-system"))),
 		Entry("in the agents' namespace", spared(naming("apps/blue"), in(agents))),
-		Entry("stamped by its creator", spared(naming("blue"), withFinalizers(finalizer), labeled(guardedLabel, "true"))),
+		Entry("protected by its creator", spared(naming("blue"), withFinalizers(finalizer), labeled(guardedLabel, "true"))),
 
 		Entry("a name", guarded(naming("blue"))),
 		Entry("a default network", guarded(defaultNetwork("base"))),

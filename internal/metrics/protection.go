@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Protects counts the answers of the webhook that protects pods, by ProtectionOutcome values.
+var Protections = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: Prefix + "protections_total",
+	Help: "Pod creations that reached the protection webhook, by outcome (protected, unguarded, skipped, undecidable, failed). " +
+		"undecidable pods were protected because a network could not be resolved.",
+}, []string{"outcome"}))
+
+// The values of the label "outcome" of Protections.
+const (
+	// ProtectionOutcomeProtected: a network is guarded.
+	ProtectionOutcomeProtected = "protected"
+	// ProtectionOutcomeUndecidable: protected, because a network could not be resolved.
+	ProtectionOutcomeUndecidable = "undecidable"
+	// ProtectionOutcomeUnguarded: every network is provably outside what the backends manage.
+	ProtectionOutcomeUnguarded = "unguarded"
+	// ProtectionOutcomeSkipped: host network, mirror pod, excluded namespace or opt-out.
+	ProtectionOutcomeSkipped = "skipped"
+	// ProtectionOutcomeFailed: the webhook could not tell and the call failed; failurePolicy decides.
+	ProtectionOutcomeFailed = "failed"
+)
