@@ -96,25 +96,14 @@ func (s *Scheduler) Pass(ctx context.Context, c apiserver.Call) apiserver.Outcom
 	if c.Verb != "get" && c.Verb != "list" && c.Verb != "watch" {
 		faults = writeFaults
 	}
-	fault, err := s.wait(ctx, nameOf(ctx, c), faults)
+	fault, err := s.wait(ctx, nameOf(c), faults)
 	if err != nil {
 		return apiserver.Outcome{Err: err}
 	}
 	return outcome(fault, c)
 }
 
-type actor struct{}
-
-// As names the caller in a context, for calls that are otherwise the same.
-func As(ctx context.Context, who string) context.Context { return context.WithValue(ctx, actor{}, who) }
-
-func nameOf(ctx context.Context, c apiserver.Call) string {
-	name := fmt.Sprintf("%s %08x", c, digest(string(c.Body))>>32)
-	if who, _ := ctx.Value(actor{}).(string); who != "" {
-		name += " for " + who
-	}
-	return name
-}
+func nameOf(c apiserver.Call) string { return fmt.Sprintf("%s %08x", c, digest(string(c.Body))>>32) }
 
 // Turn waits until the scheduler lets an actor act. The name says what the actor does next. It fails once ctx ends.
 func (s *Scheduler) Turn(ctx context.Context, name string) error {
