@@ -21,45 +21,6 @@ func execute(args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestHelp(t *testing.T) {
-	cases := map[string]struct {
-		args []string
-		want []string
-	}{
-		"the command lists its subcommands and flags": {
-			args: []string{"--help"},
-			want: []string{
-				"Without a subcommand it runs.", "agent [command]",
-				"\n  config      Print the effective configuration, or every mistake in the file\n",
-				"\n  run         Answer for this node\n",
-				"\n  version     Print the version\n",
-				"--config file", "--kubeconfig file", "--node-name name", "--zap-log-level level",
-			},
-		},
-		"run shows how it is used": {
-			args: []string{"run", "--help"},
-			want: []string{"agent run [flags]", "agent run --config /etc/holdfast/config.yaml", "$NODE_NAME"},
-		},
-		"config shows how a file is checked": {
-			args: []string{"config", "--help"},
-			want: []string{"agent config [flags]", "agent config --config config/agent/config.yaml"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, err := execute(tc.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(got, want) {
-					t.Errorf("%q is not in the help:\n%s", want, got)
-				}
-			}
-		})
-	}
-}
-
 func TestEverySubcommandHasAnExample(t *testing.T) {
 	for _, cmd := range newCommand().Commands() {
 		if cmd.Example == "" || cmd.Short == "" {

@@ -23,47 +23,6 @@ func execute(args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestHelp(t *testing.T) {
-	cases := map[string]struct {
-		args []string
-		want []string
-	}{
-		"the command lists its subcommands and flags": {
-			args: []string{"--help"},
-			want: []string{
-				"Without a subcommand it runs.", "manager [command]",
-				"\n  config             Print the effective configuration, or every mistake in the file\n",
-				"\n  uninstall          Take Holdfast out of a cluster, and prove that no pod is held any more\n",
-				"\n  run                Serve the webhooks and, as the leader, run the controllers\n",
-				"\n  version            Print the version\n",
-				"\n  wait-node-resource Wait until a node's object carries the UID of the live Node\n",
-				"--config file", "--kubeconfig file", "--zap-log-level level",
-			},
-		},
-		"run shows how it is used": {
-			args: []string{"run", "--help"},
-			want: []string{"manager run [flags]", "manager run --config /etc/holdfast/config.yaml", "every mistake listed", "--config file", "--kubeconfig file"},
-		},
-		"config shows how a file is checked": {
-			args: []string{"config", "--help"},
-			want: []string{"manager config [flags]", "manager config --config config/manager/config.yaml"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, err := execute(tc.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, want := range tc.want {
-				if !strings.Contains(got, want) {
-					t.Errorf("%q is not in the help:\n%s", want, got)
-				}
-			}
-		})
-	}
-}
-
 func TestEverySubcommandHasAnExample(t *testing.T) {
 	for _, cmd := range newCommand().Commands() {
 		if cmd.Example == "" || cmd.Short == "" {

@@ -126,4 +126,22 @@ var livenessMutants = []mutant{
 		old:  `case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:`,
 		new:  `case c == 0x7f:`, by: []string{"./internal/inspect"},
 	},
+	{
+		rule: "mode Shadow: what is withheld lets a pod go by the proofs of what is left",
+		file: "internal/release/after.go",
+		old:  `rest := decideOwned(o.without(&d), now)`,
+		new:  `rest := d`, by: inRelease,
+	},
+	{
+		rule: "mode Shadow: a record that has the proof stays for mode Guard",
+		file: "controllers/pod/controller.go",
+		old:  `if decision.Withheld == nil { // mode Guard releases by the record`,
+		new:  `if decision.Action != "" {`, by: inPods,
+	},
+	{
+		rule: "mode Shadow: of a pod nothing is written but that it is let go",
+		file: "internal/shadow/gate.go",
+		old:  ` && letsGo(r)`,
+		new:  ``, by: []string{"./internal/shadow"},
+	},
 }

@@ -73,15 +73,6 @@ var _ = Describe("The command", Ordered, func() {
 		Expect(found).To(BeTrue())
 		Expect(wrong(end)).To(BeEmpty())
 	})
-
-	It("ends with every mistake of a wrong file", func() {
-		p := start("wrong.log", "run", "--config", write("wrong.yaml", "kind: ManagerConfiguration\nevidence: Guess\nextra: 1\n"))
-		Eventually(p.Done()).Should(BeClosed())
-		log, err := os.ReadFile(p.LogFile())
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(log)).To(And(ContainSubstring("error: "), ContainSubstring("has 3 mistakes"),
-			ContainSubstring("apiVersion: Required value"), ContainSubstring("evidence: Unsupported value"), ContainSubstring("extra: Invalid value")))
-	})
 })
 
 func freePort() int {

@@ -16,7 +16,6 @@ import (
 	_ "github.com/holdfast-dev/holdfast/test/integration/bootstrap"
 	_ "github.com/holdfast-dev/holdfast/test/integration/chart"
 	_ "github.com/holdfast-dev/holdfast/test/integration/handshake"
-	_ "github.com/holdfast-dev/holdfast/test/integration/harness"
 	_ "github.com/holdfast-dev/holdfast/test/integration/lifecycle"
 	_ "github.com/holdfast-dev/holdfast/test/integration/nodepolicy"
 	_ "github.com/holdfast-dev/holdfast/test/integration/noderesources"

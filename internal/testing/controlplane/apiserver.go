@@ -143,11 +143,6 @@ func (c *ControlPlane) installCRDs(context.Context) error {
 }
 
 func (c *ControlPlane) stopEnvironment() error {
-	if c.apiServerPaused { // else it would not see the signal to stop
-		if err := c.ResumeAPIServer(); err != nil {
-			return err
-		}
-	}
 	if err := c.env.Stop(); err != nil {
 		return fmt.Errorf("%w; logs: %s, %s", err, c.LogFile(apiServerName), c.LogFile(etcdName))
 	}

@@ -43,8 +43,6 @@ type ControlPlane struct {
 
 	controllerManager, scheduler *process.Process
 
-	apiServerPaused bool
-
 	logs  []*os.File
 	stops []func() error // in the order of the starts
 }

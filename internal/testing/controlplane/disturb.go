@@ -4,13 +4,10 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
@@ -35,66 +32,6 @@ func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
 		return fmt.Errorf("starting %s again: %w%s", apiServerName, err, c.describeLog(apiServerName))
 	}
 	return c.awaitAPIServer(ctx)
-}
-
-// PauseAPIServer freezes kube-apiserver: connections stay open and calls hang
-// until their own timeouts, as with a server that is overloaded or cut off.
-func (c *ControlPlane) PauseAPIServer() error {
-	if err := c.signalAPIServer(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	c.apiServerPaused = true
-	return c.awaitStopped()
-}
-
-// awaitStopped waits until the kernel has stopped every thread of kube-apiserver: the signal alone leaves them time for another answer.
-func (c *ControlPlane) awaitStopped() error {
-	pid, err := c.PID(apiServerName)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), c.options.StopTimeout, errors.New("it takes too long"))
-	defer cancel()
-	return c.await(ctx, apiServerName+" to stand still", func(context.Context) error {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		if err != nil {
-			return err
-		}
-		for _, thread := range threads { // none where the kernel has no /proc
-			if state := stateOf(thread); state != "" && state != "T" {
-				return fmt.Errorf("a thread of it has the state %s", state)
-			}
-		}
-		return nil
-	})
-}
-
-// stateOf is the state of a thread in its stat file, after the name in brackets (proc_pid_stat(5)); empty for one that has ended.
-func stateOf(stat string) string {
-	content, err := os.ReadFile(stat)
-	if err != nil {
-		return ""
-	}
-	_, after, _ := strings.Cut(string(content), ") ")
-	state, _, _ := strings.Cut(after, " ")
-	return state
-}
-
-// ResumeAPIServer lets a paused kube-apiserver go on.
-func (c *ControlPlane) ResumeAPIServer() error {
-	c.apiServerPaused = false
-	return c.signalAPIServer(syscall.SIGCONT)
-}
-
-func (c *ControlPlane) signalAPIServer(s syscall.Signal) error {
-	pid, err := c.PID(apiServerName)
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, s); err != nil {
-		return fmt.Errorf("sending %q to %s (process %d): %w", s, apiServerName, pid, err)
-	}
-	return nil
 }
 
 // PID is the process ID of etcd or kube-apiserver; an error when the latter

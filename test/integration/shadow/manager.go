@@ -36,7 +36,6 @@ import (
 
 // installation is one manager after the other, behind webhooks that stay registered.
 type installation struct {
-	evidence                configv1alpha1.Evidence
 	webhookPort, healthPort int
 	// stop ends the manager that runs.
 	stop func()
@@ -44,9 +43,9 @@ type installation struct {
 	made *writes
 }
 
-func newInstallation(ctx context.Context, evidence configv1alpha1.Evidence) *installation {
+func newInstallation(ctx context.Context) *installation {
 	GinkgoHelper()
-	i := &installation{evidence: evidence, stop: func() {}}
+	i := &installation{stop: func() {}}
 	for _, port := range []*int{&i.webhookPort, &i.healthPort} {
 		free, err := process.FreePort()
 		Expect(err).NotTo(HaveOccurred())
@@ -108,7 +107,7 @@ func (i *installation) configuration(mode configv1alpha1.Mode) *configv1alpha1.M
 	return &configv1alpha1.ManagerConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: "config.holdfast.dev/v1alpha1", Kind: "ManagerConfiguration"},
 		Mode:     mode,
-		Evidence: i.evidence,
+		Evidence: configv1alpha1.EvidenceAgent,
 		Delays: configv1alpha1.Delays{ReleaseDelay: &metav1.Duration{Duration: time.Second}, GracePeriodSlack: &metav1.Duration{},
 			SandboxCreationMax: &metav1.Duration{Duration: sandboxCreationMax}, NodeGoneDelay: &metav1.Duration{Duration: time.Second}},
 		UnsafeReleases: configv1alpha1.UnsafeReleases{Mode: configv1alpha1.ReleaseModeDeny},

@@ -23,7 +23,6 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
-	"github.com/holdfast-dev/holdfast/internal/testing/calls"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
 )
 
@@ -47,9 +46,9 @@ type mess struct {
 	divided *wbv1alpha1.NodeSlicePool
 }
 
-func newMess(ctx context.Context, evidence configv1alpha1.Evidence) *mess {
+func newMess(ctx context.Context) *mess {
 	GinkgoHelper()
-	w := newWorld(ctx, evidence)
+	w := newWorld(ctx)
 	m := &mess{world: w, old: w.run(ctx, "old", oldAt), robbed: w.run(ctx, "robbed", robbedAt), policy: guardHostSubnets(ctx), stale: w.hostSubnet("dead")}
 	Expect(admin.Create(ctx, m.stale)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, m.stale))).To(Succeed()) })
@@ -94,13 +93,9 @@ func (m *mess) sliceOwner(ctx context.Context) func() (string, error) {
 }
 
 var _ = suite.Describe("Mode Shadow", func() {
-	AfterEach(func() {
-		Expect(metric("holdfast_shadow_blocked_total", "")).To(BeZero(), "a write was forgotten, and came as far as the gate")
-	})
-
-	DescribeTable("reports what Guard does about the very same cluster, and writes nothing", func(ctx context.Context, evidence configv1alpha1.Evidence) {
-		m := newMess(ctx, evidence)
-		guard := newInstallation(ctx, evidence)
+	It("reports what Guard does about the very same cluster, and writes nothing", func(ctx context.Context) {
+		m := newMess(ctx)
+		guard := newInstallation(ctx)
 		before := map[shadow.Action]float64{}
 		for _, action := range []shadow.Action{shadow.ProtectLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice, shadow.Ask} {
 			before[action] = reported(action)()
@@ -139,12 +134,8 @@ var _ = suite.Describe("Mode Shadow", func() {
 		Expect(generated.Webhooks).To(HaveEach(HaveField("FailurePolicy", gstruct.PointTo(Equal(admissionregistrationv1.Ignore)))))
 
 		By("reporting what the control loops would do")
-		actions := []shadow.Action{shadow.ProtectLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice}
-		if evidence == configv1alpha1.EvidenceAgent {
-			actions = append(actions, shadow.Ask)
-		}
-		for _, action := range actions {
-			Eventually(reported(action)).Should(BeNumerically(">", before[action]), string(action))
+		for action, earlier := range before {
+			Eventually(reported(action)).Should(BeNumerically(">", earlier), string(action))
 		}
 		Eventually(told(ctx, v1alpha1.OrphanPrefix+leakedSandbox, v1alpha1.ReasonOwnerUnknown)).Should(ContainElement(HavePrefix(asReported)))
 
@@ -153,62 +144,21 @@ var _ = suite.Describe("Mode Shadow", func() {
 		Consistently(func(g Gomega, ctx context.Context) {
 			g.Expect(guard.made.beside()).To(BeEmpty())
 			g.Expect(guard.made.asked()).To(BeZero(), "a record has a question in it")
-			g.Expect(m.machineWrites()).To(BeEmpty(), "an agent has answered, and nobody had asked")
+			g.Expect(m.made.ofRecords()).To(BeEmpty(), "an agent has answered, and nobody had asked")
 			g.Expect(m.versions(ctx)).To(Equal(untouched))
 		}).WithTimeout(quiet).WithContext(ctx).Should(Succeed())
 		Expect(guard.made.all()).NotTo(BeEmpty(), "the writes of the manager are not seen")
 		m.isUntouched(ctx)
+		Expect(metric("holdfast_shadow_blocked_total", "")).To(BeZero(), "a write was forgotten, and came as far as the gate")
 
 		By("being told to guard")
 		guard.run(ctx, configv1alpha1.ModeGuard)
 		m.isGuarded(ctx)
 		Expect(guard.made.beside()).NotTo(BeEmpty())
-		if evidence == configv1alpha1.EvidenceAgent {
-			Eventually(m.held).WithContext(ctx).Should(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt)), "the leak is not reclaimed")
-			Expect(guard.made.asked()).To(BeNumerically(">", 0), "the questions of the manager are not seen")
-		}
-	},
-		Entry("by the agents' word", configv1alpha1.EvidenceAgent),
-	)
-
-	It("lets a pod go that Guard has protected when its kubelet has ended it, and leaves its address to Guard", func(ctx context.Context) {
-		w := newWorld(ctx, configv1alpha1.EvidenceKubelet)
-		guard := newInstallation(ctx, configv1alpha1.EvidenceKubelet)
-		guard.run(ctx, configv1alpha1.ModeGuard)
-		leaking, clean := w.run(ctx, "leaking", 12), w.run(ctx, "clean", 13)
-		for _, pod := range []*corev1.Pod{leaking, clean} {
-			Expect(isProtected(ctx, pod)()).To(BeTrue())
-			Eventually(exists(ctx, recordOf(pod))).Should(BeTrue())
-		}
-
-		guard.run(ctx, configv1alpha1.ModeShadow)
-		releases := reported(shadow.Release)()
-		w.patchPool(ctx, map[string]any{"13": nil})
-		w.finish(ctx, clean)
-		w.finish(ctx, leaking)
-		for _, pod := range []*corev1.Pod{leaking, clean} {
-			Eventually(exists(ctx, pod)).Should(BeFalse(), pod.Name)
-		}
-		Eventually(reported(shadow.Release)).Should(Equal(releases + 1))
-		Eventually(exists(ctx, recordOf(clean))).Should(BeFalse())
-		Consistently(func(g Gomega, ctx context.Context) {
-			g.Expect(w.held(ctx)).To(ConsistOf("12"))
-			g.Expect(exists(ctx, recordOf(leaking))()).To(BeTrue(), "it has the proof")
-			for _, call := range guard.made.beside() {
-				g.Expect(call.Verb+" "+call.Resource.Resource).To(Equal("patch pods"), "%v", call)
-			}
-		}).WithContext(ctx).Should(Succeed())
-
-		guard.run(ctx, configv1alpha1.ModeGuard)
-		Eventually(w.held).WithContext(ctx).Should(BeEmpty())
-		Eventually(exists(ctx, recordOf(leaking))).Should(BeFalse())
+		Eventually(m.held).WithContext(ctx).Should(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt)), "the leak is not reclaimed")
+		Expect(guard.made.asked()).To(BeNumerically(">", 0), "the questions of the manager are not seen")
 	})
 })
-
-// recordOf is the record of a pod.
-func recordOf(pod *corev1.Pod) *v1alpha1.IPAllocation {
-	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: string(pod.UID)}}
-}
 
 // versions are those of everything that is not Holdfast's own: whoever writes any of it changes one.
 func (m *mess) versions(ctx context.Context) map[string]string {
@@ -233,14 +183,6 @@ func hostSubnets() *unstructured.UnstructuredList {
 	list.SetAPIVersion(one.GetAPIVersion())
 	list.SetKind(one.GetKind() + "List")
 	return list
-}
-
-// machineWrites are the agent's answers; none where there is no agent.
-func (w *world) machineWrites() []calls.Call {
-	if w.machine == nil {
-		return nil
-	}
-	return w.made.ofRecords()
 }
 
 // isUntouched: everything is as it was found.

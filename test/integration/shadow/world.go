@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
@@ -35,7 +34,7 @@ import (
 type world struct {
 	namespace, node, pool string
 	subnet                int
-	// machine is behind the node where there are agents; nil where the kubelet's word counts.
+	// machine is behind the node.
 	machine *fixture.Machine
 	// made are the writes of its agent.
 	made *writes
@@ -43,7 +42,7 @@ type world struct {
 
 var worlds int
 
-func newWorld(ctx context.Context, evidence configv1alpha1.Evidence) *world {
+func newWorld(ctx context.Context) *world {
 	GinkgoHelper()
 	worlds++
 	w := &world{namespace: fmt.Sprintf("world-%d", worlds), node: fmt.Sprintf("node-%d", worlds), pool: fmt.Sprintf("10.%d.0.0-24", worlds), subnet: worlds}
@@ -59,9 +58,11 @@ func newWorld(ctx context.Context, evidence configv1alpha1.Evidence) *world {
 		Spec: wbv1alpha1.IPPoolSpec{Range: w.ip(0) + "/24", Allocations: map[string]wbv1alpha1.IPAllocation{}}})).To(Succeed())
 	DeferCleanup(w.clear)
 	DeferCleanup(describeFailure)
-	if evidence == configv1alpha1.EvidenceAgent {
-		w.startMachine(ctx)
-	}
+	// The IDs in the machine's files are those that its Node reports.
+	w.made = &writes{}
+	w.machine = fixture.NewMachine(fixture.MachineOptions{Node: w.node, MachineID: w.node, BootID: w.node + "-boot", SystemUUID: w.node + "-system",
+		Namespace: agentNamespace, Account: agentAccount, SandboxCreationMax: sandboxCreationMax, Wrap: w.made.wrap})
+	w.machine.StartAgent(ctx)
 	return w
 }
 
@@ -149,10 +150,10 @@ func (w *world) run(ctx context.Context, name string, offset int) *corev1.Pod {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nadv1.NetworkStatusAnnot: string(status)}}})
 	Expect(err).NotTo(HaveOccurred())
 	Expect(admin.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-	kubeletWrites(ctx, pod, corev1.PodRunning)
-	if w.machine != nil {
-		w.machine.Run(pod, sandboxOf(pod))
-	}
+	patch = fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":"Running"}}`, pod.UID)
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	Expect(admin.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("kubelet"))).To(Succeed())
+	w.machine.Run(pod, sandboxOf(pod))
 	return pod
 }
 
@@ -209,21 +210,6 @@ func (w *world) reserved(ctx context.Context, offset int) (string, error) {
 	return r.Spec.PodRef, client.IgnoreNotFound(err)
 }
 
-func kubeletWrites(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase) {
-	GinkgoHelper()
-	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":%q}}`, pod.UID, phase)
-	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	Expect(admin.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("kubelet"))).To(Succeed())
-}
-
-// finish deletes a pod, whose kubelet ends it without a DEL.
-func (w *world) finish(ctx context.Context, pod *corev1.Pod) {
-	GinkgoHelper()
-	Expect(admin.Delete(ctx, pod.DeepCopy())).To(Succeed())
-	kubeletWrites(ctx, pod, corev1.PodSucceeded)
-	Expect(client.IgnoreNotFound(admin.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0)))).To(Succeed())
-}
-
 // isProtected says whether a pod carries our finalizer and label.
 func isProtected(ctx context.Context, pod *corev1.Pod) func() (bool, error) {
 	return func() (bool, error) {
@@ -245,7 +231,7 @@ func exists(ctx context.Context, object client.Object) func() (bool, error) {
 	}
 }
 
-// told are the events for a reason about an object; for any, where none is given.
+// told are the events for a reason about an object.
 func told(ctx context.Context, name string, reason v1alpha1.Reason) func() ([]string, error) {
 	return func() ([]string, error) {
 		var list eventsv1.EventList
@@ -254,7 +240,7 @@ func told(ctx context.Context, name string, reason v1alpha1.Reason) func() ([]st
 		}
 		var notes []string
 		for i := range list.Items {
-			if e := &list.Items[i]; e.Regarding.Name == name && (reason == "" || e.Reason == string(reason)) {
+			if e := &list.Items[i]; e.Regarding.Name == name && e.Reason == string(reason) {
 				notes = append(notes, e.Note)
 			}
 		}

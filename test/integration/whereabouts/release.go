@@ -49,27 +49,6 @@ var _ = suite.Describe("Compare-and-release (I7)", func() {
 		Expect(writers).To(ContainElement("holdfast-manager"))
 	})
 
-	DescribeTable("changes nothing when one field differs", func(ctx context.Context, edit func(*wb.IPAllocation)) {
-		changed := web()
-		edit(&changed)
-		w.createPool(ctx, poolName, poolRange, allocations{"1": changed})
-		w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
-		b := w.start(ctx, &network{})
-
-		err := b.release(ctx, w.key())
-
-		Expect(err).To(MatchError(ipam.ErrChanged))
-		Expect(err).To(MatchError(And(ContainSubstring(changed.ContainerID), ContainSubstring(changed.PodRef), ContainSubstring(`"ns/web-0"`))))
-		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": changed}))
-		Expect(w.reserved(ctx)).To(ConsistOf("10.0.0.1"))
-	},
-		Entry("the sandbox: a successor of the same name inherited it", func(a *wb.IPAllocation) { a.ContainerID = "sb-2" }),
-		Entry("the podref", func(a *wb.IPAllocation) { a.PodRef = "ns/web-1" }),
-		Entry("the interface", func(a *wb.IPAllocation) { a.IfName = "net2" }),
-		Entry("the interface, none any more", func(a *wb.IPAllocation) { a.IfName = "" }),
-		Entry("another record's tombstone", func(a *wb.IPAllocation) { a.PodRef = "holdfast-releasing/other" }),
-	)
-
 	It(`releases entries of an old version, which have no interface, or have it as ""`, func(ctx context.Context) {
 		pool := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "IPPool",
@@ -86,33 +65,6 @@ var _ = suite.Describe("Compare-and-release (I7)", func() {
 			Expect(b.release(ctx, w.key(func(k *ipam.Key) { k.Interface, k.IP = "", netip.MustParseAddr(ip) }))).To(Succeed())
 		}
 		Expect(w.held(ctx, poolName)).To(Equal(allocations{"3": other()}))
-	})
-
-	It("releases IPv6, and an entry of a named network's slice", func(ctx context.Context) {
-		const six, slice = "fd00---64", "blue-node-a-10.0.0.0-28"
-		w.createPool(ctx, six, "fd00::/64", allocations{"256": web()})
-		w.createPool(ctx, slice, "10.0.0.0/28", allocations{"1": web()})
-		w.reserve(ctx, "fd00--100", "ns/web-0", "net1")
-		w.reserve(ctx, "blue-10.0.0.1", "ns/web-0", "net1")
-		w.reserve(ctx, "red-10.0.0.1", "ns/web-0", "net1")
-		b := w.start(ctx, &network{})
-
-		Expect(b.release(ctx, w.key(func(k *ipam.Key) { k.Pool, k.IP = w.namespace+"/"+six, netip.MustParseAddr("fd00::100") }))).To(Succeed())
-		Expect(b.release(ctx, w.key(func(k *ipam.Key) { k.Pool = w.namespace + "/" + slice }))).To(Succeed())
-		Expect(w.held(ctx, six)).To(BeEmpty())
-		Expect(w.held(ctx, slice)).To(BeEmpty())
-		Expect(w.reserved(ctx)).To(ConsistOf("red-10.0.0.1"))
-	})
-
-	It("looks through all reservations when a pool's name tells no network", func(ctx context.Context) {
-		w.createPool(ctx, "mine", poolRange, allocations{"1": web()})
-		w.reserve(ctx, "red-10.0.0.1", "ns/web-0", "net1")
-		w.reserve(ctx, "red-10.0.0.11", "ns/web-0", "net1")
-		b := w.start(ctx, &network{})
-
-		Expect(b.release(ctx, w.key(func(k *ipam.Key) { k.Pool = w.namespace + "/mine" }))).To(Succeed())
-		Expect(w.held(ctx, "mine")).To(BeEmpty())
-		Expect(w.reserved(ctx)).To(ConsistOf("red-10.0.0.11"))
 	})
 
 	Describe("of an entry that somebody else removed", func() {
