@@ -42,7 +42,7 @@ func (g *nodeResourceGuard) judge(ctx context.Context, name string, req *admissi
 	case err != nil:
 		return ruling{Judgment: couldNotJudge(err)}
 	case policy == nil:
-		// The API server's webhook outlives its policy until the keeper has seen the deletion.
+		// The API server's webhook outlives its policy until the webhook controller has seen the deletion.
 		return ruling{Judgment: letThrough(v1alpha1.ReasonPolicyGone)}
 	}
 	compiled, err := g.compiled.of(policy)

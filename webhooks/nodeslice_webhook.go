@@ -42,12 +42,12 @@ type NodeSliceOptions struct {
 	Clock clock.PassiveClock
 }
 
-// NodeSliceKeeper gives a slice that a write takes from a node back to it, in the same write, while entries remain in the
+// NodeSliceGuard gives a slice that a write takes from a node back to it, in the same write, while entries remain in the
 // node's pool of it. The pool of the next node has another name and would start empty: the same addresses twice.
 //
 // It refuses nothing. whereabouts takes slices from nodes that are gone and gives slices to new ones in one write, so a refusal
 // would leave the new nodes without.
-type NodeSliceKeeper struct {
+type NodeSliceGuard struct {
 	options  NodeSliceOptions
 	recorder events.EventRecorder
 	told     *eventlimit.Limit
@@ -55,23 +55,23 @@ type NodeSliceKeeper struct {
 	authentic *authenticator
 }
 
-// slicesTaken is the registration of NodeSliceKeeper.
+// slicesTaken is the registration of NodeSliceGuard.
 var slicesTaken = whereaboutsRegistration("NodeSlicePool", "nodeslicepools", admissionv1.Update)
 
-var _ admission.Handler = &NodeSliceKeeper{}
+var _ admission.Handler = &NodeSliceGuard{}
 
 // SetupNodeSliceWebhook serves the webhook at NodeSlicePath of the manager's webhook server.
 func SetupNodeSliceWebhook(mgr manager.Manager, o NodeSliceOptions) error {
-	keeper, err := newNodeSliceKeeper(mgr.GetEventRecorder("holdfast"), o)
+	guard, err := newNodeSliceGuard(mgr.GetEventRecorder("holdfast"), o)
 	if err != nil {
 		return fmt.Errorf("setting up the webhook that keeps slices: %w", err)
 	}
-	keeper.authentic = newAuthenticator(mgr.GetAPIReader())
-	mgr.GetWebhookServer().Register(NodeSlicePath, serve("nodeslicepools", maxPoolBytes, keeper))
+	guard.authentic = newAuthenticator(mgr.GetAPIReader())
+	mgr.GetWebhookServer().Register(NodeSlicePath, serve("nodeslicepools", maxPoolBytes, guard))
 	return nil
 }
 
-func newNodeSliceKeeper(recorder events.EventRecorder, o NodeSliceOptions) (*NodeSliceKeeper, error) {
+func newNodeSliceGuard(recorder events.EventRecorder, o NodeSliceOptions) (*NodeSliceGuard, error) {
 	if o.Slices == nil || o.ManagerUser == "" {
 		return nil, errors.New("it needs a backend that knows what is in use, and the manager's user name")
 	}
@@ -81,11 +81,11 @@ func newNodeSliceKeeper(recorder events.EventRecorder, o NodeSliceOptions) (*Nod
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &NodeSliceKeeper{options: o, recorder: recorder, told: eventlimit.New(o.Clock, eventBounds)}, nil
+	return &NodeSliceGuard{options: o, recorder: recorder, told: eventlimit.New(o.Clock, eventBounds)}, nil
 }
 
 // Handle allows every write, and changes those that take a slice that is, or may be, in use.
-func (k *NodeSliceKeeper) Handle(ctx context.Context, req admission.Request) admission.Response {
+func (k *NodeSliceGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.Operation != admissionv1.Update || req.UserInfo.Username == k.options.ManagerUser || !k.options.Slices.GuardsSlices(req.Namespace) {
 		return admission.Allowed("")
 	}
@@ -126,7 +126,7 @@ func (k *NodeSliceKeeper) Handle(ctx context.Context, req admission.Request) adm
 
 // judge says of each slice why it stays; empty if it may go. The reads go side by side: a write that takes the slices of a
 // hundred nodes has no more time than one that takes one.
-func (k *NodeSliceKeeper) judge(ctx context.Context, pool *ipam.SlicePool, taken []ipam.TakenSlice) []string {
+func (k *NodeSliceGuard) judge(ctx context.Context, pool *ipam.SlicePool, taken []ipam.TakenSlice) []string {
 	whys := make([]string, len(taken))
 	var reads errgroup.Group
 	reads.SetLimit(readsAtOnce)
@@ -158,7 +158,7 @@ func message(pool *ipam.SlicePool, slice *ipam.TakenSlice, why string) string {
 }
 
 // tell writes an event for the NodeSlicePool, now and then for each slice. A dry run leaves no trace.
-func (k *NodeSliceKeeper) tell(req *admission.Request, pool *ipam.SlicePool, slice *ipam.TakenSlice, note string) {
+func (k *NodeSliceGuard) tell(req *admission.Request, pool *ipam.SlicePool, slice *ipam.TakenSlice, note string) {
 	if req.DryRun != nil && *req.DryRun || !k.told.Allow(pool.UID+types.UID("/"+slice.Range), v1alpha1.ReasonSliceKept) {
 		return
 	}

@@ -46,11 +46,11 @@ func (u sliceUses) SliceUse(ctx context.Context, _ *ipam.SlicePool, slice ipam.S
 	return ipam.SliceUse{Pool: "kube-system/pool-" + slice.Node, Entries: u.entries[slice.Node]}, nil
 }
 
-// keeper looks after nodes a and b, whose slices are in use, and others, whose slices are not.
-func keeper(t *testing.T) (*NodeSliceKeeper, <-chan string) {
+// sliceGuard looks after nodes a and b, whose slices are in use, and others, whose slices are not.
+func sliceGuard(t *testing.T) (*NodeSliceGuard, <-chan string) {
 	t.Helper()
 	recorder := events.NewFakeRecorder(100)
-	k, err := newNodeSliceKeeper(recorder, NodeSliceOptions{Slices: slicesInUse(map[string]int{"a": 1, "b": 7}), ManagerUser: managerUser,
+	k, err := newNodeSliceGuard(recorder, NodeSliceOptions{Slices: slicesInUse(map[string]int{"a": 1, "b": 7}), ManagerUser: managerUser,
 		Timeout: 50 * time.Millisecond, Clock: testingclock.NewFakePassiveClock(time.Now())})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestASliceInUseStaysWithItsNode(t *testing.T) {
 		"the object is deleted":      {before: []string{"a"}, after: []string{""}, change: func(r *admission.Request) { r.Operation = admissionv1.Delete }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, told := keeper(t)
+			k, told := sliceGuard(t)
 			req := sliceWrite(t, tc.before, tc.after)
 			if tc.change != nil {
 				tc.change(&req)
@@ -167,7 +167,7 @@ func drain(events <-chan string) []string {
 }
 
 func TestEventsOfSlicesAreFewAndNoneOfADryRun(t *testing.T) {
-	k, told := keeper(t)
+	k, told := sliceGuard(t)
 	req := sliceWrite(t, []string{"a", "b"}, []string{"", "b"})
 	req.DryRun = new(true)
 	if response := k.Handle(t.Context(), req); len(response.Patches) != 1 || len(response.Warnings) != 1 {
@@ -189,7 +189,7 @@ func TestAWriteOfSlicesThatCannotBeReadIsAFailedCall(t *testing.T) {
 		"after":  func(r *admission.Request) { r.Object.Raw = []byte(`{"spec":[]}`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, _ := keeper(t)
+			k, _ := sliceGuard(t)
 			req := sliceWrite(t, []string{"a"}, []string{""})
 			change(&req)
 			if response := k.Handle(t.Context(), req); response.Result == nil || response.Result.Code != http.StatusServiceUnavailable {
@@ -205,12 +205,12 @@ func TestTheSliceWebhookNeedsItsParts(t *testing.T) {
 		"the manager's name":  {Slices: slicesInUse(nil)},
 		"anything whatsoever": {},
 	} {
-		if _, err := newNodeSliceKeeper(nil, o); err == nil {
+		if _, err := newNodeSliceGuard(nil, o); err == nil {
 			t.Errorf("it does without %s", name)
 		}
 	}
-	k, err := newNodeSliceKeeper(nil, NodeSliceOptions{Slices: slicesInUse(nil), ManagerUser: managerUser})
+	k, err := newNodeSliceGuard(nil, NodeSliceOptions{Slices: slicesInUse(nil), ManagerUser: managerUser})
 	if err != nil || k.options.Timeout != defaultSliceTimeout || k.options.Clock == nil {
-		t.Errorf("keeper %+v, error %v", k, err)
+		t.Errorf("guard %+v, error %v", k, err)
 	}
 }

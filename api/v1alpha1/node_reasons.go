@@ -62,7 +62,7 @@ const (
 	ReasonSweepFailed Reason = "SweepFailed"
 )
 
-// The reasons of events of the sweep and of the keeper of the webhooks.
+// The reasons of events of the sweep and of the webhook controller.
 const (
 	// ReasonStaleNodeObject: an object speaks for a node whose Node is gone.
 	ReasonStaleNodeObject Reason = "StaleNodeObject"

@@ -21,7 +21,7 @@ const PresetFieldManager = "holdfast-presets"
 // +kubebuilder:rbac:groups=holdfast.dev,resources=noderesourcepolicies,resourceNames=nodeinfo;nodenetworkconfigs,verbs=create;patch
 
 // applyPresets applies the presets that this process has not applied yet, and those that are missing.
-func (k *keeper) applyPresets(ctx context.Context) error {
+func (k *webhookReconciler) applyPresets(ctx context.Context) error {
 	if k.options.Disabled {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (k *keeper) applyPresets(ctx context.Context) error {
 	return nil
 }
 
-func (k *keeper) applyPreset(ctx context.Context, preset *unstructured.Unstructured) error {
+func (k *webhookReconciler) applyPreset(ctx context.Context, preset *unstructured.Unstructured) error {
 	err := k.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(preset.DeepCopy()), client.FieldOwner(PresetFieldManager))
 	switch {
 	case apierrors.IsConflict(err):

@@ -4,7 +4,7 @@
 // admission cannot: it generates the webhooks of the NodeResourcePolicies and keeps them, sweeps the objects of their
 // resources for stale ones, deletes these where asked, and finds addresses under two live Nodes.
 //
-// The keeper writes conditions Accepted and Enforced and the one ValidatingWebhookConfiguration; the sweeper writes
+// The webhook controller writes conditions Accepted and Enforced and the one ValidatingWebhookConfiguration; the sweeper writes
 // condition Swept and status.sweep, and is the only one that deletes. Decisions are internal/nodeidentity's.
 package noderesource
 
@@ -50,7 +50,7 @@ type Options struct {
 	HoldGoneNodes bool
 	// Shadow has what would be done reported, and not done; nil does it.
 	Shadow *shadow.Reporter
-	// LastRetry is the longest time to the next try after a failure. Default: 1 minute for the keeper of the webhooks, 5 minutes
+	// LastRetry is the longest time to the next try after a failure. Default: 1 minute for the webhook controller, 5 minutes
 	// for a sweep.
 	LastRetry time.Duration
 	// Clock is the real one except in tests.
@@ -70,7 +70,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if err := setupKeeper(ctx, mgr, o); err != nil || o.Disabled {
+	if err := setupWebhooks(ctx, mgr, o); err != nil || o.Disabled {
 		return err
 	}
 	return setupSweeper(ctx, mgr, o)

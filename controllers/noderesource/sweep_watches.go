@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// sweepPolicyEvents asks for a sweep when a policy is new or says something new, when the keeper found that its resource came
+// sweepPolicyEvents asks for a sweep when a policy is new or says something new, when the webhook controller found that its resource came
 // or went, and for forgetting one that is gone.
 func sweepPolicyEvents() handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepRequest] {
 	return handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepRequest]{
@@ -32,7 +32,7 @@ func sweepPolicyEvents() handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepR
 	}
 }
 
-// awaitsResource: the keeper found that the API server does not serve what the policy guards.
+// awaitsResource: the webhook controller found that the API server does not serve what the policy guards.
 func awaitsResource(policy *v1alpha1.NodeResourcePolicy) bool {
 	accepted := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.PolicyAccepted)
 	return accepted != nil && accepted.Reason == string(v1alpha1.ReasonResourceNotServed)

@@ -87,7 +87,7 @@ func TestWhichPolicyEventsAskForASweep(t *testing.T) {
 		"the status says the same": {policy(1, v1alpha1.ReasonPolicyAccepted), policy(1, v1alpha1.ReasonPolicyAccepted), nil},
 		"the policy was changed":   {policy(1, v1alpha1.ReasonPolicyAccepted), policy(2, v1alpha1.ReasonPolicyAccepted), sweep},
 		"its resource came":        {policy(1, v1alpha1.ReasonResourceNotServed), policy(1, v1alpha1.ReasonPolicyAccepted), sweep},
-		"the keeper found, for the first time, that its resource is served": {policy(1, ""), policy(1, v1alpha1.ReasonPolicyAccepted), nil},
+		"the webhook controller found, for the first time, that its resource is served": {policy(1, ""), policy(1, v1alpha1.ReasonPolicyAccepted), nil},
 		"its resource went": {policy(1, v1alpha1.ReasonPolicyAccepted), policy(1, v1alpha1.ReasonResourceNotServed), sweep},
 	} {
 		t.Run(name, func(t *testing.T) {

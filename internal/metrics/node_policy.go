@@ -4,7 +4,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// What the keeper of the NodeResourcePolicies' webhooks sees and does.
+// What the controller of the NodeResourcePolicies' webhooks sees and does.
 var (
 	// NodeResourcePolicies is the number of policies by whether they are accepted ("true", "false").
 	NodeResourcePolicies = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{

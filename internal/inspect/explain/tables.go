@@ -27,7 +27,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	}
 	switch {
 	case e.State == StateTerminating:
-		if text := e.keepers(); text != "" {
+		if text := e.otherHolders(); text != "" {
 			notes = append(notes, text)
 		}
 	case e.State == StateGone && f.Namesake != nil:
@@ -42,8 +42,8 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	return notes
 }
 
-// keepers says who else keeps a terminating object, or that Holdfast does not; empty where Holdfast alone does.
-func (e *Explanation) keepers() string {
+// otherHolders says who else keeps a terminating object, or that Holdfast does not; empty where Holdfast alone does.
+func (e *Explanation) otherHolders() string {
 	others := strings.Join(slices.DeleteFunc(slices.Clone(e.Finalizers), func(name string) bool { return name == v1alpha1.Finalizer }), ", ")
 	switch {
 	case e.Guarded && others != "":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodepolicy runs the two controllers of NodeResourcePolicies under the identity of the installation: the keeper, which turns policies
+// Package nodepolicy runs the two controllers of NodeResourcePolicies under the identity of the installation: the webhook controller, which turns policies
 // into webhooks, and the sweeper, which looks for objects of Nodes that are gone.
 package nodepolicy
 

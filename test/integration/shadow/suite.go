@@ -35,8 +35,8 @@ var (
 	// admin is uncached, allowed everything, and nobody whom the manager trusts; it keeps the warnings that it gets.
 	admin  client.Client
 	warned fixture.Warnings
-	// keeper has the manager's identity, which alone may take records away.
-	keeper client.Client
+	// deleter has the manager's identity, which alone may take records away.
+	deleter client.Client
 )
 
 var suite = fixture.NewSuite("shadow", fixture.PlaneOne, func(ctx context.Context) {
@@ -50,7 +50,7 @@ var suite = fixture.NewSuite("shadow", fixture.PlaneOne, func(ctx context.Contex
 	}
 	fixture.Apply(ctx, all)
 	grantHostSubnets(ctx)
-	keeper = fixture.Account(ctx, managerNamespace, app.Name, nil)
+	deleter = fixture.Account(ctx, managerNamespace, app.Name, nil)
 })
 
 // notHere are the kinds of an installation that this suite runs itself, or that would call what does not run here.

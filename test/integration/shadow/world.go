@@ -95,7 +95,7 @@ func (w *world) clear(ctx context.Context) {
 	var records v1alpha1.IPAllocationList
 	Expect(admin.List(ctx, &records)).To(Succeed())
 	for i := range records.Items {
-		Expect(client.IgnoreNotFound(keeper.Delete(ctx, &records.Items[i]))).To(Succeed())
+		Expect(client.IgnoreNotFound(deleter.Delete(ctx, &records.Items[i]))).To(Succeed())
 	}
 	Expect(admin.DeleteAllOf(ctx, &v1alpha1.NodeResourcePolicy{})).To(Succeed())
 	Expect(admin.DeleteAllOf(ctx, &corev1.Node{})).To(Succeed())

@@ -18,76 +18,76 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// KeeperFieldManager is the field manager of what the keeper writes: the webhook configuration, and the conditions Accepted
+// WebhooksFieldManager is the field manager of what the webhook controller writes: the webhook configuration, and the conditions Accepted
 // and Enforced of the policies.
-const KeeperFieldManager = "holdfast-keeper"
+const WebhooksFieldManager = "holdfast-webhooks"
 
 const (
-	// keeperDiscoverySettles is how long after a change of a CustomResourceDefinition discovery may still say what was before.
-	keeperDiscoverySettles = time.Minute
-	// keeperSettlingPause is the shortest time between two looks while it may.
-	keeperSettlingPause = time.Second
-	// keeperUnservedInterval is how often a resource that is not served is looked for. An aggregated API has no definition
+	// webhookDiscoverySettles is how long after a change of a CustomResourceDefinition discovery may still say what was before.
+	webhookDiscoverySettles = time.Minute
+	// webhookSettlingPause is the shortest time between two looks while it may.
+	webhookSettlingPause = time.Second
+	// webhookUnservedInterval is how often a resource that is not served is looked for. An aggregated API has no definition
 	// whose change could be watched.
-	keeperUnservedInterval = 5 * time.Minute
-	// keeperFirstRetry and keeperLastRetry bound the time to the next try after a failure.
-	keeperFirstRetry, keeperLastRetry = 50 * time.Millisecond, time.Minute
-	// keeperRejectedInterval is how often an entry that the API server refused is tried again: the server may have been
+	webhookUnservedInterval = 5 * time.Minute
+	// webhookFirstRetry and webhookLastRetry bound the time to the next try after a failure.
+	webhookFirstRetry, webhookLastRetry = 50 * time.Millisecond, time.Minute
+	// webhookRejectedInterval is how often an entry that the API server refused is tried again: the server may have been
 	// replaced by a newer one.
-	keeperRejectedInterval = 10 * time.Minute
+	webhookRejectedInterval = 10 * time.Minute
 )
 
-// keeper generates the webhook configuration of the NodeResourcePolicies, keeps it as it has to be, and says of each policy
+// webhookReconciler generates the webhook configuration of the NodeResourcePolicies, keeps it as it has to be, and says of each policy
 // whether it is accepted and enforced. There is one request, the configuration, and one reconciliation at a time.
-type keeper struct {
+type webhookReconciler struct {
 	// client reads from the cache.
 	client    client.Client
 	live      client.Reader
-	discovery keeperDiscovery
+	discovery webhookDiscovery
 	recorder  events.EventRecorder
 	options   Options
 
-	definitions keeperDefinitions
+	definitions webhookDefinitions
 	// presetsApplied are the names of the presets that this process has applied.
 	presetsApplied sets.Set[string]
 
 	// settled is what was wanted when everything was last looked at; nil if there was to be none, or nobody looked yet.
 	settled *admissionregistrationv1.ValidatingWebhookConfiguration
 	// rejections are the entries that the API server did not take, by the policy's UID.
-	rejections map[types.UID]keeperRejection
-	contest    keeperContest
+	rejections map[types.UID]webhookRejection
+	contest    webhookContest
 }
 
-// keeperRejection is the API server's word about the entry of one generation of a policy.
-type keeperRejection struct {
+// webhookRejection is the API server's word about the entry of one generation of a policy.
+type webhookRejection struct {
 	generation int64
 	message    string
 	at         time.Time
 }
 
-func setupKeeper(_ context.Context, mgr manager.Manager, o Options) error {
-	lookup, err := newKeeperDiscovery(mgr.GetConfig(), mgr.GetHTTPClient())
+func setupWebhooks(_ context.Context, mgr manager.Manager, o Options) error {
+	lookup, err := newWebhooksDiscovery(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return err
 	}
-	k := &keeper{
+	k := &webhookReconciler{
 		client:     mgr.GetClient(),
 		live:       mgr.GetAPIReader(),
 		discovery:  lookup,
 		recorder:   mgr.GetEventRecorder("holdfast"),
 		options:    o,
-		rejections: map[types.UID]keeperRejection{},
+		rejections: map[types.UID]webhookRejection{},
 
 		presetsApplied: sets.New[string](),
 	}
-	c, err := controller.New("node-resource-keeper", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1,
-		RateLimiter: retries[reconcile.Request](o, keeperFirstRetry, keeperLastRetry)})
+	c, err := controller.New("node-resource-webhooks", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1,
+		RateLimiter: retries[reconcile.Request](o, webhookFirstRetry, webhookLastRetry)})
 	if err != nil {
-		return fmt.Errorf("setting up the keeper of the webhooks: %w", err)
+		return fmt.Errorf("setting up the webhook controller: %w", err)
 	}
-	for _, watched := range append(k.sources(mgr.GetCache()), keeperStart()) {
+	for _, watched := range append(k.sources(mgr.GetCache()), webhookStart()) {
 		if err := c.Watch(watched); err != nil {
-			return fmt.Errorf("setting up the keeper of the webhooks: %w", err)
+			return fmt.Errorf("setting up the webhook controller: %w", err)
 		}
 	}
 	return nil
@@ -95,13 +95,13 @@ func setupKeeper(_ context.Context, mgr manager.Manager, o Options) error {
 
 // Reconcile compares what is with what has to be. What the caches say may only lead to a second look, at the API server
 // itself: an entry is never dropped, and an authority never chosen, because a cache is late.
-func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+func (k *webhookReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := k.options.Clock.Now()
 	k.contest.endIfQuiet(now)
 	if err := k.applyPresets(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	served := keeperServedMemo{discovery: k.discovery}
+	served := webhookServedMemo{discovery: k.discovery}
 	pass, err := k.look(ctx, k.client, &served, now)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -124,7 +124,7 @@ func (k *keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 }
 
 // lookAgain is when to look again though nothing is going to say so; zero for never.
-func (k *keeper) lookAgain(pass *keeperPass) time.Duration {
+func (k *webhookReconciler) lookAgain(pass *webhookPass) time.Duration {
 	if len(pass.policies) == 0 {
 		return 0
 	}
@@ -135,28 +135,28 @@ func (k *keeper) lookAgain(pass *keeperPass) time.Duration {
 		}
 	}
 	if pass.unserved() {
-		sooner(keeperUnservedInterval)
+		sooner(webhookUnservedInterval)
 	}
 	for _, rejection := range k.rejections {
-		sooner(max(rejection.at.Add(keeperRejectedInterval).Sub(pass.now), keeperSettlingPause))
+		sooner(max(rejection.at.Add(webhookRejectedInterval).Sub(pass.now), webhookSettlingPause))
 	}
 	// Each look doubles the time that has gone by since the change, and so the time to the next one.
 	if changed := k.definitions.lastChange(); !changed.IsZero() {
-		if age := pass.now.Sub(changed); age < keeperDiscoverySettles {
-			sooner(max(age, keeperSettlingPause))
+		if age := pass.now.Sub(changed); age < webhookDiscoverySettles {
+			sooner(max(age, webhookSettlingPause))
 		}
 	}
 	if pass.postponed > 0 {
 		sooner(pass.postponed)
 	} else if k.contest.contested() {
-		sooner(max(k.contest.quiet(pass.now), keeperSettlingPause))
+		sooner(max(k.contest.quiet(pass.now), webhookSettlingPause))
 	}
 	return after
 }
 
 // forgetRejections keeps those of the policies that are there.
-func (k *keeper) forgetRejections(pass *keeperPass) {
-	kept := map[types.UID]keeperRejection{}
+func (k *webhookReconciler) forgetRejections(pass *webhookPass) {
+	kept := map[types.UID]webhookRejection{}
 	for _, p := range pass.policies {
 		if rejection, ok := k.rejections[p.object.UID]; ok && rejection.generation == p.object.Generation {
 			kept[p.object.UID] = rejection

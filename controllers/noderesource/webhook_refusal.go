@@ -14,23 +14,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// keeperEntryField is the path of a field of an entry, as the API server writes it.
-var keeperEntryField = regexp.MustCompile(`^webhooks\[(\d+)\]\.?(.*)$`)
+// webhookEntryField is the path of a field of an entry, as the API server writes it.
+var webhookEntryField = regexp.MustCompile(`^webhooks\[(\d+)\]\.?(.*)$`)
 
 // refusedEntries are the entries that the API server refuses, by name, with its words. The error is the given one, or what
 // came in between, where the refusal is not about entries.
-func (k *keeper) refusedEntries(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, refusal error,
+func (k *webhookReconciler) refusedEntries(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, refusal error,
 ) (map[string]string, error) {
 	if wanted == nil || !apierrors.IsInvalid(refusal) {
 		return nil, refusal
 	}
-	if refused := keeperRefused(wanted.Webhooks, refusal); len(refused) > 0 {
+	if refused := webhookRefused(wanted.Webhooks, refusal); len(refused) > 0 {
 		return refused, nil
 	}
 	// It does not say which: each entry is tried alone. Where none of them is taken, they are not the reason.
 	refused := map[string]string{}
 	for i := range wanted.Webhooks {
-		err := k.try(ctx, stored, keeperAlone(wanted, wanted.Webhooks[i]))
+		err := k.try(ctx, stored, webhookAlone(wanted, wanted.Webhooks[i]))
 		if err != nil && !apierrors.IsInvalid(err) {
 			return nil, err
 		}
@@ -38,30 +38,30 @@ func (k *keeper) refusedEntries(ctx context.Context, stored, wanted *admissionre
 			refused[wanted.Webhooks[i].Name] = err.Error()
 		}
 	}
-	if len(refused) == 0 || (len(refused) == len(wanted.Webhooks) && k.try(ctx, stored, keeperAlone(wanted)) != nil) {
+	if len(refused) == 0 || (len(refused) == len(wanted.Webhooks) && k.try(ctx, stored, webhookAlone(wanted)) != nil) {
 		return nil, refusal
 	}
 	return refused, nil
 }
 
 // try asks the API server without a consequence.
-func (k *keeper) try(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration) error {
+func (k *webhookReconciler) try(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration) error {
 	if stored == nil {
 		_, err := k.apply(ctx, wanted, client.DryRunAll)
 		return err
 	}
-	return k.client.Update(ctx, wanted, client.DryRunAll, client.FieldOwner(KeeperFieldManager))
+	return k.client.Update(ctx, wanted, client.DryRunAll, client.FieldOwner(WebhooksFieldManager))
 }
 
-// keeperRefused reads from an error which entries the API server refuses, and why.
-func keeperRefused(entries []admissionregistrationv1.ValidatingWebhook, err error) map[string]string {
+// webhookRefused reads from an error which entries the API server refuses, and why.
+func webhookRefused(entries []admissionregistrationv1.ValidatingWebhook, err error) map[string]string {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) || status.Status().Details == nil {
 		return nil
 	}
 	refused := map[string]string{}
 	for _, cause := range status.Status().Details.Causes {
-		match := keeperEntryField.FindStringSubmatch(cause.Field)
+		match := webhookEntryField.FindStringSubmatch(cause.Field)
 		if match == nil {
 			continue
 		}

@@ -18,48 +18,48 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// keeperServed is how the API server serves a resource now; without versions it does not.
-type keeperServed struct {
+// webhookServed is how the API server serves a resource now; without versions it does not.
+type webhookServed struct {
 	versions []string
 	// status are those of the versions that have the subresource /status.
 	status []string
 }
 
-// keeperDiscovery asks the API server itself. An error means that nobody can tell.
-type keeperDiscovery interface {
-	served(ctx context.Context, resource schema.GroupResource) (keeperServed, error)
+// webhookDiscovery asks the API server itself. An error means that nobody can tell.
+type webhookDiscovery interface {
+	served(ctx context.Context, resource schema.GroupResource) (webhookServed, error)
 }
 
-// keeperLiveDiscovery does not use the manager's RESTMapper, which never forgets what was served once.
-type keeperLiveDiscovery struct {
+// webhookLiveDiscovery does not use the manager's RESTMapper, which never forgets what was served once.
+type webhookLiveDiscovery struct {
 	client *discovery.DiscoveryClient
 }
 
-func newKeeperDiscovery(c *rest.Config, h *http.Client) (keeperDiscovery, error) {
+func newWebhooksDiscovery(c *rest.Config, h *http.Client) (webhookDiscovery, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(c, h)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for discovery: %w", err)
 	}
-	return keeperLiveDiscovery{client: client}, nil
+	return webhookLiveDiscovery{client: client}, nil
 }
 
-func (d keeperLiveDiscovery) served(ctx context.Context, resource schema.GroupResource) (keeperServed, error) {
+func (d webhookLiveDiscovery) served(ctx context.Context, resource schema.GroupResource) (webhookServed, error) {
 	var group metav1.APIGroup
 	err := d.client.RESTClient().Get().AbsPath("/apis", resource.Group).Do(ctx).Into(&group)
 	if apierrors.IsNotFound(err) {
-		return keeperServed{}, nil
+		return webhookServed{}, nil
 	}
 	if err != nil {
-		return keeperServed{}, fmt.Errorf("asking the API server for the versions of group %s: %w", resource.Group, err)
+		return webhookServed{}, fmt.Errorf("asking the API server for the versions of group %s: %w", resource.Group, err)
 	}
-	var found keeperServed
+	var found webhookServed
 	for _, version := range group.Versions {
 		list, err := d.client.ServerResourcesForGroupVersionWithContext(ctx, version.GroupVersion)
 		if apierrors.IsNotFound(err) {
 			continue // gone since
 		}
 		if err != nil {
-			return keeperServed{}, fmt.Errorf("asking the API server for the resources of %s: %w", version.GroupVersion, err)
+			return webhookServed{}, fmt.Errorf("asking the API server for the resources of %s: %w", version.GroupVersion, err)
 		}
 		for i := range list.APIResources {
 			switch list.APIResources[i].Name {
@@ -73,40 +73,40 @@ func (d keeperLiveDiscovery) served(ctx context.Context, resource schema.GroupRe
 	return found, nil
 }
 
-// keeperServedMemo asks once for each resource.
-type keeperServedMemo struct {
-	discovery keeperDiscovery
-	answers   map[schema.GroupResource]keeperServedAnswer
+// webhookServedMemo asks once for each resource.
+type webhookServedMemo struct {
+	discovery webhookDiscovery
+	answers   map[schema.GroupResource]webhookServedAnswer
 }
 
-type keeperServedAnswer struct {
-	served keeperServed
+type webhookServedAnswer struct {
+	served webhookServed
 	err    error
 }
 
-func (m *keeperServedMemo) ask(ctx context.Context, resource schema.GroupResource) (keeperServed, error) {
+func (m *webhookServedMemo) ask(ctx context.Context, resource schema.GroupResource) (webhookServed, error) {
 	answer, known := m.answers[resource]
 	if !known {
 		answer.served, answer.err = m.discovery.served(ctx, resource)
 		if m.answers == nil {
-			m.answers = map[schema.GroupResource]keeperServedAnswer{}
+			m.answers = map[schema.GroupResource]webhookServedAnswer{}
 		}
 		m.answers[resource] = answer
 	}
 	return answer.served, answer.err
 }
 
-// keeperAcceptance says whether a policy can work with what is served. The webhook is configured in any case: it harms
+// webhookAcceptance says whether a policy can work with what is served. The webhook is configured in any case: it harms
 // nothing, and it is there before the first object of the resource. A resource that is not served at all is nothing wrong.
-func keeperAcceptance(wanted v1alpha1.GuardedResource, served keeperServed) metav1.Condition {
+func webhookAcceptance(wanted v1alpha1.GuardedResource, served webhookServed) metav1.Condition {
 	resource := schema.GroupResource{Group: wanted.Group, Resource: wanted.Resource}
 	if len(served.versions) == 0 {
-		return keeperNotServed(metav1.ConditionTrue, fmt.Sprintf("the API server serves no resource %s; the policy waits for it and begins by itself "+
+		return webhookNotServed(metav1.ConditionTrue, fmt.Sprintf("the API server serves no resource %s; the policy waits for it and begins by itself "+
 			"when it comes. Nothing to do, unless spec.resource is misspelled", resource))
 	}
-	judged, missing := keeperVersions(wanted.Versions, served.versions)
+	judged, missing := webhookVersions(wanted.Versions, served.versions)
 	if len(judged) == 0 {
-		return keeperNotServed(metav1.ConditionFalse, fmt.Sprintf("the API server serves %s in %s, and not in what spec.resource.versions names: %s; write one of those, or \"*\"",
+		return webhookNotServed(metav1.ConditionFalse, fmt.Sprintf("the API server serves %s in %s, and not in what spec.resource.versions names: %s; write one of those, or \"*\"",
 			resource, strings.Join(served.versions, ", "), strings.Join(missing, ", ")))
 	}
 	message := fmt.Sprintf("%s is served in %s", resource, strings.Join(served.versions, ", "))
@@ -119,12 +119,12 @@ func keeperAcceptance(wanted v1alpha1.GuardedResource, served keeperServed) meta
 	return metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonPolicyAccepted), Message: message}
 }
 
-func keeperNotServed(status metav1.ConditionStatus, message string) metav1.Condition {
+func webhookNotServed(status metav1.ConditionStatus, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: status, Reason: string(v1alpha1.ReasonResourceNotServed), Message: message}
 }
 
-// keeperVersions are those of the wanted that are served, and those that are not.
-func keeperVersions(wanted, served []string) (judged, missing []string) {
+// webhookVersions are those of the wanted that are served, and those that are not.
+func webhookVersions(wanted, served []string) (judged, missing []string) {
 	if len(wanted) == 0 || slices.Contains(wanted, "*") {
 		return served, nil
 	}

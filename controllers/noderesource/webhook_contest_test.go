@@ -19,11 +19,11 @@ import (
 )
 
 func TestThePauseDoublesUpToALimit(t *testing.T) {
-	contest := keeperContest{}
+	contest := webhookContest{}
 	var pauses []time.Duration
 	for range 14 {
 		pauses = append(pauses, contest.pause())
-		contest.restored(keeperNow)
+		contest.restored(webhookNow)
 	}
 	want := []time.Duration{0, 0, 0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second,
 		64 * time.Second, 128 * time.Second, 256 * time.Second, 5 * time.Minute, 5 * time.Minute}
@@ -38,20 +38,20 @@ func TestHowLongAnEditHasToStay(t *testing.T) {
 		ago          time.Duration
 		wait, quiet  time.Duration
 	}{
-		"the first edits are undone at once":         {2, 0, 0, keeperContestQuiet},
-		"the next one waits":                         {3, 0, time.Second, keeperContestQuiet},
-		"the time since the last restoration counts": {5, time.Second, 3 * time.Second, keeperContestQuiet - time.Second},
-		"the pause is over":                          {5, 4 * time.Second, 0, keeperContestQuiet - 4*time.Second},
-		"nobody has edited anything for long":        {5, keeperContestQuiet, 0, 0},
-		"the silence is longer than the pause":       {30, keeperContestLast, 0, keeperContestLast},
-		"the clock was set back":                     {5, -time.Hour, 4 * time.Second, keeperContestQuiet},
+		"the first edits are undone at once":         {2, 0, 0, webhookContestQuiet},
+		"the next one waits":                         {3, 0, time.Second, webhookContestQuiet},
+		"the time since the last restoration counts": {5, time.Second, 3 * time.Second, webhookContestQuiet - time.Second},
+		"the pause is over":                          {5, 4 * time.Second, 0, webhookContestQuiet - 4*time.Second},
+		"nobody has edited anything for long":        {5, webhookContestQuiet, 0, 0},
+		"the silence is longer than the pause":       {30, webhookContestLast, 0, webhookContestLast},
+		"the clock was set back":                     {5, -time.Hour, 4 * time.Second, webhookContestQuiet},
 	} {
 		t.Run(name, func(t *testing.T) {
-			contest := keeperContest{restorations: test.restorations, last: keeperNow.Add(-test.ago)}
-			if wait, quiet := contest.wait(keeperNow), contest.quiet(keeperNow); wait != test.wait || quiet != test.quiet {
+			contest := webhookContest{restorations: test.restorations, last: webhookNow.Add(-test.ago)}
+			if wait, quiet := contest.wait(webhookNow), contest.quiet(webhookNow); wait != test.wait || quiet != test.quiet {
 				t.Errorf("got %s and %s, expected %s and %s", wait, quiet, test.wait, test.quiet)
 			}
-			contest.endIfQuiet(keeperNow)
+			contest.endIfQuiet(webhookNow)
 			if over := contest.restorations == 0; over != (test.quiet == 0) {
 				t.Errorf("over: %t", over)
 			}
@@ -59,13 +59,13 @@ func TestHowLongAnEditHasToStay(t *testing.T) {
 	}
 }
 
-// keeperManaged is what the API server notes of a writer.
-func keeperManaged(manager, fields string) metav1.ManagedFieldsEntry {
+// webhookManaged is what the API server notes of a writer.
+func webhookManaged(manager, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
 func TestWhoKeepsChangingWhat(t *testing.T) {
-	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
+	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyFail)
 	name := nodepolicy.EntryName("alpha")
 	entry := func(field string) string {
 		return `{"f:webhooks":{".":{},"k:{\"name\":\"` + name + `\"}":{"f:` + field + `":{}}}}`
@@ -74,16 +74,16 @@ func TestWhoKeepsChangingWhat(t *testing.T) {
 	selector := func(c *configuration) {
 		c.Webhooks[0].NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "control-plane", Operator: "NotIn", Values: []string{"true"}}}
 	}
-	enforcer := keeperManaged("enforcer", entry("namespaceSelector"))
+	enforcer := webhookManaged("enforcer", entry("namespaceSelector"))
 	for what, test := range map[string]struct {
 		edit    func(*configuration)
 		managed []metav1.ManagedFieldsEntry
 		want    string
 	}{
-		"the owner of the field, and of no other": {selector, []metav1.ManagedFieldsEntry{keeperManaged(KeeperFieldManager, entry("namespaceSelector")),
-			keeperManaged("injector", entry("clientConfig")), keeperManaged("odd", "{"), enforcer},
+		"the owner of the field, and of no other": {selector, []metav1.ManagedFieldsEntry{webhookManaged(WebhooksFieldManager, entry("namespaceSelector")),
+			webhookManaged("injector", entry("clientConfig")), webhookManaged("odd", "{"), enforcer},
 			`another writer, field manager "enforcer", keeps changing namespaceSelector of webhook ` + name},
-		"either of two owners": {selector, []metav1.ManagedFieldsEntry{enforcer, keeperManaged("also", `{"f:webhooks":{"k:{\"name\":\"`+name+`\"}":{"f:namespaceSelector":{"f:matchExpressions":{}}}}}`)},
+		"either of two owners": {selector, []metav1.ManagedFieldsEntry{enforcer, webhookManaged("also", `{"f:webhooks":{"k:{\"name\":\"`+name+`\"}":{"f:namespaceSelector":{"f:matchExpressions":{}}}}}`)},
 			`another writer, field manager "also" or "enforcer", keeps changing namespaceSelector of webhook ` + name},
 		"no manager, where the field is gone": {func(c *configuration) {
 			c.Webhooks[0].MatchConditions, c.Webhooks[0].TimeoutSeconds = nil, new(int32(9))
@@ -92,27 +92,27 @@ func TestWhoKeepsChangingWhat(t *testing.T) {
 		"an entry that is removed":        {func(c *configuration) { c.Webhooks = c.Webhooks[1:] }, []metav1.ManagedFieldsEntry{enforcer}, "another writer keeps removing webhook " + name},
 	} {
 		t.Run(what, func(t *testing.T) {
-			pass := &keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}}
+			pass := &webhookPass{now: webhookNow, options: webhookOptions(), protection: []byte("CA"), policies: []*webhookPolicy{alpha, bravo}}
 			wanted := pass.wanted()
 			stored := wanted.DeepCopy()
 			test.edit(stored)
 			stored.ManagedFields = test.managed
-			if got := keeperChange(stored, wanted, name); got != test.want {
+			if got := webhookChange(stored, wanted, name); got != test.want {
 				t.Errorf("got %q, expected %q", got, test.want)
 			}
 		})
 	}
-	if got, want := keeperChange(nil, nil, name), "another writer keeps removing webhook "+name; got != want {
+	if got, want := webhookChange(nil, nil, name), "another writer keeps removing webhook "+name; got != want {
 		t.Errorf("got %q, expected %q", got, want)
 	}
 }
 
 func TestOnlyAContestedPolicySaysSo(t *testing.T) {
-	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
-	pass := &keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}, contest: &keeperContest{}}
+	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyFail)
+	pass := &webhookPass{now: webhookNow, options: webhookOptions(), protection: []byte("CA"), policies: []*webhookPolicy{alpha, bravo}, contest: &webhookContest{}}
 	pass.stored = pass.wanted()
 	pass.stored.Webhooks[1].Rules = nil
-	pass.contest.note(pass, &keeperRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}})
+	pass.contest.note(pass, &webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}})
 	if got := pass.enforcement(alpha); got.Status != metav1.ConditionTrue {
 		t.Errorf("the policy that nobody touched: %+v", got)
 	}
@@ -124,17 +124,17 @@ func TestOnlyAContestedPolicySaysSo(t *testing.T) {
 	if got := pass.enforcement(bravo); got.Status != metav1.ConditionFalse {
 		t.Errorf("put back, and at once trusted: %+v", got)
 	}
-	pass.contest.restored(keeperNow)
-	pass.contest.endIfQuiet(keeperNow.Add(keeperContestQuiet))
+	pass.contest.restored(webhookNow)
+	pass.contest.endIfQuiet(webhookNow.Add(webhookContestQuiet))
 	if got := pass.enforcement(bravo); got.Status != metav1.ConditionTrue {
 		t.Errorf("the contest is over: %+v", got)
 	}
 }
 
-// contest is a keeper beside another writer of its configuration.
+// contest is a webhook controller beside another writer of its configuration.
 type contest struct {
 	*testing.T
-	k *keeper
+	k *webhookReconciler
 }
 
 func (c contest) stored() *admissionregistrationv1.ValidatingWebhookConfiguration {
@@ -156,10 +156,10 @@ func (c contest) edit() {
 	}
 }
 
-// looks lets the keeper look, and says what has to come of it: the entry in place or not, and when it looks again.
+// looks lets the webhook controller look, and says what has to come of it: the entry in place or not, and when it looks again.
 func (c contest) looks(when string, inPlace bool, again time.Duration) {
 	c.Helper()
-	result, err := c.k.Reconcile(c.Context(), keeperRequest)
+	result, err := c.k.Reconcile(c.Context(), webhookRequest)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -168,12 +168,12 @@ func (c contest) looks(when string, inPlace bool, again time.Duration) {
 	}
 }
 
-func TestTheKeeperComesBackByItselfInAContest(t *testing.T) {
-	alpha := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)
-	clock := clocktesting.NewFakePassiveClock(keeperNow)
-	c := contest{t, keeperWithServer(t, clock, alpha.object)}
+func TestTheWebhookControllerComesBackByItselfInAContest(t *testing.T) {
+	alpha := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+	clock := clocktesting.NewFakePassiveClock(webhookNow)
+	c := contest{t, webhookWithServer(t, clock, alpha.object)}
 	c.looks("with nothing to do", true, 0)
-	for range keeperContestFree {
+	for range webhookContestFree {
 		c.edit()
 		c.looks("after an edit", true, 0)
 	}
@@ -181,9 +181,9 @@ func TestTheKeeperComesBackByItselfInAContest(t *testing.T) {
 		c.edit()
 		c.looks("after an edit too many", false, pause)
 		clock.SetTime(clock.Now().Add(pause))
-		c.looks("after the pause", true, keeperContestQuiet)
+		c.looks("after the pause", true, webhookContestQuiet)
 	}
-	clock.SetTime(clock.Now().Add(keeperContestQuiet))
+	clock.SetTime(clock.Now().Add(webhookContestQuiet))
 	c.looks("after a long silence", true, 0)
 	if c.k.contest.contested() {
 		t.Error("after a long silence it is still contested")
@@ -192,10 +192,10 @@ func TestTheKeeperComesBackByItselfInAContest(t *testing.T) {
 	c.looks("after the next edit", true, 0)
 }
 
-// keeperWithServer is a keeper whose writes are taken.
-func keeperWithServer(t *testing.T, clock *clocktesting.FakePassiveClock, objects ...client.Object) *keeper {
+// webhookWithServer is a webhook controller whose writes are taken.
+func webhookWithServer(t *testing.T, clock *clocktesting.FakePassiveClock, objects ...client.Object) *webhookReconciler {
 	t.Helper()
-	k, _ := keeperWithCache(t, nil, nil)
+	k, _ := webhookWithCache(t, nil, nil)
 	protection := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ProtectionConfigurationName},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{ClientConfig: admissionregistrationv1.WebhookClientConfig{CABundle: []byte("CA")}}}}
 	server := fake.NewClientBuilder().WithScheme(k.client.Scheme()).WithStatusSubresource(&v1alpha1.NodeResourcePolicy{}).

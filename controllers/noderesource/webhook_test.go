@@ -25,9 +25,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
-var keeperNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var webhookNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func keeperOptions() Options {
+func webhookOptions() Options {
 	return Options{
 		Target: nodepolicy.Target{Service: &admissionregistrationv1.ServiceReference{
 			Namespace: "holdfast-system", Name: "holdfast-webhook", Port: new(int32(443))}},
@@ -35,8 +35,8 @@ func keeperOptions() Options {
 	}
 }
 
-// keeperTestPolicy is a policy that can work, as judge makes it.
-func keeperTestPolicy(t *testing.T, name string, failurePolicy v1alpha1.PolicyFailure) *keeperPolicy {
+// webhookTestPolicy is a policy that can work, as judge makes it.
+func webhookTestPolicy(t *testing.T, name string, failurePolicy v1alpha1.PolicyFailure) *webhookPolicy {
 	t.Helper()
 	object := &v1alpha1.NodeResourcePolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Generation: 3},
@@ -47,12 +47,12 @@ func keeperTestPolicy(t *testing.T, name string, failurePolicy v1alpha1.PolicyFa
 	if err != nil {
 		t.Fatal(err)
 	}
-	accepted := keeperAcceptance(compiled.Spec().Resource, keeperServed{versions: []string{"v1"}, status: []string{"v1"}})
-	return &keeperPolicy{object: object, compiled: compiled, accepted: &accepted}
+	accepted := webhookAcceptance(compiled.Spec().Resource, webhookServed{versions: []string{"v1"}, status: []string{"v1"}})
+	return &webhookPolicy{object: object, compiled: compiled, accepted: &accepted}
 }
 
-// keeperEntries are entries of policies, by name and authority.
-func keeperEntries(named ...[2]string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+// webhookEntries are entries of policies, by name and authority.
+func webhookEntries(named ...[2]string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: ConfigurationName}}
 	for _, entry := range named {
 		webhook := admissionregistrationv1.ValidatingWebhook{Name: entry[0]}
@@ -67,17 +67,17 @@ func keeperEntries(named ...[2]string) *admissionregistrationv1.ValidatingWebhoo
 func TestTheAuthorityOfAnEntry(t *testing.T) {
 	mine, other := nodepolicy.EntryName("mine"), nodepolicy.EntryName("other")
 	for name, test := range map[string]struct {
-		authority keeperAuthority
+		authority webhookAuthority
 		want      string
 	}{
-		"is its own, whatever others have":          {keeperAuthority{stored: keeperEntries([2]string{other, "O"}, [2]string{mine, "M"}), protection: []byte("S")}, "M"},
-		"is that of another entry for a new one":    {keeperAuthority{stored: keeperEntries([2]string{other, "O"}), protection: []byte("S")}, "O"},
-		"is that of another where it was emptied":   {keeperAuthority{stored: keeperEntries([2]string{mine, ""}, [2]string{other, "O"}), protection: []byte("S")}, "O"},
-		"is never that of somebody else's entry":    {keeperAuthority{stored: keeperEntries([2]string{"a.example.com", "X"}), protection: []byte("S")}, "S"},
-		"is the protection webhook's for the first": {keeperAuthority{protection: []byte("S")}, "S"},
-		"is empty where nobody has one":             {keeperAuthority{stored: keeperEntries([2]string{mine, ""})}, ""},
-		"follows the protection webhook's":          {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), protection: []byte("S"), follow: true}, "S"},
-		"stays where there is nothing to follow":    {keeperAuthority{stored: keeperEntries([2]string{mine, "M"}), follow: true}, "M"},
+		"is its own, whatever others have":          {webhookAuthority{stored: webhookEntries([2]string{other, "O"}, [2]string{mine, "M"}), protection: []byte("S")}, "M"},
+		"is that of another entry for a new one":    {webhookAuthority{stored: webhookEntries([2]string{other, "O"}), protection: []byte("S")}, "O"},
+		"is that of another where it was emptied":   {webhookAuthority{stored: webhookEntries([2]string{mine, ""}, [2]string{other, "O"}), protection: []byte("S")}, "O"},
+		"is never that of somebody else's entry":    {webhookAuthority{stored: webhookEntries([2]string{"a.example.com", "X"}), protection: []byte("S")}, "S"},
+		"is the protection webhook's for the first": {webhookAuthority{protection: []byte("S")}, "S"},
+		"is empty where nobody has one":             {webhookAuthority{stored: webhookEntries([2]string{mine, ""})}, ""},
+		"follows the protection webhook's":          {webhookAuthority{stored: webhookEntries([2]string{mine, "M"}), protection: []byte("S"), follow: true}, "S"},
+		"stays where there is nothing to follow":    {webhookAuthority{stored: webhookEntries([2]string{mine, "M"}), follow: true}, "M"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := string(test.authority.of("mine")); got != test.want {
@@ -89,21 +89,21 @@ func TestTheAuthorityOfAnEntry(t *testing.T) {
 
 func TestTheProtectionWebhooksAuthorityIsTheFirst(t *testing.T) {
 	c := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{}, {}}}
-	if got := keeperProtectionAuthority(c); got != nil {
+	if got := webhookProtectionAuthority(c); got != nil {
 		t.Errorf("found %q where there is none", got)
 	}
 	c.Webhooks[1].ClientConfig.CABundle = []byte("S")
-	if got := string(keeperProtectionAuthority(c)); got != "S" {
+	if got := string(webhookProtectionAuthority(c)); got != "S" {
 		t.Errorf("found %q, expected S", got)
 	}
 }
 
 func TestTheWantedConfiguration(t *testing.T) {
-	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyIgnore)
-	stored := keeperEntries([2]string{"a.example.com", "X"}, [2]string{nodepolicy.EntryName("bravo"), "B"})
+	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyIgnore)
+	stored := webhookEntries([2]string{"a.example.com", "X"}, [2]string{nodepolicy.EntryName("bravo"), "B"})
 	stored.UID, stored.ResourceVersion, stored.Labels = "config-uid", "7", map[string]string{"team": "network"}
 	stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", UID: "x"}}
-	wanted := keeperConfiguration(stored, []*keeperPolicy{alpha, bravo}, keeperAuthority{stored: stored}, keeperOptions())
+	wanted := webhookConfiguration(stored, []*webhookPolicy{alpha, bravo}, webhookAuthority{stored: stored}, webhookOptions())
 
 	want := metav1.ObjectMeta{
 		Name: ConfigurationName, UID: "config-uid", ResourceVersion: "7",
@@ -119,11 +119,11 @@ func TestTheWantedConfiguration(t *testing.T) {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
 	entries := []admissionregistrationv1.ValidatingWebhook{
-		alpha.compiled.Entry(keeperOptions().Target, []byte("B")), bravo.compiled.Entry(keeperOptions().Target, []byte("B"))}
+		alpha.compiled.Entry(webhookOptions().Target, []byte("B")), bravo.compiled.Entry(webhookOptions().Target, []byte("B"))}
 	if diff := cmp.Diff(entries, wanted.Webhooks); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
 	}
-	if again := keeperConfiguration(wanted, []*keeperPolicy{alpha, bravo}, keeperAuthority{stored: wanted}, keeperOptions()); !keeperEqual(wanted, again) {
+	if again := webhookConfiguration(wanted, []*webhookPolicy{alpha, bravo}, webhookAuthority{stored: wanted}, webhookOptions()); !webhookEqual(wanted, again) {
 		t.Errorf("what is in place is not left alone:\n%s", cmp.Diff(wanted, again))
 	}
 	if len(stored.Webhooks) != 2 || stored.Webhooks[0].Name != "a.example.com" {
@@ -132,11 +132,11 @@ func TestTheWantedConfiguration(t *testing.T) {
 }
 
 func TestThereIsNoConfigurationWithoutAnAcceptedPolicy(t *testing.T) {
-	broken, rejected := &keeperPolicy{object: &v1alpha1.NodeResourcePolicy{}}, keeperTestPolicy(t, "rejected", v1alpha1.PolicyIgnore)
+	broken, rejected := &webhookPolicy{object: &v1alpha1.NodeResourcePolicy{}}, webhookTestPolicy(t, "rejected", v1alpha1.PolicyIgnore)
 	rejected.reject("no")
-	for name, policies := range map[string][]*keeperPolicy{"no policy": nil, "none that works": {broken}, "none that the API server takes": {rejected}} {
+	for name, policies := range map[string][]*webhookPolicy{"no policy": nil, "none that works": {broken}, "none that the API server takes": {rejected}} {
 		t.Run(name, func(t *testing.T) {
-			if wanted := keeperConfiguration(nil, policies, keeperAuthority{}, keeperOptions()); wanted != nil {
+			if wanted := webhookConfiguration(nil, policies, webhookAuthority{}, webhookOptions()); wanted != nil {
 				t.Errorf("wanted %v", wanted)
 			}
 		})
@@ -144,48 +144,48 @@ func TestThereIsNoConfigurationWithoutAnAcceptedPolicy(t *testing.T) {
 }
 
 func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
-	withCA := func(ca string) func(*keeperPass) {
-		return func(pass *keeperPass) {
+	withCA := func(ca string) func(*webhookPass) {
+		return func(pass *webhookPass) {
 			entry := pass.policies[0].compiled.Entry(pass.options.Target, []byte(ca))
 			pass.stored = &admissionregistrationv1.ValidatingWebhookConfiguration{Webhooks: []admissionregistrationv1.ValidatingWebhook{entry}}
 		}
 	}
 	for name, test := range map[string]struct {
-		given  func(*keeperPass)
+		given  func(*webhookPass)
 		status metav1.ConditionStatus
 		reason v1alpha1.Reason
 		says   string
 	}{
 		"an entry with an authority": {withCA("CA"), metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, nodepolicy.EntryName("alpha")},
-		"an entry with another authority than the protection webhook's": {func(pass *keeperPass) {
+		"an entry with another authority than the protection webhook's": {func(pass *webhookPass) {
 			withCA("CA")(pass)
 			pass.protection = []byte("another")
 		}, metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, "its caBundle is not that of MutatingWebhookConfiguration holdfast-protect"},
-		"an entry, but the guard is off": {func(pass *keeperPass) {
+		"an entry, but the guard is off": {func(pass *webhookPass) {
 			withCA("CA")(pass)
 			pass.options.Disabled = true
 		}, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, "nodeResources.enabled: false"},
 		"an entry without an authority": {withCA(""), metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle,
 			"Certificate holdfast-system/holdfast-webhook"},
-		"no authority and nobody who injects one": {func(pass *keeperPass) {
+		"no authority and nobody who injects one": {func(pass *webhookPass) {
 			withCA("")(pass)
 			pass.options.Certificate = types.NamespacedName{}
 		}, metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle, "MutatingWebhookConfiguration holdfast-protect has no caBundle either"},
-		"an entry that the API server refuses": {func(pass *keeperPass) { pass.policies[0].reject("no") },
+		"an entry that the API server refuses": {func(pass *webhookPass) { pass.policies[0].reject("no") },
 			metav1.ConditionFalse, v1alpha1.ReasonPolicyNotAccepted, "condition Accepted says why"},
-		"no entry, and no right to write it": {func(pass *keeperPass) { pass.refusal, pass.protection = "you may not", []byte("CA") },
+		"no entry, and no right to write it": {func(pass *webhookPass) { pass.refusal, pass.protection = "you may not", []byte("CA") },
 			metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected, "you may not"},
-		"another entry than wanted, and no right to change it": {func(pass *keeperPass) {
+		"another entry than wanted, and no right to change it": {func(pass *webhookPass) {
 			withCA("CA")(pass)
 			pass.stored.Webhooks[0].MatchConditions, pass.refusal = nil, "you may not"
 		}, metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected, "you may not"},
-		"the wanted entry beside another that may not be written": {func(pass *keeperPass) {
+		"the wanted entry beside another that may not be written": {func(pass *webhookPass) {
 			withCA("CA")(pass)
 			pass.refusal = "you may not"
 		}, metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, nodepolicy.EntryName("alpha")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pass := &keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)}}
+			pass := &webhookPass{now: webhookNow, options: webhookOptions(), policies: []*webhookPolicy{webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)}}
 			test.given(pass)
 			got := pass.enforcement(pass.policies[0])
 			if got.Status != test.status || got.Reason != string(test.reason) || !strings.Contains(got.Message, test.says) {
@@ -196,8 +196,8 @@ func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
 }
 
 func TestConditionsKeepTheirTransitionAndTheLastWord(t *testing.T) {
-	p := keeperTestPolicy(t, "alpha", v1alpha1.PolicyIgnore)
-	pass := &keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{p}, protection: []byte("CA")}
+	p := webhookTestPolicy(t, "alpha", v1alpha1.PolicyIgnore)
+	pass := &webhookPass{now: webhookNow, options: webhookOptions(), policies: []*webhookPolicy{p}, protection: []byte("CA")}
 	pass.stored = pass.wanted()
 	first, changed := pass.conditions(p)
 	if !changed || len(first) != 2 {
@@ -205,7 +205,7 @@ func TestConditionsKeepTheirTransitionAndTheLastWord(t *testing.T) {
 	}
 	swept := metav1.Condition{Type: v1alpha1.PolicySwept, Status: metav1.ConditionTrue}
 	p.object.Status.Conditions = append([]metav1.Condition{swept}, first...)
-	pass.now = keeperNow.Add(time.Hour)
+	pass.now = webhookNow.Add(time.Hour)
 	if again, changed := pass.conditions(p); changed || len(again) != 2 {
 		t.Errorf("nothing has changed, and yet: %s", cmp.Diff(first, again))
 	}
@@ -216,21 +216,21 @@ func TestConditionsKeepTheirTransitionAndTheLastWord(t *testing.T) {
 	p.object.Generation++
 	p.accepted = &first[0]
 	again, changed := pass.conditions(p)
-	if !changed || again[0].ObservedGeneration != p.object.Generation || !again[0].LastTransitionTime.Time.Equal(keeperNow) {
+	if !changed || again[0].ObservedGeneration != p.object.Generation || !again[0].LastTransitionTime.Time.Equal(webhookNow) {
 		t.Errorf("another generation with the same outcome: changed %t, %+v", changed, again[0])
 	}
 }
 
 func TestWhetherAPolicyCanWorkWithWhatIsServed(t *testing.T) {
-	whole := keeperServed{versions: []string{"v1", "v2"}, status: []string{"v2"}}
+	whole := webhookServed{versions: []string{"v1", "v2"}, status: []string{"v2"}}
 	for name, test := range map[string]struct {
 		versions []string
 		noStatus bool
-		served   keeperServed
+		served   webhookServed
 		status   metav1.ConditionStatus
 		message  string
 	}{
-		"not served":                        {[]string{"*"}, false, keeperServed{}, metav1.ConditionTrue, "the API server serves no resource gadgets.machines.example.com; the policy waits for it and begins by itself when it comes. Nothing to do, unless spec.resource is misspelled"},
+		"not served":                        {[]string{"*"}, false, webhookServed{}, metav1.ConditionTrue, "the API server serves no resource gadgets.machines.example.com; the policy waits for it and begins by itself when it comes. Nothing to do, unless spec.resource is misspelled"},
 		"every version":                     {[]string{"*"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2"},
 		"one of the versions is not served": {[]string{"v2", "v3"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2; of spec.resource.versions, v3 is not served"},
 		"none of the versions is served":    {[]string{"v3", "v4"}, false, whole, metav1.ConditionFalse, `the API server serves gadgets.machines.example.com in v1, v2, and not in what spec.resource.versions names: v3, v4; write one of those, or "*"`},
@@ -238,7 +238,7 @@ func TestWhetherAPolicyCanWorkWithWhatIsServed(t *testing.T) {
 		"nobody asks for the status":        {[]string{"v1"}, true, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := keeperAcceptance(v1alpha1.GuardedResource{Group: "machines.example.com", Resource: "gadgets", Versions: test.versions, Status: new(!test.noStatus)}, test.served)
+			got := webhookAcceptance(v1alpha1.GuardedResource{Group: "machines.example.com", Resource: "gadgets", Versions: test.versions, Status: new(!test.noStatus)}, test.served)
 			reason := v1alpha1.ReasonPolicyAccepted
 			if test.status == metav1.ConditionFalse || len(test.served.versions) == 0 {
 				reason = v1alpha1.ReasonResourceNotServed
@@ -252,7 +252,7 @@ func TestWhetherAPolicyCanWorkWithWhatIsServed(t *testing.T) {
 }
 
 func TestWhichEntriesARefusalIsAbout(t *testing.T) {
-	entries := keeperEntries([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""}).Webhooks
+	entries := webhookEntries([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""}).Webhooks
 	kind := schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "ValidatingWebhookConfiguration"}
 	path := field.NewPath("webhooks")
 	invalid := func(errs ...*field.Error) error { return apierrors.NewInvalid(kind, ConfigurationName, errs) }
@@ -271,15 +271,15 @@ func TestWhichEntriesARefusalIsAbout(t *testing.T) {
 		"of another kind, with no cause": {apierrors.NewForbidden(schema.GroupResource{}, ConfigurationName, errors.New("no")), map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, keeperRefused(entries, test.err)); diff != "" {
+			if diff := cmp.Diff(test.want, webhookRefused(entries, test.err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// keeperRefusingAPI is a client that takes only some updates, and notes what is deleted.
-type keeperRefusingAPI struct {
+// webhookRefusingAPI is a client that takes only some updates, and notes what is deleted.
+type webhookRefusingAPI struct {
 	client.Client
 	refuse func(*admissionregistrationv1.ValidatingWebhookConfiguration) error
 	real   int
@@ -287,7 +287,7 @@ type keeperRefusingAPI struct {
 	deletions []metav1.Preconditions
 }
 
-func (c *keeperRefusingAPI) Update(_ context.Context, o client.Object, options ...client.UpdateOption) error {
+func (c *webhookRefusingAPI) Update(_ context.Context, o client.Object, options ...client.UpdateOption) error {
 	given := client.UpdateOptions{}
 	if given.ApplyOptions(options); len(given.DryRun) == 0 {
 		c.real++
@@ -295,16 +295,16 @@ func (c *keeperRefusingAPI) Update(_ context.Context, o client.Object, options .
 	return c.refuse(o.(*admissionregistrationv1.ValidatingWebhookConfiguration))
 }
 
-func (c *keeperRefusingAPI) Delete(_ context.Context, _ client.Object, options ...client.DeleteOption) error {
+func (c *webhookRefusingAPI) Delete(_ context.Context, _ client.Object, options ...client.DeleteOption) error {
 	c.deletions = append(c.deletions, *(&client.DeleteOptions{}).ApplyOptions(options).Preconditions)
 	return nil
 }
 
 func TestOnlyTheConfigurationThatWasSeenIsDeleted(t *testing.T) {
-	stored := keeperEntries([2]string{"a", ""})
+	stored := webhookEntries([2]string{"a", ""})
 	stored.UID, stored.ResourceVersion = "config-uid", "7"
-	api := &keeperRefusingAPI{}
-	if _, err := (&keeper{client: api}).put(t.Context(), stored, nil); err != nil {
+	api := &webhookRefusingAPI{}
+	if _, err := (&webhookReconciler{client: api}).put(t.Context(), stored, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := []metav1.Preconditions{{UID: new(types.UID("config-uid")), ResourceVersion: new("7")}}
@@ -314,7 +314,7 @@ func TestOnlyTheConfigurationThatWasSeenIsDeleted(t *testing.T) {
 }
 
 func TestARefusalThatNamesNoEntryIsFoundByTrying(t *testing.T) {
-	wanted := keeperEntries([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""})
+	wanted := webhookEntries([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""})
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "ValidatingWebhookConfiguration"}, ConfigurationName, nil)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, ConfigurationName, errors.New("no"))
 	type configuration = admissionregistrationv1.ValidatingWebhookConfiguration
@@ -342,8 +342,8 @@ func TestARefusalThatNamesNoEntryIsFoundByTrying(t *testing.T) {
 		"not because it is invalid": {forbidden, func(*configuration) error { return invalid }, nil, forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := &keeperRefusingAPI{refuse: test.refuse}
-			refused, err := (&keeper{client: api}).refusedEntries(t.Context(), wanted, wanted, test.refusal)
+			api := &webhookRefusingAPI{refuse: test.refuse}
+			refused, err := (&webhookReconciler{client: api}).refusedEntries(t.Context(), wanted, wanted, test.refusal)
 			if diff := cmp.Diff(test.refused, slices.Sorted(maps.Keys(refused))); diff != "" || !errors.Is(err, test.want) {
 				t.Errorf("got %v, expected %v; entries (-want +got):\n%s", err, test.want, diff)
 			}
@@ -355,10 +355,10 @@ func TestARefusalThatNamesNoEntryIsFoundByTrying(t *testing.T) {
 }
 
 func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
-	pass := func(stored *admissionregistrationv1.ValidatingWebhookConfiguration, policies ...*keeperPolicy) *keeperPass {
-		return &keeperPass{now: keeperNow, options: keeperOptions(), stored: stored, protection: []byte("CA"), policies: policies}
+	pass := func(stored *admissionregistrationv1.ValidatingWebhookConfiguration, policies ...*webhookPolicy) *webhookPass {
+		return &webhookPass{now: webhookNow, options: webhookOptions(), stored: stored, protection: []byte("CA"), policies: policies}
 	}
-	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
+	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyFail)
 	settled := pass(nil, alpha, bravo).wanted()
 	edited := settled.DeepCopy()
 	edited.Webhooks[1].Rules = nil
@@ -378,12 +378,12 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 	injectedAndGone.protection = []byte("a new one")
 	for name, test := range map[string]struct {
 		settled *admissionregistrationv1.ValidatingWebhookConfiguration
-		pass    *keeperPass
-		want    *keeperRestoration
+		pass    *webhookPass
+		want    *webhookRestoration
 	}{
-		"an entry edited":                {settled, pass(edited, alpha, bravo), &keeperRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
-		"an entry added":                 {settled, pass(added, alpha, bravo), &keeperRestoration{}},
-		"all of it deleted":              {settled, pass(nil, alpha, bravo), &keeperRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
+		"an entry edited":                {settled, pass(edited, alpha, bravo), &webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
+		"an entry added":                 {settled, pass(added, alpha, bravo), &webhookRestoration{}},
+		"all of it deleted":              {settled, pass(nil, alpha, bravo), &webhookRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
 		"nothing":                        {settled, pass(settled, alpha, bravo), nil},
 		"a policy that is new":           {pass(nil, alpha).wanted(), pass(pass(nil, alpha).wanted(), alpha, bravo), nil},
 		"a policy that went":             {settled, pass(settled, alpha), nil},
@@ -394,13 +394,13 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 		"the authority that is followed": {settled, rotated, nil},
 		"the authority that is followed, which cannot wait for an edit's turn": {settled, rotatedAndEdited, nil},
 		"an entry edited, and an authority injected": {settled, pass(injectedToo, alpha, bravo),
-			&keeperRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
+			&webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
 		"all of it deleted with its authority": {settled, injectedAndGone,
-			&keeperRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
+			&webhookRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &keeper{settled: test.settled}
-			if diff := cmp.Diff(test.want, k.undone(test.pass), cmp.AllowUnexported(keeperRestoration{})); diff != "" {
+			k := &webhookReconciler{settled: test.settled}
+			if diff := cmp.Diff(test.want, k.undone(test.pass), cmp.AllowUnexported(webhookRestoration{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -408,35 +408,35 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 }
 
 func TestWhenToLookAgain(t *testing.T) {
-	served, unserved := keeperTestPolicy(t, "served", v1alpha1.PolicyIgnore), keeperTestPolicy(t, "unserved", v1alpha1.PolicyIgnore)
-	unserved.accepted = new(keeperAcceptance(unserved.object.Spec.Resource, keeperServed{}))
+	served, unserved := webhookTestPolicy(t, "served", v1alpha1.PolicyIgnore), webhookTestPolicy(t, "unserved", v1alpha1.PolicyIgnore)
+	unserved.accepted = new(webhookAcceptance(unserved.object.Spec.Resource, webhookServed{}))
 	for name, test := range map[string]struct {
-		policies  []*keeperPolicy
+		policies  []*webhookPolicy
 		changed   time.Duration // ago; zero for never
 		rejection time.Duration // ago; zero for none
 		want      time.Duration
 	}{
-		"never where nothing can change unseen":               {[]*keeperPolicy{served}, 0, 0, 0},
+		"never where nothing can change unseen":               {[]*webhookPolicy{served}, 0, 0, 0},
 		"never without a policy":                              {nil, time.Second, 0, 0},
-		"in minutes for what is not served":                   {[]*keeperPolicy{served, unserved}, 0, 0, keeperUnservedInterval},
-		"at once after a definition changed":                  {[]*keeperPolicy{served}, time.Millisecond, 0, keeperSettlingPause},
-		"after as much time again":                            {[]*keeperPolicy{unserved}, 7 * time.Second, 0, 7 * time.Second},
-		"never once discovery has followed":                   {[]*keeperPolicy{served}, keeperDiscoverySettles, 0, 0},
-		"in minutes once discovery could have followed":       {[]*keeperPolicy{unserved}, keeperDiscoverySettles, 0, keeperUnservedInterval},
-		"when a refused entry is to be tried again":           {[]*keeperPolicy{served}, 0, 4 * time.Minute, 6 * time.Minute},
-		"at once where a refused entry was to be tried again": {[]*keeperPolicy{served}, 0, time.Hour, keeperSettlingPause},
+		"in minutes for what is not served":                   {[]*webhookPolicy{served, unserved}, 0, 0, webhookUnservedInterval},
+		"at once after a definition changed":                  {[]*webhookPolicy{served}, time.Millisecond, 0, webhookSettlingPause},
+		"after as much time again":                            {[]*webhookPolicy{unserved}, 7 * time.Second, 0, 7 * time.Second},
+		"never once discovery has followed":                   {[]*webhookPolicy{served}, webhookDiscoverySettles, 0, 0},
+		"in minutes once discovery could have followed":       {[]*webhookPolicy{unserved}, webhookDiscoverySettles, 0, webhookUnservedInterval},
+		"when a refused entry is to be tried again":           {[]*webhookPolicy{served}, 0, 4 * time.Minute, 6 * time.Minute},
+		"at once where a refused entry was to be tried again": {[]*webhookPolicy{served}, 0, time.Hour, webhookSettlingPause},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &keeper{rejections: map[types.UID]keeperRejection{}}
+			k := &webhookReconciler{rejections: map[types.UID]webhookRejection{}}
 			k.definitions.want([]v1alpha1.NodeResourcePolicy{*served.object})
-			k.definitions.note("others.example.com", keeperNow)
+			k.definitions.note("others.example.com", webhookNow)
 			if test.changed != 0 {
-				k.definitions.note("gadgets.machines.example.com", keeperNow.Add(-test.changed))
+				k.definitions.note("gadgets.machines.example.com", webhookNow.Add(-test.changed))
 			}
 			if test.rejection != 0 {
-				k.rejections["x"] = keeperRejection{at: keeperNow.Add(-test.rejection)}
+				k.rejections["x"] = webhookRejection{at: webhookNow.Add(-test.rejection)}
 			}
-			if got := k.lookAgain(&keeperPass{now: keeperNow, policies: test.policies}); got != test.want {
+			if got := k.lookAgain(&webhookPass{now: webhookNow, policies: test.policies}); got != test.want {
 				t.Errorf("got %s, expected %s", got, test.want)
 			}
 		})
@@ -445,12 +445,12 @@ func TestWhenToLookAgain(t *testing.T) {
 
 func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", 10000), strings.Repeat("ü", 5000), strings.Repeat("…", 5000)} {
-		got := keeperClip(text)
-		if len(got) > keeperMessageMax || len(got) < keeperMessageMax-8 || !strings.HasSuffix(got, "…") || strings.ContainsRune(got, '\uFFFD') {
+		got := webhookClip(text)
+		if len(got) > webhookMessageMax || len(got) < webhookMessageMax-8 || !strings.HasSuffix(got, "…") || strings.ContainsRune(got, '\uFFFD') {
 			t.Errorf("%q… became %d bytes ending in %q", text[:6], len(got), got[len(got)-9:])
 		}
 	}
-	if got := keeperClip("short"); got != "short" {
+	if got := webhookClip("short"); got != "short" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -28,19 +28,19 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// keeperServesAll is an API server that serves every resource.
-type keeperServesAll struct{}
+// webhookServesAll is an API server that serves every resource.
+type webhookServesAll struct{}
 
-func (keeperServesAll) served(context.Context, schema.GroupResource) (keeperServed, error) {
-	return keeperServed{versions: []string{"v1"}, status: []string{"v1"}}, nil
+func (webhookServesAll) served(context.Context, schema.GroupResource) (webhookServed, error) {
+	return webhookServed{versions: []string{"v1"}, status: []string{"v1"}}, nil
 }
 
 // Only in a unit test can the caches be late to order.
 func TestWhatALateCacheSaysChangesNothing(t *testing.T) {
-	alpha, bravo := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail), keeperTestPolicy(t, "bravo", v1alpha1.PolicyFail)
-	both := (&keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha, bravo}}).wanted()
-	one := (&keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha}}).wanted()
-	empty := (&keeperPass{now: keeperNow, options: keeperOptions(), policies: []*keeperPolicy{alpha, bravo}}).wanted()
+	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyFail)
+	both := (&webhookPass{now: webhookNow, options: webhookOptions(), protection: []byte("CA"), policies: []*webhookPolicy{alpha, bravo}}).wanted()
+	one := (&webhookPass{now: webhookNow, options: webhookOptions(), protection: []byte("CA"), policies: []*webhookPolicy{alpha}}).wanted()
+	empty := (&webhookPass{now: webhookNow, options: webhookOptions(), policies: []*webhookPolicy{alpha, bravo}}).wanted()
 	for name, cached := range map[string][]client.Object{
 		"it knows no policy":                     {both},
 		"it knows one policy of two":             {both, alpha.object},
@@ -50,8 +50,8 @@ func TestWhatALateCacheSaysChangesNothing(t *testing.T) {
 		"it knows nothing":                       nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, written := keeperWithCache(t, cached, []client.Object{both, alpha.object, bravo.object})
-			if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {
+			k, written := webhookWithCache(t, cached, []client.Object{both, alpha.object, bravo.object})
+			if _, err := k.Reconcile(t.Context(), webhookRequest); err != nil {
 				t.Fatal(err)
 			}
 			writes := slices.DeleteFunc(*written, func(line string) bool { return strings.HasPrefix(line, "status of ") })
@@ -63,9 +63,9 @@ func TestWhatALateCacheSaysChangesNothing(t *testing.T) {
 }
 
 func TestAStatusIsWrittenToThePolicyThatWasJudged(t *testing.T) {
-	alpha := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)
-	k, written := keeperWithCache(t, []client.Object{alpha.object}, []client.Object{alpha.object})
-	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {
+	alpha := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+	k, written := webhookWithCache(t, []client.Object{alpha.object}, []client.Object{alpha.object})
+	if _, err := k.Reconcile(t.Context(), webhookRequest); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"apply", "status of alpha, UID alpha-uid"}, *written); diff != "" {
@@ -74,39 +74,39 @@ func TestAStatusIsWrittenToThePolicyThatWasJudged(t *testing.T) {
 }
 
 func TestAGuardThatIsOffTakesItsWebhooksAwayAndSaysSo(t *testing.T) {
-	alpha := keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail)
-	stored := (&keeperPass{now: keeperNow, options: keeperOptions(), protection: []byte("CA"), policies: []*keeperPolicy{alpha}}).wanted()
-	k, written := keeperWithCache(t, []client.Object{stored, alpha.object}, []client.Object{stored, alpha.object})
+	alpha := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+	stored := (&webhookPass{now: webhookNow, options: webhookOptions(), protection: []byte("CA"), policies: []*webhookPolicy{alpha}}).wanted()
+	k, written := webhookWithCache(t, []client.Object{stored, alpha.object}, []client.Object{stored, alpha.object})
 	k.options.Disabled = true
-	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {
+	if _, err := k.Reconcile(t.Context(), webhookRequest); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"delete", "status of alpha, UID alpha-uid", "status of alpha, UID alpha-uid"}, *written); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	told := alpha.object.DeepCopy()
-	told.Status.Conditions, _ = (&keeperPass{now: keeperNow, options: k.options, policies: []*keeperPolicy{alpha}}).conditions(alpha)
+	told.Status.Conditions, _ = (&webhookPass{now: webhookNow, options: k.options, policies: []*webhookPolicy{alpha}}).conditions(alpha)
 	// A sweeper that ended later may have had the last word about itself.
-	k, written = keeperWithCache(t, []client.Object{told}, []client.Object{told})
+	k, written = webhookWithCache(t, []client.Object{told}, []client.Object{told})
 	k.options.Disabled = true
-	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil {
+	if _, err := k.Reconcile(t.Context(), webhookRequest); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"status of alpha, UID alpha-uid"}, *written); diff != "" {
 		t.Errorf("writes where only Swept is missing (-want +got):\n%s", diff)
 	}
 	s := &sweeper{clock: k.options.Clock}
-	told.Status.Conditions = append(told.Status.Conditions, s.sweptCondition(told, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, keeperDisabled))
-	k, written = keeperWithCache(t, []client.Object{told}, []client.Object{told})
+	told.Status.Conditions = append(told.Status.Conditions, s.sweptCondition(told, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, webhookDisabled))
+	k, written = webhookWithCache(t, []client.Object{told}, []client.Object{told})
 	k.options.Disabled = true
-	if _, err := k.Reconcile(t.Context(), keeperRequest); err != nil || len(*written) != 0 {
+	if _, err := k.Reconcile(t.Context(), webhookRequest); err != nil || len(*written) != 0 {
 		t.Errorf("it was said, and yet: %v, %s", err, *written)
 	}
 }
 
-func TestTheKeeperWatchesWhatItReads(t *testing.T) {
+func TestTheWebhookControllerWatchesWhatItReads(t *testing.T) {
 	var watched []string
-	for _, source := range (&keeper{}).sources(nil) {
+	for _, source := range (&webhookReconciler{}).sources(nil) {
 		watched = append(watched, fmt.Sprint(source))
 	}
 	want := []string{
@@ -120,47 +120,47 @@ func TestTheKeeperWatchesWhatItReads(t *testing.T) {
 	}
 }
 
-// keeperQueue counts what is added to it.
-type keeperQueue struct {
+// webhookQueue counts what is added to it.
+type webhookQueue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added int
 }
 
-func (q *keeperQueue) Add(reconcile.Request) { q.added++ }
+func (q *webhookQueue) Add(reconcile.Request) { q.added++ }
 
-func TestAChangeOfADefinitionWakesTheKeeper(t *testing.T) {
+func TestAChangeOfADefinitionWakesTheWebhookController(t *testing.T) {
 	named := func(name, version string) client.Object {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 	}
 	definition := func(version string) client.Object { return named("gadgets.machines.example.com", version) }
 	for name, test := range map[string]struct {
-		happens func(handler.EventHandler, *keeperQueue)
+		happens func(handler.EventHandler, *webhookQueue)
 		wakes   bool
 	}{
-		"it comes": {func(h handler.EventHandler, q *keeperQueue) {
+		"it comes": {func(h handler.EventHandler, q *webhookQueue) {
 			h.Create(t.Context(), event.CreateEvent{Object: definition("1")}, q)
 		}, true},
-		"it goes": {func(h handler.EventHandler, q *keeperQueue) {
+		"it goes": {func(h handler.EventHandler, q *webhookQueue) {
 			h.Delete(t.Context(), event.DeleteEvent{Object: definition("1")}, q)
 		}, true},
-		"its status says that it is served": {func(h handler.EventHandler, q *keeperQueue) {
+		"its status says that it is served": {func(h handler.EventHandler, q *webhookQueue) {
 			h.Update(t.Context(), event.UpdateEvent{ObjectOld: definition("1"), ObjectNew: definition("2")}, q)
 		}, true},
-		"it is of the group of a policy, and of another resource": {func(h handler.EventHandler, q *keeperQueue) {
+		"it is of the group of a policy, and of another resource": {func(h handler.EventHandler, q *webhookQueue) {
 			h.Create(t.Context(), event.CreateEvent{Object: named("others.machines.example.com", "1")}, q)
 		}, true},
-		"it is of another group": {func(h handler.EventHandler, q *keeperQueue) {
+		"it is of another group": {func(h handler.EventHandler, q *webhookQueue) {
 			h.Create(t.Context(), event.CreateEvent{Object: named("gadgets.example.com", "1")}, q)
 		}, false},
-		"it is only listed again": {func(h handler.EventHandler, q *keeperQueue) {
+		"it is only listed again": {func(h handler.EventHandler, q *webhookQueue) {
 			h.Update(t.Context(), event.UpdateEvent{ObjectOld: definition("1"), ObjectNew: definition("1")}, q)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, q := &keeper{options: Options{Clock: clocktesting.NewFakePassiveClock(keeperNow)}}, &keeperQueue{}
-			k.definitions.want([]v1alpha1.NodeResourcePolicy{*keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail).object})
+			k, q := &webhookReconciler{options: Options{Clock: clocktesting.NewFakePassiveClock(webhookNow)}}, &webhookQueue{}
+			k.definitions.want([]v1alpha1.NodeResourcePolicy{*webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail).object})
 			test.happens(k.definitionHandler(), q)
-			if noted := k.definitions.lastChange().Equal(keeperNow); (q.added == 1) != test.wakes || noted != test.wakes {
+			if noted := k.definitions.lastChange().Equal(webhookNow); (q.added == 1) != test.wakes || noted != test.wakes {
 				t.Errorf("added %d requests, noted the time %t, expected %t", q.added, noted, test.wakes)
 			}
 		})
@@ -170,16 +170,16 @@ func TestAChangeOfADefinitionWakesTheKeeper(t *testing.T) {
 // A definition that comes between the look at the policies and a new policy of its group must not be missed: discovery may
 // still say what was before.
 func TestAPolicyThatComesLaterKnowsOfTheChange(t *testing.T) {
-	k, q := &keeper{options: Options{Clock: clocktesting.NewFakePassiveClock(keeperNow)}}, &keeperQueue{}
+	k, q := &webhookReconciler{options: Options{Clock: clocktesting.NewFakePassiveClock(webhookNow)}}, &webhookQueue{}
 	k.definitions.want(nil)
 	k.definitionHandler().Create(t.Context(), event.CreateEvent{Object: &metav1.PartialObjectMetadata{
 		ObjectMeta: metav1.ObjectMeta{Name: "gadgets.machines.example.com"}}}, q)
 	if q.added != 0 || !k.definitions.lastChange().IsZero() {
 		t.Errorf("without a policy: %d requests, changed at %s", q.added, k.definitions.lastChange())
 	}
-	k.definitions.want([]v1alpha1.NodeResourcePolicy{*keeperTestPolicy(t, "alpha", v1alpha1.PolicyFail).object})
-	if got := k.definitions.lastChange(); !got.Equal(keeperNow) {
-		t.Errorf("changed at %s, expected %s", got, keeperNow)
+	k.definitions.want([]v1alpha1.NodeResourcePolicy{*webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail).object})
+	if got := k.definitions.lastChange(); !got.Equal(webhookNow) {
+		t.Errorf("changed at %s, expected %s", got, webhookNow)
 	}
 }
 
@@ -203,8 +203,8 @@ func TestOfADefinitionOnlyThatItIsThereIsCached(t *testing.T) {
 	t.Error("definitions have no transform")
 }
 
-// keeperWithCache is a keeper whose cache has other objects than the API server, and the writes that it tries.
-func keeperWithCache(t *testing.T, cached, live []client.Object) (*keeper, *[]string) {
+// webhookWithCache is a webhook controller whose cache has other objects than the API server, and the writes that it tries.
+func webhookWithCache(t *testing.T, cached, live []client.Object) (*webhookReconciler, *[]string) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
@@ -236,8 +236,8 @@ func keeperWithCache(t *testing.T, cached, live []client.Object) (*keeper, *[]st
 			return say(fmt.Sprintf("%s of %s, UID %s", subresource, object.GetName(), object.GetUID()))
 		},
 	}).Build()
-	options := keeperOptions()
-	options.Clock = clocktesting.NewFakePassiveClock(keeperNow)
-	return &keeper{client: writer, live: with(live).Build(), discovery: keeperServesAll{}, recorder: events.NewFakeRecorder(10),
-		options: options, rejections: map[types.UID]keeperRejection{}}, written
+	options := webhookOptions()
+	options.Clock = clocktesting.NewFakePassiveClock(webhookNow)
+	return &webhookReconciler{client: writer, live: with(live).Build(), discovery: webhookServesAll{}, recorder: events.NewFakeRecorder(10),
+		options: options, rejections: map[types.UID]webhookRejection{}}, written
 }

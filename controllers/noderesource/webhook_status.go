@@ -19,11 +19,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
-// keeperMessageMax is the longest message of a condition, in bytes. The API server's word repeats whole expressions.
-const keeperMessageMax = 4096
+// webhookMessageMax is the longest message of a condition, in bytes. The API server's word repeats whole expressions.
+const webhookMessageMax = 4096
 
 // conditions are Accepted and Enforced as they have to be, and whether they are not yet.
-func (pass *keeperPass) conditions(p *keeperPolicy) (_ []metav1.Condition, changed bool) {
+func (pass *webhookPass) conditions(p *webhookPolicy) (_ []metav1.Condition, changed bool) {
 	var was []metav1.Condition
 	for _, kind := range []string{v1alpha1.PolicyAccepted, v1alpha1.PolicyEnforced} {
 		if condition := meta.FindStatusCondition(p.object.Status.Conditions, kind); condition != nil {
@@ -34,7 +34,7 @@ func (pass *keeperPass) conditions(p *keeperPolicy) (_ []metav1.Condition, chang
 	set := func(condition metav1.Condition) {
 		condition.ObservedGeneration = p.object.Generation
 		condition.LastTransitionTime = metav1.NewTime(pass.now)
-		condition.Message = keeperClip(condition.Message)
+		condition.Message = webhookClip(condition.Message)
 		meta.SetStatusCondition(&are, condition)
 	}
 	if p.accepted != nil {
@@ -45,19 +45,19 @@ func (pass *keeperPass) conditions(p *keeperPolicy) (_ []metav1.Condition, chang
 }
 
 // enforcement says whether the API server has the policy's entry, and can trust whoever answers.
-func (pass *keeperPass) enforcement(p *keeperPolicy) metav1.Condition {
+func (pass *webhookPass) enforcement(p *webhookPolicy) metav1.Condition {
 	condition := func(status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.PolicyEnforced, Status: status, Reason: string(reason), Message: message}
 	}
 	if pass.options.Disabled {
-		return condition(metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, keeperDisabled)
+		return condition(metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, webhookDisabled)
 	}
 	if !p.guarded() {
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonPolicyNotAccepted, "the policy has no webhook; condition Accepted says why")
 	}
 	name := nodepolicy.EntryName(p.object.Name)
-	entry := keeperFind(pass.stored, name)
-	if pass.refusal != "" && !apiequality.Semantic.DeepEqual(entry, keeperFind(pass.wanted(), name)) {
+	entry := webhookFind(pass.stored, name)
+	if pass.refusal != "" && !apiequality.Semantic.DeepEqual(entry, webhookFind(pass.wanted(), name)) {
 		return condition(metav1.ConditionFalse, v1alpha1.ReasonWebhookRejected,
 			fmt.Sprintf("the API server does not take ValidatingWebhookConfiguration %s: %s", ConfigurationName, pass.refusal))
 	}
@@ -78,7 +78,7 @@ func (pass *keeperPass) enforcement(p *keeperPolicy) metav1.Condition {
 	return condition(metav1.ConditionTrue, v1alpha1.ReasonWebhookConfigured, message)
 }
 
-func (pass *keeperPass) awaited(name string) string {
+func (pass *webhookPass) awaited(name string) string {
 	from := fmt.Sprintf("MutatingWebhookConfiguration %s has no caBundle either; write one into it or into the webhook", ProtectionConfigurationName)
 	if pass.options.Certificate.Name != "" {
 		from = fmt.Sprintf("cert-manager's injector writes that of Certificate %s", pass.options.Certificate)
@@ -86,19 +86,19 @@ func (pass *keeperPass) awaited(name string) string {
 	return fmt.Sprintf("webhook %s in ValidatingWebhookConfiguration %s has no caBundle yet, and every write passes unjudged: %s", name, ConfigurationName, from)
 }
 
-func keeperClip(message string) string {
-	if len(message) <= keeperMessageMax {
+func webhookClip(message string) string {
+	if len(message) <= webhookMessageMax {
 		return message
 	}
 	const ellipsis = "…"
-	runes := []rune(message[:keeperMessageMax-len(ellipsis)])
+	runes := []rune(message[:webhookMessageMax-len(ellipsis)])
 	return string(runes[:len(runes)-1]) + ellipsis // the last one may have been cut in two
 }
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=noderesourcepolicies/status,verbs=patch
 
 // applyStatus writes our two conditions and nothing else of the status, which has another writer too.
-func (k *keeper) applyStatus(ctx context.Context, pass *keeperPass, p *keeperPolicy) error {
+func (k *webhookReconciler) applyStatus(ctx context.Context, pass *webhookPass, p *webhookPolicy) error {
 	conditions, changed := pass.conditions(p)
 	if !changed {
 		return nil
@@ -111,7 +111,7 @@ func (k *keeper) applyStatus(ctx context.Context, pass *keeperPass, p *keeperPol
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy"))
 	object.SetName(p.object.Name)
 	object.SetUID(p.object.UID) // never the status of a namesake
-	err = k.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(KeeperFieldManager), client.ForceOwnership)
+	err = k.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(WebhooksFieldManager), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the conditions of NodeResourcePolicy %s: %w", p.object.Name, err)
 	}

@@ -91,7 +91,7 @@ func gadget() *unstructured.Unstructured {
 	return object
 }
 
-var _ = suite.Describe("The keeper", func() {
+var _ = suite.Describe("The webhook controller", func() {
 	It("awaits an authority with a webhook that fails open, and then the policy's failurePolicy counts; the injector's authority stays", func(ctx context.Context) {
 		startManager(ctx, passes)
 		p := policy(ctx, "alpha", guardedGroup, "gadgets", failing)
@@ -189,7 +189,7 @@ var _ = suite.Describe("The keeper", func() {
 				}
 			}).Should(Succeed())
 		}
-		Expect(live(ctx).Labels).To(HaveKeyWithValue("team", "network"), "what is not the keeper's stays")
+		Expect(live(ctx).Labels).To(HaveKeyWithValue("team", "network"), "what is not the webhook controller's stays")
 		Eventually(ctx, notes(ctx, bravo, v1alpha1.ReasonWebhookRestored)).ShouldNot(BeEmpty())
 		Expect(metric("holdfast_node_resource_webhook_restored_total")).To(BeNumerically(">", counted))
 
@@ -204,12 +204,12 @@ var _ = suite.Describe("The keeper", func() {
 		policy(ctx, "alpha", guardedGroup, "gadgets", failing)
 		expectEnforced(ctx, "alpha")
 		first.stop()
-		looks := func() float64 { return metric("controller_runtime_reconcile_total", "node-resource-keeper") }
+		looks := func() float64 { return metric("controller_runtime_reconcile_total", "node-resource-webhooks") }
 		before := looks()
 		var mu sync.Mutex
 		var written []string
 		startManager(ctx, func(request *http.Request) *http.Response {
-			if request.URL.Query().Get("fieldManager") == noderesource.KeeperFieldManager {
+			if request.URL.Query().Get("fieldManager") == noderesource.WebhooksFieldManager {
 				mu.Lock()
 				defer mu.Unlock()
 				written = append(written, request.Method+" "+request.URL.Path)

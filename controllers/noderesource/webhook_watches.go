@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// keeperRequest is the only one: there is one configuration.
-var keeperRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: ConfigurationName}}
+// webhookRequest is the only one: there is one configuration.
+var webhookRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: ConfigurationName}}
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=noderesourcepolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=holdfast-node-resources,verbs=get;list;watch
@@ -31,9 +31,9 @@ var keeperRequest = reconcile.Request{NamespacedName: client.ObjectKey{Name: Con
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
 // sources are what a reconciliation depends on.
-func (k *keeper) sources(c cache.Cache) []source.Source {
+func (k *webhookReconciler) sources(c cache.Cache) []source.Source {
 	wake := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{keeperRequest}
+		return []reconcile.Request{webhookRequest}
 	})
 	return []source.Source{
 		// Our own writes of the status change no generation; the mark of a deletion does.
@@ -44,21 +44,21 @@ func (k *keeper) sources(c cache.Cache) []source.Source {
 	}
 }
 
-// keeperStart wakes the keeper once: the presets are applied also where no watch has anything to tell yet.
-func keeperStart() source.Source {
+// webhookStart wakes the webhook controller once: the presets are applied also where no watch has anything to tell yet.
+func webhookStart() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		q.Add(keeperRequest)
+		q.Add(webhookRequest)
 		return nil
 	})
 }
 
-// definitionHandler wakes the keeper only for definitions of a group that a policy names: each look asks for what is served.
+// definitionHandler wakes the webhook controller only for definitions of a group that a policy names: each look asks for what is served.
 // The time is noted of all of them, for the policy that comes next.
-func (k *keeper) definitionHandler() handler.EventHandler {
+func (k *webhookReconciler) definitionHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	changed := func(definition client.Object, q queue) {
 		if k.definitions.note(definition.GetName(), k.options.Clock.Now()) {
-			q.Add(keeperRequest)
+			q.Add(webhookRequest)
 		}
 	}
 	return handler.Funcs{
@@ -73,8 +73,8 @@ func (k *keeper) definitionHandler() handler.EventHandler {
 	}
 }
 
-// keeperDefinitions is what the keeper knows of changes of CustomResourceDefinitions.
-type keeperDefinitions struct {
+// webhookDefinitions is what the webhook controller knows of changes of CustomResourceDefinitions.
+type webhookDefinitions struct {
 	mu sync.Mutex
 	// groups are those of the policies that were seen last.
 	groups sets.Set[string]
@@ -83,7 +83,7 @@ type keeperDefinitions struct {
 }
 
 // note remembers a change of the definition of that name, which is "plural.group", and says whether a policy is about its group.
-func (d *keeperDefinitions) note(name string, now time.Time) bool {
+func (d *webhookDefinitions) note(name string, now time.Time) bool {
 	_, group, _ := strings.Cut(name, ".")
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -94,9 +94,9 @@ func (d *keeperDefinitions) note(name string, now time.Time) bool {
 	return d.groups.Has(group)
 }
 
-// want takes the groups of the policies that are there. What is noted from then on wakes the keeper; what was noted before,
+// want takes the groups of the policies that are there. What is noted from then on wakes the webhook controller; what was noted before,
 // lastChange tells.
-func (d *keeperDefinitions) want(policies []v1alpha1.NodeResourcePolicy) {
+func (d *webhookDefinitions) want(policies []v1alpha1.NodeResourcePolicy) {
 	groups := sets.New[string]()
 	for i := range policies {
 		groups.Insert(policies[i].Spec.Resource.Group)
@@ -107,7 +107,7 @@ func (d *keeperDefinitions) want(policies []v1alpha1.NodeResourcePolicy) {
 }
 
 // lastChange is when a definition of a policy's group last came, changed or went; zero for never.
-func (d *keeperDefinitions) lastChange() time.Time {
+func (d *webhookDefinitions) lastChange() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var last time.Time

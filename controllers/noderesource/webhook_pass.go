@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
-// keeperPolicy is a policy and what is to be said of it.
-type keeperPolicy struct {
+// webhookPolicy is a policy and what is to be said of it.
+type webhookPolicy struct {
 	object *v1alpha1.NodeResourcePolicy
 	// compiled is nil if the policy cannot work.
 	compiled *nodepolicy.Compiled
@@ -35,20 +35,20 @@ type keeperPolicy struct {
 }
 
 // guarded says that the policy has an entry.
-func (p *keeperPolicy) guarded() bool { return p.compiled != nil && !p.rejected }
+func (p *webhookPolicy) guarded() bool { return p.compiled != nil && !p.rejected }
 
-func (p *keeperPolicy) refuse(reason v1alpha1.Reason, message string) {
+func (p *webhookPolicy) refuse(reason v1alpha1.Reason, message string) {
 	p.accepted = &metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionFalse, Reason: string(reason), Message: message}
 }
 
 // reject leaves the policy's entry out, with the API server's word for it.
-func (p *keeperPolicy) reject(message string) {
+func (p *webhookPolicy) reject(message string) {
 	p.rejected, p.unknown = true, nil
 	p.refuse(v1alpha1.ReasonWebhookRejected, "the API server does not take the policy's webhook: "+message)
 }
 
-// keeperPass is what one look found.
-type keeperPass struct {
+// webhookPass is what one look found.
+type webhookPass struct {
 	now     time.Time
 	options Options
 	// stored is the configuration on the API server; nil if there is none.
@@ -56,18 +56,18 @@ type keeperPass struct {
 	// protection is the authority of the protection webhook.
 	protection []byte
 	// policies are those that are not being deleted, by name.
-	policies []*keeperPolicy
+	policies []*webhookPolicy
 	// refusal is why the API server takes no change of the configuration at all; empty if it does.
 	refusal string
 	// contest is what is known of another writer.
-	contest *keeperContest
+	contest *webhookContest
 	// postponed is how long the other writer's edit has to stay; zero if the configuration is what it has to be.
 	postponed time.Duration
 }
 
 // look reads everything that a reconciliation depends on, through the cache or at the API server.
-func (k *keeper) look(ctx context.Context, from client.Reader, served *keeperServedMemo, now time.Time) (*keeperPass, error) {
-	pass := &keeperPass{now: now, options: k.options, contest: &k.contest}
+func (k *webhookReconciler) look(ctx context.Context, from client.Reader, served *webhookServedMemo, now time.Time) (*webhookPass, error) {
+	pass := &webhookPass{now: now, options: k.options, contest: &k.contest}
 	var list v1alpha1.NodeResourcePolicyList
 	if err := from.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing NodeResourcePolicies: %w", err)
@@ -83,19 +83,19 @@ func (k *keeper) look(ctx context.Context, from client.Reader, served *keeperSer
 	if err := from.Get(ctx, client.ObjectKey{Name: ProtectionConfigurationName}, protection); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading MutatingWebhookConfiguration %s: %w", ProtectionConfigurationName, err)
 	}
-	pass.protection = keeperProtectionAuthority(protection)
+	pass.protection = webhookProtectionAuthority(protection)
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp == nil {
 			pass.policies = append(pass.policies, k.judge(ctx, &list.Items[i], served, now))
 		}
 	}
-	slices.SortFunc(pass.policies, func(a, b *keeperPolicy) int { return strings.Compare(a.object.Name, b.object.Name) })
+	slices.SortFunc(pass.policies, func(a, b *webhookPolicy) int { return strings.Compare(a.object.Name, b.object.Name) })
 	return pass, nil
 }
 
 // judge says whether a policy can work.
-func (k *keeper) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy, served *keeperServedMemo, now time.Time) *keeperPolicy {
-	p := &keeperPolicy{object: object}
+func (k *webhookReconciler) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy, served *webhookServedMemo, now time.Time) *webhookPolicy {
+	p := &webhookPolicy{object: object}
 	compiled, err := nodepolicy.Compile(object)
 	if err != nil {
 		reason := v1alpha1.ReasonPolicyInvalid
@@ -106,7 +106,7 @@ func (k *keeper) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy,
 		return p
 	}
 	p.compiled = compiled
-	if r, ok := k.rejections[object.UID]; ok && r.generation == object.Generation && now.Sub(r.at) < keeperRejectedInterval {
+	if r, ok := k.rejections[object.UID]; ok && r.generation == object.Generation && now.Sub(r.at) < webhookRejectedInterval {
 		p.reject(r.message)
 		return p
 	}
@@ -115,39 +115,39 @@ func (k *keeper) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy,
 		p.unknown = err
 		return p
 	}
-	p.accepted = new(keeperAcceptance(compiled.Spec().Resource, answer))
+	p.accepted = new(webhookAcceptance(compiled.Spec().Resource, answer))
 	return p
 }
 
 // wanted is the configuration that has to be.
-func (pass *keeperPass) wanted() *admissionregistrationv1.ValidatingWebhookConfiguration {
+func (pass *webhookPass) wanted() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	if pass.options.Disabled {
 		return nil
 	}
-	authority := keeperAuthority{stored: pass.stored, protection: pass.protection, follow: pass.options.Certificate.Name == ""}
-	return keeperConfiguration(pass.stored, pass.policies, authority, pass.options)
+	authority := webhookAuthority{stored: pass.stored, protection: pass.protection, follow: pass.options.Certificate.Name == ""}
+	return webhookConfiguration(pass.stored, pass.policies, authority, pass.options)
 }
 
 // settled says that there is nothing to write.
-func (pass *keeperPass) settled() bool {
-	if !keeperEqual(pass.stored, pass.wanted()) {
+func (pass *webhookPass) settled() bool {
+	if !webhookEqual(pass.stored, pass.wanted()) {
 		return false
 	}
-	return !slices.ContainsFunc(pass.policies, func(p *keeperPolicy) bool {
+	return !slices.ContainsFunc(pass.policies, func(p *webhookPolicy) bool {
 		_, changed := pass.conditions(p)
-		return changed || (pass.options.Disabled && !keeperSweepIsOff(p.object))
+		return changed || (pass.options.Disabled && !webhookSweepIsOff(p.object))
 	})
 }
 
 // unserved says that a policy waits for its resource, or for a version of it.
-func (pass *keeperPass) unserved() bool {
-	return slices.ContainsFunc(pass.policies, func(p *keeperPolicy) bool {
+func (pass *webhookPass) unserved() bool {
+	return slices.ContainsFunc(pass.policies, func(p *webhookPolicy) bool {
 		return p.accepted != nil && p.accepted.Reason == string(v1alpha1.ReasonResourceNotServed)
 	})
 }
 
 // unknown is why nobody could tell of some policies whether their resource is served.
-func (pass *keeperPass) unknown() []error {
+func (pass *webhookPass) unknown() []error {
 	var errs []error
 	for _, p := range pass.policies {
 		if p.unknown != nil {
@@ -157,7 +157,7 @@ func (pass *keeperPass) unknown() []error {
 	return errs
 }
 
-func (pass *keeperPass) report() {
+func (pass *webhookPass) report() {
 	count := map[bool]int{}
 	for _, p := range pass.policies {
 		conditions, _ := pass.conditions(p)

@@ -26,7 +26,7 @@ import (
 
 // write makes the configuration what it has to be, and then says so in the policies. The status of every policy is tried,
 // also where the API server refuses the configuration.
-func (k *keeper) write(ctx context.Context, pass *keeperPass) error {
+func (k *webhookReconciler) write(ctx context.Context, pass *webhookPass) error {
 	errs := []error{k.writeConfiguration(ctx, pass)}
 	if errs[0] != nil && pass.refusal == "" {
 		return errs[0]
@@ -41,7 +41,7 @@ func (k *keeper) write(ctx context.Context, pass *keeperPass) error {
 }
 
 // writeConfiguration undoes at once what somebody else did, unless they keep doing it. It leaves out one by one the entries that the API server refuses: one broken policy disables no other.
-func (k *keeper) writeConfiguration(ctx context.Context, pass *keeperPass) error {
+func (k *webhookReconciler) writeConfiguration(ctx context.Context, pass *webhookPass) error {
 	restored := k.undone(pass)
 	if restored != nil {
 		if pass.postponed = k.contest.wait(pass.now); pass.postponed > 0 {
@@ -53,7 +53,7 @@ func (k *keeper) writeConfiguration(ctx context.Context, pass *keeperPass) error
 	}
 	for {
 		wanted := pass.wanted()
-		if keeperEqual(pass.stored, wanted) {
+		if webhookEqual(pass.stored, wanted) {
 			return nil
 		}
 		stored, err := k.put(ctx, pass.stored, wanted)
@@ -77,7 +77,7 @@ func (k *keeper) writeConfiguration(ctx context.Context, pass *keeperPass) error
 }
 
 // put writes the configuration, and gives back what the API server has afterwards.
-func (k *keeper) put(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration,
+func (k *webhookReconciler) put(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration,
 ) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	switch {
 	case wanted == nil:
@@ -86,14 +86,14 @@ func (k *keeper) put(ctx context.Context, stored, wanted *admissionregistrationv
 		return k.apply(ctx, wanted)
 	}
 	written := wanted.DeepCopy()
-	if err := k.client.Update(ctx, written, client.FieldOwner(KeeperFieldManager)); err != nil {
+	if err := k.client.Update(ctx, written, client.FieldOwner(WebhooksFieldManager)); err != nil {
 		return nil, err
 	}
 	return written, nil
 }
 
 // remove deletes what was looked at: were it changed since, or made anew, it has to be looked at again.
-func (k *keeper) remove(ctx context.Context, stored *admissionregistrationv1.ValidatingWebhookConfiguration) error {
+func (k *webhookReconciler) remove(ctx context.Context, stored *admissionregistrationv1.ValidatingWebhookConfiguration) error {
 	if stored.DeletionTimestamp != nil {
 		return nil
 	}
@@ -103,14 +103,14 @@ func (k *keeper) remove(ctx context.Context, stored *admissionregistrationv1.Val
 
 // apply creates the configuration. An apply names the object in its path, so the right to create it can be limited to its
 // name; that of a POST cannot. It takes nothing from another field manager: an object that is there by now is a conflict.
-func (k *keeper) apply(ctx context.Context, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, options ...client.ApplyOption,
+func (k *webhookReconciler) apply(ctx context.Context, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, options ...client.ApplyOption,
 ) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
 		return nil, fmt.Errorf("writing out the configuration: %w", err)
 	}
 	object := &unstructured.Unstructured{Object: content}
-	options = append(options, client.FieldOwner(KeeperFieldManager))
+	options = append(options, client.FieldOwner(WebhooksFieldManager))
 	if err := k.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (k *keeper) apply(ctx context.Context, wanted *admissionregistrationv1.Vali
 }
 
 // reject leaves the refused entries out, and remembers it for this generation of their policies.
-func (k *keeper) reject(ctx context.Context, pass *keeperPass, refused map[string]string) {
+func (k *webhookReconciler) reject(ctx context.Context, pass *webhookPass, refused map[string]string) {
 	for _, p := range pass.policies {
 		message, ok := refused[nodepolicy.EntryName(p.object.Name)]
 		if !ok || !p.guarded() {
@@ -130,37 +130,37 @@ func (k *keeper) reject(ctx context.Context, pass *keeperPass, refused map[strin
 		}
 		log.FromContext(ctx).Info("The API server does not take the webhook of a policy; it is left out", "policy", p.object.Name, "message", message)
 		p.reject(message)
-		k.rejections[p.object.UID] = keeperRejection{generation: p.object.Generation, message: message, at: pass.now}
+		k.rejections[p.object.UID] = webhookRejection{generation: p.object.Generation, message: message, at: pass.now}
 	}
 }
 
 // undone is what somebody else changed; nil where the difference comes from the policies, or from an authority.
-func (k *keeper) undone(pass *keeperPass) *keeperRestoration {
+func (k *webhookReconciler) undone(pass *webhookPass) *webhookRestoration {
 	wanted := pass.wanted()
-	if wanted == nil || k.settled == nil || keeperEqual(pass.stored, wanted) {
+	if wanted == nil || k.settled == nil || webhookEqual(pass.stored, wanted) {
 		return nil
 	}
-	if !keeperSameIntent(k.settled, wanted) && !keeperEditedBesideTrust(k.settled, pass.stored, wanted) {
+	if !webhookSameIntent(k.settled, wanted) && !webhookEditedBesideTrust(k.settled, pass.stored, wanted) {
 		return nil
 	}
-	restoration := &keeperRestoration{deleted: pass.stored == nil}
+	restoration := &webhookRestoration{deleted: pass.stored == nil}
 	for _, p := range pass.policies {
 		name := nodepolicy.EntryName(p.object.Name)
-		if p.guarded() && !apiequality.Semantic.DeepEqual(keeperFind(pass.stored, name), keeperFind(wanted, name)) {
+		if p.guarded() && !apiequality.Semantic.DeepEqual(webhookFind(pass.stored, name), webhookFind(wanted, name)) {
 			restoration.policies = append(restoration.policies, p.object)
 		}
 	}
 	return restoration
 }
 
-// keeperRestoration is what somebody else's edit touched.
-type keeperRestoration struct {
+// webhookRestoration is what somebody else's edit touched.
+type webhookRestoration struct {
 	deleted bool
 	// policies are those whose entries were changed; none where it was something else of the configuration.
 	policies []*v1alpha1.NodeResourcePolicy
 }
 
-func (k *keeper) sayRestored(ctx context.Context, r *keeperRestoration) {
+func (k *webhookReconciler) sayRestored(ctx context.Context, r *webhookRestoration) {
 	metrics.NodeResourceWebhookRestored.Inc()
 	what := "changed"
 	if r.deleted {
@@ -175,8 +175,8 @@ func (k *keeper) sayRestored(ctx context.Context, r *keeperRestoration) {
 	}
 }
 
-// keeperAlone is the configuration with one entry or none, to see what the API server says of that.
-func keeperAlone(wanted *admissionregistrationv1.ValidatingWebhookConfiguration, entries ...admissionregistrationv1.ValidatingWebhook,
+// webhookAlone is the configuration with one entry or none, to see what the API server says of that.
+func webhookAlone(wanted *admissionregistrationv1.ValidatingWebhookConfiguration, entries ...admissionregistrationv1.ValidatingWebhook,
 ) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	alone := wanted.DeepCopy()
 	alone.Webhooks = entries

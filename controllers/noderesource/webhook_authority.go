@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
-// keeperAuthority chooses the caBundle of each entry.
-type keeperAuthority struct {
+// webhookAuthority chooses the caBundle of each entry.
+type webhookAuthority struct {
 	stored *admissionregistrationv1.ValidatingWebhookConfiguration
 	// protection is the authority of the protection webhook, which the same server answers.
 	protection []byte
@@ -21,12 +21,12 @@ type keeperAuthority struct {
 
 // of is the authority for a policy's entry; empty if there is none yet. What an entry has is the injector's, and stays. A new
 // entry gets that of another one, or the protection webhook's, so that it fails open for no moment.
-func (a keeperAuthority) of(policy string) []byte {
+func (a webhookAuthority) of(policy string) []byte {
 	if a.follow && len(a.protection) > 0 {
 		return a.protection
 	}
 	name := nodepolicy.EntryName(policy)
-	if own := keeperFind(a.stored, name); own != nil && len(own.ClientConfig.CABundle) > 0 {
+	if own := webhookFind(a.stored, name); own != nil && len(own.ClientConfig.CABundle) > 0 {
 		return own.ClientConfig.CABundle
 	}
 	if a.stored != nil {
@@ -40,8 +40,8 @@ func (a keeperAuthority) of(policy string) []byte {
 	return a.protection
 }
 
-// keeperProtectionAuthority is the first authority in the configuration of the protection webhook.
-func keeperProtectionAuthority(c *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
+// webhookProtectionAuthority is the first authority in the configuration of the protection webhook.
+func webhookProtectionAuthority(c *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
 	for i := range c.Webhooks {
 		if len(c.Webhooks[i].ClientConfig.CABundle) > 0 {
 			return c.Webhooks[i].ClientConfig.CABundle
