@@ -34,7 +34,7 @@ OK configuration evidence Kubelet, unsafe releases Warn, audit Report \(ConfigMa
 OK certificate for holdfast-webhook.holdfast-system.svc, ends in 364d
 OK webhooks \d+, each trusts the serving certificate and has a replica behind it
 OK admission policies 10, and each denies what it is about
-OK protecting a pod that names a network was protected in a dry run
+OK protection a pod that names a network was protected in a dry run
 OK webhooks of others none stops updates of pods
 OK pod updates a dry run went through for 1 guarded pods
 OK bootstrap with no manager alive, every pod starts
