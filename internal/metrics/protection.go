@@ -4,7 +4,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Protects counts the answers of the webhook that protects pods, by ProtectionOutcome values.
+// Protections counts the answers of the webhook that protects pods, by ProtectionOutcome values.
 var Protections = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: Prefix + "protections_total",
 	Help: "Pod creations that reached the protection webhook, by outcome (protected, unguarded, skipped, undecidable, failed). " +
