@@ -22,7 +22,7 @@ func (o *options) newUninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Take Holdfast out of the cluster, and prove that no pod is held any more",
-		Long: `Uninstall stops the manager; removes whatever protects pods, and every webhook; reads all pods
+		Long: `Uninstall stops the manager; removes what protects pods, and every webhook; reads all pods
 and takes the finalizer holdfast.dev/ip-allocation off (no other one, and only from the pod of
 that UID) until two reads, --pass-interval apart, found none; lists the entries that stay in the
 IPAM with no pod behind them; and removes policies, records, CustomResourceDefinitions, roles,

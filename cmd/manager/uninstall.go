@@ -14,7 +14,7 @@ const uninstallDescription = `Uninstall takes Holdfast out of a cluster, and pro
 It runs outside of the cluster, with an administrator's kubeconfig, and needs no manager that
 is alive.
 
-It stops the manager; removes whatever protects pods, and every webhook; reads all pods and
+It stops the manager; removes what protects pods, and every webhook; reads all pods and
 takes the finalizer holdfast.dev/ip-allocation off (no other finalizer, and only from the pod
 of that UID) until two reads, --pass-interval apart, found none; lists the entries that stay
 in the IPAM with no pod behind them; and removes policies, records, CustomResourceDefinitions,
