@@ -75,7 +75,7 @@ func webhookEqual(stored, wanted *admissionregistrationv1.ValidatingWebhookConfi
 	return apiequality.Semantic.DeepEqual(stored.ObjectMeta, wanted.ObjectMeta) && apiequality.Semantic.DeepEqual(stored.Webhooks, wanted.Webhooks)
 }
 
-// webhookSameIntent says that two wanted configurations ask for the same, whatever the objects they were made from.
+// webhookSameIntent says that two wanted configurations ask for the same. The objects that they were made from do not count.
 func webhookSameIntent(one, other *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
 	if one == nil || other == nil {
 		return one == other

@@ -24,7 +24,7 @@ const (
 	webhookContestFree = 3
 	// webhookContestFirst and webhookContestLast bound the pause before each further one, which doubles.
 	webhookContestFirst, webhookContestLast = time.Second, 5 * time.Minute
-	// webhookContestQuiet is the shortest time for which nobody may have edited anything before edits are counted anew. It is
+	// webhookContestQuiet is the shortest time without an edit by another writer before edits are counted anew. It is
 	// twice the pause where that is longer.
 	webhookContestQuiet = 2 * time.Minute
 )
@@ -139,7 +139,7 @@ func webhookFields(c *admissionregistrationv1.ValidatingWebhookConfiguration, na
 	return fields
 }
 
-// webhookBare is what the webhooks ask for, whatever authority they have. An entry's failurePolicy depends on that.
+// webhookBare is what the webhooks ask for, without their authority. An entry's failurePolicy depends on that.
 func webhookBare(c *admissionregistrationv1.ValidatingWebhookConfiguration) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	if c == nil {
 		return nil
@@ -151,7 +151,7 @@ func webhookBare(c *admissionregistrationv1.ValidatingWebhookConfiguration) *adm
 	return bare
 }
 
-// webhookEditedBesideTrust says that somebody edited the webhooks and wrote another authority as well, or deleted them with the
+// webhookEditedBesideTrust says that another writer edited the webhooks and wrote another authority as well, or deleted them with the
 // one that they had.
 func webhookEditedBesideTrust(settled, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
 	bare := webhookBare(wanted)

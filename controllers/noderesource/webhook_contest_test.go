@@ -42,7 +42,7 @@ func TestHowLongAnEditHasToStay(t *testing.T) {
 		"the next one waits":                         {3, 0, time.Second, webhookContestQuiet},
 		"the time since the last restoration counts": {5, time.Second, 3 * time.Second, webhookContestQuiet - time.Second},
 		"the pause is over":                          {5, 4 * time.Second, 0, webhookContestQuiet - 4*time.Second},
-		"nobody has edited anything for long":        {5, webhookContestQuiet, 0, 0},
+		"no other writer has edited for long":        {5, webhookContestQuiet, 0, 0},
 		"the silence is longer than the pause":       {30, webhookContestLast, 0, webhookContestLast},
 		"the clock was set back":                     {5, -time.Hour, 4 * time.Second, webhookContestQuiet},
 	} {

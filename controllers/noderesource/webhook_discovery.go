@@ -25,7 +25,7 @@ type webhookServed struct {
 	status []string
 }
 
-// webhookDiscovery asks the API server itself. An error means that nobody can tell.
+// webhookDiscovery asks the API server itself. An error means that it is unknown.
 type webhookDiscovery interface {
 	served(ctx context.Context, resource schema.GroupResource) (webhookServed, error)
 }
