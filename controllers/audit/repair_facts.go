@@ -261,6 +261,7 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 		if record.Name != string(pod.UID) {
 			continue
 		}
+		found.Recorded = true
 		if record.Spec.Kubelet != nil && record.Spec.Kubelet.Ending == v1alpha1.EndingFinished {
 			facts.Ending = release.EndingFinished
 		}

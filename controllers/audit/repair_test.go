@@ -119,7 +119,12 @@ func TestRepair(t *testing.T) {
 				Spec: v1alpha1.IPAllocationSpec{PodNamespace: "ns", PodName: "gone", Addresses: []v1alpha1.AddressRecord{{Pool: "kube-system/p", IP: "10.0.0.1"}}}}},
 			events: []string{"ReservationOrphaned", "RepairHeld"},
 		},
-		"a reservation for nothing, whose pod lives": {
+		"I2: a reservation for nothing, under the name of a pod that has another address, and a record of it": {
+			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/web")...) }}, pod: elsewhere,
+			want:   []string{"give kube-system/10.0.0.1 of ns/web to holdfast-releasing/ns.web net1", "delete kube-system/10.0.0.1 of holdfast-releasing/ns.web"},
+			events: []string{"ReservationOrphaned", "ReservationMarked", "ReservationDeleted"},
+		},
+		"a reservation for nothing, and a pod of that name that no record is of": {
 			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/db")...) }}, pod: elsewhere,
 			objects: []client.Object{otherPod("db", "10.0.0.9")},
 			events:  []string{"ReservationOrphaned", "RepairHeld"},

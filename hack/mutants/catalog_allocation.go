@@ -15,11 +15,14 @@ var allocationMutants = []mutant{
 	{
 		rule: "repairs: a reservation of a pod that lives stays",
 		file: "internal/ipamrepair/decide.go",
-		old: `	if gone, why := f.gone(); !gone {
-		return hold(v1alpha1.ReasonPodInUse, "reservation %s of %s stays: %s", r.Name, r.Owner, why)
-	}
-	return Decision{Action: Mark`,
-		new: `	return Decision{Action: Mark`, by: inRepair,
+		old:  `		if !f.hasOther() {`,
+		new:  `		if !f.hasOther() && !f.Owner.IsKnown() {`, by: inRepair,
+	},
+	{
+		rule: "repairs: a pod of the reservation's name has other addresses only where a record says which",
+		file: "internal/ipamrepair/facts.go",
+		old:  `f.Owner.Get().Reported && f.Owner.Get().Recorded`,
+		new:  `f.Owner.Get().Reported`, by: inRepair,
 	},
 	{
 		rule: "repairs: a reservation for nothing is marked before it goes",

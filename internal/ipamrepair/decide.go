@@ -102,11 +102,15 @@ func decideOrphaned(f *Facts) Decision {
 	if r.Marked {
 		return f.decideMarked(r)
 	}
+	pod := "its pod is gone"
 	if gone, why := f.gone(); !gone {
-		return hold(v1alpha1.ReasonPodInUse, "reservation %s of %s stays: %s", r.Name, r.Owner, why)
+		if !f.hasOther() {
+			return hold(v1alpha1.ReasonPodInUse, "reservation %s of %s stays: %s", r.Name, r.Owner, why)
+		}
+		pod = "the pod of that name (UID " + string(f.Owner.Get().UID) + ") has other addresses"
 	}
 	return Decision{Action: Mark, Name: r.Name, Message: fmt.Sprintf(
-		"reservation %s of %s stands for nothing, and its pod is gone: it is marked, and removed unless an entry shows up for it", r.Name, r.Owner)}
+		"reservation %s of %s stands for nothing, and %s: it is marked, and removed unless an entry shows up for it", r.Name, r.Owner, pod)}
 }
 
 // reservedEntry looks for an entry that the reservation stands for, or may.

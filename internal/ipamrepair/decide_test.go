@@ -84,6 +84,7 @@ func owner(change ...func(*Owner)) release.Fact[Owner] {
 }
 
 func finished(o *Owner) { o.Finished = true }
+func recorded(o *Owner) { o.Recorded = true }
 
 func TestDecide(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -94,7 +95,15 @@ func TestDecide(t *testing.T) {
 	}{
 		"a reservation for nothing whose pod is gone is marked first": {orphaned, nil, Mark, ""},
 		"one that is gone by now":                                     {orphaned, func(f *Facts) { f.Reservation = release.Absent[Reservation]() }, Settled, ""},
-		"its pod lives":                                               {orphaned, func(f *Facts) { f.Owner = owner() }, Hold, v1alpha1.ReasonPodInUse},
+		"a pod of its name lives, which no record is of":              {orphaned, func(f *Facts) { f.Owner = owner() }, Hold, v1alpha1.ReasonPodInUse},
+		"I2: a pod of its name lives, and its network-status and record have other addresses": {
+			orphaned, func(f *Facts) { f.Owner = owner(recorded) }, Mark, ""},
+		"a pod of its name is recorded, and starting": {
+			orphaned, func(f *Facts) { f.Owner = owner(recorded, func(o *Owner) { o.Reported = false }) }, Hold, v1alpha1.ReasonPodInUse},
+		"a pod of its name is recorded, and shows the address": {
+			orphaned, func(f *Facts) { f.Owner, f.Users = owner(recorded), release.Known([]User{userOf(web)}) }, Hold, v1alpha1.ReasonPodInUse},
+		"a pod of its name is recorded with the address, and shows others": {
+			orphaned, func(f *Facts) { f.Owner, f.Records = owner(recorded), release.Known([]Record{recordOf(web)}) }, Hold, v1alpha1.ReasonRecordHolds},
 		"its pod is finished, on the machine that is recorded": {
 			orphaned, func(f *Facts) { f.Owner = owner(finished) }, Mark, ""},
 		"its pod is finished, and no record says where it was": {

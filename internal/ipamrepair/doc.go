@@ -7,7 +7,7 @@
 //	EntryMissing         reserve the address for the pod that shows it, where nothing does; the entry itself is only reported
 //	ReservationMissing   reserve the address for the pod that shows it
 //	ReservationForeign   give it to the pod that shows the address, if the pod that it names is gone
-//	ReservationOrphaned  if its pod is gone, mark it; marked for the delay, and still for nothing: remove it
+//	ReservationOrphaned  if its pod is gone, or has other addresses, mark it; marked for the delay, and still for nothing: remove it
 //	AddressInTwoPools    nothing: both are live
 //	SliceMoved           nothing: the entry of a live pod stays, that of a dead one is released as always
 //	EntryUnaccounted     nothing: the orphan controller looks at the entry
@@ -15,6 +15,9 @@
 //
 // A pod is gone when a live read finds none of its name, or one that its kubelet has finished on the machine that is recorded
 // for its sandboxes, or for a pod that Holdfast does not hold, on any (internal/release, internal/releaseguard).
+//
+// A reservation names no UID, so a live pod of its name may be a successor. That pod is shown to have other addresses once its ADDs are over and its
+// own record exists: neither its network-status nor any record has the reservation's address then.
 //
 // A reservation is removed only where, by live reads, no pod that may run shows its address, no entry that it could stand for
 // has the address, and no record does. What is unknown holds.

@@ -57,6 +57,8 @@ type Owner struct {
 	Held bool
 	// Reported: the pod has a network-status, so that its ADDs are over.
 	Reported bool
+	// Recorded: its own record exists, by UID. What the record does not have, no pool was seen to hold for this pod.
+	Recorded bool
 	// Finished: its kubelet has finished it.
 	Finished bool
 	// Machines are those that records name for its sandboxes, and Node is the live Node to compare them with.
@@ -85,6 +87,12 @@ func (f *Facts) gone() (isGone bool, why string) {
 		}
 	}
 	return true, ""
+}
+
+// hasOther says whether the pod that has the name by now is shown to have other addresses than the reservation's: its ADDs are over, and neither
+// its network-status (Users) nor its record (Records), which decideOrphaned has asked before, has the address.
+func (f *Facts) hasOther() bool {
+	return f.Owner.IsKnown() && f.Owner.Get().Reported && f.Owner.Get().Recorded
 }
 
 // unread names the first of what every removal needs that could not be read.

@@ -53,6 +53,7 @@ func eachOwner(f func(release.Fact[Owner])) {
 		for _, reported := range []bool{false, true} {
 			for _, machines := range [][]release.Machine{nil, {machine}, {stranger}} {
 				f(owner(func(o *Owner) { o.Finished, o.Reported, o.Machines = isFinished, reported, machines }))
+				f(owner(recorded, func(o *Owner) { o.Finished, o.Reported, o.Machines = isFinished, reported, machines }))
 			}
 		}
 	}
@@ -95,6 +96,9 @@ func mayRun(f Facts) bool {
 	return f.Owner.IsKnown() && (!o.Finished || len(o.Machines) == 0 || o.Machines[0] != machine)
 }
 
+// hasOthers: the pod of the reservation's name is shown to have other addresses, by its network-status and its record.
+func hasOthers(f Facts) bool { return f.Owner.Get().Reported && f.Owner.Get().Recorded }
+
 func checkGiven(t *testing.T, f Facts) {
 	t.Helper()
 	if mayRun(f) {
@@ -113,7 +117,7 @@ func checkGiven(t *testing.T, f Facts) {
 func checkTaken(t *testing.T, f Facts, d Decision) {
 	t.Helper()
 	switch {
-	case d.Action == Mark && mayRun(f):
+	case d.Action == Mark && mayRun(f) && !hasOthers(f):
 		t.Fatalf("a reservation is marked while its pod may run: %+v", f)
 	case d.Action == Delete && !f.Reservation.Get().Marked:
 		t.Fatalf("a reservation is removed that was never marked: %+v", f)
