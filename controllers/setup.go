@@ -39,7 +39,7 @@ type Options struct {
 	Settings release.Settings
 	// Handshakes bound how many questions to agents are open at once.
 	Handshakes pod.Handshakes
-	// ManagerNamespace holds the list of Nodes ever seen, and AgentNamespace the Leases of the agents.
+	// ManagerNamespace holds the node inventory, and AgentNamespace the Leases of the agents.
 	ManagerNamespace, AgentNamespace string
 	// MaxAsked is how many orphans all nodes are asked about at once.
 	MaxAsked int

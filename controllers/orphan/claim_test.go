@@ -88,7 +88,7 @@ func TestAClaimantIsAskedAloneOnceEveryOtherNodeIsSilent(t *testing.T) {
 	}
 }
 
-// What the list of Nodes knows of a claimant's machine decides which Node speaks for it now.
+// What the node inventory knows of a claimant's machine decides which Node speaks for it now.
 func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 	claimant := func() *corev1.Node { return onepod.Node("node", "node-1", "m1") }
 	like := func(name, uid, hardware string) *corev1.Node {
@@ -111,8 +111,8 @@ func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSearch(t)
-			if err := s.r.keeper.roster.change(t.Context(), func(roster orphan.Roster) error {
-				roster.See("node", facts.Identity(claimant()))
+			if err := s.r.keeper.inventory.change(t.Context(), func(inventory orphan.Inventory) error {
+				inventory.See("node", facts.Identity(claimant()))
 				return nil
 			}); err != nil {
 				t.Fatal(err)

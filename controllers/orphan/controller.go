@@ -156,7 +156,7 @@ func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 	}
 }
 
-// nodeEvents wakes the orphans that a node has claimed, and the keeper of the list of Nodes.
+// nodeEvents wakes the orphans that a node has claimed, and the keeper of the node inventory.
 func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	wake := func(ctx context.Context, name string, q requests) {
 		r.keeper.nodesChanged()

@@ -14,33 +14,33 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 )
 
-// FuzzRoster: every key of the list of Nodes is a Node of its own, or the list cannot be read; what is read is written as it was.
-func FuzzRoster(f *testing.F) {
+// FuzzInventory: every key of the inventory is a Node of its own, or the inventory cannot be read; what is read is written as it was.
+func FuzzInventory(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, firstText, second, secondText string) {
 		data := map[string]string{first: firstText, second: secondText}
-		roster := orphan.Roster{}
-		if decodeShard(0, data, roster) != nil {
+		inventory := orphan.Inventory{}
+		if decodeShard(0, data, inventory) != nil {
 			return
 		}
-		if len(roster) != len(data) {
-			t.Fatalf("%d keys became %d Nodes: %v", len(data), len(roster), data)
+		if len(inventory) != len(data) {
+			t.Fatalf("%d keys became %d Nodes: %v", len(data), len(inventory), data)
 		}
-		for key, seen := range roster {
+		for key, seen := range inventory {
 			if orphan.KeyOf(seen.Node) != key {
 				t.Errorf("Node %+v is read under the key %q", seen.Node, key)
 			}
 		}
-		shards, err := encodeShards(roster)
+		shards, err := encodeShards(inventory)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := orphan.Roster{}
+		again := orphan.Inventory{}
 		for shard := range shards {
 			if err := decodeShard(shard, shards[shard], again); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if diff := cmp.Diff(roster, again); diff != "" {
+		if diff := cmp.Diff(inventory, again); diff != "" {
 			t.Errorf("written and read (-was +is):\n%s", diff)
 		}
 	})

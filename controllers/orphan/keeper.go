@@ -27,15 +27,15 @@ import (
 // keeperGather is how long wakes are gathered: Leases change one by one.
 const keeperGather = 250 * time.Millisecond
 
-// keeper keeps the list of Nodes ever seen, knows which orphans all nodes are asked about, and gives the addresses of those back of
+// keeper keeps the node inventory, knows which orphans all nodes are asked about, and gives the addresses of those back of
 // which every node is silent, many at once. It only runs where agents are the evidence.
 //
 // Caches say when a look is worth it. A look reads the Leases, then the Nodes, then the records, then the pools, all past the caches.
 type keeper struct {
-	orphans *Reconciler
-	roster  *rosterStore
-	leases  *agentLeases
-	woken   chan struct{}
+	orphans   *Reconciler
+	inventory *inventoryStore
+	leases    *agentLeases
+	woken     chan struct{}
 	// changed: a Lease or a Node is not as it was when the asked orphans were woken last.
 	changed atomic.Bool
 	feed    queue.Feed[sandboxID]
@@ -56,8 +56,8 @@ type keeper struct {
 func newKeeper(of *Reconciler) *keeper {
 	return &keeper{orphans: of, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{}, voided: map[sandboxID]time.Time{},
 		complete: sets.New[sandboxID](), turn: sets.New[sandboxID](),
-		roster: &rosterStore{live: of.live, writer: of.client, namespace: of.options.ManagerNamespace},
-		leases: &agentLeases{live: of.live, namespace: of.options.AgentNamespace, newInformer: of.options.NewInformer}}
+		inventory: &inventoryStore{live: of.live, writer: of.client, namespace: of.options.ManagerNamespace},
+		leases:    &agentLeases{live: of.live, namespace: of.options.AgentNamespace, newInformer: of.options.NewInformer}}
 }
 
 func (k *keeper) setup(mgr manager.Manager) error {
@@ -155,12 +155,12 @@ func (k *keeper) lookCached(ctx context.Context) (without bool, err error) {
 	}
 	present := presentNodes(cached.Items)
 	uids := sets.New[string]()
-	err = k.roster.change(ctx, func(roster orphan.Roster) error {
+	err = k.inventory.change(ctx, func(inventory orphan.Inventory) error {
 		for i := range present {
-			roster.See(present[i].Name, present[i].Identity())
+			inventory.See(present[i].Name, present[i].Identity())
 			uids.Insert(orphan.KeyOf(present[i].Identity()))
 		}
-		for key, seen := range roster {
+		for key, seen := range inventory {
 			without = without || seen.Gone != nil || !uids.Has(key)
 		}
 		return nil
@@ -168,8 +168,8 @@ func (k *keeper) lookCached(ctx context.Context) (without bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	roster, _ := k.roster.snapshot()
-	nodes := roster.Nodes(present, k.leases.cached(ctx))
+	inventory, _ := k.inventory.snapshot()
+	nodes := inventory.Nodes(present, k.leases.cached(ctx))
 	k.nodes.Store(&nodes)
 	k.countMissing(nodes)
 	if k.changed.Swap(false) {
@@ -195,15 +195,15 @@ func (k *keeper) lookLive(ctx context.Context, complete []sandboxID) (again time
 	if err = k.keep(ctx, present, traces); err != nil {
 		return 0, err
 	}
-	roster, _ := k.roster.snapshot()
-	nodes := roster.Nodes(present, acknowledged)
+	inventory, _ := k.inventory.snapshot()
+	nodes := inventory.Nodes(present, acknowledged)
 	if before := k.nodes.Swap(&nodes); before == nil || len(*before) != len(nodes) {
 		k.feed.Add(k.allAsked()...) // somebody came, or is gone for good
 	}
 	k.countMissing(nodes)
 	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(present)))
 	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(present)))
-	return k.fateDue(roster), k.reclaim(ctx, complete, nodes)
+	return k.fateDue(inventory), k.reclaim(ctx, complete, nodes)
 }
 
 // reclaim decides about orphans on live facts, and gives back together what may go.
@@ -244,5 +244,5 @@ func (k *keeper) cachedNodes() release.Fact[[]orphan.Node] {
 	if nodes := k.nodes.Load(); nodes != nil {
 		return release.Known(*nodes)
 	}
-	return release.Unknown[[]orphan.Node]("the list of Nodes ever seen was not read yet")
+	return release.Unknown[[]orphan.Node]("the node inventory was not read yet")
 }

@@ -278,22 +278,22 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}
 }
 
-// listOfTest is the list of Nodes as one process has it.
+// listOfTest is the node inventory as one process has it.
 type listOfTest struct {
 	*testing.T
-	*rosterStore
+	*inventoryStore
 }
 
 func newList(t *testing.T, s *search, namespace string) listOfTest {
-	return listOfTest{t, &rosterStore{live: s.Truth, writer: s.Truth, namespace: namespace}}
+	return listOfTest{t, &inventoryStore{live: s.Truth, writer: s.Truth, namespace: namespace}}
 }
 
 // see puts Nodes on the list; the first try may meet what another process has done, and the second succeeds.
 func (l listOfTest) see(names ...string) {
 	l.Helper()
-	work := func(roster orphan.Roster) error {
+	work := func(inventory orphan.Inventory) error {
 		for _, name := range names {
-			roster.See(name, v1alpha1.NodeIdentity{UID: types.UID("uid-" + name), MachineID: name})
+			inventory.See(name, v1alpha1.NodeIdentity{UID: types.UID("uid-" + name), MachineID: name})
 		}
 		return nil
 	}
@@ -310,9 +310,9 @@ func (l listOfTest) names() []string {
 	if err := l.load(l.Context()); err != nil {
 		l.Fatal(err)
 	}
-	roster, _ := l.snapshot()
+	inventory, _ := l.snapshot()
 	var all []string
-	for _, seen := range roster {
+	for _, seen := range inventory {
 		all = append(all, seen.Name)
 	}
 	slices.Sort(all)

@@ -64,9 +64,9 @@ func (k *keeper) addTraces(ctx context.Context, traces []orphan.Trace) ([]orphan
 // more, in every place where it could show itself. Nothing counts before it is written.
 func (k *keeper) keep(ctx context.Context, present []orphan.Present, traces []orphan.Trace) error {
 	var keys []string
-	err := k.roster.change(ctx, func(roster orphan.Roster) error {
-		roster.Remember(traces, present)
-		keys, _ = roster.Fold(present, k.orphans.orphanSettings(), k.orphans.clock.Now())
+	err := k.inventory.change(ctx, func(inventory orphan.Inventory) error {
+		inventory.Remember(traces, present)
+		keys, _ = inventory.Fold(present, k.orphans.orphanSettings(), k.orphans.clock.Now())
 		return nil
 	})
 	if err != nil {
@@ -78,30 +78,30 @@ func (k *keeper) keep(ctx context.Context, present []orphan.Present, traces []or
 	if len(keys) == 0 {
 		return nil
 	}
-	seen, _ := k.roster.snapshot()
+	seen, _ := k.inventory.snapshot()
 	fates := make(map[string]*v1alpha1.NodeGone, len(keys))
 	for _, key := range keys {
 		if fates[key], err = k.fateOf(ctx, seen[key], present); err != nil {
 			return err
 		}
 	}
-	return k.roster.change(ctx, func(roster orphan.Roster) error {
+	return k.inventory.change(ctx, func(inventory orphan.Inventory) error {
 		for key, gone := range fates {
-			if s, still := roster[key]; still {
+			if s, still := inventory[key]; still {
 				s.Gone = gone
-				roster[key] = s
+				inventory[key] = s
 			}
 		}
-		roster.Forget(traces, k.orphans.orphanSettings(), k.orphans.clock.Now())
+		inventory.Forget(traces, k.orphans.orphanSettings(), k.orphans.clock.Now())
 		return nil
 	})
 }
 
 // fateDue is when to look next at the machines without a Node: when the delay of one is over, and every minute before; zero where there
 // is none.
-func (k *keeper) fateDue(roster orphan.Roster) time.Duration {
+func (k *keeper) fateDue(inventory orphan.Inventory) time.Duration {
 	due := time.Duration(0)
-	for _, seen := range roster {
+	for _, seen := range inventory {
 		if seen.Gone == nil {
 			continue
 		}

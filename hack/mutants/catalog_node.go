@@ -136,8 +136,8 @@ var nodeMutants = []mutant{
 		new:  `if n.version = node.ResourceVersion; false {`, by: inNode,
 	},
 	{
-		rule: "orphans: a list of Nodes with a copy of a Node under another key is refused",
-		file: "controllers/orphan/roster.go",
+		rule: "orphans: an inventory with a copy of a Node under another key is refused",
+		file: "controllers/orphan/inventory.go",
 		old:  ` || orphan.KeyOf(seen.Node) != key`,
 		new:  ``, by: inOrphans,
 	},

@@ -93,7 +93,7 @@ func (g *gate) allows(info *request.RequestInfo, r *http.Request) bool {
 		case "events":
 			return true
 		case "configmaps":
-			return info.Namespace == g.namespace // the list of Nodes ever seen
+			return info.Namespace == g.namespace // the node inventory
 		case "pods":
 			return info.Verb == "patch" && (info.Subresource == "" || info.Subresource == "status") && letsGo(r)
 		}

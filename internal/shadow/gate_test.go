@@ -52,7 +52,7 @@ func TestTheGateLetsThroughWhatIsOnTheList(t *testing.T) {
 		"who reads the metrics":                       {"POST", "/apis/authentication.k8s.io/v1/tokenreviews", "{}", true},
 		"whether they may":                            {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", "{}", true},
 		"the generated webhooks":                      {"PUT", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/holdfast-node-resources", "{}", true},
-		"the list of Nodes":                           {"PUT", "/api/v1/namespaces/holdfast-system/configmaps/holdfast-nodes-0", "{}", true},
+		"the node inventory":                          {"PUT", "/api/v1/namespaces/holdfast-system/configmaps/holdfast-nodes-0", "{}", true},
 		"taking our finalizer off":                    {"PATCH", pod, takesOff, true},
 		"the same through the status":                 {"PATCH", pod + "/status", takesOff, true},
 		"taking finalizer and label off":              {"PATCH", pod, unprotects, true},

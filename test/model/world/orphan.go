@@ -109,7 +109,7 @@ func (s *State) address(uid types.UID) {
 func (m *Model) orphanFacts(s *State) orphan.Facts {
 	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Absent[orphan.Entries](), Room: true,
 		Record: release.Known(orphan.Record{Claims: s.claims()}), Shown: release.Absent[string](), Rival: release.Absent[string](),
-		Nodes: release.Known(m.roster(s)), Settings: orphan.Settings{ReleaseDelay: delay, NodeGoneDelay: delay}}
+		Nodes: release.Known(m.inventory(s)), Settings: orphan.Settings{ReleaseDelay: delay, NodeGoneDelay: delay}}
 	if s.entryOf(0) >= 0 {
 		f.Entries = release.Known(orphan.Entries{Since: now.Add(-2 * delay)})
 	}
@@ -139,8 +139,8 @@ func (s *State) claims() []orphan.Claim {
 	return claims
 }
 
-// roster is every Node that was ever seen.
-func (m *Model) roster(s *State) []orphan.Node {
+// inventory is every Node that was ever seen.
+func (m *Model) inventory(s *State) []orphan.Node {
 	var nodes []orphan.Node
 	for name, node := range s.Node {
 		if m.Off == OnlyReadyNodes && !node.Ready {

@@ -38,8 +38,8 @@ type Trace struct {
 	Node v1alpha1.NodeIdentity
 }
 
-// Roster is every machine that was ever seen as a Node and is not proven gone, by its key.
-type Roster map[string]Seen
+// Inventory is every machine that was ever seen as a Node and is not proven gone, by its key.
+type Inventory map[string]Seen
 
 // keyLength is how much of a machine's hash distinguishes the machines of one Node UID.
 const keyLength = 8
@@ -51,8 +51,8 @@ func KeyOf(node v1alpha1.NodeIdentity) string {
 	return string(node.UID) + "." + hex.EncodeToString(sum[:])[:keyLength]
 }
 
-// See adds a Node that is, or was, there; true if the roster has changed. It never says that a machine is back: see Fold.
-func (r Roster) See(name string, node v1alpha1.NodeIdentity) bool {
+// See adds a Node that is, or was, there; true if the inventory has changed. It never says that a machine is back: see Fold.
+func (r Inventory) See(name string, node v1alpha1.NodeIdentity) bool {
 	if node.UID == "" {
 		return false
 	}
@@ -65,9 +65,9 @@ func (r Roster) See(name string, node v1alpha1.NodeIdentity) bool {
 	return true
 }
 
-// Fold takes in every Node object that is there, and gives the keys of the machines for which none speaks; true if the roster
+// Fold takes in every Node object that is there, and gives the keys of the machines for which none speaks; true if the inventory
 // has changed. A machine that is back, under whatever Node object, is that Node's from then on.
-func (r Roster) Fold(live []Present, s Settings, now time.Time) (without []string, changed bool) {
+func (r Inventory) Fold(live []Present, s Settings, now time.Time) (without []string, changed bool) {
 	keys := make(map[string]bool, len(live))
 	nodes := make([]release.Node, len(live))
 	for i := range live {
@@ -100,9 +100,9 @@ func spokenFor(seen Seen, live []release.Node, s Settings, now time.Time) bool {
 	return found
 }
 
-// Remember adds the Nodes of traces that neither the roster nor the live Nodes explain; true if there were any. What a trace does not
+// Remember adds the Nodes of traces that neither the inventory nor the live Nodes explain; true if there were any. What a trace does not
 // say of its machine stays unknown.
-func (r Roster) Remember(traces []Trace, live []Present) bool {
+func (r Inventory) Remember(traces []Trace, live []Present) bool {
 	known := make(map[types.UID]bool, len(r)+len(live))
 	for _, seen := range r {
 		known[seen.Node.UID] = true
@@ -120,7 +120,7 @@ func (r Roster) Remember(traces []Trace, live []Present) bool {
 }
 
 // Forget removes the machines that are gone for good, but for those that a trace would bring back; true if there were any.
-func (r Roster) Forget(traces []Trace, s Settings, now time.Time) bool {
+func (r Inventory) Forget(traces []Trace, s Settings, now time.Time) bool {
 	traced := make(map[types.UID]bool, len(traces))
 	for _, trace := range traces {
 		traced[trace.Node.UID] = true
@@ -137,7 +137,7 @@ func (r Roster) Forget(traces []Trace, s Settings, now time.Time) bool {
 }
 
 // Nodes are what Decide needs: every live Node, and every machine without one.
-func (r Roster) Nodes(live []Present, acknowledged map[string]Acknowledgement) []Node {
+func (r Inventory) Nodes(live []Present, acknowledged map[string]Acknowledgement) []Node {
 	nodes := make([]Node, 0, len(live)+len(r))
 	present := make(map[string]bool, len(live))
 	for i := range live {
@@ -165,7 +165,7 @@ func (s Seen) gone() Node {
 }
 
 // Find gives the machine of a Node UID in a boot; without that boot, the only machine of the UID.
-func (r Roster) Find(uid types.UID, bootID string) (Seen, bool) {
+func (r Inventory) Find(uid types.UID, bootID string) (Seen, bool) {
 	var of []Seen
 	for _, seen := range r {
 		if seen.Node.UID != uid {

@@ -19,8 +19,8 @@ func machine(uid, hardware, boot string) v1alpha1.NodeIdentity {
 	return v1alpha1.NodeIdentity{UID: types.UID(uid), MachineID: hardware, SystemUUID: hardware, BootID: boot}
 }
 
-func rosterOf(all ...Seen) Roster {
-	r := Roster{}
+func inventoryOf(all ...Seen) Inventory {
+	r := Inventory{}
 	for _, s := range all {
 		r[KeyOf(s.Node)] = s
 	}
@@ -40,57 +40,57 @@ func TestFold(t *testing.T) {
 	gone := &v1alpha1.NodeGone{Since: metav1.NewTime(now.Add(-time.Minute))}
 	one := machine("uid-1", "m1", "boot-1")
 	cases := map[string]struct {
-		roster  Roster
-		live    []Present
-		want    Roster
-		without int
+		inventory Inventory
+		live      []Present
+		want      Inventory
+		without   int
 	}{
-		"a Node that is new":       {roster: Roster{}, live: []Present{there("a", one)}, want: rosterOf(Seen{Name: "a", Node: one})},
-		"a Node that is known":     {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", one)}, want: rosterOf(Seen{Name: "a", Node: one})},
-		"a Node that is not there": {roster: rosterOf(Seen{Name: "a", Node: one}), want: rosterOf(Seen{Name: "a", Node: one}), without: 1},
-		"a Node that is back":      {roster: rosterOf(Seen{Name: "a", Node: one, Gone: gone}), live: []Present{there("a", one)}, want: rosterOf(Seen{Name: "a", Node: one})},
-		"a machine that booted again": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-1", "m1", "boot-2"))},
-			want: rosterOf(Seen{Name: "a", Node: machine("uid-1", "m1", "boot-2")})},
-		"a machine that registered again": {roster: rosterOf(Seen{Name: "a", Node: one, Gone: gone}), live: []Present{there("a", machine("uid-2", "m1", "boot-1"))},
-			want: rosterOf(Seen{Name: "a", Node: machine("uid-2", "m1", "boot-1")})},
-		"a machine that registered again under another name": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("b", machine("uid-2", "m1", "boot-1"))},
-			want: rosterOf(Seen{Name: "b", Node: machine("uid-2", "m1", "boot-1")})},
-		"a machine that booted and registered again, and whose Node was deleted for nodeGoneDelay": {roster: rosterOf(Seen{Name: "a", Node: one}),
+		"a Node that is new":       {inventory: Inventory{}, live: []Present{there("a", one)}, want: inventoryOf(Seen{Name: "a", Node: one})},
+		"a Node that is known":     {inventory: inventoryOf(Seen{Name: "a", Node: one}), live: []Present{there("a", one)}, want: inventoryOf(Seen{Name: "a", Node: one})},
+		"a Node that is not there": {inventory: inventoryOf(Seen{Name: "a", Node: one}), want: inventoryOf(Seen{Name: "a", Node: one}), without: 1},
+		"a Node that is back":      {inventory: inventoryOf(Seen{Name: "a", Node: one, Gone: gone}), live: []Present{there("a", one)}, want: inventoryOf(Seen{Name: "a", Node: one})},
+		"a machine that booted again": {inventory: inventoryOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-1", "m1", "boot-2"))},
+			want: inventoryOf(Seen{Name: "a", Node: machine("uid-1", "m1", "boot-2")})},
+		"a machine that registered again": {inventory: inventoryOf(Seen{Name: "a", Node: one, Gone: gone}), live: []Present{there("a", machine("uid-2", "m1", "boot-1"))},
+			want: inventoryOf(Seen{Name: "a", Node: machine("uid-2", "m1", "boot-1")})},
+		"a machine that registered again under another name": {inventory: inventoryOf(Seen{Name: "a", Node: one}), live: []Present{there("b", machine("uid-2", "m1", "boot-1"))},
+			want: inventoryOf(Seen{Name: "b", Node: machine("uid-2", "m1", "boot-1")})},
+		"a machine that booted and registered again, and whose Node was deleted for nodeGoneDelay": {inventory: inventoryOf(Seen{Name: "a", Node: one}),
 			live: []Present{since(there("a", machine("uid-2", "m1", "boot-2")), now.Add(-5*time.Minute))},
-			want: rosterOf(Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")})},
-		"before that it may be a clone": {roster: rosterOf(Seen{Name: "a", Node: one}),
+			want: inventoryOf(Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")})},
+		"before that it may be a clone": {inventory: inventoryOf(Seen{Name: "a", Node: one}),
 			live: []Present{since(there("a", machine("uid-2", "m1", "boot-2")), now.Add(-time.Minute))},
-			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")}), without: 1},
-		"and as long as two Nodes have its IDs": {roster: rosterOf(Seen{Name: "a", Node: one}),
+			want: inventoryOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")}), without: 1},
+		"and as long as two Nodes have its IDs": {inventory: inventoryOf(Seen{Name: "a", Node: one}),
 			live: []Present{since(there("a", machine("uid-2", "m1", "boot-2")), now.Add(-time.Hour)), since(there("b", machine("uid-3", "m1", "boot-3")), now.Add(-time.Hour))},
-			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")}, Seen{Name: "b", Node: machine("uid-3", "m1", "boot-3")}), without: 1},
-		"another machine under the name": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-2", "m2", "boot-2"))},
-			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-2")}), without: 1},
-		"another machine under the very Node UID": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-1", "m2", "boot-2"))},
-			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-1", "m2", "boot-2")}), without: 1},
-		"a clone that has its boot ID": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("b", machine("uid-2", "m2", "boot-1"))},
-			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "b", Node: machine("uid-2", "m2", "boot-1")}), without: 1},
-		"a clone under its name that has its boot ID": {roster: rosterOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-2", "m2", "boot-1"))},
-			want: rosterOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-1")}), without: 1},
-		"a Node that had not said what machine it is": {roster: rosterOf(Seen{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1"}}), live: []Present{there("a", one)},
-			want: rosterOf(Seen{Name: "a", Node: one})},
-		"such a Node that went before it did": {roster: rosterOf(Seen{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1"}}), live: []Present{there("a", machine("uid-2", "m2", "boot-2"))},
-			want: rosterOf(Seen{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1"}}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-2")}), without: 1},
+			want: inventoryOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m1", "boot-2")}, Seen{Name: "b", Node: machine("uid-3", "m1", "boot-3")}), without: 1},
+		"another machine under the name": {inventory: inventoryOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-2", "m2", "boot-2"))},
+			want: inventoryOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-2")}), without: 1},
+		"another machine under the very Node UID": {inventory: inventoryOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-1", "m2", "boot-2"))},
+			want: inventoryOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-1", "m2", "boot-2")}), without: 1},
+		"a clone that has its boot ID": {inventory: inventoryOf(Seen{Name: "a", Node: one}), live: []Present{there("b", machine("uid-2", "m2", "boot-1"))},
+			want: inventoryOf(Seen{Name: "a", Node: one}, Seen{Name: "b", Node: machine("uid-2", "m2", "boot-1")}), without: 1},
+		"a clone under its name that has its boot ID": {inventory: inventoryOf(Seen{Name: "a", Node: one}), live: []Present{there("a", machine("uid-2", "m2", "boot-1"))},
+			want: inventoryOf(Seen{Name: "a", Node: one}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-1")}), without: 1},
+		"a Node that had not said what machine it is": {inventory: inventoryOf(Seen{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1"}}), live: []Present{there("a", one)},
+			want: inventoryOf(Seen{Name: "a", Node: one})},
+		"such a Node that went before it did": {inventory: inventoryOf(Seen{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1"}}), live: []Present{there("a", machine("uid-2", "m2", "boot-2"))},
+			want: inventoryOf(Seen{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1"}}, Seen{Name: "a", Node: machine("uid-2", "m2", "boot-2")}), without: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			without, _ := tc.roster.Fold(tc.live, settings(), now)
-			if diff := cmp.Diff(tc.want, tc.roster); diff != "" {
+			without, _ := tc.inventory.Fold(tc.live, settings(), now)
+			if diff := cmp.Diff(tc.want, tc.inventory); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if len(without) != tc.without {
 				t.Errorf("without a Node: %v, expected %d", without, tc.without)
 			}
-			if all := tc.roster.Nodes(tc.live, nil); len(all) != len(tc.live)+tc.without {
+			if all := tc.inventory.Nodes(tc.live, nil); len(all) != len(tc.live)+tc.without {
 				t.Errorf("%d nodes count, expected %d", len(all), len(tc.live)+tc.without)
 			}
-			if _, changed := tc.roster.Fold(tc.live, settings(), now); changed {
-				t.Error("the same look again changes the roster")
+			if _, changed := tc.inventory.Fold(tc.live, settings(), now); changed {
+				t.Error("the same look again changes the inventory")
 			}
 		})
 	}
@@ -99,7 +99,7 @@ func TestFold(t *testing.T) {
 func TestTracesBringBackWhatNobodyExplains(t *testing.T) {
 	trace := Trace{Name: "b", Node: v1alpha1.NodeIdentity{UID: "uid-9", BootID: "boot-9"}}
 	one := machine("uid-1", "m1", "boot-1")
-	r := rosterOf(Seen{Name: "a", Node: one})
+	r := inventoryOf(Seen{Name: "a", Node: one})
 	if r.Remember([]Trace{{Name: "a", Node: v1alpha1.NodeIdentity{UID: "uid-1", BootID: "boot-0"}}, {Name: "c"}}, []Present{there("a", one)}) {
 		t.Errorf("a Node that is on the list, or no Node, was added: %v", r)
 	}
@@ -141,7 +141,7 @@ func TestForget(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := rosterOf(tc.seen).Forget(tc.traces, tc.settings, now); got != tc.want {
+			if got := inventoryOf(tc.seen).Forget(tc.traces, tc.settings, now); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
@@ -162,7 +162,7 @@ func TestKeysAreKeysOfAConfigMap(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	r := rosterOf(Seen{Name: "a", Node: machine("uid-1", "m1", "boot-1")}, Seen{Name: "a", Node: machine("uid-1", "m2", "boot-2")}, Seen{Name: "b", Node: machine("uid-3", "m3", "boot-3")})
+	r := inventoryOf(Seen{Name: "a", Node: machine("uid-1", "m1", "boot-1")}, Seen{Name: "a", Node: machine("uid-1", "m2", "boot-2")}, Seen{Name: "b", Node: machine("uid-3", "m3", "boot-3")})
 	for name, tc := range map[string]struct {
 		uid, boot, want string
 	}{
