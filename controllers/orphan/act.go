@@ -56,7 +56,7 @@ func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (rec
 			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(entry, now))
 		}
 	}
-	r.keeper.forget(v.id) // what was said before did not know of these
+	r.reclaimer.forget(v.id) // what was said before did not know of these
 	if err := records.Put(ctx, r.client, record); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -66,7 +66,7 @@ func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (rec
 
 // drop ends a record that nobody needs any more.
 func (r *Reconciler) drop(ctx context.Context, v *view) error {
-	r.keeper.forget(v.id)
+	r.reclaimer.forget(v.id)
 	r.known.set(v.id, "", 0)
 	return records.Delete(ctx, r.client, v.record)
 }
@@ -89,7 +89,7 @@ func (r *Reconciler) yield(ctx context.Context, v *view) error {
 
 // askAll puts the next question to every node. Only the version that this write gives shows later who has seen it.
 func (r *Reconciler) askAll(ctx context.Context, v *view, d orphan.Decision) error {
-	r.keeper.forget(v.id)
+	r.reclaimer.forget(v.id)
 	record, err := r.askNodes(ctx, v.record, []records.Question{{SandboxID: string(v.id)}})
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (r *Reconciler) askAll(ctx context.Context, v *view, d orphan.Decision) err
 	}
 	metrics.OrphansAsked.Inc()
 	v.record = record
-	r.keeper.sent(v, version)
+	r.reclaimer.sent(v, version)
 	return r.tellStep(ctx, v, d)
 }
 
@@ -126,7 +126,7 @@ func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) er
 	if err != nil {
 		return err
 	}
-	r.keeper.forget(v.id) // not before: what every other node has acknowledged would have to be asked again
+	r.reclaimer.forget(v.id) // not before: what every other node has acknowledged would have to be asked again
 	log.FromContext(ctx).Info("A node has claimed a sandbox without an owner", "sandbox", v.id, "node", d.Claim.NodeName, "nodeUID", identity.UID)
 	v.record = record
 	return r.tellStep(ctx, v, d)
@@ -242,7 +242,7 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 			r.tell(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
 		}
 		if !left.Has(v.recordName()) { // it would be decided on again at once
-			r.keeper.feed.Add(v.id)
+			r.reclaimer.feed.Add(v.id)
 		}
 	}
 	return errors.Join(failures...)

@@ -24,7 +24,7 @@ type askedAll struct {
 }
 
 // sent notes a question with the version of the record that its write gave.
-func (k *keeper) sent(v *view, version uint64) {
+func (k *reclaimer) sent(v *view, version uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked[v.id] = askedAll{record: v.record.UID, epoch: epochToAll(v), version: version, at: k.orphans.clock.Now()}
@@ -33,7 +33,7 @@ func (k *keeper) sent(v *view, version uint64) {
 
 // askedOf is the question about an orphan as far as this process knows it. A record that was written since, and has another question, or
 // none, shows that it is void.
-func (k *keeper) askedOf(v *view) orphan.Asked {
+func (k *reclaimer) askedOf(v *view) orphan.Asked {
 	if v.record == nil {
 		return orphan.Asked{}
 	}
@@ -63,13 +63,13 @@ func epochToAll(v *view) int64 {
 }
 
 // forget takes a question back, and lets others have its place.
-func (k *keeper) forget(id sandboxID) {
+func (k *reclaimer) forget(id sandboxID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.forgetLocked(id)
 }
 
-func (k *keeper) forgetLocked(id sandboxID) {
+func (k *reclaimer) forgetLocked(id sandboxID) {
 	delete(k.asked, id)
 	delete(k.voided, id)
 	if len(k.asked) == 0 {
@@ -85,13 +85,13 @@ func (k *keeper) forgetLocked(id sandboxID) {
 }
 
 // hasRoom says whether another question may be put. Who finds none is woken when there is.
-func (k *keeper) hasRoom() bool {
+func (k *reclaimer) hasRoom() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.asked) < k.orphans.options.MaxAsked
 }
 
-func (k *keeper) awaitTurn(id sandboxID) {
+func (k *reclaimer) awaitTurn(id sandboxID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.turn.Insert(id)
@@ -101,26 +101,26 @@ func (k *keeper) awaitTurn(id sandboxID) {
 	}
 }
 
-func (k *keeper) allAsked() []sandboxID {
+func (k *reclaimer) allAsked() []sandboxID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.asked))
 }
 
 // ready notes orphans that are worth a look past the caches, and has it made.
-func (k *keeper) ready(ids ...sandboxID) {
+func (k *reclaimer) ready(ids ...sandboxID) {
 	k.retry(ids...)
 	k.wake()
 }
 
 // retry notes orphans for the next look past the caches, which comes after the back-off.
-func (k *keeper) retry(ids ...sandboxID) {
+func (k *reclaimer) retry(ids ...sandboxID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.complete.Insert(ids...)
 }
 
-func (k *keeper) takeComplete() []sandboxID {
+func (k *reclaimer) takeComplete() []sandboxID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	taken := sets.List(k.complete)
@@ -128,14 +128,14 @@ func (k *keeper) takeComplete() []sandboxID {
 	return taken
 }
 
-func (k *keeper) isTraced() bool {
+func (k *reclaimer) isTraced() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.traced
 }
 
 // countMissing sets the gauge of the nodes that the oldest question waits for.
-func (k *keeper) countMissing(nodes []orphan.Node) {
+func (k *reclaimer) countMissing(nodes []orphan.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var oldest orphan.Asked

@@ -20,7 +20,7 @@ func TestAQueryThatAnotherLeaderReplacedKeepsItsTime(t *testing.T) {
 	record.UID, record.ResourceVersion = "record", "7"
 	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "s", Epoch: 2}}
 	f := newFate(t)
-	k := f.r.keeper
+	k := f.r.reclaimer
 	v := &view{id: "s", record: record}
 	if got, want := k.askedOf(v), (orphan.Asked{Epoch: 2}); got != want {
 		t.Errorf("another process's query: %+v; expected %+v", got, want)

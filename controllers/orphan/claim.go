@@ -83,7 +83,7 @@ func (r *Reconciler) nodeOfClaim(nodes []corev1.Node, answer *v1alpha1.Answer) (
 			return nodes[i].Name, true
 		}
 	}
-	seen, known := r.keeper.inventory.find(answer.NodeUID, answer.BootID)
+	seen, known := r.reclaimer.inventory.find(answer.NodeUID, answer.BootID)
 	if !known {
 		return "", false
 	}
@@ -220,7 +220,7 @@ func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) 
 			identity.BootID = a.BootID
 		}
 	}
-	if seen, known := r.keeper.inventory.find(claim.NodeUID, identity.BootID); known && seen.Node.BootID == identity.BootID {
+	if seen, known := r.reclaimer.inventory.find(claim.NodeUID, identity.BootID); known && seen.Node.BootID == identity.BootID {
 		identity = seen.Node
 	}
 	var node corev1.Node

@@ -111,7 +111,7 @@ func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSearch(t)
-			if err := s.r.keeper.inventory.change(t.Context(), func(inventory orphan.Inventory) error {
+			if err := s.r.reclaimer.inventory.change(t.Context(), func(inventory orphan.Inventory) error {
 				inventory.See("node", facts.Identity(claimant()))
 				return nil
 			}); err != nil {

@@ -71,7 +71,7 @@ type Options struct {
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
 // Reconciler carries the entries of a sandbox that no pod UID can be shown to own through the life that internal/orphan
-// describes. What it decides by caches leads to nothing but a look past them: the keeper gives addresses back, many at once.
+// describes. What it decides by caches leads to nothing but a look past them: the reclaimer gives addresses back, many at once.
 type Reconciler struct {
 	client   client.Client
 	live     client.Reader
@@ -80,16 +80,16 @@ type Reconciler struct {
 	clock    clock.PassiveClock
 	options  Options
 
-	known  *orphanSet
-	looks  *scheduledLooks
-	keeper *keeper
+	known     *orphanSet
+	looks     *scheduledLooks
+	reclaimer *reclaimer
 }
 
 // New is a Reconciler that reads a cache and writes by c, and reads past the cache by live.
 func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *Reconciler {
 	r := &Reconciler{client: c, live: live, owners: owner.Cache{Reader: c, Witness: o.Witness}, recorder: recorder, clock: clk, options: o,
 		known: newOrphanSet(), looks: newScheduledLooks()}
-	r.keeper = newKeeper(r)
+	r.reclaimer = newReclaimer(r)
 	return r
 }
 
@@ -107,20 +107,20 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
-		r.keeper.feed.Source(o.Running),
+		r.reclaimer.feed.Source(o.Running),
 	}
 	for _, s := range sources {
 		if err := c.Watch(s); err != nil {
 			return nil, fmt.Errorf("setting up the orphan controller's watches: %w", err)
 		}
 	}
-	return r, r.keeper.setup(mgr)
+	return r, r.reclaimer.setup(mgr)
 }
 
 // Look has sandboxes looked at.
 func (r *Reconciler) Look(sandboxes ...string) {
 	for _, id := range sandboxes {
-		r.keeper.feed.Add(sandboxID(id))
+		r.reclaimer.feed.Add(sandboxID(id))
 	}
 }
 
@@ -156,10 +156,10 @@ func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 	}
 }
 
-// nodeEvents wakes the orphans that a node has claimed, and the keeper of the node inventory.
+// nodeEvents wakes the orphans that a node has claimed, and the reclaimer of the node inventory.
 func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	wake := func(ctx context.Context, name string, q requests) {
-		r.keeper.nodesChanged()
+		r.reclaimer.nodesChanged()
 		records, err := index.Records(ctx, r.client, index.RecordNode, name)
 		for i := range records {
 			if id, isOrphan := strings.CutPrefix(records[i].Name, v1alpha1.OrphanPrefix); isOrphan && err == nil {
@@ -199,7 +199,7 @@ func (r *Reconciler) look(ctx context.Context, id sandboxID) (reconcile.Result, 
 	v, err := r.observe(ctx, id)
 	if err == nil && v.wantsLive() {
 		var views []*view
-		if views, err = r.lookLive(ctx, []sandboxID{id}, r.keeper.cachedNodes()); err == nil {
+		if views, err = r.lookLive(ctx, []sandboxID{id}, r.reclaimer.cachedNodes()); err == nil {
 			v = views[0]
 			v.facts.Live = v.facts.Addressed != nil // the others rest on Leases that were not read
 		}
@@ -240,7 +240,7 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 	case orphan.Confirm:
 		return reconcile.Result{}, r.confirm(ctx, v, d)
 	case orphan.Reread:
-		r.keeper.ready(v.id)
+		r.reclaimer.ready(v.id)
 		return reconcile.Result{}, nil
 	case orphan.Release:
 		return reconcile.Result{}, r.release(ctx, []*view{v}, []orphan.Decision{d})
@@ -282,7 +282,7 @@ func (r *Reconciler) lookAgain(v *view, d orphan.Decision) time.Duration {
 	pause := max(r.options.Settings.ReleaseDelay, poolsCatchUp)
 	switch {
 	case d.Reason == v1alpha1.ReasonOrphanQueued:
-		r.keeper.awaitTurn(v.id)
+		r.reclaimer.awaitTurn(v.id)
 		return 0
 	case d.Reason == v1alpha1.ReasonAwaitingAllNodes, d.Row == orphan.RowNotQueried && !v.facts.Entries.Get().TakenOver:
 		return 0

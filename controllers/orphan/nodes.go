@@ -21,7 +21,7 @@ import (
 )
 
 // readNodes lists every Node past the cache.
-func (k *keeper) readNodes(ctx context.Context) ([]orphan.Present, error) {
+func (k *reclaimer) readNodes(ctx context.Context) ([]orphan.Present, error) {
 	var present []orphan.Present
 	for nodes, err := range pages.Of[corev1.NodeList](ctx, k.orphans.live) {
 		if err != nil {
@@ -41,7 +41,7 @@ func presentNodes(nodes []corev1.Node) []orphan.Present {
 }
 
 // addTraces looks once through the records of pods for Nodes that went before there was a list, as where agents were just installed.
-func (k *keeper) addTraces(ctx context.Context, traces []orphan.Trace) ([]orphan.Trace, error) {
+func (k *reclaimer) addTraces(ctx context.Context, traces []orphan.Trace) ([]orphan.Trace, error) {
 	if k.isTraced() {
 		return traces, nil
 	}
@@ -62,7 +62,7 @@ func (k *keeper) addTraces(ctx context.Context, traces []orphan.Trace) ([]orphan
 
 // keep brings the list in line with the Nodes that are there, and confirms what is gone: each machine without a Node is looked for once
 // more, in every place where it could show itself. Nothing counts before it is written.
-func (k *keeper) keep(ctx context.Context, present []orphan.Present, traces []orphan.Trace) error {
+func (k *reclaimer) keep(ctx context.Context, present []orphan.Present, traces []orphan.Trace) error {
 	var keys []string
 	err := k.inventory.change(ctx, func(inventory orphan.Inventory) error {
 		inventory.Remember(traces, present)
@@ -99,7 +99,7 @@ func (k *keeper) keep(ctx context.Context, present []orphan.Present, traces []or
 
 // fateDue is when to look next at the machines without a Node: when the delay of one is over, and every minute before; zero where there
 // is none.
-func (k *keeper) fateDue(inventory orphan.Inventory) time.Duration {
+func (k *reclaimer) fateDue(inventory orphan.Inventory) time.Duration {
 	due := time.Duration(0)
 	for _, seen := range inventory {
 		if seen.Gone == nil {
@@ -117,7 +117,7 @@ func (k *keeper) fateDue(inventory orphan.Inventory) time.Duration {
 }
 
 // fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
-func (k *keeper) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
+func (k *reclaimer) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
 	node := release.Absent[release.Node]()
 	for i := range present {
 		if present[i].Name == s.Name {

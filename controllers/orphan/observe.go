@@ -68,7 +68,7 @@ func (r *Reconciler) observe(ctx context.Context, id sandboxID) (*view, error) {
 	v.entries = found.entries
 	v.facts = r.baseFacts(v, found.owned)
 	v.facts.Entries = v.entriesFact(nil)
-	v.facts.Nodes = r.keeper.cachedNodes()
+	v.facts.Nodes = r.reclaimer.cachedNodes()
 	// Both are looked for past the caches, before a release.
 	v.facts.Shown, v.facts.Rival = release.Absent[string](), release.Absent[string]()
 	return v, r.addClaims(ctx, v)
@@ -122,8 +122,8 @@ func (r *Reconciler) completeLive(ctx context.Context, v *view, pools *livePools
 }
 
 func (r *Reconciler) baseFacts(v *view, owned bool) orphan.Facts {
-	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Asked: r.keeper.askedOf(v),
-		Room: r.keeper.hasRoom(), Settings: r.orphanSettings()}
+	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Asked: r.reclaimer.askedOf(v),
+		Room: r.reclaimer.hasRoom(), Settings: r.orphanSettings()}
 	if v.record != nil {
 		facts.Record = release.Known(orphan.Record{})
 	}

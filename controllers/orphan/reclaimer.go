@@ -24,14 +24,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// keeperGather is how long wakes are gathered: Leases change one by one.
-const keeperGather = 250 * time.Millisecond
+// reclaimerGather is how long wakes are gathered: Leases change one by one.
+const reclaimerGather = 250 * time.Millisecond
 
-// keeper keeps the node inventory, knows which orphans all nodes are asked about, and gives the addresses of those back of
+// reclaimer keeps the node inventory, knows which orphans all nodes are asked about, and gives the addresses of those back of
 // which every node is silent, many at once. It only runs where agents are the evidence.
 //
 // Caches say when a look is worth it. A look reads the Leases, then the Nodes, then the records, then the pools, all past the caches.
-type keeper struct {
+type reclaimer struct {
 	orphans   *Reconciler
 	inventory *inventoryStore
 	leases    *agentLeases
@@ -53,14 +53,14 @@ type keeper struct {
 	traced bool
 }
 
-func newKeeper(of *Reconciler) *keeper {
-	return &keeper{orphans: of, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{}, voided: map[sandboxID]time.Time{},
+func newReclaimer(of *Reconciler) *reclaimer {
+	return &reclaimer{orphans: of, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{}, voided: map[sandboxID]time.Time{},
 		complete: sets.New[sandboxID](), turn: sets.New[sandboxID](),
 		inventory: &inventoryStore{live: of.live, writer: of.client, namespace: of.options.ManagerNamespace},
 		leases:    &agentLeases{live: of.live, namespace: of.options.AgentNamespace, newInformer: of.options.NewInformer}}
 }
 
-func (k *keeper) setup(mgr manager.Manager) error {
+func (k *reclaimer) setup(mgr manager.Manager) error {
 	if k.orphans.options.Evidence != release.EvidenceAgent {
 		return nil
 	}
@@ -70,16 +70,16 @@ func (k *keeper) setup(mgr manager.Manager) error {
 	return mgr.Add(k)
 }
 
-// NeedLeaderElection: one keeper in the cluster is enough.
-func (k *keeper) NeedLeaderElection() bool { return true }
+// NeedLeaderElection: one reclaimer in the cluster is enough.
+func (k *reclaimer) NeedLeaderElection() bool { return true }
 
 // nodesChanged is called for each change of a Lease or a Node.
-func (k *keeper) nodesChanged() {
+func (k *reclaimer) nodesChanged() {
 	k.changed.Store(true)
 	k.wake()
 }
 
-func (k *keeper) wake() {
+func (k *reclaimer) wake() {
 	select {
 	case k.woken <- struct{}{}:
 	default: // it will look anyway
@@ -88,7 +88,7 @@ func (k *keeper) wake() {
 
 // Start looks whenever something has changed, and once a minute while a machine has no Node. A round that failed is made again with
 // back-off.
-func (k *keeper) Start(ctx context.Context) error {
+func (k *reclaimer) Start(ctx context.Context) error {
 	const factor, steps = 2, 1 << 16
 	fresh := wait.Backoff{Duration: backoff.First, Factor: factor, Steps: steps, Cap: k.orphans.options.LastRetry}
 	backoff := fresh
@@ -107,7 +107,7 @@ func (k *keeper) Start(ctx context.Context) error {
 }
 
 // pause waits for the next round: for the time, if there is one, or for a wake.
-func (k *keeper) pause(ctx context.Context, again time.Duration) {
+func (k *reclaimer) pause(ctx context.Context, again time.Duration) {
 	due := make(<-chan time.Time)
 	if again > 0 {
 		timer := time.NewTimer(again)
@@ -121,7 +121,7 @@ func (k *keeper) pause(ctx context.Context, again time.Duration) {
 		return
 	case <-k.woken:
 	}
-	gather := time.NewTimer(keeperGather)
+	gather := time.NewTimer(reclaimerGather)
 	defer gather.Stop()
 	select {
 	case <-ctx.Done():
@@ -130,7 +130,7 @@ func (k *keeper) pause(ctx context.Context, again time.Duration) {
 }
 
 // round looks at the caches, and past them where that is worth it; again is when to look next though nothing has changed.
-func (k *keeper) round(ctx context.Context) (again time.Duration, err error) {
+func (k *reclaimer) round(ctx context.Context) (again time.Duration, err error) {
 	without, err := k.lookCached(ctx)
 	if err != nil {
 		return 0, err
@@ -148,7 +148,7 @@ func (k *keeper) round(ctx context.Context) (again time.Duration, err error) {
 
 // lookCached puts every Node of the cache on the list, and wakes the orphans about which all are asked; without says whether a machine of
 // the list has no Node there.
-func (k *keeper) lookCached(ctx context.Context) (without bool, err error) {
+func (k *reclaimer) lookCached(ctx context.Context) (without bool, err error) {
 	var cached corev1.NodeList
 	if err := k.orphans.client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing the Nodes of the cache: %w", err)
@@ -180,7 +180,7 @@ func (k *keeper) lookCached(ctx context.Context) (without bool, err error) {
 
 // lookLive reads Leases and Nodes, keeps the list, and gives back what nobody claims; again is when the fate of a machine without a Node
 // is to be looked at next.
-func (k *keeper) lookLive(ctx context.Context, complete []sandboxID) (again time.Duration, err error) {
+func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (again time.Duration, err error) {
 	acknowledged, traces, err := k.leases.read(ctx)
 	if err != nil {
 		return 0, err
@@ -207,7 +207,7 @@ func (k *keeper) lookLive(ctx context.Context, complete []sandboxID) (again time
 }
 
 // reclaim decides about orphans on live facts, and gives back together what may go.
-func (k *keeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan.Node) error {
+func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan.Node) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -240,7 +240,7 @@ func (k *keeper) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan.No
 }
 
 // cachedNodes is what the caches, or the last look, showed of every Node ever seen.
-func (k *keeper) cachedNodes() release.Fact[[]orphan.Node] {
+func (k *reclaimer) cachedNodes() release.Fact[[]orphan.Node] {
 	if nodes := k.nodes.Load(); nodes != nil {
 		return release.Known(*nodes)
 	}

@@ -133,8 +133,8 @@ func (s *search) acknowledges(node *corev1.Node, more int) {
 func (s *search) look() (released int) {
 	s.Helper()
 	s.reads = nil
-	s.r.keeper.ready(lost)
-	if _, err := s.r.keeper.round(s.Context()); err != nil {
+	s.r.reclaimer.ready(lost)
+	if _, err := s.r.reclaimer.round(s.Context()); err != nil {
 		s.Fatal(err)
 	}
 	return len(s.Pool.Released)
@@ -228,7 +228,7 @@ func TestI5OnlyWhatWasAcknowledgedAfterTheQuestionCounts(t *testing.T) {
 		s.ask()
 		s.acknowledges(node, 0)
 		epoch := s.record().Spec.Marks[0].Epoch
-		s.r.keeper = newKeeper(s.r)
+		s.r.reclaimer = newReclaimer(s.r)
 		if s.look() != 0 {
 			t.Error("released")
 		}
