@@ -108,6 +108,10 @@ verify: ## Regenerate, check everything, demand a clean tree
 test: kube build helm-tool ## Run the unit tests (with the race detector), the simulation, the suites on two control planes, the simulated nodes
 	@$(GOTEST) all
 
+.PHONY: test-extended
+test-extended: kube ## Run what make test leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools
+	@$(GOTEST) extended
+
 .PHONY: unit
 unit: ## Run the unit tests
 	@$(GOTEST) unit

@@ -2,12 +2,13 @@
 
 // Command gotest runs the project's tests and closes with the seconds of each tier and one line that counts the tests.
 //
-//	go run ./hack/gotest [-assets DIR] unit|simulation|suites|nodes|all|machine [NAME...]
+//	go run ./hack/gotest [-assets DIR] unit|simulation|suites|nodes|all|extended|machine [NAME...]
 //
 // unit is every package that starts no control plane, in every module that has tests, under the race detector. simulation plays histories of the
 // whole product (hack/dev/test/sim), without it, since a seed is one history only where nothing but the scheduler chooses. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows it to suites.
-// nodes is the smoke of the simulated nodes (hack/dev/test). all is these four: unit first, and the others beside each other. machine is the packages
-// named that need root and a whole machine; nothing else runs these. It runs at the top of the repository.
+// nodes is the smoke of the simulated nodes (hack/dev/test). all is these four: unit first, and the others beside each other. extended is what all
+// leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools. machine is the packages named that need root
+// and a whole machine. It runs at the top of the repository.
 package main
 
 import (
@@ -125,10 +126,11 @@ func selectStages(what string, narrow []string) ([][]lane, error) {
 		"suites":     {{{suiteGroups}, {aloneGroups}}},
 		"nodes":      {{{nodeGroups}}},
 		"all":        {{{unitGroups}}, {{suiteGroups}, {simulationGroups, nodeGroups, aloneGroups}}},
+		"extended":   {{{extendedGroups}}},
 		"machine":    {{{machineGroups}}},
 	}
 	if all[what] == nil {
-		return nil, fmt.Errorf("the first argument is %q: expected unit, simulation, suites, nodes, all or machine", what)
+		return nil, fmt.Errorf("the first argument is %q: expected unit, simulation, suites, nodes, all, extended or machine", what)
 	}
 	var stages [][]lane
 	for _, stage := range all[what] {
@@ -157,14 +159,19 @@ func selectGroups(selectors []selector, narrow []string) (lane, error) {
 	return slices.DeleteFunc(groups, func(g group) bool { return len(g.packages) == 0 }), nil
 }
 
-func unitGroups([]string) ([]group, error) {
+func unitGroups([]string) ([]group, error) { return raceGroups("unit tests", unit) }
+
+func extendedGroups([]string) ([]group, error) { return raceGroups("extended", extended) }
+
+// raceGroups are the packages of all modules that need what is asked for, under the race detector.
+func raceGroups(tier string, needs kind) ([]group, error) {
 	var groups []group
 	for _, dir := range modules {
-		packages, err := testPackages(dir, unit, "./...")
+		packages, err := testPackages(dir, needs, "./...")
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, group{tier: "unit tests", dir: dir, flags: []string{"-race", "-timeout=10m"}, packages: packages})
+		groups = append(groups, group{tier: tier, dir: dir, flags: []string{"-race", "-timeout=10m"}, packages: packages})
 	}
 	return groups, nil
 }

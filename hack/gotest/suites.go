@@ -20,6 +20,8 @@ const (
 	suite
 	// nodes starts control planes with simulated nodes.
 	nodes
+	// extended takes longer than what it tests is changed: it builds releases, cert-manager and an older whereabouts.
+	extended
 	// machine needs root and a whole machine: it starts container runtimes, or breaks the nodes of a cluster.
 	machine
 )
@@ -34,8 +36,11 @@ var roots = []struct {
 	{"test/e2e", suite},
 	{"test/integration", suite},
 	{"hack/dev/test/sim", simulation},
-	{"hack/dev/test/shapes", unit},
+	{"hack/dev/test/shapes", extended},
 	{"hack/dev/test", nodes},
+	{"hack/certmanager/test", extended},
+	{"hack/release/internal", unit},
+	{"hack/release", extended},
 }
 
 // kindOf tells what a package needs, by its folder from the top of the repository.
