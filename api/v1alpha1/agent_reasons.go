@@ -28,7 +28,7 @@ const (
 	ReasonNetworkNamespaceUnknown Reason = "NetworkNamespaceUnknown"
 	// ReasonSandboxListed: the sandbox is not ready, and for this runtime only absence from its list counts as gone.
 	ReasonSandboxListed Reason = "SandboxListed"
-	// ReasonSandboxNotSeen: this agent never saw the sandbox; it may be in the making until sandboxCreationMax is over.
+	// ReasonSandboxNotSeen: this agent never saw the sandbox; it may be starting until sandboxCreationMax is over.
 	ReasonSandboxNotSeen Reason = "SandboxNotSeen"
 	// ReasonSandboxOfThisNode: asked of all nodes, this one had the sandbox; to be asked again by its Node UID.
 	ReasonSandboxOfThisNode Reason = "SandboxOfThisNode"

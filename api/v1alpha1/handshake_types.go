@@ -37,7 +37,7 @@ type Mark struct {
 	Living bool `json:"living,omitempty"`
 }
 
-// AnySandbox in a mark asks whether the Node has, or lately had in the making, any sandbox of the pod UID that names the record.
+// AnySandbox in a mark asks whether the Node has, or was lately starting, any sandbox of the pod UID that names the record.
 const AnySandbox = "*"
 
 // Answer is an agent's word on one sandbox.

@@ -40,7 +40,7 @@ const (
 	// ReasonSandboxDisowned: nothing but the moment of its ADD ties a sandbox to the pod, and its node never had it: its addresses become an
 	// orphan's.
 	ReasonSandboxDisowned Reason = "SandboxDisowned"
-	// ReasonMayBeStarting: no address is recorded, but a sandbox may still be in the making.
+	// ReasonMayBeStarting: no address is recorded, but a sandbox may still be starting.
 	ReasonMayBeStarting Reason = "MayBeStarting"
 	// ReasonConflict: one address under two pod UIDs, neither proven gone; neither is released.
 	ReasonConflict Reason = "Conflict"

@@ -35,7 +35,7 @@ const (
 )
 
 // Record keeps in a record the persisted start of nodeGoneDelay (rows NodeDeleted and NodeReplaced), by what was read of its node. It begins, goes
-// on and ends on live reads alone; each of them looks for a sign of life since the last one, which starts the delay again. What could not be read
+// on and ends on live reads alone; each of them looks for signs that the machine is alive since the last one, which starts the delay again. What could not be read
 // is unread, and an unknown fact, on which the decision holds.
 func (f *Fates) Record(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node], live bool) (unread string, err error) {
 	uids, gone := goneNodes(record, node)
@@ -176,7 +176,7 @@ func (f *Fates) leaseRenewed(ctx context.Context, node string) (*metav1.MicroTim
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the Lease of node %s for a sign of life: %w", node, err)
+		return nil, fmt.Errorf("reading the Lease of node %s for signs that the machine is alive: %w", node, err)
 	}
 	return lease.Spec.RenewTime, nil
 }

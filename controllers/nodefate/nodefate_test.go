@@ -129,7 +129,7 @@ func TestI11AForgedReportIsNoSignOfLife(t *testing.T) {
 			f := New(podsOfNode{pods: []corev1.Pod{pod}}, clocktesting.NewFakePassiveClock(now), time.Minute, func(context.Context) (time.Time, error) { return tc.since, nil })
 			wrote, err := f.kubeletWrote(t.Context(), "node", time.Time{})
 			if err != nil || (wrote != nil) != tc.alive {
-				t.Errorf("the kubelet wrote at %v (%v), a sign of life wanted: %t", wrote, err, tc.alive)
+				t.Errorf("the kubelet wrote at %v (%v), alive wanted: %t", wrote, err, tc.alive)
 			}
 		})
 	}

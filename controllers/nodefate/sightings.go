@@ -179,7 +179,7 @@ func (f *Fates) kubeletWrote(ctx context.Context, node string, since time.Time) 
 	seen := kubeletSighting{read: f.clock.Now()}
 	for pods, err := range pages.Of[corev1.PodList](ctx, f.live, client.MatchingFields{index.PodNode: node}) {
 		if err != nil {
-			return nil, fmt.Errorf("listing the pods of node %s for a sign of life of its kubelet: %w", node, err)
+			return nil, fmt.Errorf("listing the pods of node %s for a sign of its kubelet: %w", node, err)
 		}
 		for i := range pods.Items {
 			if wrote := release.SignOfLife(&pods.Items[i], judged); seen.wrote == nil || seen.wrote.Before(wrote) {

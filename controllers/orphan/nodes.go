@@ -116,7 +116,7 @@ func (k *reclaimer) fateDue(inventory orphan.Inventory) time.Duration {
 	return min(due, nodefate.Confirmed)
 }
 
-// fateOf looks for a sign of life of a machine without a Node, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
+// fateOf looks for signs that a machine without a Node is alive, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
 func (k *reclaimer) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
 	node := release.Absent[release.Node]()
 	for i := range present {
@@ -128,7 +128,7 @@ func (k *reclaimer) fateOf(ctx context.Context, s orphan.Seen, present []orphan.
 		Sandboxes: []v1alpha1.SandboxRecord{{Node: &s.Node}}}}
 	gone, err := k.orphans.options.Fates.Of(ctx, record, node, []types.UID{s.Node.UID})
 	if err != nil {
-		return nil, fmt.Errorf("looking for a sign of life of node %s, which is gone: %w", s.Name, err)
+		return nil, fmt.Errorf("looking for a sign of the machine of node %s, which is gone: %w", s.Name, err)
 	}
 	return gone, nil
 }

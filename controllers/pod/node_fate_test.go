@@ -105,7 +105,7 @@ func TestAnySignOfLifeStartsTheDelayAgain(t *testing.T) {
 				return
 			}
 			if gone == nil || !strings.Contains(gone.SignOfLife, sign.say) {
-				t.Errorf("nodeGone is %+v, want a sign of life that says %q", gone, sign.say)
+				t.Errorf("nodeGone is %+v, want a liveness observation that says %q", gone, sign.say)
 			}
 		})
 	}

@@ -41,7 +41,7 @@ type view struct {
 	policiesSince time.Time
 	// twin names another Node with the IDs of a machine that the live Node resembles; empty if there is none.
 	twin string
-	// fateUnread is why signs of life of a gone node could not be looked for; empty if they were.
+	// fateUnread is why signs that it is alive of a gone node could not be looked for; empty if they were.
 	fateUnread string
 	// lostLabel: the pod has the finalizer without our label. No event of such a pod reaches us.
 	lostLabel bool

@@ -169,7 +169,7 @@ var decisionMutants = []mutant{
 	if !pod.Ending.ByKubelet() || !s.Machine.IsKnown() {`, by: inRelease,
 	},
 	{
-		rule: "MayBeStarting: a pod without addresses waits until no sandbox of it is in the making",
+		rule: "MayBeStarting: a pod without addresses waits until no sandbox of it is starting",
 		file: "internal/release/decide.go",
 		old: `	case o.Evidence == EvidenceAgent:
 		return decideAny(o, now)`,
@@ -225,7 +225,7 @@ var decisionMutants = []mutant{
 		new:  `case !Authentic(`, by: inRelease,
 	},
 	{
-		rule: "a forged sign of life holds nothing (S5)",
+		rule: "a forged report of a kubelet holds nothing (S5)",
 		file: "internal/release/ending.go",
 		old:  `if pod.DeletionTimestamp == nil || since.IsZero() || DeletionRequested(pod).Before(since) ||`,
 		new:  `if pod.DeletionTimestamp == nil ||`, by: inRelease,

@@ -87,7 +87,7 @@ func TestParseAgentRefuses(t *testing.T) {
 		"the whole node as state directory":   {agentHeader + "runtime: {stateDirectory: /./}\n", []string{"runtime.stateDirectory: ", "absolute path of containerd's state directory"}},
 		"lists too far apart to be one row":   {agentHeader + "runtime: {listInterval: 2m}\n", []string{"runtime.listInterval: ", "100ms to 1m"}},
 		"a call that may last too long":       {agentHeader + "runtime: {timeout: 2m}\n", []string{"runtime.timeout: "}},
-		"no time for a sandbox in the making": {agentHeader + "delays: {sandboxCreationMax: 0s}\n", []string{"delays.sandboxCreationMax: ", "greater than 0s"}},
+		"no time for a sandbox to start":      {agentHeader + "delays: {sandboxCreationMax: 0s}\n", []string{"delays.sandboxCreationMax: ", "greater than 0s"}},
 		"a relative file":                     {agentHeader + "machine: {bootIDFile: boot_id}\n", []string{"machine.bootIDFile: ", "absolute path"}},
 		"two endpoints on one port":           {agentHeader + "server: {metricsBindAddress: \":1\", healthProbeBindAddress: \":1\"}\n", []string{"server.healthProbeBindAddress: ", "server.metricsBindAddress"}},
 		"a namespace that can be none":        {agentHeader + "leaseNamespace: A_b\n", []string{"leaseNamespace: "}},

@@ -36,7 +36,7 @@ type Read struct {
 	Unowned []Held
 	// Node is only needed where NeedsNode says so.
 	Node release.Fact[release.Node]
-	// GoneUnread is why signs of life of a deleted Node could not be looked for; empty if they were.
+	// GoneUnread is why signs that it is alive of a deleted Node could not be looked for; empty if they were.
 	GoneUnread string
 	// PoliciesSince and Twin are as in release.Observation.
 	PoliciesSince time.Time

@@ -52,7 +52,7 @@ type Sandbox struct {
 type Tasks struct {
 	// IDs are those of sandboxes and of containers alike; nil for a runtime that keeps no such thing.
 	IDs map[string]bool
-	// Pods are the pod UIDs of those that are sandboxes by what they say of themselves, and in no list, by sandbox ID. One in the making
+	// Pods are the pod UIDs of those that are sandboxes by what they say of themselves, and in no list, by sandbox ID. One that is starting
 	// is among them for a moment.
 	Pods map[string]types.UID
 	// Problem says why they could not be read; empty if they were, and for a runtime that keeps no such thing. Nothing counts as

@@ -84,7 +84,7 @@ func judgeListed(l *Listing, s *Sandbox) Word {
 }
 
 // judgeAbsent: an ID that was seen never returns, unless its task shows that the runtime only failed to load it; one that was not
-// seen may still be in the making.
+// seen may still be starting.
 func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
 	pod := r.Pod.UID
 	if !r.Listed {
@@ -107,10 +107,10 @@ func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
 			"no list of the runtime showed the sandbox for longer than "+s.SandboxCreationMax.String())
 	}
 	return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "",
-		"this agent never saw the sandbox: it may be in the making until no list showed it for longer than "+s.SandboxCreationMax.String())
+		"this agent never saw the sandbox: it may be starting until no list showed it for longer than "+s.SandboxCreationMax.String())
 }
 
-// judgeAny answers for every sandbox of the record's pod UID, one in the making included. Only a Node can be asked that.
+// judgeAny answers for every sandbox of the record's pod UID, one that is starting included. Only a Node can be asked that.
 func judgeAny(q Question, l *Listing, r Recollection, s Settings) Word {
 	if q.RecordUID == "" || q.NodeUID == "" {
 		return Word{Kind: Later, Message: "the mark asks for every sandbox of a pod UID, but names no pod UID, or no Node"}
@@ -135,10 +135,10 @@ func judgeAny(q Question, l *Listing, r Recollection, s Settings) Word {
 			"no list of the runtime showed a sandbox of the pod UID that is not gone for longer than "+s.SandboxCreationMax.String())
 	}
 	return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, seen,
-		"a sandbox of the pod UID may be in the making until no list showed one that is not gone for longer than "+s.SandboxCreationMax.String())
+		"a sandbox of the pod UID may be starting until no list showed one that is not gone for longer than "+s.SandboxCreationMax.String())
 }
 
-// absentFor: the row of lists is longer than a sandbox can be in the making.
+// absentFor: the row of lists is longer than a sandbox can be starting.
 func (r Recollection) absentFor(l *Listing, s Settings) bool {
 	return !r.AbsentSince.IsZero() && l.Began.Sub(r.AbsentSince) > s.SandboxCreationMax
 }

@@ -126,7 +126,7 @@ var (
 //		node: that no agent ever saw is held until it was absent for sandboxCreationMax
 //	"the IPAM records an address before the runtime lists the sandbox, and runtimes park half-made ones"
 //		here: TestTheAgentsWord (however long it was not), TestMemory (to be listed ends the row; a task of it ends the row)
-//		node: that is in the making, and parked, is held and then seen
+//		node: that is starting, and parked, is held and then seen
 //	"ReadyForRelease is final, since sandbox IDs never return"
 //		here: TestReadyForReleaseIsFinalForItsEpochAndBoot; agent: TestRound, TestAMarkIsAnsweredInItsBootOnly; node: The transcript
 //	"DoNotRelease is not"

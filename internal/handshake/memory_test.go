@@ -80,7 +80,7 @@ func TestMemory(t *testing.T) {
 			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap + 1)}, want: Recollection{AbsentSince: start.Add(2*time.Second + MaxGap + 1)}},
 		"lists as far apart as may be are one row": {
 			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap)}, want: Recollection{AbsentSince: start.Add(time.Second)}},
-		"a task of it ends the row: it is in the making": {
+		"a task of it ends the row: it is starting": {
 			questions: []Question{asked}, looks: []Look{at(0), unloaded}, want: Recollection{}},
 		"a container of it that runs ends the row": {
 			questions: []Question{asked}, looks: []Look{at(0), stray(at(time.Second), id)}, want: Recollection{}},

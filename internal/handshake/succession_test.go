@@ -45,7 +45,7 @@ func TestReadyForReleaseIsAboutThePodUIDToo(t *testing.T) {
 		"another pod's sandbox is no successor":                             {situation{recalled: seen, listed: []Sandbox{{ID: "x", Pod: other, State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, web.UID), ""}},
 		"the next one was not loaded, and has a task":                       {situation{recalled: Recollection{Pod: web, Listed: true, Unloaded: "next"}}, succeededBy("next")},
 		"the sandbox itself is not gone: that is said, and nothing more":    {situation{tells: true, listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, stopped}}, succession{hold(v1alpha1.ReasonSandboxReady, web.UID), ""}},
-		"a sandbox that may be in the making is not gone":                   {situation{record: web.UID, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
+		"a sandbox that may be starting is not gone":                        {situation{record: web.UID, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
 		"asked of all: the node that has the next one claims it":            {situation{toAll: true, recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
 		"asked of all, never seen: the node that has the next one claims":   {situation{toAll: true, record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxSucceeded, ""), "next"}},
 		"sandboxes that name no pod are nobody's successors":                {situation{recalled: Recollection{Listed: true}, listed: []Sandbox{{ID: "x", State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, ""), ""}},
@@ -122,12 +122,12 @@ func TestEverySandboxOfAPodUID(t *testing.T) {
 		recalled Recollection
 		want     succession
 	}{
-		"one is ready":                                {listing: Listing{Sandboxes: []Sandbox{next}}, want: succession{hold(v1alpha1.ReasonSandboxReady, web.UID), "next"}},
-		"one is not ready, and not gone":              {listing: Listing{Sandboxes: []Sandbox{stopped}}, recalled: longAbsent, want: succession{hold(v1alpha1.ReasonSandboxListed, web.UID), "next"}},
-		"one was not loaded, and has a task":          {recalled: Recollection{AbsentSince: longAbsent.AbsentSince, Unloaded: "next"}, want: succession{hold(v1alpha1.ReasonSandboxNotLoaded, ""), "next"}},
-		"none for a moment: one may be in the making": {recalled: Recollection{}, want: succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
-		"none for just sandboxCreationMax":            {recalled: justAbsent, want: succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
-		"none for longer than sandboxCreationMax":     {recalled: longAbsent, want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
+		"one is ready":                            {listing: Listing{Sandboxes: []Sandbox{next}}, want: succession{hold(v1alpha1.ReasonSandboxReady, web.UID), "next"}},
+		"one is not ready, and not gone":          {listing: Listing{Sandboxes: []Sandbox{stopped}}, recalled: longAbsent, want: succession{hold(v1alpha1.ReasonSandboxListed, web.UID), "next"}},
+		"one was not loaded, and has a task":      {recalled: Recollection{AbsentSince: longAbsent.AbsentSince, Unloaded: "next"}, want: succession{hold(v1alpha1.ReasonSandboxNotLoaded, ""), "next"}},
+		"none for a moment: one may be starting":  {recalled: Recollection{}, want: succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
+		"none for just sandboxCreationMax":        {recalled: justAbsent, want: succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
+		"none for longer than sandboxCreationMax": {recalled: longAbsent, want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
 		"only stopped ones for longer than that": {listing: Listing{TellsNamespaces: true, Sandboxes: []Sandbox{stopped}}, recalled: longAbsent,
 			want: succession{gone(v1alpha1.ReasonNoSandbox, web.UID), ""}},
 		"another pod's do not matter": {listing: Listing{Sandboxes: []Sandbox{{ID: "x", Pod: other, State: StateReady}}}, recalled: longAbsent,

@@ -113,7 +113,7 @@ func TestAudit(t *testing.T) {
 			facts: Facts{Pods: []Pod{pod("web", one)}, Entries: []Entry{entry("", one, "web")}},
 			want:  []Finding{finding(v1alpha1.ReasonReservationMissing, "web", nil)},
 		},
-		"an entry of a pod that does not show the address may be in the making": {
+		"an entry of a pod that does not show the address may be starting": {
 			facts: Facts{Pods: []Pod{pod("web")}, Entries: []Entry{entry("", one, "web")}},
 		},
 		"an entry of a network that makes no reservations lacks none": {

@@ -14,6 +14,6 @@
 //	the list shows it as not ready                               AddressOfStoppedSandbox
 //	anything else, a list that failed above all                  nothing is known to be wrong
 //
-// The stores are read before the runtime is listed: a sandbox that is in the making while they are read would otherwise look
+// The stores are read before the runtime is listed: a sandbox that is starting while they are read would otherwise look
 // like one that is gone. A finding stands until a reading and a look show that it does not: who could not look knows nothing new.
 package nodestore

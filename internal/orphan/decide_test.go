@@ -240,7 +240,7 @@ func TestTheMessageNamesTheFirstFewNodes(t *testing.T) {
 	}
 	all = append(all, silent("z"), goneSince("gone", now))
 	d := Decide(reclaimable(nodes(all...)), now)
-	for _, want := range []string{"6 of 7 nodes are missing", "5 without an agent (a, b, c and 2 more)", "1 of which the Node object is gone, but not for long enough without a sign of life (gone)"} {
+	for _, want := range []string{"6 of 7 nodes are missing", "5 without an agent (a, b, c and 2 more)", "1 of which the Node object is gone, but not for long enough without a sign that its machine is alive (gone)"} {
 		if !strings.Contains(d.Message, want) {
 			t.Errorf("%q is not in %q", want, d.Message)
 		}

@@ -20,7 +20,7 @@ var kinds = []struct {
 	{NoAgent, "without an agent"},
 	{Behind, "not through with the question yet"},
 	{Elsewhere, "whose agent has said nothing in this boot and under this Node UID"},
-	{NotGoneYet, "of which the Node object is gone, but not for long enough without a sign of life"},
+	{NotGoneYet, "of which the Node object is gone, but not for long enough without a sign that its machine is alive"},
 	{NeverGone, "of which the Node object is gone, which is no proof here (delays.nodeGoneAction: Hold)"},
 	{Unread, "of which nobody could tell"},
 }

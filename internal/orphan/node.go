@@ -18,7 +18,7 @@ type Node struct {
 	Name string
 	// Live is the Node object that this machine has now; Absent where it has none.
 	Live release.Fact[release.Node]
-	// GoneSince is since when it is proven that it has none, with no sign of life of its kubelet or machine since; persisted.
+	// GoneSince is since when it is proven that it has none, with no sign of its kubelet or machine since; persisted.
 	GoneSince release.Fact[time.Time]
 	// Acknowledged is what the Lease of the agent on a node of that name says; Absent where there is no Lease.
 	Acknowledged release.Fact[Acknowledgement]
@@ -50,7 +50,7 @@ type Silence uint8
 const (
 	// Counted: its agent has acknowledged the question on the machine and the boot that the live Node object names.
 	Counted Silence = iota + 1
-	// Gone: its Node object has been gone for nodeGoneDelay without a sign of life.
+	// Gone: its Node object has been gone for nodeGoneDelay without a sign that its machine is alive.
 	Gone
 	// Fenced: it is tainted out-of-service and not Ready.
 	Fenced

@@ -120,7 +120,7 @@ func onStatus(entry Entry, candidate Candidate, _ []Candidate) v1alpha1.Attribut
 }
 
 // onWatch: an ADD that was seen after this UID was seen bound can only be this UID's if no other UID of the name may still
-// have a sandbox in the making.
+// have a sandbox that is starting.
 func onWatch(entry Entry, candidate Candidate, all []Candidate) v1alpha1.Attribution {
 	if !entry.AddObserved || candidate.BoundSeen.IsZero() || entry.SeenSince.Before(candidate.BoundSeen) {
 		return v1alpha1.AttributionNone

@@ -65,7 +65,7 @@ func waitForWord(row Row, o Observation, mark Mark, question string, now time.Ti
 	switch {
 	case !o.Node.Get().Ready:
 		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,
-			"%s is not Ready and nobody declared it dead, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
+			"%s is not Ready and has no out-of-service taint, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
 			o.Node.Get().called(), question)
 	case o.Silence.Reason != "":
 		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.Silence.Reason, o.Silence.Message)
@@ -80,7 +80,7 @@ func waitForWord(row Row, o Observation, mark Mark, question string, now time.Ti
 func confirm(row Row, sandbox string, fence bool) Decision {
 	what := "whether sandbox " + sandbox + " is gone"
 	if sandbox == v1alpha1.AnySandbox {
-		what = "whether it has a sandbox of the pod, or one in the making"
+		what = "whether it has a sandbox of the pod, or one that is starting"
 	}
 	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, Fence: fence,
 		Message: "the agent of its node is asked " + what}
@@ -93,12 +93,12 @@ func fenced(node Node) bool { return node.OutOfService && !node.Ready }
 func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
-		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node that was declared dead responds cannot be told: %s", why)
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node with the out-of-service taint responds cannot be told: %s", why)
 	}
 	word, said := asked.Word(node)
 	switch {
 	case said && s.isGone(word):
-		return judgeReported(RowNodeOutOfService, s, word, "its node was declared dead, and its agent reports that it is gone ("+word.Reason+")")
+		return judgeReported(RowNodeOutOfService, s, word, "its node has the out-of-service taint, and its agent reports that it is gone ("+word.Reason+")")
 	case !asked.stands(node, true, now):
 		return confirm(RowNodeOutOfService, s.ID, true)
 	case said:
@@ -111,11 +111,11 @@ func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 	}
 	if left := remaining(asked.Mark.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeAnswer, left,
-			"the node was declared dead (tainted out-of-service, not Ready); sandbox %s is held until its agent, queried once more, has not responded for %s",
+			"the node is tainted out-of-service and not Ready; sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)
 	}
 	return releaseOwn(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService, s,
-		"its node is tainted out-of-service and is not Ready: an administrator declared it dead, and its agent, queried since, did not respond")
+		"its node is tainted out-of-service and is not Ready, and its agent, queried since, did not respond")
 }
 
 // contradicted is the last report on a sandbox whose Node is gone or replaced, if it is that the sandbox is not gone. The agent of a Node that
@@ -148,19 +148,19 @@ func decideAny(o Observation, now time.Time) Decision {
 	}
 	about := o.Any.during(false)
 	if why := about.unread(); why != "" {
-		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is in the making cannot be told: %s", why)
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is starting cannot be told: %s", why)
 	}
 	node := o.Node.Get()
 	word, said := about.Word(node)
 	switch {
 	case said && word.gone():
-		return unprotect(RowMayBeStarting, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one in the making")
+		return unprotect(RowMayBeStarting, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one that is starting")
 	case !about.stands(node, false, now):
 		return confirm(RowMayBeStarting, v1alpha1.AnySandbox, false)
 	case said && node.Ready:
 		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", word.Reason)
 	}
-	return waitForWord(RowMayBeStarting, o, about.Mark.Get(), "a sandbox of the pod is there or in the making", now)
+	return waitForWord(RowMayBeStarting, o, about.Mark.Get(), "a sandbox of the pod is there or starting", now)
 }
 
 // decideInUse is row PodInUse with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its

@@ -120,7 +120,7 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 		return decideAny(o, now)
 	case o.Node.IsKnown() && !o.Node.Get().Ready:
 		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
-			"%s is not Ready and nobody declared it dead: a sandbox of the pod may be in the making; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called())
+			"%s is not Ready and has no out-of-service taint: a sandbox of the pod may be starting; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called())
 	}
 	return decideRegisteredSince(o, pod, now)
 }
@@ -136,9 +136,9 @@ func emptyForGood(o Observation, pod Pod, now time.Time) (Decision, bool) {
 		return unprotect(RowNoAddresses, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it"), true
 	case o.Node.IsKnown() && fenced(o.Node.Get()):
 		return unprotect(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService,
-			"no pool holds an address for it and its node was declared dead, so no sandbox of it is in the making"), true
+			"no pool holds an address for it and its node has the out-of-service taint, so no sandbox of it is starting"), true
 	case o.Node.IsAbsent() && goneForGood(o, now):
-		return unprotect(RowNodeDeleted, v1alpha1.ReasonNodeGone, "no pool holds an address for it and its node is gone, so no sandbox of it is in the making"), true
+		return unprotect(RowNodeDeleted, v1alpha1.ReasonNodeGone, "no pool holds an address for it and its node is gone, so no sandbox of it is starting"), true
 	case o.Node.IsAbsent():
 		return waitGoneEmpty(o, now), true
 	}
@@ -147,9 +147,9 @@ func emptyForGood(o Observation, pod Pod, now time.Time) (Decision, bool) {
 
 // decideRegisteredSince is the kubelet's half of row MayBeStarting, for a pod whose last phase PodGC wrote while its Node was gone: no
 // kubelet will ever report its end. A kubelet registers its Node when it starts, and one that starts after a pod was deleted
-// makes no sandbox for it; what its predecessor had in the making is over after SandboxCreationMax.
+// makes no sandbox for it; a sandbox that its predecessor was starting is there or given up after SandboxCreationMax.
 func decideRegisteredSince(o Observation, pod Pod, now time.Time) Decision {
-	const what = "no pool holds an address for it, but a sandbox may still be in the making: waiting "
+	const what = "no pool holds an address for it, but a sandbox may still be starting: waiting "
 	registered := o.Node.Get().Registered
 	if pod.Ending != EndingForeign || pod.DeletionRequested.IsZero() || !registered.After(pod.DeletionRequested) {
 		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"for the kubelet's report that the pod ended")
@@ -169,7 +169,7 @@ func waitGoneEmpty(o Observation, now time.Time) Decision {
 		return wait(RowNodeDeleted, v1alpha1.ReasonNodeGone, 0, what)
 	}
 	return wait(RowNodeDeleted, v1alpha1.ReasonNodeGone, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
-		what+"; it is held until its node has been gone for %s without a sign of life", o.Settings.NodeGoneDelay)
+		what+"; it is held until its node has been gone for %s without a sign that its machine is alive", o.Settings.NodeGoneDelay)
 }
 
 // judgeEach judges each sandbox of a pod by itself.

@@ -216,7 +216,7 @@ func TestDecide(t *testing.T) {
 		"MayBeStarting: a kubelet that began after the deletion makes no sandbox": {
 			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }),
 				node(Node{Machine: machine, Ready: true, Registered: longAgo})), want{RowMayBeStarting, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
-		"MayBeStarting: it is believed only once what its predecessor had in the making is over": {
+		"MayBeStarting: it is believed only once what its predecessor was starting is over": {
 			terminating(noEntries, ended(EndingForeign, longAgo), pod(func(p *Pod) { p.DeletionRequested = longAgo }), node(Node{Machine: machine, Ready: true, Registered: now.Add(-time.Minute)})),
 			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 9 * time.Minute}},
 		"MayBeStarting: a Node of the deletion's very second may be the older one": {

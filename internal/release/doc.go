@@ -32,7 +32,7 @@
 //	                          Node UID: a clone, or a reboot         Wait(MachineUnknown) while another Node has the machine's IDs
 //	SandboxReplaced           kubelet: the same machine made a later Drop
 //	                          sandbox of the pod with its addresses
-//	NodeDeleted               the Node object is gone                Release after NodeGoneDelay without a sign of life (no entries:
+//	NodeDeleted               the Node object is gone                Release after NodeGoneDelay without a sign that its machine is alive (no entries:
 //	                                                                 Unprotect); before it, on Hold, or where no machine is recorded:
 //	                                                                 Wait(NodeGone); where the last report of its agent was
 //	                                                                 DoNotRelease: Wait(SandboxRunning)

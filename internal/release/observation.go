@@ -46,7 +46,7 @@ type Observation struct {
 	Unowned []string
 	// Node is the Node object that now stands under the node name of the pod.
 	Node Fact[Node]
-	// NodeGoneSince is since when the recorded Node is proven gone without a sign of life; persisted. Unknown when signs of life
+	// NodeGoneSince is since when the recorded Node is proven gone without a sign that its machine is alive; persisted. Unknown when signs that it is alive
 	// could not be looked for.
 	NodeGoneSince Fact[time.Time]
 	// PoliciesSince is from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in force.

@@ -182,7 +182,7 @@ func podOf(o Observation) Pod {
 	return o.Last
 }
 
-// letsGo is the same for the finalizer of a pod that holds nothing: what shows that no sandbox of it is in the making.
+// letsGo is the same for the finalizer of a pod that holds nothing: what shows that no sandbox of it is starting.
 func letsGo(o Observation) bool {
 	quiet := o.Evidence == EvidenceAgent && o.Node.IsKnown() && saidGone(o.Any.Mark, o.Any.Answer, o.Node.Get())
 	switch {
@@ -196,7 +196,7 @@ func letsGo(o Observation) bool {
 	return quiet || deadNode(o) || neverStarts(o)
 }
 
-// neverStarts: the kubelet began after the deletion, and what an earlier one had in the making is over.
+// neverStarts: the kubelet began after the deletion, and what an earlier one was starting is over.
 func neverStarts(o Observation) bool {
 	p, n := podOf(o), o.Node.Get()
 	return o.Evidence == EvidenceKubelet && p.Ending == EndingForeign && n.Ready && n.Registered.Equal(longAgo) && !p.DeletionRequested.IsZero() && p.DeletionRequested.Before(longAgo)

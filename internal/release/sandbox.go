@@ -29,7 +29,7 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 		return d
 	case fenced(o.Node.Get()):
 		return releaseSandbox(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService, s,
-			"its node is tainted out-of-service and is not Ready: an administrator declared it dead")
+			"its node is tainted out-of-service and is not Ready")
 	}
 	d = judgeOnMachine(o, pod, s, now)
 	d.Readdress = relation == Reregistered
@@ -114,19 +114,19 @@ func judgeGone(o Observation, s *Sandbox, row Row, reason v1alpha1.Reason, what 
 		return wait(row, reason, 0, "%s, and which machine ran sandbox %s was never recorded (%s): it may live under another name, so it is held",
 			what, s.ID, s.Machine.Why())
 	case goneForGood(o, now) && o.Evidence == EvidenceAgent:
-		return releaseOwn(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String()+" without a sign of life")
+		return releaseOwn(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String()+" without a sign that its machine is alive")
 	case goneForGood(o, now):
-		return releaseSandbox(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String()+" without a sign of life")
+		return releaseSandbox(row, reason, s, what+", and has been for "+o.Settings.NodeGoneDelay.String()+" without a sign that its machine is alive")
 	case o.Settings.HoldGoneNodes:
 		return wait(row, reason, 0, "%s; sandbox %s is held, because the configuration does not take that for proof (delays.nodeGoneAction: Hold)", what, s.ID)
 	case !o.NodeGoneSince.IsKnown():
-		return wait(row, reason, 0, "%s; sandbox %s is held until its node is declared dead", what, s.ID)
+		return wait(row, reason, 0, "%s; sandbox %s is held until its node has the out-of-service taint", what, s.ID)
 	}
 	if o.SignOfLife != "" {
 		what += ", but " + o.SignOfLife
 	}
 	return wait(row, reason, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
-		"%s; sandbox %s is held until it has been gone for %s without a sign of life", what, s.ID, o.Settings.NodeGoneDelay)
+		"%s; sandbox %s is held until it has been gone for %s without a sign that its machine is alive", what, s.ID, o.Settings.NodeGoneDelay)
 }
 
 // disputed: what makes the Node another machine's may be another account's write into the Node object of the sandbox's own machine.
@@ -142,7 +142,7 @@ func disputed(o Observation, s *Sandbox) bool {
 	return o.Evidence == EvidenceAgent && s.Machine.IsKnown() && s.Machine.Get().NodeUID == o.Node.Get().NodeUID && !judged
 }
 
-// goneForGood: the recorded Node has been gone, without a sign of life, for the persisted delay.
+// goneForGood: the recorded Node has been gone, without a sign that its machine is alive, for the persisted delay.
 func goneForGood(o Observation, now time.Time) bool {
 	return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown() && remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now) == 0
 }
@@ -177,7 +177,7 @@ func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 		return waitForItsKubelet(RowAwaitKubeletReport, o, pod, s)
 	case !o.Node.Get().Ready:
 		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
-			"%s is not Ready and nobody declared it dead: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called(), s.ID)
+			"%s is not Ready and has no out-of-service taint: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called(), s.ID)
 	case pod.Ending == EndingForeign:
 		return wait(RowAwaitKubeletReport, v1alpha1.ReasonKubeletNotFinished, 0,
 			"a client other than the kubelet ended the pod, so sandbox %s may be alive; where its Node object was deleted and is back, the kubelet removes the sandbox, "+
@@ -267,7 +267,7 @@ func judgeEndedByAgent(o Observation, pod Pod, s *Sandbox, now time.Time) Decisi
 func judgeEnded(row Row, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if !o.Node.Get().Ready {
 		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
-			"the pod ended, but %s is not Ready: sandbox %s is held until the node is back or declared dead", o.Node.Get().called(), s.ID)
+			"the pod ended, but %s is not Ready: sandbox %s is held until the node is back or has the out-of-service taint", o.Node.Get().called(), s.ID)
 	}
 	if pod.Ending == EndingRejected {
 		return judgeRejected(row, o, pod, s, now)

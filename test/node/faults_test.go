@@ -164,7 +164,7 @@ var _ = Describe("A runtime that is at fault", func() {
 		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
 	}, SpecTimeout(specTimeout))
 
-	It("CRI-O: a sandbox that is in the making, and parked, is held and then seen", func(ctx context.Context) {
+	It("CRI-O: a sandbox that is starting, and parked, is held and then seen", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		f.have(own)
 		w.stopAgent()

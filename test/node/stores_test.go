@@ -142,7 +142,7 @@ var _ = Describe("The stores of a node's own IPAMs", func() {
 		w.startAgent(ctx)
 		w.ready(ctx)
 
-		By("alive, for longer than a sandbox may be in the making")
+		By("alive, for longer than a sandbox may be starting")
 		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_node_store_entries{store="host-local"}`) }).Should(Equal(1.0))
 		Consistently(ctx, w.found(ctx, "host-local", v1alpha1.ReasonAddressLeaked)).WithTimeout(2 * leakedAfter).Should(Equal(0.0))
 

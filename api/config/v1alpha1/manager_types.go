@@ -136,7 +136,7 @@ type Delays struct {
 	SandboxCreationMax *metav1.Duration `json:"sandboxCreationMax,omitempty"`
 	// NodeGoneDelay is how long a Node object must be gone before its word is taken. Default: 5m.
 	NodeGoneDelay *metav1.Duration `json:"nodeGoneDelay,omitempty"`
-	// NodeGoneAction says whether a Node object that has been gone for NodeGoneDelay, without a sign of life of its kubelet or
+	// NodeGoneAction says whether a Node object that has been gone for NodeGoneDelay, without a sign of its kubelet or
 	// its machine, proves its sandboxes gone: Release, or Hold (never). Default: Release.
 	NodeGoneAction NodeGoneAction `json:"nodeGoneAction,omitempty"`
 }

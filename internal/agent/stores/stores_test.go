@@ -243,7 +243,7 @@ func checkEvent(t *testing.T, e eventsv1.Event) {
 	}
 }
 
-// TestTheStoresAreReadBeforeTheRuntimeIsListed: the other way round, an address of a sandbox in the making looks leaked.
+// TestTheStoresAreReadBeforeTheRuntimeIsListed: the other way round, an address of a sandbox that is starting looks leaked.
 func TestTheStoresAreReadBeforeTheRuntimeIsListed(t *testing.T) {
 	n := newNode(t)
 	n.entries = []nodestore.Entry{entryOf("10.0.0.2", "a")}

@@ -55,7 +55,7 @@ func (b *books) recordNodes(r *v1alpha1.IPAllocation, about Finding) {
 	if at < 0 {
 		about.Kind = string(v1alpha1.ReasonNodeGone)
 		about.Message = fmt.Sprintf("record %s is about node %s, which does not exist any more", r.Name, r.Spec.NodeName)
-		about.Do = "its addresses are released delays.nodeGoneDelay after the Node went, without a sign of life: kubectl holdfast explain ipa/" + r.Name
+		about.Do = "its addresses are released delays.nodeGoneDelay after the Node went, without a sign that its machine is alive: kubectl holdfast explain ipa/" + r.Name
 		b.report.add(about)
 		return
 	}

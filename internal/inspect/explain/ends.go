@@ -89,7 +89,7 @@ const (
 var administratorChanges = []change{
 	{what: isTainted, caution: reallyOff + ": nothing is asked after it", apply: fence},
 	{what: isSilent, unless: isTainted, caution: reallyOff + "; an agent that still answers overrules the taint", apply: fenceInSilence},
-	{what: "the Node object is deleted and shows no sign of life for delays.nodeGoneDelay", caution: "only once the machine is really gone", apply: deleteNode},
+	{what: "the Node object is deleted and nothing shows that its machine is alive for delays.nodeGoneDelay", caution: "only once the machine is really gone", apply: deleteNode},
 	{what: "an address's other user is proven gone, and the kubelet reports the end of the pod", apply: func(o *release.Observation, now *time.Time) bool {
 		return conflictEnds(o, now) && kubeletEnds(o, now)
 	}},

@@ -75,7 +75,7 @@ $`))
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 		r := plugin(ctx, "explain", "pod/web-0", "-n", w.namespace)
 		Expect(r.code).To(Equal(2), r.err)
-		Expect(w.text(r.out)).To(Equal(`HELD AGE NodeUnreachable: node NODE is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
+		Expect(w.text(r.out)).To(Equal(`HELD AGE NodeUnreachable: node NODE is not Ready and has no out-of-service taint: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
 Pod NS/web-0 (UID UID): Terminating for AGE (since TIME), on node NODE
 Decision: Wait (row NodeNotReady of the decision table)
 The manager has reported this for AGE (since TIME)
@@ -88,7 +88,7 @@ WHAT WOULD END IT
 WHAT THEN CAUTION
 the node comes back, and the kubelet reports the end of the pod Release (KubeletFinished, row TerminatedAfterDeletion) -
 the node is tainted node.kubernetes.io/out-of-service and is not Ready Release (NodeOutOfService, row NodeOutOfService) only once the machine is really off: nothing is asked after it
-the Node object is deleted and shows no sign of life for delays.nodeGoneDelay Release (NodeGone, row NodeDeleted) only once the machine is really gone
+the Node object is deleted and nothing shows that its machine is alive for delays.nodeGoneDelay Release (NodeGone, row NodeDeleted) only once the machine is really gone
 
 EVIDENCE
 FACT STATE VALUE
@@ -101,7 +101,7 @@ settings Known evidence Kubelet; releaseDelay AGE, gracePeriodSlack AGE, sandbox
 
 EVENTS
 AGE TYPE REASON NOTE
-AGE Warning NodeUnreachable node NODE is not Ready and nobody declared it dead: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
+AGE Warning NodeUnreachable node NODE is not Ready and has no out-of-service taint: sandbox SANDBOX may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off
 `))
 		By("by its UID, for a script")
 		r = plugin(ctx, "explain", string(pod.UID), "-o", "json")

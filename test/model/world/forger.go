@@ -58,7 +58,7 @@ func (n Node) shown() Ident {
 	return n.Ident
 }
 
-// object is what the pod shows of its kubelet, for what looks for signs of life.
+// object is what the pod shows of its kubelet, for what looks for signs that the machine is alive.
 func (p Pod) object() *corev1.Pod {
 	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{v1alpha1.Finalizer}}}
 	if p.Deleting {

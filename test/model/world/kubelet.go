@@ -190,7 +190,7 @@ func (t *turn) ends(i int, second bool) bool {
 	return node.UID != 0 && int(node.Machine) == i
 }
 
-// left: a sandbox of the pod is on the machine, or in the making there.
+// left: a sandbox of the pod is on the machine, or starts there.
 func (s *State) left(i int, second bool) bool {
 	for _, box := range s.Box {
 		if int(box.Machine) == i && box.Second == second && box.Phase.live() && box.Phase != BoxUnloaded {

@@ -142,7 +142,7 @@ func (s *State) holder(addr int) string {
 }
 
 func (p Phase) String() string {
-	return [...]string{"not begun", "in the making", "READY", "NOTREADY with its network open", "NOTREADY with its network closed", "absent", "not loaded, and running"}[p]
+	return [...]string{"not begun", "starting", "READY", "NOTREADY with its network open", "NOTREADY with its network closed", "absent", "not loaded, and running"}[p]
 }
 
 func describeMarks(all [marks]Mark) string {

@@ -93,7 +93,7 @@ type Scenario struct {
 	PoolPerNode bool
 	// LateKubelet: a kubelet may begin a sandbox though it ought to know that the pod's time is over.
 	LateKubelet bool
-	// LateMaking: a sandbox may be in the making when the pod's time is over, though the IPAM leaves its address under the old ID.
+	// LateMaking: a sandbox may be starting when the pod's time is over, though the IPAM leaves its address under the old ID.
 	LateMaking bool
 	// AbsenceOnly: the runtime does not tell whether a stopped sandbox's namespace is closed.
 	AbsenceOnly bool

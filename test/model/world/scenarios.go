@@ -118,7 +118,7 @@ func ofOneNode() []Scenario {
 			Chances: map[Chance]uint8{CachedPass: 1, KubeletFreeze: 1, KubeletThaw: 1, DelLost: 1},
 		},
 		{
-			Name: "starting", About: "a pod that is deleted while its sandbox is in the making", Start: making,
+			Name: "starting", About: "a pod that is deleted while its sandbox is starting", Start: making,
 			Chances: map[Chance]uint8{AgentCrash: 1, ControllerCrash: 1, KubeletFreeze: 1, KubeletThaw: 1, HalfMade: 1, DelLost: 1, Force: 1},
 		},
 		{
@@ -175,7 +175,7 @@ func ofForgers() []Scenario {
 			Chances: map[Chance]uint8{ForgeMachine: 1, KubeletFreeze: 1, KubeletThaw: 1, DelLost: 1},
 		},
 		{
-			Name: "forged sign of life", About: "another client writes as the kubelet of a machine that is off and whose Node is gone, and no policy refuses it", Start: lost,
+			Name: "forged report of a kubelet", About: "another client writes as the kubelet of a machine that is off and whose Node is gone, and no policy refuses it", Start: lost,
 			Unjudged: true, Restarts: true,
 			Chances: map[Chance]uint8{ForgeLife: 1, PowerOn: 1},
 		},

@@ -151,7 +151,7 @@ type Record struct {
 	Epochs [marks]uint8
 	// Version is that of its last write; only kept of an orphan's.
 	Version uint8
-	// Gone: nodeGoneDelay has passed since the recorded machine's Node went, without a sign of life.
+	// Gone: nodeGoneDelay has passed since the recorded machine's Node went, without a sign that its machine is alive.
 	Gone bool
 	// Alive is the Node UID of a machine that registered again before the pod ended; 0 is none.
 	Alive uint8

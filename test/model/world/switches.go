@@ -38,7 +38,7 @@ func Switches() []Named {
 		{Switch: NoIdentityPolicy, Name: "no policy about a Node's machine", Scenario: "forger, refused"},
 		{Switch: ForgedEnd, Name: "a termination counted that another client may have written", Scenario: "forger, old ID"},
 		{Switch: ForgedMachine, Name: "another machine counted that another client may have written", Scenario: "forged machine"},
-		{Switch: ForgedLife, Name: "a sign of life counted that another client may have written", Scenario: "forged sign of life", Holds: true},
+		{Switch: ForgedLife, Name: "a report of a kubelet counted that another client may have written", Scenario: "forged report of a kubelet", Holds: true},
 	}
 }
 
@@ -58,7 +58,7 @@ func Gaps() []Scenario {
 	informed.Name, informed.About = "a kubelet is late, old ID", "a kubelet that missed the deletion makes a sandbox after the old one was found gone, under the old one's entry"
 	informed.LateKubelet = true
 	inTime, _ := scenario("made anew, old ID")
-	inTime.Name, inTime.About = "made late, old ID", "a sandbox is in the making, under the old one's entry, when the grace period is over"
+	inTime.Name, inTime.About = "made late, old ID", "a sandbox is starting, under the old one's entry, when the grace period is over"
 	inTime.LateMaking = true
 	back, _ := scenario("taken over, no agents")
 	back.Name, back.About = "a Node object is taken back", "another machine under the same Node object ends the pod, and the first one has the object back before the controller looks; no agent runs"

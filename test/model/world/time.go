@@ -52,7 +52,7 @@ func (s *State) making(i int) bool {
 	return false
 }
 
-// rows: a row of lists gets longer than sandboxCreationMax. No sandbox that it is about can be in the making any more.
+// rows: a row of lists gets longer than sandboxCreationMax. No sandbox that it is about can be starting any more.
 func (t *turn) rows(i int) {
 	for k, row := range t.From.Agent[i].Row {
 		if row != RowBegun || t.From.inTheMaking(k) {
@@ -123,7 +123,7 @@ func (m *Model) unstopped(s *State, b int) bool {
 	return m.Scenario.Chances[MissesMaking] > 0 && s.Box[b].Phase.live()
 }
 
-// nodeGone: nodeGoneDelay passes without a sign of life. A machine that runs gives one; whoever deleted its Node was wrong.
+// nodeGone: nodeGoneDelay passes without a sign that its machine is alive. A machine that runs gives one; whoever deleted its Node was wrong.
 func (t *turn) nodeGone() {
 	rec := &t.From.Rec
 	if rec.Kind == RecordNone || rec.Gone || rec.At == noName {
@@ -136,7 +136,7 @@ func (t *turn) nodeGone() {
 	}
 	to := t.From
 	to.Rec.Gone = true
-	t.Owed(to, t.Say("the Node of the recorded machine has been gone for nodeGoneDelay without a sign of life"))
+	t.Owed(to, t.Say("the Node of the recorded machine has been gone for nodeGoneDelay without a sign that its machine is alive"))
 }
 
 // signOfLife: a recorded machine gives one, or the pod shows what counts as one of its kubelet.
@@ -153,7 +153,7 @@ func (t *turn) signOfLife(absent bool, away []uint8) bool {
 	return false
 }
 
-// signals: a machine that runs and is declared dead gives a sign of life. Of one of which only a forger wrote, nobody said that it is dead.
+// signals: a machine that runs and is declared dead gives a sign that it is alive. Of one of which only a forger wrote, nobody said that it is dead.
 func (s *State) signals(machine Machine) bool {
 	return machine.Up && (!s.Node[machine.Name].Forged || (machine.Linked && machine.Running))
 }

@@ -20,7 +20,7 @@ func goneNode() scenario {
 			"them, though nobody has asked the machine: web-0 runs on. The StatefulSet makes a new web-0 elsewhere, and whereabouts gives it " +
 			"the address of the old one.",
 		guard: "only the kubelet's own word ends a pod, and the phase was written by somebody else. The object of the old web-0 is held, so there is " +
-			"no successor. It takes the Node's deletion for an administrator's word after five minutes without a sign of life of kubelet " +
+			"no successor. It takes the Node's deletion for an administrator's word after five minutes without a sign of kubelet " +
 			"and machine (nodeGoneDelay), or never (nodeGoneAction: Hold); the run ends before.",
 		play:  playGoneNode,
 		early: true,

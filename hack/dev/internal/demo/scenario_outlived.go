@@ -20,7 +20,7 @@ func outlivedNode() scenario {
 			"cannot power it off. The new kubelet finds a pod that is being deleted and of which it has no sandbox: it reports its end, and the " +
 			"object goes. The new web-0 gets the address of the old one, which lives on on the old machine.",
 		guard: "names never identify. The Node has another UID and another machine ID than the one that ran the sandbox, so its kubelet's word is " +
-			"none about it: the object of web-0 is held. As with a deleted Node, five minutes without a sign of life of the old machine end that.",
+			"none about it: the object of web-0 is held. As with a deleted Node, five minutes without a sign of the old machine end that.",
 		play: playOutlivedNode,
 	}
 }

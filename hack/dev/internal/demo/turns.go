@@ -71,7 +71,7 @@ func (t turn) await(ctx context.Context) error {
 	}
 }
 
-// reconcileInTurn runs whereabouts' reconciler once, when no pod of another run is in the making, and passes the turn. The
+// reconcileInTurn runs whereabouts' reconciler once, while no pod of another run is starting, and passes the turn. The
 // error is the reconciler's.
 func (s *stage) reconcileInTurn(ctx context.Context) error {
 	defer s.turn.pass()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// letGo judges who takes the guard's finalizer off a pod. A manager: no sandbox of the pod may be in the making, nor have an entry that the next pod
+// letGo judges who takes the guard's finalizer off a pod. A manager: no sandbox of the pod may be starting, nor have an entry that the next pod
 // with the name inherits, whether it lives or not. Anybody else has to say in the same write what becomes of the addresses. The world is locked.
 func (w *World) letGo(c apiserver.Change) {
 	before, after := unstructured.Unstructured{Object: c.Old}, unstructured.Unstructured{Object: c.New}
@@ -43,7 +43,7 @@ func (w *World) letGoByManager(c apiserver.Change, before *unstructured.Unstruct
 			w.noteLocked("excused end of the protection of %s: %s", b, excuse)
 			continue
 		}
-		w.violateLocked("protection", "%s let the pod of %s go, which is in the making or has an entry", c.Client, b)
+		w.violateLocked("protection", "%s let the pod of %s go, which is starting or has an entry", c.Client, b)
 	}
 }
 

@@ -37,7 +37,7 @@ type Options struct {
 	Progress io.Writer
 }
 
-// run is a release in the making.
+// run is a release while it is made.
 type run struct {
 	Options
 	// env is that of all commands.

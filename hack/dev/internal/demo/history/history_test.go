@@ -115,11 +115,11 @@ func TestDuplicates(t *testing.T) {
 			story: story{lives: []life{{id: "a", ip: ip1, added: 1, gone: 8}, {id: "b", ip: ip1, added: 3}}},
 			want:  1,
 		},
-		"the second is in the making: a sandbox without READY is as good": {
+		"the second is starting: a sandbox without READY is as good": {
 			story: story{lives: []life{{id: "a", ip: ip1, added: 1}, {id: "b", ip: ip1, added: 3, ready: 100}}},
 			want:  1,
 		},
-		"the first is in the making, and has never been READY": {
+		"the first is starting, and has never been READY": {
 			story: story{lives: []life{{id: "a", ip: ip1, added: 1, ready: 100, gone: 3.2}, {id: "b", ip: ip1, added: 3}}},
 			want:  1,
 		},
