@@ -44,7 +44,7 @@ build: ## Build the commands into bin/
 	  go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
 .PHONY: build-dev
-build-dev: ## Build bin/holdfast-dev, which runs the control plane and the stand-in nodes
+build-dev: ## Build bin/holdfast-dev, which runs the control plane and the simulated nodes
 	@$(STEP) "building bin/holdfast-dev" env CGO_ENABLED=0 \
 	  go -C hack/dev build -trimpath -o $(CURDIR)/bin/holdfast-dev .
 
@@ -177,7 +177,7 @@ demo: kube build build-dev ## Show the failures without Holdfast, and with it (E
 	@$(STEP) "running the demo" bin/holdfast-dev demo $(EVIDENCE:%=--evidence=%)
 
 .PHONY: dev-up
-dev-up: kube build build-dev ## Start a control plane, two stand-in nodes, the manager and the agents (EVIDENCE)
+dev-up: kube build build-dev ## Start a control plane, two simulated nodes, the manager and the agents (EVIDENCE)
 	@$(STEP) "starting the development cluster" bin/holdfast-dev up $(EVIDENCE:%=--evidence=%)
 
 .PHONY: dev-down

@@ -52,7 +52,7 @@ type upFlags struct {
 
 func (f *upFlags) add(flags *pflag.FlagSet) {
 	f.clusterFlags.add(flags)
-	flags.StringSliceVar(&f.nodes, "node", []string{"node-a", "node-b"}, "`name` of a stand-in node; may be repeated")
+	flags.StringSliceVar(&f.nodes, "node", []string{"node-a", "node-b"}, "`name` of a simulated node; may be repeated")
 	flags.StringVar(&f.mode, "mode", "", "what admission does with unsafe releases: Off, Warn or Deny; default: as installed, which is Deny with agents and Warn without")
 	f.evidence.add(flags)
 	flags.BoolVar(&f.guard, "guard", true, "install Holdfast")
@@ -82,7 +82,7 @@ type evidenceFlag string
 
 func (f *evidenceFlag) add(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(f), "evidence", string(cluster.DefaultEvidence),
-		"whose word proves a sandbox gone where the kubelet did not end its pod: Agent (Holdfast's agent runs on every stand-in node) or Kubelet")
+		"whose word proves a sandbox gone where the kubelet did not end its pod: Agent (Holdfast's agent runs on every simulated node) or Kubelet")
 }
 
 func (f *evidenceFlag) parse() (configv1alpha1.Evidence, error) {
@@ -107,7 +107,7 @@ func newUpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a development cluster in the background",
-		Long: `Up starts a control plane, whereabouts, Holdfast and two stand-in nodes, and leaves them
+		Long: `Up starts a control plane, whereabouts, Holdfast and two simulated nodes, and leaves them
 running in the background until down. Each node runs Holdfast's agent, which asks the CRI
 socket of that node; "holdfast-dev status" shows both. With --evidence Kubelet there are no
 agents, as with the component kubelet-evidence.`,

@@ -32,7 +32,7 @@ plays all of them; --list shows their names.
 
 It fails unless every failure does harm with the guard off, and none does with it on.
 
-The stand-in nodes of the cluster that has the guard run Holdfast's agent, as an
+The simulated nodes of the cluster that has the guard run Holdfast's agent, as an
 installation does. With --evidence Kubelet they do not, and the kubelets' word is all that
 the guard goes by.`,
 		Example: `  holdfast-dev demo

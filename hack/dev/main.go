@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command holdfast-dev runs Holdfast on one machine without root: a real control
-// plane, stand-in nodes, and the demonstration of what Holdfast is for.
+// plane, simulated nodes, and the demonstration of what Holdfast is for.
 package main
 
 import (
@@ -27,9 +27,9 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdfast-dev",
-		Short: "Run Holdfast on one machine: control plane, stand-in nodes, demo",
+		Short: "Run Holdfast on one machine: control plane, simulated nodes, demo",
 		Long: `holdfast-dev runs a real Kubernetes control plane with the real whereabouts allocator
-on this machine, without root. Nodes are stand-ins: they play kubelet, container
+on this machine, without root. Nodes are simulated: they play kubelet, container
 runtime and CNI for the pods that are bound to them.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,

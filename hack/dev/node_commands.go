@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/supervisor"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
-	standinclient "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
+	simnodeclient "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
 )
 
-// nodeAction is something that can be done to a stand-in node.
+// nodeAction is something that can be done to a simulated node.
 type nodeAction struct {
 	name, short, long string
 	// does is what is done to the machine, one after the other; nil is what the action is called.
@@ -103,15 +103,15 @@ what it had seen before, it takes from its own answers.`,
 	},
 }
 
-// nodeTarget says which stand-in nodes are meant.
+// nodeTarget says which simulated nodes are meant.
 type nodeTarget struct{ clusterFlags }
 
 func newNodeCommand() *cobra.Command {
 	target := &nodeTarget{}
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Break or mend a stand-in node",
-		Long: `Node does to a stand-in node what happens to real ones. "holdfast-dev node ACTION --help" says
+		Short: "Break or mend a simulated node",
+		Long: `Node does to a simulated node what happens to real ones. "holdfast-dev node ACTION --help" says
 which failure an action plays; "holdfast-dev status" shows how the nodes are.`,
 		Example: `  holdfast-dev node freeze node-a
   holdfast-dev node replace node-b --delete-node`,
@@ -141,7 +141,7 @@ func (t *nodeTarget) command(a *nodeAction) *cobra.Command {
 				a.does = []string{a.name}
 			}
 			for _, action := range a.does {
-				if err := standinclient.New(path).Do(cmd.Context(), action, args[0]); err != nil {
+				if err := simnodeclient.New(path).Do(cmd.Context(), action, args[0]); err != nil {
 					return err
 				}
 			}

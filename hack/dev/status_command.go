@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/supervisor"
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
-	standinclient "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
+	simnodeclient "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -59,7 +59,7 @@ func printStatus(cmd *cobra.Command, out io.Writer, state *supervisor.State) err
 }
 
 func printNodes(ctx context.Context, table io.Writer, socket string) error {
-	nodes, err := standinclient.New(socket).Nodes(ctx)
+	nodes, err := simnodeclient.New(socket).Nodes(ctx)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func printNodes(ctx context.Context, table io.Writer, socket string) error {
 }
 
 // agentOf says what Holdfast's agent on a node does.
-func agentOf(n standinapi.Node) string {
+func agentOf(n simnodeapi.Node) string {
 	switch {
 	case n.AgentStopped:
 		return "stopped"

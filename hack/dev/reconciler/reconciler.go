@@ -44,7 +44,7 @@ func Identity(ctx context.Context, administrator *rest.Config, namespace string)
 	if err != nil {
 		return nil, fmt.Errorf("whereabouts' reconciler: %w", err)
 	}
-	config.UserAgent = "whereabouts-reconciler/standin"
+	config.UserAgent = "whereabouts-reconciler/simnode"
 	return config, nil
 }
 

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
@@ -33,7 +33,7 @@ const (
 	listInterval = time.Second
 )
 
-// agentProgram is the binary that the stand-in nodes run for the agents' pods.
+// agentProgram is the binary that the simulated nodes run for the agents' pods.
 func (c *Cluster) agentProgram() string { return filepath.Join(c.options.Root, "bin", "agent") }
 
 // renderAgents takes the agents' DaemonSet and its ConfigMap out of the installation. They are as installed but for the times in
@@ -91,7 +91,7 @@ func (c *Cluster) awaitAgents(ctx context.Context) error {
 		}
 		for _, n := range nodes {
 			if canRunAgent(n) && !ready[n.Name] {
-				log := c.path("standin", n.Name, "agent.log")
+				log := c.path("simnode", n.Name, "agent.log")
 				return fmt.Errorf("no pod of DaemonSet %s/%s is ready on node %s; its agent's log is %s%s", agentNamespace, agentDaemonSet, n.Name, log, process.LogTail(log))
 			}
 		}

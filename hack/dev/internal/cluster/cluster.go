@@ -2,7 +2,7 @@
 
 // Package cluster starts a development cluster without root: a real control
 // plane, whereabouts and NetworkAttachmentDefinitions with the manifests of their
-// own modules, stand-in nodes, and, where asked for, Holdfast in front of it as it
+// own modules, simulated nodes, and, where asked for, Holdfast in front of it as it
 // is installed, except that the manager runs as a child process.
 package cluster
 
@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
-	standinclient "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
+	simnodeclient "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
@@ -33,7 +33,7 @@ type Cluster struct {
 	control   *controlplane.ControlPlane
 	client    client.Client
 	clientset kubernetes.Interface
-	machines  *standinclient.Client
+	machines  *simnodeclient.Client
 	socket    string
 	guard     *guard
 
@@ -67,7 +67,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		{"module folders", c.findModules},
 		{"control plane", c.startControlPlane},
 		{"whereabouts and Multus accounts", c.installWhereabouts},
-		{"stand-in nodes", c.startStandIns},
+		{"simulated nodes", c.startSimNodes},
 		{"whereabouts on every node", c.awaitWhereabouts},
 	} {
 		if err := c.step(ctx, step.what, step.run); err != nil {
@@ -166,16 +166,16 @@ func (c *Cluster) ControlPlane() *controlplane.ControlPlane { return c.control }
 // Kubeconfig is the path of the administrator's kubeconfig file.
 func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
-// StandIn talks to the stand-in nodes.
-func (c *Cluster) StandIn() *standinclient.Client { return c.machines }
+// SimNode talks to the simulated nodes.
+func (c *Cluster) SimNode() *simnodeclient.Client { return c.machines }
 
-// Socket is the path of the stand-in nodes' control socket.
+// Socket is the path of the simulated nodes' control socket.
 func (c *Cluster) Socket() string { return c.socket }
 
 // Reconcile runs whereabouts' own reconciler once, under its own account. The
 // error is the reconciler's, as when a removal is refused.
 func (c *Cluster) Reconcile(ctx context.Context) error {
-	identity, err := reconciler.Identity(ctx, c.Config(), standin.WhereaboutsNamespace)
+	identity, err := reconciler.Identity(ctx, c.Config(), simnode.WhereaboutsNamespace)
 	if err != nil {
 		return err
 	}

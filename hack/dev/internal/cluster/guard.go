@@ -39,7 +39,7 @@ const (
 type GuardOptions struct {
 	// Mode of the unsafe-release webhook. Default: as installed with this evidence.
 	Mode configv1alpha1.ReleaseMode
-	// Evidence is whose word proves a sandbox gone. With Agent every stand-in node
+	// Evidence is whose word proves a sandbox gone. With Agent every simulated node
 	// runs Holdfast's agent. Default: DefaultEvidence.
 	Evidence configv1alpha1.Evidence
 	// Configure changes the installed configuration further.
@@ -49,7 +49,7 @@ type GuardOptions struct {
 // The delays of ShortDelays. As installed they are 3, 10 and 5 minutes.
 const (
 	shortReleaseDelay = time.Second
-	// A stand-in runtime lists a sandbox before an IPAM hears of it, so that this is as safe as any longer time.
+	// A simulated runtime lists a sandbox before an IPAM hears of it, so that this is as safe as any longer time.
 	shortCreationMax = 5 * time.Second
 	// No test that uses this deletes the Node object of a machine that runs a sandbox.
 	shortNodeGoneDelay = 10 * time.Second

@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The stand-in nodes run the init container of the samples: they know the command,
+// The simulated nodes run the init container of the samples: they know the command,
 // and the variable with the node's name.
-func TestTheSamplesInitContainerIsOneThatStandInNodesRun(t *testing.T) {
+func TestTheSamplesInitContainerIsOneThatSimNodeNodesRun(t *testing.T) {
 	root, err := FindRoot()
 	if err != nil {
 		t.Fatal(err)

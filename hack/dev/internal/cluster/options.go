@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
 // Options of a development cluster.
@@ -22,7 +22,7 @@ type Options struct {
 	// Dir gets logs, kubeconfigs, certificates and sockets. It is made where it is
 	// missing and stays after Stop. Required.
 	Dir string
-	// Nodes are the names of the stand-in nodes. Default: node-a and node-b.
+	// Nodes are the names of the simulated nodes. Default: node-a and node-b.
 	Nodes []string
 	// CNSNodes are those of Nodes whose pod network needs Azure's CNS: they are not
 	// Ready when Start returns, and not before a DaemonSet azure-cns runs there and
@@ -31,8 +31,8 @@ type Options struct {
 	// NodeMonitorGracePeriod is how long a node may be silent before it is found
 	// NotReady. Default: 6s, so that nobody has to wait.
 	NodeMonitorGracePeriod time.Duration
-	// StandIn holds the times of the stand-in nodes; what else is in it is ignored.
-	StandIn standin.Options
+	// SimNode holds the times of the simulated nodes; what else is in it is ignored.
+	SimNode simnode.Options
 	// Log gets a line for each step. Default: none.
 	Log io.Writer
 	// Started is called for each process that Start or InstallGuard started.

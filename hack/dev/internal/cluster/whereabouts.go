@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
 const (
@@ -90,7 +90,7 @@ func awayFrom(o *unstructured.Unstructured, nodes []string) error {
 // the reconciler's pod anywhere.
 func (c *Cluster) awaitWhereabouts(ctx context.Context) error {
 	return await(ctx, func(ctx context.Context) error {
-		pods, err := c.clientset.CoreV1().Pods(standin.WhereaboutsNamespace).List(ctx, metav1.ListOptions{})
+		pods, err := c.clientset.CoreV1().Pods(simnode.WhereaboutsNamespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

@@ -2,10 +2,10 @@
 
 // Package demo shows Holdfast's reason to exist: failures of pod addresses on a real control plane, each with the guard
 // off and with it on. All but one are about the real whereabouts allocator, one is about a cluster network whose
-// addresses come from an object that has the node's name, with stand-ins for both of its sides.
+// addresses come from an object that has the node's name, with simulations of both of its sides.
 //
 // There are two clusters, one after the other, of which the second has the guard. In each of them the scenarios play side by side,
-// each in a namespace, a range and two stand-in nodes of its own. Only whereabouts' reconciler looks at all of a
+// each in a namespace, a range and two simulated nodes of its own. Only whereabouts' reconciler looks at all of a
 // cluster: the runs that need it take turns, and those that must not meet it begin when it is through.
 package demo
 
@@ -31,7 +31,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/report"
-	standin "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+	simnode "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
 )
 
 // Cluster is what the demo needs of a development cluster.
@@ -42,8 +42,8 @@ type Cluster interface {
 	Kubeconfig() string
 	// Plugin is the path of the kubectl plugin.
 	Plugin() string
-	// StandIn is the control socket of the stand-in nodes.
-	StandIn() *standin.Client
+	// SimNode is the control socket of the simulated nodes.
+	SimNode() *simnode.Client
 	// InstallGuard brings up the guard with refusals of unsafe releases, and returns when it is ready.
 	InstallGuard(context.Context) error
 	NodeResourceGuard
@@ -68,7 +68,7 @@ type Options struct {
 	Scenarios []string
 	// Evidence is whose word the guard takes for a proof that a sandbox is gone. It is told; Start has to see to it.
 	Evidence configv1alpha1.Evidence
-	// Start brings up a cluster of this name with these stand-in nodes, all Ready but those that need a CNS, and without
+	// Start brings up a cluster of this name with these simulated nodes, all Ready but those that need a CNS, and without
 	// the guard.
 	Start func(ctx context.Context, name string, nodes, cnsNodes []string) (Cluster, error)
 	// OutputDir gets report.json and report.html.
@@ -128,8 +128,8 @@ func choose(names []string) ([]placed, error) {
 var setting = []string{
 	"Two clusters, one after the other, the second with the guard. Real: etcd, kube-apiserver, kube-controller-manager and kube-scheduler v1.37.1; the allocator, the " +
 		"reconciler and the node-slice controller of whereabouts v0.9.4.",
-	"Stand-ins: the nodes. A program plays kubelet, runtime and CNI for the pods that are bound to them; no packet flows.",
-	"Stand-ins too, in node-replaced-under-its-name: both sides of Azure's NodeNetworkConfig. DNC, the network controller, gives each node a prefix of the overlay; " +
+	"Simulated: the nodes. A program plays kubelet, runtime and CNI for the pods that are bound to them; no packet flows.",
+	"Simulated too, in node-replaced-under-its-name: both sides of Azure's NodeNetworkConfig. DNC, the network controller, gives each node a prefix of the overlay; " +
 		"CNS, on the node, hands out its addresses. A leak there is a prefix that DNC's books keep for a Node that is gone.",
 	"Made to happen, by admission policies: the API server puts off the garbage collector's deletions of NodeNetworkConfigs for some seconds, as one that is " +
 		"overloaded would; and it refuses whereabouts' writes of one pool during one CNI ADD, as a missing right or somebody's webhook does.",
@@ -142,7 +142,7 @@ var setting = []string{
 
 // guardIs tells what the guard goes by.
 var guardIs = map[configv1alpha1.Evidence]string{
-	configv1alpha1.EvidenceAgent:   "evidence Agent: Holdfast's agent runs on every stand-in node and asks its CRI socket",
+	configv1alpha1.EvidenceAgent:   "evidence Agent: Holdfast's agent runs on every simulated node and asks its CRI socket",
 	configv1alpha1.EvidenceKubelet: "evidence Kubelet: there is no agent, the kubelets' word is all there is",
 }
 

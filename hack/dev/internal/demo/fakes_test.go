@@ -8,7 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/rest"
 
-	standin "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+	simnode "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
 )
 
 // deadCluster is one that nobody started.
@@ -17,7 +17,7 @@ type deadCluster struct{}
 func (*deadCluster) Config() *rest.Config               { return &rest.Config{} }
 func (*deadCluster) Kubeconfig() string                 { return "" }
 func (*deadCluster) Plugin() string                     { return "" }
-func (*deadCluster) StandIn() *standin.Client           { return nil }
+func (*deadCluster) SimNode() *simnode.Client           { return nil }
 func (*deadCluster) InstallGuard(context.Context) error { return nil }
 func (*deadCluster) Reconcile(context.Context) error    { return nil }
 func (*deadCluster) Stop() error                        { return nil }

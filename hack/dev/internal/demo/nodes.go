@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // cutOff takes a node's network away.
 func (s *stage) cutOff(ctx context.Context, name string) error {
-	if err := s.machines.Do(ctx, standinapi.EventCutOff, name); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventCutOff, name); err != nil {
 		return err
 	}
 	s.tell("%s is cut off from the API server; what runs there lives on", name)

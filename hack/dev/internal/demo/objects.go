@@ -17,12 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 const (
 	networkName = "blue"
-	// image is never pulled: the nodes are stand-ins.
+	// image is never pulled: the nodes are simulated.
 	image = "registry.k8s.io/pause:3.10"
 	// graceSeconds is the pods' grace period; their containers end at once.
 	graceSeconds int64 = 1
@@ -141,7 +141,7 @@ func (s *stage) createPod(ctx context.Context, name, node string, annotations ma
 
 // slowNetwork delays network-status by this time after the address is there.
 func slowNetwork(delay time.Duration) map[string]string {
-	return map[string]string{standinapi.AddDelayAnnotation: delay.String()}
+	return map[string]string{simnodeapi.AddDelayAnnotation: delay.String()}
 }
 
 // createStatefulSet makes one of a single replica that may run on both nodes and prefers the first.

@@ -23,8 +23,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/acn"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/dnc"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/dnc"
 )
 
 const (
@@ -55,7 +55,7 @@ type overlay struct {
 	// cleanedUp says that DNC is through with the clean-up after the dead machine.
 	cleanedUp atomic.Bool
 
-	heard    int // events of the stand-in machines that were looked through
+	heard    int // events of the simulated machines that were looked through
 	replaced bool
 	// cnsSpoke says that the CNS of the new machine, or its init container, has said something.
 	cnsSpoke bool

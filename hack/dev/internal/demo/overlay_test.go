@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/acn"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/dnc"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/dnc"
 )
 
 func TestAPrefixThatIsKeptForADeadNodeIsALeak(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // evictedPod is the taint manager's eviction from a node that does not hear of it.
@@ -58,7 +58,7 @@ func playEvictedPod(ctx context.Context, s *stage) error {
 	if err := s.epilogue(ctx); err != nil {
 		return err
 	}
-	if err := s.machines.Do(ctx, standinapi.EventReconnect, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventReconnect, s.first); err != nil {
 		return err
 	}
 	s.tell("%s reaches the API server again", s.first)

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // multus is the account that every node has for Multus. Its role lets it update the status of every pod.
@@ -39,7 +39,7 @@ func playForgedReport(ctx context.Context, s *stage) error {
 		return s.forceDeleteAndFence(ctx, old)
 	}
 	if s.agents {
-		if err := s.machines.Do(ctx, standinapi.EventStopAgent, s.first); err != nil {
+		if err := s.machines.Do(ctx, simnodeapi.EventStopAgent, s.first); err != nil {
 			return err
 		}
 		s.tell("the agent on %s is stopped", s.first)

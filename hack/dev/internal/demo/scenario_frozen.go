@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // overlapPeriod is how long the state after the force deletion is left alone: a duplicate shows, or the guard holds.
@@ -61,7 +61,7 @@ func playFrozenNode(ctx context.Context, s *stage) error {
 }
 
 func (s *stage) freezeAndForceDelete(ctx context.Context, pod *corev1.Pod) error {
-	if err := s.machines.Do(ctx, standinapi.EventFreeze, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventFreeze, s.first); err != nil {
 		return err
 	}
 	s.tell("the kubelet of %s freezes", s.first)
@@ -142,7 +142,7 @@ func (s *stage) awaitAgentsWord(ctx context.Context) error {
 
 // powerOffAndFence ends the machine and takes the administrator's part: only what is NotReady is tainted.
 func (s *stage) powerOffAndFence(ctx context.Context) error {
-	if err := s.machines.Do(ctx, standinapi.EventPowerOff, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
 	s.tell("%s is powered off: its sandboxes die, no CNI DEL", s.first)

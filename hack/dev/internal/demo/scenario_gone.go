@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // goneNode is PodGC, which reports the end of a pod that it cannot see.
@@ -45,7 +45,7 @@ func playGoneNode(ctx context.Context, s *stage) error {
 	if err := s.inherited(ctx, old, gcTimeout, "PodGC has declared web-0 ended; a new web-0"); err != nil {
 		return err
 	}
-	if err := s.machines.Do(ctx, standinapi.EventPowerOff, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
 	s.tell("the old machine is powered off")

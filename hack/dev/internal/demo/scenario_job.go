@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 const jobName = "report"
@@ -35,12 +35,12 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if err := s.machines.Do(ctx, standinapi.EventCutCNI, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil {
 		return err
 	}
 	s.tell("CNI on %s cannot reach the API server any more", s.first)
 	patch := client.MergeFrom(pod.DeepCopy())
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, standinapi.RunAnnotation, "0s")
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, simnodeapi.RunAnnotation, "0s")
 	if err := s.cluster.Patch(ctx, pod, patch); err != nil {
 		return fmt.Errorf("ending the container of pod %s: %w", pod.Name, err)
 	}
@@ -51,7 +51,7 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.tell("the Job is complete; its pod is kept")
-	if err := s.machines.Do(ctx, standinapi.EventMendCNI, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
 	three, err := s.createPod(ctx, "three", s.first, nil)

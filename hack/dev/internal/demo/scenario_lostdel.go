@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // lostDEL is a pod's ordinary end at a moment in which CNI cannot reach the API server.
@@ -31,7 +31,7 @@ func playLostDEL(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if err := s.machines.Do(ctx, standinapi.EventCutCNI, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil {
 		return err
 	}
 	s.tell("CNI on %s cannot reach the API server any more", s.first)
@@ -46,7 +46,7 @@ func playLostDEL(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.tell("pod one is gone")
-	if err := s.machines.Do(ctx, standinapi.EventMendCNI, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
 	three, err := s.createPod(ctx, "three", s.first, nil)

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
 // otherNetwork has the range of networkName and more.
@@ -77,7 +77,7 @@ func playNamedReservation(ctx context.Context, s *stage) error {
 
 func (s *stage) isReserved(ctx context.Context, name string) (bool, error) {
 	reservation := &whereaboutsv1alpha1.OverlappingRangeIPReservation{}
-	err := s.cluster.Get(ctx, client.ObjectKey{Namespace: standin.WhereaboutsNamespace, Name: name}, reservation)
+	err := s.cluster.Get(ctx, client.ObjectKey{Namespace: simnode.WhereaboutsNamespace, Name: name}, reservation)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

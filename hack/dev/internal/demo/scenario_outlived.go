@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // outlivedNode is the word of a kubelet about a pod that it never had.
@@ -41,7 +41,7 @@ func playOutlivedNode(ctx context.Context, s *stage) error {
 		return fmt.Errorf("deleting pod %s: %w", old.Name, err)
 	}
 	s.tell("web-0 is deleted; its kubelet does not hear of it")
-	if err := s.machines.Do(ctx, standinapi.ReplaceUnreachable, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.ReplaceUnreachable, s.first); err != nil {
 		return err
 	}
 	node, err := s.awaitReady(ctx, s.first, before.UID)

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // rebootedNode is a boot at which the kubelet is up before the way of CNI to the API server is.
@@ -61,10 +61,10 @@ func playRebootedNode(ctx context.Context, s *stage) error {
 
 // crash ends the machine, and takes the part of whoever wants its pods elsewhere.
 func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
-	if err := s.machines.Do(ctx, standinapi.EventCutCNI, s.first); err != nil { // from the boot on: nothing calls CNI before
+	if err := s.machines.Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil { // from the boot on: nothing calls CNI before
 		return err
 	}
-	if err := s.machines.Do(ctx, standinapi.EventPowerOff, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
 	s.tell("%s crashes: its sandboxes are gone, with no CNI DEL", s.first)
@@ -82,22 +82,22 @@ func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
 
 // bootAgain starts the machine, and waits until its kubelet is through with what the last boot left.
 func (s *stage) bootAgain(ctx context.Context, pods []*corev1.Pod) error {
-	if err := s.machines.Do(ctx, standinapi.EventStart, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventStart, s.first); err != nil {
 		return err
 	}
 	s.tell("%s boots again; its CNI plugins cannot reach the API server yet", s.first)
 	for _, pod := range pods {
 		err := s.await(ctx, "the kubelet to take down what pod "+pod.Name+" left", podTimeout, func(ctx context.Context) (bool, string, error) {
 			events, err := s.machines.History(ctx)
-			return err == nil && slices.ContainsFunc(events, func(e standinapi.Event) bool {
-				return e.PodUID == string(pod.UID) && e.Event == standinapi.EventRemove
+			return err == nil && slices.ContainsFunc(events, func(e simnodeapi.Event) bool {
+				return e.PodUID == string(pod.UID) && e.Event == simnodeapi.EventRemove
 			}), "it has not", err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if err := s.machines.Do(ctx, standinapi.EventMendCNI, s.first); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
 	s.tell("its kubelet has taken down what was left, with a CNI DEL that reached nobody; now kube-proxy is up")

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/acn"
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // replacedNode is S2: a node-scoped object that outlives its node.
@@ -96,7 +96,7 @@ func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 		return "", fmt.Errorf("reading node %s: %w", o.first, err)
 	}
 	old := node.UID
-	if err := o.machines.Do(ctx, standinapi.EventPowerOff, o.first); err != nil {
+	if err := o.machines.Do(ctx, simnodeapi.EventPowerOff, o.first); err != nil {
 		return "", err
 	}
 	if err := o.cluster.Delete(ctx, node); err != nil {
@@ -106,7 +106,7 @@ func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 	if err := o.programTheDead(ctx, old); err != nil {
 		return "", err
 	}
-	if err := o.machines.Do(ctx, standinapi.EventReplace, o.first); err != nil {
+	if err := o.machines.Do(ctx, simnodeapi.EventReplace, o.first); err != nil {
 		return "", err
 	}
 	err := o.await(ctx, "a new Node "+o.first, nodeTimeout, func(ctx context.Context) (bool, string, error) {
@@ -221,9 +221,9 @@ func (o *overlay) hear(ctx context.Context) error {
 	for _, e := range events[min(o.heard, len(events)):] {
 		switch {
 		case e.Node != o.first && e.Node != o.second:
-		case e.Event == standinapi.EventReplace:
+		case e.Event == simnodeapi.EventReplace:
 			o.replaced = true
-		case e.Event == standinapi.EventInit, e.Event == standinapi.EventCNS:
+		case e.Event == simnodeapi.EventInit, e.Event == simnodeapi.EventCNS:
 			o.tell("%s: %s", e.Node, e.Message)
 			o.cnsSpoke = o.cnsSpoke || o.replaced
 		}

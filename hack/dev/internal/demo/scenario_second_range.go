@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
 //go:embed refused-pool-writes.yaml
@@ -98,7 +98,7 @@ func (s *stage) onlySecondRecorded(pod *corev1.Pod) error {
 // called. Both return once the API server follows.
 func (s *stage) refuseWrites(ctx context.Context, within netip.Prefix) (mend func(context.Context) error, err error) {
 	pool := &whereaboutsv1alpha1.IPPool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: standin.WhereaboutsNamespace, Name: strings.ReplaceAll(within.String(), "/", "-")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: simnode.WhereaboutsNamespace, Name: strings.ReplaceAll(within.String(), "/", "-")},
 		Spec:       whereaboutsv1alpha1.IPPoolSpec{Range: within.String(), Allocations: map[string]whereaboutsv1alpha1.IPAllocation{}},
 	}
 	if err := s.cluster.Create(ctx, pool); err != nil {
@@ -130,7 +130,7 @@ func (s *stage) refuseWrites(ctx context.Context, within netip.Prefix) (mend fun
 func (s *stage) awaitWritable(ctx context.Context, pool *whereaboutsv1alpha1.IPPool, want bool) error {
 	config := rest.CopyConfig(s.config)
 	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + standin.WhereaboutsNamespace + ":" + whereaboutsAccount,
+		UserName: "system:serviceaccount:" + simnode.WhereaboutsNamespace + ":" + whereaboutsAccount,
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
 	}
 	plugin, err := client.New(config, client.Options{Scheme: s.cluster.Scheme()})

@@ -9,8 +9,8 @@ import (
 	whereaboutsv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
-	standinapi "github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
+	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // sliceName is that of the network, and so of the NodeSlicePool. The network is in whereabouts' own namespace: the
@@ -18,7 +18,7 @@ import (
 const (
 	sliceName      = "sliced"
 	slicedNetwork  = sliceNamespace + "/" + sliceName
-	sliceNamespace = standin.WhereaboutsNamespace
+	sliceNamespace = simnode.WhereaboutsNamespace
 )
 
 // handedOnSlice is the slice of a node whose Node object is deleted.
@@ -71,7 +71,7 @@ func playHandedOnSlice(ctx context.Context, s *stage) error {
 // divide has whereabouts divide the range, half of which goes to the only node that is there: the second one has yet to
 // join.
 func (s *stage) divide(ctx context.Context) error {
-	if err := s.machines.Do(ctx, standinapi.EventPowerOff, s.second); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.second); err != nil {
 		return err
 	}
 	if err := s.deleteNode(ctx, s.second); err != nil {
@@ -117,7 +117,7 @@ func (s *stage) firstLeaves(ctx context.Context) error {
 
 // secondJoins switches the second node on, which registers, and waits until it has a slice.
 func (s *stage) secondJoins(ctx context.Context) error {
-	if err := s.machines.Do(ctx, standinapi.EventStart, s.second); err != nil {
+	if err := s.machines.Do(ctx, simnodeapi.EventStart, s.second); err != nil {
 		return err
 	}
 	if _, err := s.awaitReady(ctx, s.second, ""); err != nil {

@@ -37,7 +37,7 @@ func (s *side) state() string {
 
 // run starts the side's cluster, plays the scenarios on it, puts what came of them into results, and ends all of it.
 func (s *side) run(ctx context.Context, results []report.Scenario) (err error) {
-	s.say("guard %s: starting a control plane and %d stand-in nodes", s.state(), len(s.nodes()))
+	s.say("guard %s: starting a control plane and %d simulated nodes", s.state(), len(s.nodes()))
 	if s.cluster, err = s.Start(ctx, "guard-"+s.state(), s.nodes(), s.cnsNodes()); err != nil {
 		return fmt.Errorf("demo: starting the cluster: %w", err)
 	}
@@ -58,7 +58,7 @@ func (s *side) run(ctx context.Context, results []report.Scenario) (err error) {
 	if err != nil {
 		return err
 	}
-	s.observer = observer.Start(s.cluster.StandIn(), reader)
+	s.observer = observer.Start(s.cluster.SimNode(), reader)
 	defer s.observer.Stop()
 	s.played = true
 	return s.play(ctx, results)
@@ -110,7 +110,7 @@ func (s *side) play(ctx context.Context, results []report.Scenario) error {
 // stage is the place of one run.
 func (s *side) stage(p placed) *stage {
 	stage := &stage{
-		scenario: p.scenario, guard: s.guard, agents: s.Evidence == configv1alpha1.EvidenceAgent, cluster: s.client, machines: s.cluster.StandIn(),
+		scenario: p.scenario, guard: s.guard, agents: s.Evidence == configv1alpha1.EvidenceAgent, cluster: s.client, machines: s.cluster.SimNode(),
 		observer: s.observer, reconcile: s.cluster.Reconcile, say: s.say,
 		config: s.cluster.Config(), kubeconfig: s.cluster.Kubeconfig(), plugin: s.cluster.Plugin(), guards: s.cluster, pool: p.pool(s.guard),
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/report"
-	standin "github.com/holdfast-dev/holdfast/hack/dev/standin/client"
+	simnode "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
 )
 
 // scenario is one failure. Its play is the same with the guard off and on: only what comes of it differs.
@@ -50,7 +50,7 @@ type stage struct {
 	config     *rest.Config // the administrator's
 	kubeconfig string       // absolute path of a file with config, in the cluster's folder
 	plugin     string       // the kubectl plugin's path
-	machines   *standin.Client
+	machines   *simnode.Client
 	guards     NodeResourceGuard
 	observer   *observer.Observer
 	// reconcile runs whereabouts' reconciler once, over the whole cluster; turn says when.

@@ -16,7 +16,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
 // The times of the demo's cluster that differ from an ordinary one, so that nobody has to wait.
@@ -31,7 +31,7 @@ const (
 	// gracePeriodSlack is how long after a pod's grace period its node's agent is asked. It is half a minute as installed.
 	gracePeriodSlack = 2 * time.Second
 	// sandboxCreationMax is how long a sandbox that neither an agent's list nor a network-status has shown has to be absent. It is ten
-	// minutes as installed; a stand-in runtime lists a sandbox before whereabouts hears of it.
+	// minutes as installed; a simulated runtime lists a sandbox before whereabouts hears of it.
 	sandboxCreationMax = 5 * time.Second
 
 	reconcilerTimeout = 30 * time.Second // a pod of the reconciler's Deployment runs
@@ -47,7 +47,7 @@ func StartIn(root, dir string, evidence configv1alpha1.Evidence) func(context.Co
 		}
 		started, err := cluster.Start(ctx, cluster.Options{
 			Root: root, Dir: dir, Nodes: nodes, CNSNodes: cnsNodes, NodeMonitorGracePeriod: monitorGrace,
-			StandIn: standin.Options{DelTimeout: delTimeout},
+			SimNode: simnode.Options{DelTimeout: delTimeout},
 		})
 		if err != nil {
 			return nil, err

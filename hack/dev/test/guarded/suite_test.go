@@ -26,7 +26,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
@@ -65,7 +65,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	theCluster, err = cluster.Start(ctx, cluster.Options{
 		// A node of a busy machine must not be found NotReady.
 		Dir: GinkgoT().TempDir(), Nodes: []string{near, far}, Log: GinkgoWriter, NodeMonitorGracePeriod: time.Hour,
-		StandIn: standin.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond},
+		SimNode: simnode.Options{Heartbeat: time.Second, Retry: 200 * time.Millisecond},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(theCluster.Stop()).To(Succeed()) })

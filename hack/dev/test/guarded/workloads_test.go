@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 const foreignFinalizer = "test.holdfast.dev/hold"

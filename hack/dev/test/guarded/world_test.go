@@ -23,8 +23,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/standin"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // world is one story's own namespace and addresses: 10.9.<n>.0/24 and 10.10.<n>.0/24, so that stories do not meet.
@@ -89,7 +89,7 @@ func (w *world) define(ctx context.Context, name string, ipam settings) {
 func (w *world) definePool(ctx context.Context, name, cidr string) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &wbv1alpha1.IPPool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: standin.WhereaboutsNamespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: simnode.WhereaboutsNamespace, Name: name},
 		Spec:       wbv1alpha1.IPPoolSpec{Range: cidr, Allocations: map[string]wbv1alpha1.IPAllocation{}},
 	})).To(Succeed())
 }
@@ -185,7 +185,7 @@ func (w *world) entries(ctx context.Context, g Gomega) map[string]string {
 
 func (w *world) pools(ctx context.Context, g Gomega) []wbv1alpha1.IPPool {
 	var list wbv1alpha1.IPPoolList
-	g.Expect(admin.List(ctx, &list, client.InNamespace(standin.WhereaboutsNamespace))).To(Succeed())
+	g.Expect(admin.List(ctx, &list, client.InNamespace(simnode.WhereaboutsNamespace))).To(Succeed())
 	return slices.DeleteFunc(list.Items, func(p wbv1alpha1.IPPool) bool {
 		return !w.owns(strings.Split(p.Spec.Range, "/")[0])
 	})
@@ -194,7 +194,7 @@ func (w *world) pools(ctx context.Context, g Gomega) []wbv1alpha1.IPPool {
 // reservations are those of the story's pods: their names to the pods' names.
 func (w *world) reservations(ctx context.Context, g Gomega) map[string]string {
 	var list wbv1alpha1.OverlappingRangeIPReservationList
-	g.Expect(admin.List(ctx, &list, client.InNamespace(standin.WhereaboutsNamespace))).To(Succeed())
+	g.Expect(admin.List(ctx, &list, client.InNamespace(simnode.WhereaboutsNamespace))).To(Succeed())
 	reservations := map[string]string{}
 	for i := range list.Items {
 		if pod, own := strings.CutPrefix(list.Items[i].Spec.PodRef, w.namespace+"/"); own {
@@ -206,7 +206,7 @@ func (w *world) reservations(ctx context.Context, g Gomega) map[string]string {
 
 // users are the names of the pods whose sandboxes are alive with the address, in the order of the sandboxes.
 func (w *world) users(ctx context.Context, g Gomega, ip string) []string {
-	all, err := theCluster.StandIn().Sandboxes(ctx)
+	all, err := theCluster.SimNode().Sandboxes(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	var names []string
 	for i := range all {
@@ -226,9 +226,9 @@ type use struct {
 // expectNoDuplicate looks at all that ever ran in the story: no two live sandboxes had one address.
 func (w *world) expectNoDuplicate(ctx context.Context) {
 	GinkgoHelper()
-	sandboxes, err := theCluster.StandIn().Sandboxes(ctx)
+	sandboxes, err := theCluster.SimNode().Sandboxes(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	history, err := theCluster.StandIn().History(ctx)
+	history, err := theCluster.SimNode().History(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	uses := map[string][]use{}
 	for _, event := range history {
@@ -252,7 +252,7 @@ func (w *world) expectNoDuplicate(ctx context.Context) {
 
 // happened is how often something happened to the sandboxes of a pod.
 func happened(ctx context.Context, g Gomega, pod *corev1.Pod, kind string) (n int) {
-	history, err := theCluster.StandIn().History(ctx)
+	history, err := theCluster.SimNode().History(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	for i := range history {
 		if history[i].PodUID == string(pod.UID) && history[i].Event == kind {
@@ -297,7 +297,7 @@ func (w *world) clear(ctx context.Context) {
 		}
 		for name := range w.reservations(ctx, g) {
 			reservation := &wbv1alpha1.OverlappingRangeIPReservation{}
-			reservation.Namespace, reservation.Name = standin.WhereaboutsNamespace, name
+			reservation.Namespace, reservation.Name = simnode.WhereaboutsNamespace, name
 			g.Expect(client.IgnoreNotFound(admin.Delete(ctx, reservation))).To(Succeed())
 		}
 	}).Should(Succeed())
@@ -315,7 +315,7 @@ func (w *world) slicedNetwork(ctx context.Context, name string, more settings, n
 // slices is the division of the network that has the namespace's name.
 func (w *world) slices(nodes ...string) *wbv1alpha1.NodeSlicePool {
 	pool := &wbv1alpha1.NodeSlicePool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: standin.WhereaboutsNamespace, Name: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: simnode.WhereaboutsNamespace, Name: w.namespace},
 		Spec:       wbv1alpha1.NodeSlicePoolSpec{Range: w.first.String(), SliceSize: "/26"},
 	}
 	for i, node := range nodes {
@@ -329,7 +329,7 @@ func (w *world) slices(nodes ...string) *wbv1alpha1.NodeSlicePool {
 // holder is who works on a node's slice, by whereabouts' lease for it; empty where nobody does.
 func holder(ctx context.Context, g Gomega, lease string) string {
 	var l coordinationv1.Lease
-	err := admin.Get(ctx, client.ObjectKey{Namespace: standin.WhereaboutsNamespace, Name: lease}, &l)
+	err := admin.Get(ctx, client.ObjectKey{Namespace: simnode.WhereaboutsNamespace, Name: lease}, &l)
 	if apierrors.IsNotFound(err) || err == nil && l.Spec.HolderIdentity == nil {
 		return ""
 	}

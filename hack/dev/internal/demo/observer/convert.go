@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 // trace is what the machines' history tells beyond the list of sandboxes.
@@ -67,7 +67,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// sandboxes are those of the stand-in machines, with the times of the machines' own history. What is no address is an
+// sandboxes are those of the simulated machines, with the times of the machines' own history. What is no address is an
 // error, since a sandbox that is not counted could hide a duplicate.
 func sandboxes(list []api.Sandbox, events []api.Event) ([]history.Sandbox, error) {
 	t := traceOf(events)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observer watches the stand-in machines' sandboxes and whereabouts' pools for the demo, by its own plain
+// Package observer watches the simulated machines' sandboxes and whereabouts' pools for the demo, by its own plain
 // clients. It never looks at anything of the guard's: no record, no finalizer, no label. What it saw is judged by
 // package history.
 package observer
@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 	blindness = 5 * time.Second
 )
 
-// Machines is what the stand-in machines tell of themselves.
+// Machines is what the simulated machines tell of themselves.
 type Machines interface {
 	Nodes(context.Context) ([]api.Node, error)
 	Sandboxes(context.Context) ([]api.Sandbox, error)

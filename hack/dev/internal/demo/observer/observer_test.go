@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
-	"github.com/holdfast-dev/holdfast/hack/dev/standin/api"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
 var (
@@ -80,7 +80,7 @@ func TestNodeStates(t *testing.T) {
 			[]api.Node{{Name: "n"}}, []corev1.Node{node("n", "")},
 			map[string]history.NodeState{"n": history.NodeSilent},
 		},
-		"a node that is no stand-in is silent": {
+		"a node that is not simulated is silent": {
 			nil, []corev1.Node{node("n", corev1.ConditionTrue)},
 			map[string]history.NodeState{"n": history.NodeSilent},
 		},

@@ -86,7 +86,7 @@ func sampleReport() Report {
 		{At: at(22), Text: `node-1 is powered off <at once> & "for good"`},
 	}
 	return Report{
-		Setting: []string{"Real: kube-apiserver v1.37.1.", "Stand-ins: the nodes."},
+		Setting: []string{"Real: kube-apiserver v1.37.1.", "Simulated: the nodes."},
 		Scenarios: []Scenario{
 			{
 				Name: "frozen-node", Title: "A pod is force-deleted while its node is frozen",
