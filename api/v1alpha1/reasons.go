@@ -18,7 +18,7 @@ const (
 	ReasonReleaseDelay Reason = "ReleaseDelay"
 	// ReasonKubeletNotFinished: kubelet mode, and the kubelet has not reported that the pod ended.
 	ReasonKubeletNotFinished Reason = "KubeletNotFinished"
-	// ReasonNodeUnreachable: the Node is not Ready and nobody declared it dead.
+	// ReasonNodeUnreachable: the Node is not Ready and has no out-of-service taint.
 	ReasonNodeUnreachable Reason = "NodeUnreachable"
 	// ReasonNodeGone: the Node object is gone; waiting for nodeGoneDelay, or held by choice.
 	ReasonNodeGone Reason = "NodeGone"

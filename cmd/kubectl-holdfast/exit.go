@@ -21,7 +21,7 @@ const (
 )
 
 const exitCodes = `Exit codes:
-  0  done, and nothing that somebody should look into
+  0  done, and nothing that needs a look
   1  an error: wrong flags, a missing right, no answer; nothing can be concluded
   2  found something: a pod is held, a contradiction, a check that failed
   3  the time-out is over
@@ -29,7 +29,7 @@ const exitCodes = `Exit codes:
   5  refused: it was not safe, or there was no consent; nothing was changed`
 
 // errAttention ends a command whose report says everything already.
-var errAttention = errors.New("something was found that somebody should look into")
+var errAttention = errors.New("something was found that needs a look")
 
 // A refusedError says why nothing was changed.
 type refusedError struct{ why string }

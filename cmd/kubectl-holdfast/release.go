@@ -39,10 +39,10 @@ agree, and a third look at this moment too. The reports have to be delays.sandbo
 or more. What Holdfast itself holds for a known pod UID is never among them, and --force does not
 apply. Both reports may be older than Holdfast in the cluster.
 
-Where Holdfast is not installed it refuses: without records nobody can say what an agent has seen
+Where Holdfast is not installed it refuses: no record says what an agent has seen
 alive. Its mode Shadow is enough.
 
-Where unsafeReleases.mode is Deny, admission refuses you like anybody else. Whoever may impersonate
+Where unsafeReleases.mode is Deny, admission refuses you like any other user. A user who may impersonate
 the manager's account can have the IPAM's objects written as it is (--as-manager); the trail keeps
 your own name.
 
@@ -65,7 +65,7 @@ func (o *options) newReleaseCommand() *cobra.Command {
 		Example: `  # What would speak against it?
   kubectl holdfast release 192.168.2.3 --dry-run
 
-  # The machine is scrap, and nobody will ever report its end
+  # The machine is scrap: no kubelet or agent will ever report its termination
   kubectl holdfast release 192.168.2.3 --reason "INC-1432: node-b burnt down, seen by ops"
 
   # What leaked before Holdfast was there
@@ -137,7 +137,7 @@ func (r *releaseOptions) run(ctx context.Context, args []string) error {
 
 // refuseWithout refuses where Holdfast is not installed.
 func refuseWithout() error {
-	return refuse(inspect.NoHoldfast + ": without records nobody can say which entry is held for a sandbox that lives. Nothing was changed; install it first, in mode Shadow if nothing else is wanted of it")
+	return refuse(inspect.NoHoldfast + ": no record says which entry is held for a live sandbox. Nothing was changed; install it first, in mode Shadow if nothing else is wanted of it")
 }
 
 // one releases a single entry.
@@ -232,7 +232,7 @@ func releaseFailure(failure error) error {
 	case errors.Is(failure, ipam.ErrChanged):
 		return refuse("%v", failure)
 	case apierrors.IsForbidden(failure):
-		return refuse("%v; nothing was released. Where admission refuses it (unsafeReleases.mode: Deny), --as-manager is for whoever may impersonate the manager", failure)
+		return refuse("%v; nothing was released. Where admission refuses it (unsafeReleases.mode: Deny), --as-manager is for users who may impersonate the manager", failure)
 	}
 	return fmt.Errorf("%w; run it again: it goes on where it was", failure)
 }

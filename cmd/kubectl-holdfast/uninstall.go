@@ -30,7 +30,7 @@ certificates and the namespace. It needs no manager that is alive, can be stoppe
 run again. It does what "manager uninstall" does.
 
 It releases no address. A pod that was held because its node is silent may still run there with
-its address, and nobody waits for it any more.
+its address, and Holdfast does not wait for it any more.
 
 It wants an administrator's rights, and the answer yes, or --yes.`,
 		Example: `  # See what would be done

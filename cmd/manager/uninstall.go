@@ -22,7 +22,7 @@ roles, certificates and the namespace. Each step says what it found. It can be s
 anywhere, and run again.
 
 It releases no address. A pod that was held because its node is silent may still run there
-with its address, and nobody waits for it any more.
+with its address, and Holdfast does not wait for it any more.
 
 Exit codes:
   0  proven, and nothing is left (or a dry run that could read everything)

@@ -40,7 +40,7 @@ func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePo
 		reason = seen.assessment.Reason
 	case seen.held():
 		reason = v1alpha1.ReasonStaleNodeObjectHeld
-		message = fmt.Sprintf("Finalizers %s keep this object, which is being deleted since %s and speaks for a Node that is gone. Whoever set them has to let go. %s",
+		message = fmt.Sprintf("Finalizers %s keep this object, which is being deleted since %s and speaks for a Node that is gone. The client that set them has to remove them. %s",
 			strings.Join(seen.object.Finalizers, ", "), seen.deletingSince.UTC().Format(time.RFC3339), message)
 	}
 	if !s.told.Allow(seen.object.UID, reason) {

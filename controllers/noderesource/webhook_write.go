@@ -170,7 +170,7 @@ func (k *webhookReconciler) sayRestored(ctx context.Context, r *webhookRestorati
 		"configuration", ConfigurationName, "policies", len(r.policies), "reason", v1alpha1.ReasonWebhookRestored)
 	for _, policy := range r.policies {
 		k.recorder.Eventf(policy, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonWebhookRestored), "Restore",
-			"somebody %s webhook %s in ValidatingWebhookConfiguration %s; it was put back. To change it, change the policy",
+			"another client %s webhook %s in ValidatingWebhookConfiguration %s; it was put back. To change it, change the policy",
 			what, nodepolicy.EntryName(policy.Name), ConfigurationName)
 	}
 }

@@ -84,7 +84,7 @@ func (r *Reconciler) tell(record *v1alpha1.IPAllocation, kind string, d orphan.D
 	r.recorder.Eventf(record, nil, kind, string(d.Reason), string(d.Action), "%s", note)
 }
 
-const takenOverMessage = "an address of this sandbox, whose owner nobody can tell, stands in its pool for another sandbox by now: neither is released " +
+const takenOverMessage = "an address of this sandbox, with an unknown owner, stands in its pool for another sandbox by now: neither is released " +
 	"until this one is proven gone; once you know that it is, annotate this record holdfast.dev/break-glass=REASON and delete it"
 
 // orphanSet is what is known of the orphans on record: the gauges.

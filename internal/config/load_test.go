@@ -234,7 +234,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 				`unsafeReleases.daemonSets[0]: Invalid value: "whereabouts": must have the form "namespace/name"`,
 				`unsafeReleases.cniUsers[0]: Invalid value: "": must be a user name as the API server knows it, with no space around it`,
 				`unsafeReleases.cniUsers[1]: Invalid value: " x": must be a user name as the API server knows it, with no space around it`,
-				`unsafeReleases.cniUsers[2]: Invalid value: "system:node:*": must be one user name; a pattern matches nobody`,
+				`unsafeReleases.cniUsers[2]: Invalid value: "system:node:*": must be one user name; a pattern matches no user`,
 				`controller.leaderElectionNamespace: Invalid value: "a/b": ` + namespaceLabel,
 			},
 		},

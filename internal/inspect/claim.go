@@ -15,7 +15,7 @@ func ClaimNote(address string, uid types.UID, claims release.Fact[map[types.UID]
 	name, exists := claims.Get()[uid]
 	switch {
 	case !claims.IsKnown():
-		return fmt.Sprintf("%s belongs to the ResourceClaim of UID %s, and nobody could tell whether that exists (%s): it is held.", address, uid, claims.Why())
+		return fmt.Sprintf("%s belongs to the ResourceClaim of UID %s, and whether that exists is unknown (%s): it is held.", address, uid, claims.Why())
 	case exists:
 		return fmt.Sprintf("%s belongs to ResourceClaim %s (UID %s): nothing to do, its driver releases it.", address, name, uid)
 	}

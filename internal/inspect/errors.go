@@ -14,7 +14,7 @@ type ForbiddenError struct {
 }
 
 func (e *ForbiddenError) Error() string {
-	return fmt.Sprintf("this needs the right to %s %s in %s, which you do not have; ask an administrator for it, or act as somebody who has it (--as, --context). The API server said: %v",
+	return fmt.Sprintf("this needs the right to %s %s in %s, which you do not have; ask an administrator for it, or act as a user who has it (--as, --context). The API server said: %v",
 		e.Verb, e.Resource, e.Scope, e.Err)
 }
 

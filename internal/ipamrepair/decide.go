@@ -163,7 +163,7 @@ func decideUsed(f *Facts) Decision {
 		return f.decideTaken(f.Reservation.Get(), iface)
 	}
 	if alike := f.Alike.Get(); len(alike) > 0 {
-		return hold(v1alpha1.ReasonConflict, "reservation %s of %s has the same address and network under another name; remove one that is nobody's", alike[0].Name, alike[0].Owner)
+		return hold(v1alpha1.ReasonConflict, "reservation %s of %s has the same address and network under another name; remove the one that belongs to no pod", alike[0].Name, alike[0].Owner)
 	}
 	if d, isOther := f.otherEntry(); isOther {
 		return d

@@ -33,7 +33,7 @@ var (
 	// Unprotects counts pods that were let go, by finalizer.Way.
 	Unprotects = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "unprotect_total",
-		Help: "Pods that were let go, by way: patch, status where another webhook makes pod updates impossible, or gone where there was no finalizer left.",
+		Help: "Pods whose finalizer was removed, by way: patch, status where another webhook makes pod updates impossible, or gone where there was no finalizer left.",
 	}, []string{"way"}))
 
 	// HeldPods is the number of terminating pods that are held now, by why.

@@ -15,6 +15,6 @@ var (
 	// NodeResourceWebhookRestored counts how often the generated webhook configuration was put back.
 	NodeResourceWebhookRestored = register(prometheus.NewCounter(prometheus.CounterOpts{
 		Name: Prefix + "node_resource_webhook_restored_total",
-		Help: "Times that the generated ValidatingWebhookConfiguration was put back after somebody had edited or deleted it.",
+		Help: "Times that the generated ValidatingWebhookConfiguration was put back after another client had edited or deleted it.",
 	}))
 )

@@ -39,7 +39,7 @@ func unusable(p Policy, e Evidence) string {
 		return fmt.Sprintf("policy %q has missingNode %q; expected %s or %s; correct the policy",
 			p.Name, p.MissingNode, v1alpha1.MissingNodeAllow, v1alpha1.MissingNodeDeny)
 	case e.Source != Cached && e.Source != Live:
-		return "nobody said how the Node was read"
+		return "it is not said how the Node was read"
 	case !e.Node.IsRead():
 		return e.Node.Why() + "; try again once the Node can be read"
 	case e.Node.IsKnown() && e.Node.Get().UID == "":

@@ -154,7 +154,7 @@ func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 	case live > 1 || (live == 0 && len(claims) > 1):
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes say that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
 	case chosen != nil && chosen.NodeName == "":
-		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and nobody can tell any more which machine that is: "+
+		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and its machine is not known any more: "+
 			"the addresses are held; delete the record's answer, or the pool's entry, once you know that it is gone", chosen.NodeUID), true
 	}
 	return chosen, Decision{}, false
@@ -187,7 +187,7 @@ func decideClaimed(f *Facts, claim *Claim) Decision {
 
 func askedMessage(claim *Claim) string {
 	if claim != nil {
-		return "node " + claim.NodeName + " says that it has, or had, the sandbox of these addresses; its word counts once every other node is known not to have it"
+		return "node " + claim.NodeName + " reported that it has, or had, the sandbox of these addresses; its report counts once every other node is known not to have it"
 	}
 	return "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"
 }
@@ -213,7 +213,7 @@ func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
 		return wait(RowAwaitDeletedNodes, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
 	}
 	if missing, names := missing(f, now); missing > 0 {
-		d := wait(RowAwaitAcknowledgments, v1alpha1.ReasonAwaitingAllNodes, 0, "%s; the word of each has to count, and %s", what, names)
+		d := wait(RowAwaitAcknowledgments, v1alpha1.ReasonAwaitingAllNodes, 0, "%s; a report of each has to count, and %s", what, names)
 		d.Missing = missing
 		return d, true
 	}

@@ -19,10 +19,10 @@ var kinds = []struct {
 }{
 	{NoAgent, "without an agent"},
 	{Behind, "not through with the question yet"},
-	{Elsewhere, "whose agent has said nothing in this boot and under this Node UID"},
+	{Elsewhere, "whose agent has not reported in this boot and under this Node UID"},
 	{NotGoneYet, "of which the Node object is gone, but not for long enough without a sign that its machine is alive"},
 	{NeverGone, "of which the Node object is gone, which is no proof here (delays.nodeGoneAction: Hold)"},
-	{Unread, "of which nobody could tell"},
+	{Unread, "of which nothing could be read"},
 }
 
 // missing counts the nodes whose silence does not count, and says which they are: of each kind the first few.

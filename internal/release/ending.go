@@ -23,7 +23,7 @@ const (
 	// EndingFinished: kubelet-finished. The kubelet wrote the terminal phase after the deletion, which it does only once
 	// StopPodSandbox has succeeded for every sandbox of the UID that the runtime knew.
 	EndingFinished
-	// EndingCompleted: the kubelet wrote the terminal phase before the deletion, or nobody can tell that it was after.
+	// EndingCompleted: the kubelet wrote the terminal phase before the deletion, or it is unknown whether it was after.
 	EndingCompleted
 	// EndingRejected: the kubelet refused the pod and killed nothing (kubernetes#133382).
 	EndingRejected

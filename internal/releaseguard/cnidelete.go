@@ -73,7 +73,7 @@ func entryNodes(w *Write, c *Case) ([]string, answer) {
 		}
 		name := c.Pod.Get().NodeName // empty when Absent
 		if name == "" {
-			return nil, say(no, "", "nobody knows the node of sandbox %q", c.SandboxID)
+			return nil, say(no, "", "the node of sandbox %q is unknown", c.SandboxID)
 		}
 		names.Insert(name)
 	}

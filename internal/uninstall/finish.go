@@ -141,7 +141,7 @@ func (u *uninstallation) lastLook(ctx context.Context) error {
 		if len(p.held) == 0 || u.DryRun {
 			return nil
 		}
-		u.say("%s protected after the proof, by a manager that somebody brought back for a moment", count(len(p.held), "pod was", "pods were"))
+		u.say("%s protected after the proof, by a manager that was started again for a moment", count(len(p.held), "pod was", "pods were"))
 		u.free(ctx, p)
 		u.report(number, p)
 		if !rest(ctx, lookInterval) {

@@ -136,7 +136,7 @@ func (u *uninstallation) listHeld(ctx context.Context) error {
 		u.say("every entry belongs to a pod that lives")
 		return nil
 	}
-	u.say("Holdfast releases nothing now, and from here on nobody waits for the sandboxes of these. Look whether an address")
+	u.say("Holdfast releases nothing now, and does not wait for the sandboxes of these any more. Look whether an address")
 	u.say("still answers before it is given back (the pod of a node that is alive gives it back by itself, by its CNI DEL):")
 	var text strings.Builder
 	if err := writeHeld(&text, u.held); err != nil {

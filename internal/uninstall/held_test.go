@@ -84,7 +84,7 @@ func TestWhatWasHandedOnIsListedAsItWasHeld(t *testing.T) {
 	var out strings.Builder
 	u := &uninstallation{Options: Options{Out: &out}, held: got}
 	u.conclude()
-	if text := out.String(); !strings.Contains(text, "1 address was held for a sandbox that nobody has seen end") || strings.Contains(text, "no pod behind") {
+	if text := out.String(); !strings.Contains(text, "1 address was held for a sandbox that was not seen to end") || strings.Contains(text, "no pod behind") {
 		t.Errorf("the end does not tell of it: %s", text)
 	}
 }

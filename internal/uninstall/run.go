@@ -89,7 +89,7 @@ func (u *uninstallation) conclude() {
 	}
 	done := "Holdfast is uninstalled"
 	if u.LeaveObjects {
-		done = "Holdfast is stopped, and its other objects are left to whoever applied them"
+		done = "Holdfast is stopped, and its other objects are left to the tool that applied them"
 	}
 	fmt.Fprintf(u.Out, "%s. No pod has its finalizer: two reads of all pods, %s apart, found none.\n", done, u.PassInterval)
 	handed := 0
@@ -102,7 +102,7 @@ func (u *uninstallation) conclude() {
 		fmt.Fprintf(u.Out, "%s in an IPAM with no pod behind them: see the list above.\n", count(stay, "entry stays", "entries stay"))
 	}
 	if handed > 0 {
-		fmt.Fprintf(u.Out, "%s held for a sandbox that nobody has seen end, and a later pod has it now: see the list above, and look for that sandbox first.\n",
+		fmt.Fprintf(u.Out, "%s held for a sandbox that was not seen to end, and a later pod has it now: see the list above, and look for that sandbox first.\n",
 			count(handed, "address was", "addresses were"))
 	}
 }

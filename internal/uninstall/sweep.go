@@ -100,7 +100,7 @@ func (u *uninstallation) removeWhatCameBack(ctx context.Context) (bool, error) {
 	if !runs && len(found) == 0 {
 		return false, nil
 	}
-	u.say("what protects pods has come back; stop whoever applies it (a GitOps controller?):")
+	u.say("what protects pods has come back; stop the tool that applies it (a GitOps controller?):")
 	if runs {
 		if err := u.stop(ctx); err != nil {
 			return true, err

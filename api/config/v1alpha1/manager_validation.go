@@ -175,7 +175,7 @@ func isUserName(value string) []string {
 		return []string{"must be a user name as the API server knows it, with no space around it"}
 	}
 	if strings.Contains(value, "*") {
-		return []string{"must be one user name; a pattern matches nobody"}
+		return []string{"must be one user name; a pattern matches no user"}
 	}
 	return nil
 }

@@ -137,7 +137,7 @@ func (b *books) releasing(e *ipam.Entry) {
 		return
 	}
 	f := about(Leak, "ReleaseUnfinished", e)
-	f.Message = fmt.Sprintf("the release of %s in pool %s began for record %s, which does not exist any more; nobody else can use the address, and nobody ends the release", e.IP, e.Pool, e.Releasing)
+	f.Message = fmt.Sprintf("the release of %s in pool %s began for record %s, which does not exist any more: no pod can use the address, and no controller completes the release", e.IP, e.Pool, e.Releasing)
 	f.Do = "compare two reports, and release it by them (kubectl holdfast release --from-reports)"
 	f.Releasable = true
 	b.report.add(f)
@@ -156,7 +156,7 @@ func (b *books) leak(e *ipam.Entry, owner, orphan *v1alpha1.IPAllocation) {
 		f.Do = "see why it is held: kubectl holdfast explain ipa/" + owner.Name
 		f.Releasable, f.KeptBecause = false, heldBecause(owner)
 	case orphan != nil:
-		f.Message += fmt.Sprintf("; Holdfast holds it as %s, because nobody can tell whose it is", orphan.Name)
+		f.Message += fmt.Sprintf("; Holdfast holds it as %s, because its owner is unknown", orphan.Name)
 	case !b.Unserved.Records:
 		f.Message += ", and Holdfast has no record of it"
 	}
@@ -243,7 +243,7 @@ func (b *books) unrecorded(e *ipam.Entry, pod *Pod, shows bool) {
 	switch {
 	case !pod.Guarded:
 		f.Kind = "NotGuarded"
-		f.Do = "nobody holds its address at its end: see whether its namespace or itself opted out, or whether the manager runs (kubectl holdfast doctor)"
+		f.Do = "no finalizer holds its address when it is deleted: see whether the pod or its namespace opted out, or whether the manager runs (kubectl holdfast doctor)"
 	case !shows:
 		f.Do = "an entry that the pod does not show has no known owner: the manager records it as an orphan"
 	default:
@@ -271,7 +271,7 @@ func (b *books) shownTwice() {
 		if len(pods) < 2 {
 			continue
 		}
-		f := Finding{Class: Duplicate, Kind: "ShownTwice", Address: u.ip.String(), Do: "replace the one whose entry the pool does not have (kubectl holdfast who " + u.ip.String() + "); look for whoever released the address"}
+		f := Finding{Class: Duplicate, Kind: "ShownTwice", Address: u.ip.String(), Do: "replace the one whose entry the pool does not have (kubectl holdfast who " + u.ip.String() + "); find out which client released the address"}
 		var names []string
 		for _, p := range pods {
 			f.Pods, f.UIDs = append(f.Pods, p.Ref.String()), append(f.UIDs, p.UID)

@@ -65,7 +65,7 @@ func (b *books) stranded() {
 	}
 	slices.Sort(f.Pods)
 	f.Pods = f.Pods[:min(count, strandedShown)]
-	f.Message = fmt.Sprintf("%d pods have Holdfast's finalizer, and stay Terminating once they are deleted, since nobody takes it off: %s", count, strings.Join(f.Pods, ", "))
+	f.Message = fmt.Sprintf("%d pods have Holdfast's finalizer, and stay Terminating once they are deleted, since no controller removes it: %s", count, strings.Join(f.Pods, ", "))
 	if count > strandedShown {
 		f.Message += ", ..."
 	}

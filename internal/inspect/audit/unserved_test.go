@@ -69,7 +69,7 @@ func TestAuditWithoutHoldfast(t *testing.T) {
 				f.Managed = nil
 			},
 			want:    []found{{Stale, "FinalizerLeft", "", false}},
-			message: "12 pods have Holdfast's finalizer, and stay Terminating once they are deleted, since nobody takes it off: apps/web-00, apps/web-01",
+			message: "12 pods have Holdfast's finalizer, and stay Terminating once they are deleted, since no controller removes it: apps/web-00, apps/web-01",
 		},
 	}
 	for name, tc := range cases {

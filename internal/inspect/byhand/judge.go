@@ -222,7 +222,7 @@ func (c *Case) Tables(now time.Time) []inspect.Table {
 		tables = append(tables, c.Explanation.Tables(now)...)
 	}
 	objections := inspect.Table{Heading: "WHAT SPEAKS AGAINST A RELEASE", Columns: inspect.Columns("KIND", "FOUND"),
-		None: "Nothing that the cluster knows; whether the sandbox is gone is your word."}
+		None: "Nothing that the cluster knows; only you can say whether the sandbox is gone."}
 	for _, o := range c.Objections {
 		kind := "not needed"
 		if o.Alive {

@@ -71,7 +71,7 @@ func manager(d *Diagnosis, f *Facts, _ time.Time) {
 	look := "look at the pods and their logs: kubectl -n " + f.Namespace + " get pods -o wide"
 	switch {
 	case wanted == 0:
-		d.add(Fail, name, "somebody has scaled the Deployment to 0: nothing is protected by a webhook, judged or released",
+		d.add(Fail, name, "the Deployment is scaled to 0: nothing is protected by a webhook, judged or released",
 			"kubectl -n "+f.Namespace+" scale deployment/holdfast-manager --replicas=2")
 	case ready == 0:
 		d.add(Fail, name, fmt.Sprintf("none of %d is Ready: nothing is protected by a webhook, judged or released", wanted), look)

@@ -58,7 +58,7 @@ func agents(d *Diagnosis, f *Facts, now time.Time) {
 		d.ok(name, "not installed, and not needed (evidence: Kubelet)")
 		return
 	case f.Agents.IsAbsent():
-		d.add(Fail, name, "there is no DaemonSet holdfast-agent/holdfast-agent, and the configuration wants their word (evidence: Agent): everything is held", "install the agents (config/agent)")
+		d.add(Fail, name, "there is no DaemonSet holdfast-agent/holdfast-agent, and the configuration relies on their reports (evidence: Agent): everything is held", "install the agents (config/agent)")
 		return
 	case !f.Agents.IsKnown():
 		d.unread(name, f.Agents.Why())
@@ -71,7 +71,7 @@ func agents(d *Diagnosis, f *Facts, now time.Time) {
 	switch {
 	case withoutAgents(d, f, name, level):
 	case len(silent) > 0:
-		d.add(level, name, "not answered for more than "+unanswered.String()+": "+strings.Join(silent, "; "), "look at the agent of that node; the record's condition Answered says why it is silent")
+		d.add(level, name, "not answered for more than "+unanswered.String()+": "+strings.Join(silent, "; "), "look at the agent of that node; the record's condition Answered says why")
 	default:
 		d.ok(name, "one is Ready on each of %d nodes, and no question is unanswered", len(f.Nodes.Get()))
 	}
@@ -94,7 +94,7 @@ func withoutAgents(d *Diagnosis, f *Facts, name string, level Level) bool {
 	slices.Sort(without)
 	slices.Sort(down)
 	if len(without) > 0 {
-		d.add(level, name, "no agent is Ready on "+strings.Join(without, ", "), "a node without an agent holds every address whose release needs its word: look at its pod of DaemonSet holdfast-agent")
+		d.add(level, name, "no agent is Ready on "+strings.Join(without, ", "), "a node without an agent holds every address that needs its report: look at its pod of DaemonSet holdfast-agent")
 	}
 	if len(down) > 0 {
 		d.add(level, name, "the node is not Ready, and so neither is its agent: "+strings.Join(down, ", "),

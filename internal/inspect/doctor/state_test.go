@@ -46,7 +46,7 @@ func TestAManagerThatWasScaledToNothing(t *testing.T) {
 		if check.Name != "manager replicas" {
 			continue
 		}
-		if check.Level != Fail || !strings.Contains(check.Found, "scaled the Deployment to 0") || !strings.Contains(check.Do, "kubectl -n guard scale deployment/holdfast-manager --replicas=2") {
+		if check.Level != Fail || !strings.Contains(check.Found, "the Deployment is scaled to 0") || !strings.Contains(check.Do, "kubectl -n guard scale deployment/holdfast-manager --replicas=2") {
 			t.Errorf("got %+v", check)
 		}
 	}

@@ -106,7 +106,7 @@ func brokenWebhook(f *Facts, w *Webhook, now time.Time) (what, do string) {
 	case len(w.CABundle) == 0:
 		return "has no authority (caBundle): the API server cannot call it, and its failurePolicy decides", inject
 	case w.Ready.IsKnown() && w.Ready.Get() == 0:
-		return "has nobody behind its Service " + w.Service + ": every call fails, and its failurePolicy decides", "see the check of the manager's replicas"
+		return "has no ready endpoint behind its Service " + w.Service + ": every call fails, and its failurePolicy decides", "see the check of the manager's replicas"
 	case !f.Certificate.IsKnown():
 		return "", ""
 	}
@@ -164,7 +164,7 @@ func foreign(d *Diagnosis, f *Facts, _ time.Time) {
 		}
 		if w.FailsClosed && w.Ready.IsKnown() && w.Ready.Get() == 0 {
 			blocked = true
-			d.add(Fail, name, fmt.Sprintf("%s (%s) is called for updates of pods, fails closed, and has nobody behind its Service %s: no finalizer comes off", w.Name, w.Configuration, w.Service),
+			d.add(Fail, name, fmt.Sprintf("%s (%s) is called for updates of pods, fails closed, and has no ready endpoint behind its Service %s: no finalizer comes off", w.Name, w.Configuration, w.Service),
 				"bring its Service back, or delete its configuration")
 		}
 		if w.Mutating {

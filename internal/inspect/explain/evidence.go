@@ -79,9 +79,9 @@ func (f *Facts) podEvidence() []Evidence {
 var endingText = map[release.Ending]string{
 	release.EndingNone:      "not ended",
 	release.EndingFinished:  "the kubelet ended it after its deletion, so every sandbox was stopped",
-	release.EndingCompleted: "the kubelet ended it before its deletion, or nobody can tell that it was after",
+	release.EndingCompleted: "the kubelet ended it before its deletion, or it is unknown whether it was after",
 	release.EndingRejected:  "the kubelet refused it, and killed nothing",
-	release.EndingForeign:   "somebody other than the kubelet wrote that phase (PodGC, for one): no proof",
+	release.EndingForeign:   "a client other than the kubelet wrote that phase (PodGC, for one): no proof",
 }
 
 // endingText says of a phase under the kubelet's name that others can have written it whose it may be.
@@ -106,7 +106,7 @@ func (f *Facts) poolEvidence(entries []held) []Evidence {
 		value := fmt.Sprintf("%s on %s for sandbox %s, podref %s, by %s", h.IP, orNone(h.Interface), h.SandboxID, h.PodRef, h.Attribution)
 		switch {
 		case h.Superseded:
-			value += "; by now the pool has it for somebody else"
+			value += "; by now the pool has it for another sandbox"
 		case h.Releasing != "":
 			value += "; its release has begun"
 		}
@@ -129,7 +129,7 @@ func (f *Facts) nodeEvidence(o release.Observation) []Evidence {
 	name := f.nodeName()
 	switch {
 	case name == "":
-		return []Evidence{{"node", absent, "not bound, or nobody knows to which", "spec.nodeName"}}
+		return []Evidence{{"node", absent, "not bound, or its node is unknown", "spec.nodeName"}}
 	case f.Node.IsAbsent():
 		return []Evidence{{"node", absent, "there is no Node of that name", "Node " + name}}
 	case !f.Node.IsKnown():

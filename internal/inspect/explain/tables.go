@@ -20,7 +20,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if f.Unserved.Records {
-		note("%s: there are no records, and nobody protects, holds or releases anything.", inspect.NoHoldfast)
+		note("%s: there are no records, and nothing is protected, held or released.", inspect.NoHoldfast)
 	}
 	if f.Unserved.Pools {
 		note("%s: no pool has any address.", inspect.NoWhereabouts)
@@ -37,7 +37,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.Said, d.Reason)
 	}
 	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && facts.Ending(f.podFact(), f.Record) == release.EndingCompleted {
-		note("A manager that saw the pod deleting and not ended counts its end as one after the deletion, and goes on sooner; nobody can tell that from the object alone.")
+		note("A manager that saw the pod deleting and not ended counts its end as one after the deletion, and goes on sooner; the object alone does not show that.")
 	}
 	return notes
 }

@@ -180,7 +180,7 @@ func stateOf(pod *corev1.Pod) string {
 
 func (a *Answer) note(f *Facts) {
 	if f.Unserved.Records {
-		a.Notes = append(a.Notes, inspect.NoHoldfast+": there are no records, and nobody has written down who had the address before.")
+		a.Notes = append(a.Notes, inspect.NoHoldfast+": there are no records, so the earlier owners of the address are unknown.")
 	}
 	if f.Unserved.Pools {
 		a.Notes = append(a.Notes, inspect.NoWhereabouts+": no pool has any address.")
@@ -201,7 +201,7 @@ func (a *Answer) note(f *Facts) {
 // Tables show the answer.
 func (a *Answer) Tables(now time.Time) []inspect.Table {
 	current := inspect.Table{Heading: "NOW", Columns: inspect.Columns("POD", "STATE", "NODE", "SANDBOX", "SOURCES", "AGE", "+UID", "+POOL", "+INTERFACE", "+OWNER"),
-		None: "Nobody has " + a.Address + ": no pool, no record, and no pod that shows it."}
+		None: "No owner of " + a.Address + ": no pool, no record, and no pod that shows it."}
 	for i := range a.Now {
 		h := &a.Now[i]
 		current.Add(h.Pod, h.State, h.Node, inspect.Short(h.SandboxID), strings.Join(h.Sources, ","), inspect.Age(h.Since, now), string(h.UID), h.Pool, h.Interface, h.OwnerKind)

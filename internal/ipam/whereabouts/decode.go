@@ -79,7 +79,7 @@ func decodeAllocation(pool string, network netip.Prefix, rangeErr error, offset 
 	if err != nil {
 		a.problem = &ipam.Problem{
 			Backend: Name, Pool: pool, Offset: offset, PodRef: raw.PodRef, SandboxID: raw.ContainerID,
-			Message: fmt.Sprintf("%v; the entry stays as it is until somebody corrects or removes it", err),
+			Message: fmt.Sprintf("%v; the entry stays as it is until it is corrected or removed", err),
 		}
 	}
 	return a
@@ -107,7 +107,7 @@ func decodePool(pool *wb.IPPool) (netip.Prefix, *ipam.Problem, error) {
 	}
 	return network, &ipam.Problem{
 		Backend: Name, Pool: poolName(pool.Namespace, pool.Name),
-		Message: fmt.Sprintf("%v; none of its %d entries can be released until somebody corrects it", err, len(pool.Spec.Allocations)),
+		Message: fmt.Sprintf("%v; none of its %d entries can be released until it is corrected", err, len(pool.Spec.Allocations)),
 	}, err
 }
 

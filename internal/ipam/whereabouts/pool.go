@@ -43,7 +43,7 @@ func (p *poolWriter) locate(items []*item) []*item {
 	}
 	network, err := parseRange(p.rangeText)
 	if err != nil {
-		fail(items, fmt.Errorf("releasing from IPPool %s: %w; nothing in it is written until somebody corrects it", p.key, err))
+		fail(items, fmt.Errorf("releasing from IPPool %s: %w; nothing in it is written until it is corrected", p.key, err))
 		return nil
 	}
 	for _, i := range items {
