@@ -132,11 +132,11 @@ var setting = []string{
 	"Simulated too, in node-replaced-under-its-name: both sides of Azure's NodeNetworkConfig. DNC, the network controller, gives each node a prefix of the overlay; " +
 		"CNS, on the node, hands out its addresses. A leak there is a prefix that DNC's books keep for a Node that is gone.",
 	"Made to happen, by admission policies: the API server puts off the garbage collector's deletions of NodeNetworkConfigs for some seconds, as one that is " +
-		"overloaded would; and it refuses whereabouts' writes of one pool during one CNI ADD, as a missing right or somebody's webhook does.",
+		"overloaded would; and it refuses whereabouts' writes of one pool during one CNI ADD, as a missing right or another webhook does.",
 	"The node-slice controller sees only the two nodes of its scenario.",
 	"Shorter than usual: a silent node is found NotReady after 5 seconds, whereabouts gives up a CNI DEL after 3 seconds instead of a minute. The guard gives " +
 		"the addresses of a pod that ended by itself back after 2 seconds instead of three minutes, suspects a sandbox 2 seconds after its pod's grace period instead " +
-		"of half a minute, and one that nobody ever saw has to be absent for 5 seconds instead of ten minutes; agents look every second instead of every ten. PodGC " +
+		"of half a minute, and one that no list ever showed has to be absent for 5 seconds instead of ten minutes; agents look every second instead of every ten. PodGC " +
 		"has its usual pace, and so has the word of a deleted Node: five minutes.",
 }
 

@@ -17,7 +17,7 @@ func evictedPod() scenario {
 		name:  "taint-eviction-on-partitioned-node",
 		title: "The taint manager evicts a pod from a node that is cut off, and the reconciler frees its address",
 		harm: "A node cannot reach the API server; its pods live on. It is found NotReady and tainted, and the taint manager evicts the pod: its object " +
-			"is being deleted, nobody on the node hears of it. whereabouts' reconciler leaves out pods that were evicted so, finds the " +
+			"is being deleted, no process on the node learns of it. whereabouts' reconciler leaves out pods that were evicted so, finds the " +
 			"allocation without an owner, and frees it. The next pod gets the address of the one that still runs.",
 		guard: "being deleted is not gone. Admission refuses the removal, since the entry's pod exists and no kubelet has finished it; the next " +
 			"pod gets another address. When the node is back, its kubelet ends the pod, and its address is given back.",

@@ -23,7 +23,7 @@ func forgedReport() scenario {
 		title: "A pod is force-deleted while its node's kubelet is frozen, and another account reports its end in the kubelet's name",
 		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody force-deletes web-0. The StatefulSet makes a new web-0 on another " +
 			"node, and whereabouts gives it the address of the old one.",
-		guard: "the object of the old web-0 is held. Its node's agent is stopped, and somebody with the token that every node has for Multus writes, " +
+		guard: "the object of the old web-0 is held. Its node's agent is stopped, and a client with the token that every node has for Multus writes, " +
 			"as field manager kubelet, that web-0 has failed. A policy refuses that to everybody but the node itself, so nothing is released " +
 			"until the machine is powered off and declared dead.",
 		play: playForgedReport,

@@ -28,7 +28,7 @@ func frozenNode() scenario {
 			"two live sandboxes answer to one address until the old machine is powered off.",
 		guard: "the object of the old web-0 is held, so that no successor can inherit. An agent on the node, which does not need the kubelet, " +
 			"says that the sandbox is alive. Only when the machine was powered off, was found NotReady, and an administrator tainted its Node " +
-			"out-of-service is the address released and the object let go; then the successor starts elsewhere.",
+			"out-of-service is the address released and the finalizer removed; then the successor starts elsewhere.",
 		play: playFrozenNode,
 	}
 }

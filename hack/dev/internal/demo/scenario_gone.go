@@ -16,10 +16,10 @@ func goneNode() scenario {
 	return scenario{
 		name:  "node-deleted-while-its-machine-lives",
 		title: "A Node object is deleted while its machine lives, and PodGC reports the pods' end",
-		harm: "A machine is cut off, and somebody deletes its Node object. A minute later PodGC writes that the pods on it have failed and deletes " +
-			"them, though nobody has asked the machine: web-0 runs on. The StatefulSet makes a new web-0 elsewhere, and whereabouts gives it " +
+		harm: "A machine is cut off, and an administrator deletes its Node object. A minute later PodGC writes that the pods on it have failed and deletes " +
+			"them, though no evidence came from the machine: web-0 runs on. The StatefulSet makes a new web-0 elsewhere, and whereabouts gives it " +
 			"the address of the old one.",
-		guard: "only the kubelet's own word ends a pod, and the phase was written by somebody else. The object of the old web-0 is held, so there is " +
+		guard: "only the kubelet's own report counts as termination, and another client wrote the phase. The object of the old web-0 is held, so there is " +
 			"no successor. It takes the Node's deletion for an administrator's word after five minutes without a sign of kubelet " +
 			"and machine (nodeGoneDelay), or never (nodeGoneAction: Hold); the run ends before.",
 		play:  playGoneNode,
@@ -38,7 +38,7 @@ func playGoneNode(ctx context.Context, s *stage) error {
 	if err := s.deleteNode(ctx, s.first); err != nil {
 		return err
 	}
-	s.tell("somebody deletes the Node object of %s; its machine, and web-0, live on", s.first)
+	s.tell("an administrator deletes the Node object of %s; its machine, and web-0, live on", s.first)
 	if s.guard {
 		return s.heldAgainstPodGC(ctx, old)
 	}

@@ -16,7 +16,7 @@ func outlivedNode() scenario {
 	return scenario{
 		name:  "replaced-while-the-old-machine-lives",
 		title: "A machine is replaced under its name, and the new kubelet reports the end of the old one's pod",
-		harm: "A machine is cut off, and web-0 on it is deleted; nobody there hears of it. An autoscaler replaces the machine under its name and " +
+		harm: "A machine is cut off, and web-0 on it is deleted; no process there learns of it. An autoscaler replaces the machine under its name and " +
 			"cannot power it off. The new kubelet finds a pod that is being deleted and of which it has no sandbox: it reports its end, and the " +
 			"object goes. The new web-0 gets the address of the old one, which lives on on the old machine.",
 		guard: "names never identify. The Node has another UID and another machine ID than the one that ran the sandbox, so its kubelet's word is " +

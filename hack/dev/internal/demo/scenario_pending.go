@@ -25,7 +25,7 @@ func pendingPod() scenario {
 			"written yet. whereabouts' reconciler finds an allocation that no pod reports, calls it an orphan and frees it. The " +
 			"next pod gets the same address (whereabouts #162).",
 		guard: "missing information never releases. Admission refuses the removal, since the entry's pod exists and no kubelet " +
-			"has finished it, whoever asks; the next pod gets another address.",
+			"has finished it, whichever client asks; the next pod gets another address.",
 		play:       playPendingPod,
 		reconciles: 2,
 	}

@@ -100,7 +100,7 @@ func (s *stage) bootAgain(ctx context.Context, pods []*corev1.Pod) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
-	s.tell("its kubelet has taken down what was left, with a CNI DEL that reached nobody; now kube-proxy is up")
+	s.tell("its kubelet has taken down what was left, with a CNI DEL that did not reach the API server; now kube-proxy is up")
 	for _, pod := range pods {
 		if err := s.awaitGone(ctx, pod.Name, pod.UID); err != nil {
 			return err

@@ -29,7 +29,7 @@ func secondRange() scenario {
 	return scenario{
 		name:  "second-range-leaked",
 		title: "CNI DEL stops at a range without an entry, and the address of the next range is lost",
-		harm: "A pod has an address of each of two ranges. The write of its first entry was refused, by a missing right or somebody's webhook, which " +
+		harm: "A pod has an address of each of two ranges. The write of its first entry was refused, by a missing right or another webhook, which " +
 			"whereabouts takes for success. When the pod ends, DEL finds no entry in the first range and stops there: the entry in the second one " +
 			"stays for ever.",
 		guard: "the pod's object is held until every pool is empty of it. The kubelet's report that the pod ended is the evidence; Holdfast " +

@@ -104,7 +104,7 @@ func (s *stage) firstLeaves(ctx context.Context) error {
 	if err := s.deleteNode(ctx, s.first); err != nil {
 		return err
 	}
-	s.tell("somebody deletes the Node object of %s", s.first)
+	s.tell("an administrator deletes the Node object of %s", s.first)
 	if s.guard {
 		return nil // what whereabouts writes comes to no change
 	}

@@ -18,7 +18,7 @@ func strippedBefore() scenario {
 	return scenario{
 		name:  "finalizer-stripped-before-deletion",
 		title: "A client removes the finalizers of a running pod, which is force-deleted later while its node's kubelet is frozen",
-		harm: "The kubelet of web-0's node hangs; its sandbox lives on. A script that removes finalizers goes over the pods, then somebody force-deletes " +
+		harm: "The kubelet of web-0's node hangs; its sandbox lives on. A script that removes finalizers goes over the pods, then an administrator force-deletes " +
 			"web-0. The StatefulSet makes a new web-0 on another node, and whereabouts gives it the address of the old one.",
 		guard: "a policy refuses the removal. The force deletion finds the pod protected: its object is held until its machine is powered off and " +
 			"declared dead.",
@@ -77,7 +77,7 @@ func (s *stage) stripInVain(ctx context.Context, pod *corev1.Pod) error {
 func strippedAfter() scenario {
 	return scenario{
 		name:  "finalizer-stripped-after-deletion",
-		title: "A pod is force-deleted while its node's kubelet is frozen, and somebody removes its finalizers and with them the pod object",
+		title: "A pod is force-deleted while its node's kubelet is frozen, and a client removes its finalizers and with them the pod object",
 		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody force-deletes web-0 and removes whatever finalizer keeps it. The " +
 			"StatefulSet makes a new web-0 on another node, and whereabouts gives it the address of the old one.",
 		guard: "a policy refuses the removal. Here an administrator breaks the glass and the object vanishes. Before " +
