@@ -34,6 +34,10 @@ var _ = suite.Describe("An uninstallation", func() {
 	})
 
 	It("takes the finalizer off every pod, whatever its labels, and leaves nothing", func(ctx context.Context) {
+		By("refuse before anything is changed: agents wait for a policy, or the manager is in another namespace")
+		refusesWhatWaits(ctx, apps, out)
+		refusesAnotherNamespace(ctx, out)
+
 		held := hold(ctx, apps, 3)
 		living := guarded(apps, "living")
 		Expect(admin.Create(ctx, living)).To(Succeed())
@@ -49,7 +53,20 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(admin.Create(ctx, others)).To(Succeed())
 		Expect(admin.Delete(ctx, others, client.GracePeriodSeconds(0))).To(Succeed())
 
+		By("stop the manager and remove every webhook and protector before the first pod is touched")
+		looked := false
+		out.at("Taking the finalizer off every pod", func() {
+			looked = true
+			Expect(podsOf(ctx, own)).To(BeEmpty())
+			Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeZero()))
+			Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
+			Expect(heldPods(ctx)).To(HaveLen(7))
+			// What judges and what records is still there: it is removed only once the proof is made.
+			Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-guarded-label"}, &admissionregistrationv1.ValidatingAdmissionPolicy{})).To(Succeed())
+			Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed())
+		})
 		uninstalled(ctx, options(out))
+		Expect(looked).To(BeTrue())
 
 		for _, pod := range held {
 			_, err := read(ctx, pod)
@@ -115,19 +132,8 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(strings.Count(out.String(), "0 with the finalizer")).To(BeNumerically(">=", 3), "a clean read before it counts for nothing")
 	}, SpecTimeout(specTimeout))
 
-	It("goes through pods/status where somebody's admission breaks every update of a pod", func(ctx context.Context) {
-		pods := hold(ctx, apps, 2)
-		breakPodUpdates(ctx, apps, "pods")
-		uninstalled(ctx, options(out))
-		for _, pod := range pods {
-			_, err := read(ctx, pod)
-			Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
-		}
-		Expect(out.String()).To(ContainSubstring("0 freed, 2 through pods/status"))
-	}, SpecTimeout(specTimeout))
-
 	It("goes on trying what fails, proves nothing meanwhile, and says so at the end of its time", func(ctx context.Context) {
-		hold(ctx, apps, 2)
+		pods := hold(ctx, apps, 2)
 		mend := breakPodUpdates(ctx, apps, "pods", "pods/status")
 		o := options(out)
 		o.Timeout = shortStop
@@ -137,8 +143,15 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(out.String()).To(And(ContainSubstring("2 failed"), ContainSubstring("broken on purpose"), Not(ContainSubstring("proven: "))))
 		Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed(), "nothing behind the sweep was touched")
 
+		By("go through pods/status where another client's admission breaks every update of a pod")
 		mend()
+		breakPodUpdates(ctx, apps, "pods")
 		uninstalled(ctx, options(out))
+		for _, pod := range pods {
+			_, err := read(ctx, pod)
+			Expect(err).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		}
+		Expect(out.String()).To(ContainSubstring("0 freed, 2 through pods/status"))
 	}, SpecTimeout(specTimeout))
 
 	It("takes the rights of a manager whose pods do not stop, and removes these pods and those of silent agents", func(ctx context.Context) {
@@ -157,38 +170,38 @@ var _ = suite.Describe("An uninstallation", func() {
 		o.StopTimeout = shortStop
 		uninstalled(ctx, o)
 	}, SpecTimeout(specTimeout))
-
-	It("refuses, before it changes anything, where nodes' agents wait for a policy", func(ctx context.Context) {
-		waiter := &appsv1.DaemonSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: apps, Name: "agent"},
-			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
-				Spec: corev1.PodSpec{
-					NodeSelector:   map[string]string{"on": "no-node"},
-					InitContainers: []corev1.Container{{Name: "wait", Image: "example.com/m", Args: []string{"wait-node-resource", "--policy=ciliumnodes"}}},
-					Containers:     []corev1.Container{{Name: "main", Image: "example.com/main"}},
-				},
-			}},
-		}
-		Expect(admin.Create(ctx, waiter)).To(Succeed())
-		var refused *uninstall.WaitersError
-		Expect(errors.As(uninstall.Run(ctx, options(out)), &refused)).To(BeTrue())
-		Expect(refused.DaemonSets).To(ConsistOf(apps + "/agent"))
-		Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
-		Expect(admin.Delete(ctx, waiter)).To(Succeed())
-		uninstalled(ctx, options(out))
-	}, SpecTimeout(specTimeout))
-
-	It("refuses, before it changes anything, where the manager is in another namespace", func(ctx context.Context) {
-		o := options(out)
-		o.Namespace = "network-guard"
-		var refused *uninstall.ElsewhereError
-		Expect(errors.As(uninstall.Run(ctx, o), &refused)).To(BeTrue())
-		Expect(refused.Found).To(ConsistOf("holdfast-system"))
-		Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
-		uninstalled(ctx, options(out))
-	}, SpecTimeout(specTimeout))
 })
+
+func refusesWhatWaits(ctx context.Context, apps string, out *said) {
+	GinkgoHelper()
+	waiter := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: apps, Name: "agent"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+			Spec: corev1.PodSpec{
+				NodeSelector:   map[string]string{"on": "no-node"},
+				InitContainers: []corev1.Container{{Name: "wait", Image: "example.com/m", Args: []string{"wait-node-resource", "--policy=ciliumnodes"}}},
+				Containers:     []corev1.Container{{Name: "main", Image: "example.com/main"}},
+			},
+		}},
+	}
+	Expect(admin.Create(ctx, waiter)).To(Succeed())
+	var refused *uninstall.WaitersError
+	Expect(errors.As(uninstall.Run(ctx, options(out)), &refused)).To(BeTrue())
+	Expect(refused.DaemonSets).To(ConsistOf(apps + "/agent"))
+	Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+	Expect(admin.Delete(ctx, waiter)).To(Succeed())
+}
+
+func refusesAnotherNamespace(ctx context.Context, out *said) {
+	GinkgoHelper()
+	o := options(out)
+	o.Namespace = "network-guard"
+	var refused *uninstall.ElsewhereError
+	Expect(errors.As(uninstall.Run(ctx, o), &refused)).To(BeTrue())
+	Expect(refused.Found).To(ConsistOf("holdfast-system"))
+	Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeEquivalentTo(2)))
+}
 
 // webhooksAndProtectors are the names of everything that the API server mutates by, or calls.
 func webhooksAndProtectors(ctx context.Context) []string {

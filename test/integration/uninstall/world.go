@@ -159,7 +159,7 @@ func breakPodUpdates(ctx context.Context, namespace string, resources ...string)
 	GinkgoHelper()
 	probe := guarded(namespace, "probe")
 	probe.Finalizers, probe.Labels = nil, nil
-	Expect(admin.Create(ctx, probe)).To(Succeed())
+	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, probe))).To(Succeed())
 	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
 	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}}
 	for _, resource := range resources {
