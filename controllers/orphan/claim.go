@@ -59,7 +59,7 @@ func (r *Reconciler) claimOf(ctx context.Context, v *view, answer *v1alpha1.Answ
 		return claim, fmt.Errorf("looking for the Node of UID %s, which has claimed sandbox %s: %w", answer.NodeUID, v.id, err)
 	}
 	claim.NodeName, claim.Live = r.nodeOfClaim(nodes.Items, answer)
-	if answer.PodUID == "" {
+	if answer.PodUID == "" || claim.NodeName == "" { // the pod of a Node UID that no Node and no machine has any more cannot be checked
 		return claim, nil
 	}
 	pod, err := r.podOfUID(ctx, v, answer.PodUID)

@@ -88,6 +88,22 @@ func TestAClaimantIsAskedAloneOnceEveryOtherNodeIsSilent(t *testing.T) {
 	}
 }
 
+// The machine of a claim registered again and claims the sandbox under its new Node UID. The Node UID of before is no Node's and in no inventory
+// any more, so that no pod can be compared with its node.
+func TestI2AClaimUnderANodeUIDThatIsNotKnownAnyMoreHoldsNoOther(t *testing.T) {
+	before, claimant, other := onepod.Node("node", "node-0", "m1"), onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
+	pod := onepod.Namesake("next-uid", "10.0.0.9")
+	s := newSearch(t, claimant, other, pod)
+	s.ask()
+	s.claims(before, pod.UID)
+	s.claims(claimant, "")
+	s.acknowledges(claimant, 0)
+	s.acknowledges(other, 0)
+	if record := s.settle(); record.Spec.NodeName != "node" {
+		t.Errorf("node %q is asked, expected the Node that its machine has now: %+v", record.Spec.NodeName, record.Status.Conditions)
+	}
+}
+
 // What the node inventory knows of a claimant's machine decides which Node speaks for it now.
 func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 	claimant := func() *corev1.Node { return onepod.Node("node", "node-1", "m1") }

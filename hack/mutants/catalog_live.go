@@ -31,6 +31,12 @@ var livenessMutants = []mutant{
 		new: "", by: inOrphans,
 	},
 	{
+		rule: "liveness: a claim under a Node UID that is not known any more holds no other claim",
+		file: "controllers/orphan/claim.go",
+		old:  `answer.PodUID == "" || claim.NodeName == ""`,
+		new:  `answer.PodUID == ""`, by: inOrphans,
+	},
+	{
 		rule: "liveness: looks at a gone Node that are far apart end its delay (L4)",
 		file: "controllers/nodefate/nodefate.go",
 		old:  `(!watched && now.Sub(before.ConfirmedTime.Time) > fateGap)`,

@@ -39,7 +39,7 @@ var notHere = []string{"CustomResourceDefinition", "Deployment", "DaemonSet", "P
 var (
 	admin = fixture.Admin
 
-	suite = fixture.NewSuite("handshake", fixture.PlaneOne, func(ctx context.Context) {
+	suite = fixture.NewSuite("handshake", fixture.PlaneTwo, func(ctx context.Context) {
 		objects := fixture.Installation().Objects(notHere...)
 		for _, object := range objects { // the administrator writes what the nodes of this suite report
 			Expect(admission.TrustKubelets(object, "admin")).To(Succeed())
