@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/node"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
@@ -92,17 +92,17 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	fates := nodefate.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince)
+	nodesGone := nodegone.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince)
 	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}
 	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Handshakes: o.Handshakes, Rules: o.Rules,
 		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues,
-		PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start})
+		PoliciesSince: o.PoliciesSince, Witness: seen, NodesGone: nodesGone, Running: routes.start})
 	if err != nil {
 		return err
 	}
 	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{ManagerNamespace: o.ManagerNamespace, AgentNamespace: o.AgentNamespace, MaxAsked: o.MaxAsked,
 		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
-		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Fates: fates, Running: routes.start, NewInformer: o.NewInformer})
+		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, NodesGone: nodesGone, Running: routes.start, NewInformer: o.NewInformer})
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
 		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
 		Pod: pods.Facts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
-			return nodefate.Observe(ctx, mgr.GetAPIReader(), name)
+			return nodegone.Observe(ctx, mgr.GetAPIReader(), name)
 		},
 		LookAt: routes.routeSandbox, Scheduled: orphans.Scheduled,
 	}); err != nil {
@@ -136,7 +136,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	_, err = node.Setup(mgr, o.Clock, node.Options{
 		Settings:  nodelife.Settings{NodeGoneDelay: o.Settings.NodeGoneDelay, HoldGoneNodes: o.Settings.HoldGoneNodes},
-		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: fates.Kubelet,
+		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: nodesGone.Kubelet,
 		SimulatedQueues: o.SimulatedQueues,
 	})
 	return err

@@ -51,8 +51,8 @@ func (m *missingNodes) since(key missingKey) (time.Time, bool) {
 	return seen.since, known
 }
 
-// sighted ends the wait of every object of a node, because there was a Node of the name.
-func (m *missingNodes) sighted(node string) {
+// found ends the wait of every object of a node, because there was a Node of the name.
+func (m *missingNodes) found(node string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	maps.DeleteFunc(m.seen, func(_ missingKey, s missingSince) bool { return s.node == node })

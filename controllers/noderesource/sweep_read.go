@@ -169,7 +169,7 @@ func (s *sweeper) liveNode(ctx context.Context, name string) nodeidentity.Eviden
 	err := s.live.Get(ctx, client.ObjectKey{Name: name}, node)
 	fact := nodeFact(name, &node.ObjectMeta, err)
 	if fact.IsKnown() {
-		s.missing.sighted(name)
+		s.missing.found(name)
 	}
 	return nodeidentity.Evidence{Source: nodeidentity.Live, Node: fact}
 }

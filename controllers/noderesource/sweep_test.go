@@ -224,11 +224,11 @@ func TestANodeHasToBeMissingWithoutABreak(t *testing.T) {
 	if since := m.observe(key, "node", start.Add(time.Minute)); !since.Equal(start) {
 		t.Errorf("missing since %s, expected the first look", since)
 	}
-	m.sighted("other")
+	m.found("other")
 	if since, missing := m.since(key); !missing || !since.Equal(start) {
 		t.Error("another Node ended the wait")
 	}
-	m.sighted("node")
+	m.found("node")
 	if _, missing := m.since(key); missing {
 		t.Error("the Node was seen, and is still taken for missing")
 	}

@@ -43,19 +43,19 @@ func awaitsResource(policy *v1alpha1.NodeResourcePolicy) bool {
 func sweepNodeEvents(s *sweeper) handler.TypedFuncs[*corev1.Node, sweepRequest] {
 	return handler.TypedFuncs[*corev1.Node, sweepRequest]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q sweepQueue) {
-			s.missing.sighted(e.Object.Name)
+			s.missing.found(e.Object.Name)
 			if !e.IsInInitialList {
 				s.wakeForNode(ctx, e.Object.Name, q)
 			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q sweepQueue) {
-			s.missing.sighted(e.ObjectNew.Name)
+			s.missing.found(e.ObjectNew.Name)
 			if e.ObjectOld.UID != e.ObjectNew.UID {
 				s.wakeForNode(ctx, e.ObjectNew.Name, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q sweepQueue) {
-			s.missing.sighted(e.Object.Name) // it was there until now
+			s.missing.found(e.Object.Name) // it was there until now
 			s.wakeForNode(ctx, e.Object.Name, q)
 		},
 	}

@@ -19,7 +19,7 @@ func TestAQueryThatAnotherLeaderReplacedKeepsItsTime(t *testing.T) {
 	record := records.OfOrphan("s", metav1.NewTime(onepod.Now))
 	record.UID, record.ResourceVersion = "record", "7"
 	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "s", Epoch: 2}}
-	f := newFate(t)
+	f := newWorld(t)
 	k := f.r.reclaimer
 	v := &view{id: "s", record: record}
 	if got, want := k.askedOf(v), (orphan.Asked{Epoch: 2}); got != want {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -131,7 +131,7 @@ func (r *Reconciler) podOfUID(ctx context.Context, v *view, uid types.UID) (*cor
 func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePools) error {
 	of := &facts.Read{Evidence: r.options.Evidence, Settings: r.options.Settings, GuardsClusterNetwork: r.options.Rules.GuardClusterNetwork,
 		UID: types.UID(v.record.Name), Live: true, Record: v.record, Pod: release.Absent[release.Pod](),
-		HeldRead: release.Known(struct{}{}), Node: nodefate.Observe(ctx, r.live, v.record.Spec.NodeName)}
+		HeldRead: release.Known(struct{}{}), Node: nodegone.Observe(ctx, r.live, v.record.Spec.NodeName)}
 	for _, e := range v.entries {
 		of.Held = append(of.Held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
 	}
@@ -149,7 +149,7 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 		}
 	}
 	v.claimed = of
-	of.Twin, err = r.options.Fates.Twin(ctx, of.Record, of.Node)
+	of.Twin, err = r.options.NodesGone.Twin(ctx, of.Record, of.Node)
 	return err
 }
 
@@ -175,7 +175,7 @@ func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 func (r *Reconciler) followNode(ctx context.Context, of *facts.Read) error {
 	record := of.Record.DeepCopy()
 	var err error
-	if of.GoneUnread, err = r.options.Fates.Record(ctx, record, of.Node, of.Live); err != nil {
+	if of.GoneUnread, err = r.options.NodesGone.Record(ctx, record, of.Node, of.Live); err != nil {
 		return err
 	}
 	for i := range record.Spec.Sandboxes {

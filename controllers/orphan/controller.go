@@ -30,7 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/controllers/owner"
 	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/controllers/records"
@@ -59,9 +59,9 @@ type Options struct {
 	LastRetry                        time.Duration
 	SimulatedQueues                  bool
 	PoliciesSince                    func(context.Context) (time.Time, error)
-	// Witness has seen the pods, and Fates tells what has become of their nodes.
-	Witness *witness.Pods
-	Fates   *nodefate.Fates
+	// Witness has seen the pods, and NodesGone says since when their nodes are gone.
+	Witness   *witness.Pods
+	NodesGone *nodegone.Observer
 	// Running is called once orphans are looked at.
 	Running     func(context.Context)
 	NewInformer NewInformer
@@ -256,7 +256,7 @@ func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reco
 		after = r.lookAgain(v, d)
 	}
 	if v.facts.Addressed != nil && v.record.Spec.NodeGone != nil {
-		after = nodefate.Confirmed
+		after = nodegone.Confirmed
 	}
 	if v.record == nil {
 		return reconcile.Result{RequeueAfter: after}, nil

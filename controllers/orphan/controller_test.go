@@ -26,7 +26,7 @@ import (
 func TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain(t *testing.T) {
 	record := onepod.RecordOfOld(nil)
 	record.Name, record.Spec.NodeName = v1alpha1.OrphanPrefix+"old-sandbox", ""
-	f := newFate(t, record)
+	f := newWorld(t, record)
 	f.Pool.Entries[0].SandboxID = "next-sandbox"
 	r := f.r
 
@@ -46,7 +46,7 @@ func TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain(t *testing.T) {
 // TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded: its address was released with proof. A record of it would stand as a conflict
 // against the next pod at that address.
 func TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded(t *testing.T) {
-	f := newFate(t)
+	f := newWorld(t)
 	f.Pool.Entries[0].SeenSince = onepod.Now.Add(-time.Hour)
 	f.Pool.OnLive = func() { f.Pool.Entries = nil }
 	result, err := f.r.Reconcile(t.Context(), "old-sandbox")
@@ -76,7 +76,7 @@ func TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan(t *testing.T) {
 			pod := onepod.FinishedNamesake()
 			pod.Labels, pod.Finalizers, pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil, nil, nil
 			pod.Status.Phase = tc.phase
-			f := newFate(t, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			f := newWorld(t, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 			f.Pool.Entries[0].SeenSince = onepod.Now.Add(-time.Hour)
 			f.Clock.SetTime(onepod.Now.Add(time.Hour))
 			f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
@@ -105,7 +105,7 @@ func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
 	earlier.Name, earlier.Spec.Sandboxes[0].ID, earlier.Spec.Addresses[0].SandboxID = "earlier", "earlier-sandbox", "earlier-sandbox"
 	for name, objects := range map[string][]client.Object{"nobody before it": {alive}, "an earlier pod of the name is on record": {alive, earlier}} {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, append(objects, onepod.Node("node", "node-1", "m1"))...)
+			f := newWorld(t, append(objects, onepod.Node("node", "node-1", "m1"))...)
 			f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))
 			f.r.options.Witness.Handler().OnAdd(alive, false)
 			entry := f.Pool.Entries[0]

@@ -31,7 +31,7 @@ func drain(q requests) []sandboxID {
 
 // TestI10TheEndOfWhatLedToAnEntryLeadsToALook: what a look left to a pod or to its record is looked at again when that goes.
 func TestI10TheEndOfWhatLedToAnEntryLeadsToALook(t *testing.T) {
-	f := newFate(t)
+	f := newWorld(t)
 	r := f.r
 	pod, record := onepod.Namesake("old", "10.0.0.5"), onepod.RecordOfOld(nil)
 	record.Spec.Sandboxes = append(record.Spec.Sandboxes, v1alpha1.SandboxRecord{ID: "next-sandbox"})
@@ -77,7 +77,7 @@ func TestI10TheEndOfWhatLedToAnEntryLeadsToALook(t *testing.T) {
 
 // TestI10AWaitWithoutARecordIsAScheduledLook: for releaseDelay an entry of nobody has no record; the audit knows of the look ahead.
 func TestI10AWaitWithoutARecordIsAScheduledLook(t *testing.T) {
-	f := newFate(t)
+	f := newWorld(t)
 	f.Pool.Entries[0].SeenSince = onepod.Now
 	r := f.r
 	unaccounted := func() bool {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/pages"
@@ -79,16 +79,16 @@ func (k *reclaimer) keep(ctx context.Context, present []orphan.Present, traces [
 		return nil
 	}
 	seen, _ := k.inventory.snapshot()
-	fates := make(map[string]*v1alpha1.NodeGone, len(keys))
+	gone := make(map[string]*v1alpha1.NodeGone, len(keys))
 	for _, key := range keys {
-		if fates[key], err = k.fateOf(ctx, seen[key], present); err != nil {
+		if gone[key], err = k.goneOf(ctx, seen[key], present); err != nil {
 			return err
 		}
 	}
 	return k.inventory.change(ctx, func(inventory orphan.Inventory) error {
-		for key, gone := range fates {
+		for key, since := range gone {
 			if s, still := inventory[key]; still {
-				s.Gone = gone
+				s.Gone = since
 				inventory[key] = s
 			}
 		}
@@ -97,9 +97,9 @@ func (k *reclaimer) keep(ctx context.Context, present []orphan.Present, traces [
 	})
 }
 
-// fateDue is when to look next at the machines without a Node: when the delay of one is over, and every minute before; zero where there
+// goneDue is when to look next at the machines without a Node: when the delay of one is over, and every minute before; zero where there
 // is none.
-func (k *reclaimer) fateDue(inventory orphan.Inventory) time.Duration {
+func (k *reclaimer) goneDue(inventory orphan.Inventory) time.Duration {
 	due := time.Duration(0)
 	for _, seen := range inventory {
 		if seen.Gone == nil {
@@ -107,17 +107,17 @@ func (k *reclaimer) fateDue(inventory orphan.Inventory) time.Duration {
 		}
 		left := seen.Gone.Since.Add(k.orphans.options.Settings.NodeGoneDelay).Sub(k.orphans.clock.Now())
 		if left <= 0 {
-			left = nodefate.Confirmed // its Lease is still there, or nothing of it is proof
+			left = nodegone.Confirmed // its Lease is still there, or nothing of it is proof
 		}
 		if due == 0 || left < due {
 			due = left
 		}
 	}
-	return min(due, nodefate.Confirmed)
+	return min(due, nodegone.Confirmed)
 }
 
-// fateOf looks for signs that a machine without a Node is alive, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
-func (k *reclaimer) fateOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
+// goneOf looks for signs that a machine without a Node is alive, as for a pod's (rows NodeDeleted and NodeReplaced of internal/release).
+func (k *reclaimer) goneOf(ctx context.Context, s orphan.Seen, present []orphan.Present) (*v1alpha1.NodeGone, error) {
 	node := release.Absent[release.Node]()
 	for i := range present {
 		if present[i].Name == s.Name {
@@ -126,7 +126,7 @@ func (k *reclaimer) fateOf(ctx context.Context, s orphan.Seen, present []orphan.
 	}
 	record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: s.Name, NodeGone: s.Gone,
 		Sandboxes: []v1alpha1.SandboxRecord{{Node: &s.Node}}}}
-	gone, err := k.orphans.options.Fates.Of(ctx, record, node, []types.UID{s.Node.UID})
+	gone, err := k.orphans.options.NodesGone.Of(ctx, record, node, []types.UID{s.Node.UID})
 	if err != nil {
 		return nil, fmt.Errorf("looking for a sign of the machine of node %s, which is gone: %w", s.Name, err)
 	}

@@ -178,7 +178,7 @@ func (k *reclaimer) lookCached(ctx context.Context) (without bool, err error) {
 	return without, nil
 }
 
-// lookLive reads Leases and Nodes, keeps the list, and gives back what nobody claims; again is when the fate of a machine without a Node
+// lookLive reads Leases and Nodes, keeps the list, and gives back what nobody claims; again is when a machine without a Node
 // is to be looked at next.
 func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (again time.Duration, err error) {
 	acknowledged, traces, err := k.leases.read(ctx)
@@ -203,7 +203,7 @@ func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (again t
 	k.countMissing(nodes)
 	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(present)))
 	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(present)))
-	return k.fateDue(inventory), k.reclaim(ctx, complete, nodes)
+	return k.goneDue(inventory), k.reclaim(ctx, complete, nodes)
 }
 
 // reclaim decides about orphans on live facts, and gives back together what may go.

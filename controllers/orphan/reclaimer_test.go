@@ -21,7 +21,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -29,22 +29,22 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// fate is an entry that may be nobody's.
-type fate struct {
+// world is an entry that may be nobody's.
+type world struct {
 	*onepod.World
 	r *Reconciler
 }
 
-func newFate(t *testing.T, objects ...client.Object) *fate {
+func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := onepod.New(t, objects...)
-	return &fate{w, New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
-		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Fates: nodefate.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)})}
+	return &world{w, New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
+		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), NodesGone: nodegone.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)})}
 }
 
 // search is the search for the node of one orphan, with live reads that are noted, hidden or disturbed.
 type search struct {
-	*fate
+	*world
 	// reads are the live reads in their order, each kind once in a row; hidden kinds are not found by them.
 	reads  []string
 	hidden string
@@ -60,12 +60,12 @@ func newSearch(t *testing.T, objects ...client.Object) *search {
 	record := onepod.RecordOfOld(nil)
 	record.Name, record.Spec.NodeName = v1alpha1.OrphanPrefix+string(lost), ""
 	record.Spec.Sandboxes[0].ID, record.Spec.Addresses[0].SandboxID = string(lost), string(lost)
-	s := &search{fate: newFate(t, append(objects, record)...), before: func(string) {}}
+	s := &search{world: newWorld(t, append(objects, record)...), before: func(string) {}}
 	s.Pool.Entries[0].SandboxID = string(lost)
 	s.Pool.OnLive = func() { s.note("pools") }
 	live, o := s.watched(), s.r.options
 	o.Evidence, o.ManagerNamespace, o.AgentNamespace, o.MaxAsked = release.EvidenceAgent, "holdfast-system", "holdfast-agent", 10
-	o.Fates = nodefate.New(live, s.Clock, onepod.NodeGoneDelay, func(context.Context) (time.Time, error) { return time.Time{}, nil })
+	o.NodesGone = nodegone.New(live, s.Clock, onepod.NodeGoneDelay, func(context.Context) (time.Time, error) { return time.Time{}, nil })
 	s.r = New(s.Client, live, s.Recorder, s.Clock, o)
 	return s
 }
@@ -385,11 +385,11 @@ func TestAMachineWithoutANodeIsGoneAfterThePersistedDelay(t *testing.T) {
 	if err := s.Truth.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	for passed := time.Duration(0); passed < onepod.NodeGoneDelay; passed += nodefate.Confirmed {
+	for passed := time.Duration(0); passed < onepod.NodeGoneDelay; passed += nodegone.Confirmed {
 		if s.look() != 0 {
 			t.Fatalf("released %s after the Node object went", passed)
 		}
-		s.Clock.SetTime(s.Clock.Now().Add(nodefate.Confirmed))
+		s.Clock.SetTime(s.Clock.Now().Add(nodegone.Confirmed))
 	}
 	s.Clock.SetTime(s.Clock.Now().Add(time.Second)) // what is persisted is rounded up
 	if s.look() != 1 {
@@ -411,7 +411,7 @@ func TestASignOfLifeOfAMachineWithoutANodeStartsTheDelayAgain(t *testing.T) {
 		if s.look() != 0 {
 			t.Fatal("released")
 		}
-		s.Clock.SetTime(s.Clock.Now().Add(nodefate.Confirmed))
+		s.Clock.SetTime(s.Clock.Now().Add(nodegone.Confirmed))
 		s.Apply(onepod.Lease("gone", onepod.Now.Add(time.Duration(renewed+1)*time.Second)))
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/exempt"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/controllers/owner"
 	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/controllers/records"
@@ -74,9 +74,9 @@ type Options struct {
 	LastRetry       time.Duration
 	SimulatedQueues bool
 	PoliciesSince   func(context.Context) (time.Time, error)
-	// Witness has seen the pods, and Fates tells what has become of their nodes.
-	Witness *witness.Pods
-	Fates   *nodefate.Fates
+	// Witness has seen the pods, and NodesGone says since when their nodes are gone.
+	Witness   *witness.Pods
+	NodesGone *nodegone.Observer
 	// Running is called once pods are looked at.
 	Running func(context.Context)
 }
@@ -276,7 +276,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	if decision.Action == release.Keep {
 		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(seen.unfinished(), r.keep(ctx, seen))
 	}
-	after := seen.fateDue(decision.After)
+	after := seen.goneDue(decision.After)
 	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
 		// The back-off of an error could be longer than the wait.
 		log.FromContext(ctx).Error(err, "What the pod waits for could not be written down; the wait goes on", "reason", decision.Reason)
@@ -290,12 +290,12 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// fateDue is when the absence of the pod's node is to be confirmed next; zero if it need not be.
-func (v *view) fateDue(after time.Duration) time.Duration {
+// goneDue is when the absence of the pod's node is to be confirmed next; zero if it need not be.
+func (v *view) goneDue(after time.Duration) time.Duration {
 	if v.record == nil || v.record.Spec.NodeGone == nil || after == 0 {
 		return after
 	}
-	return min(after, nodefate.Confirmed)
+	return min(after, nodegone.Confirmed)
 }
 
 // unfinished is what a live pass about a pod that lives could not read. What led to the pass, a cache that was behind or a delay that
@@ -308,8 +308,8 @@ func (v *view) unfinished() error {
 		return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
 	case v.node.IsUnknown():
 		return fmt.Errorf("reading node %s for the sandboxes of %s: %s", v.nodeName(), v.podName(), v.node.Why())
-	case v.fateUnread != "":
-		return fmt.Errorf("telling how long the node of %s has been gone: %s", v.podName(), v.fateUnread)
+	case v.goneUnread != "":
+		return fmt.Errorf("telling how long the node of %s has been gone: %s", v.podName(), v.goneUnread)
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (v *view) unfinished() error {
 // unprotect takes the finalizer off and removes the record; the pools were shown to be empty of it. What carries the proof
 // goes last, so that whoever fails or dies in between leaves it to the next one: a pod that its kubelet ended is its own
 // proof, and a record that outlived it would prove nothing and stand against the next user of its address for ever. Where
-// the fate of a node decided, it is the record that has it, and by then no address any more that could stand against anybody.
+// the deletion of a Node decided, it is the record that has it, and by then no address any more that could stand against anybody.
 func (r *Reconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
 	steps := []func() error{func() error { return r.takeFinalizerOff(ctx, seen, decision) }}
 	if decision.Withheld == nil { // mode Guard releases by the record

@@ -15,13 +15,13 @@ import (
 )
 
 // endedAfterDEL is a pod with a reported termination. The cache of pools shows no entry of it.
-func endedAfterDEL(t *testing.T) *fate {
+func endedAfterDEL(t *testing.T) *world {
 	t.Helper()
 	pod := onepod.FinishedNamesake()
 	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Addresses[0].PoolResourceVersion = "90"
-	f := newFate(t, pod, record, onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, pod, record, onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = nil
 	return f
 }

@@ -17,7 +17,7 @@ func TestI3ASandboxOnAnotherPodsRecordIsNoSuccessor(t *testing.T) {
 	other := onepod.RecordOfOld(nil)
 	other.Name, other.Spec.PodName = "other", "db-0"
 	other.Spec.Sandboxes[0].ID, other.Spec.Addresses = "others-sandbox", nil
-	f := newFate(t, pod, node, onepod.RecordOfOld(onepod.OldMachine()), other)
+	f := newWorld(t, pod, node, onepod.RecordOfOld(onepod.OldMachine()), other)
 	f.Pool.Entries[0].SandboxID = "others-sandbox"
 	if err := f.after(0); err != nil {
 		t.Fatal(err)

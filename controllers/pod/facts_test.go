@@ -140,7 +140,7 @@ func (s *scene) managers(t *testing.T) (release.Decision, bool) {
 			objects = append(objects, o.DeepCopyObject().(client.Object))
 		}
 	}
-	f := newFate(t, objects...)
+	f := newWorld(t, objects...)
 	f.Pool.Entries, f.r.options.Evidence = s.entries, s.evidence
 	v, err := f.r.observe(t.Context(), "old", true)
 	if err != nil {

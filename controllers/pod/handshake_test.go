@@ -19,9 +19,9 @@ import (
 )
 
 // newLife is the old pod, which lives and shows its address, on a node that is guarded by agents.
-func newLife(t *testing.T, objects ...client.Object) *fate {
+func newLife(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	f := newFate(t, append(objects, onepod.Namesake("old", "10.0.0.5"))...)
+	f := newWorld(t, append(objects, onepod.Namesake("old", "10.0.0.5"))...)
 	f.r.options.Evidence = release.EvidenceAgent
 	return f
 }
@@ -33,7 +33,7 @@ func readySince(node *corev1.Node, before time.Duration) *corev1.Node {
 }
 
 // asked are the sandboxes that the record of the old pod has a question about.
-func (f *fate) asked() []string {
+func (f *world) asked() []string {
 	f.Helper()
 	var ids []string
 	for _, mark := range f.Record().Spec.Marks {
@@ -65,9 +65,9 @@ func TestAPodThatLivesIsAskedAboutThoughAReadFailed(t *testing.T) {
 	}
 }
 
-// TestTheFateOfTheNodeOfAPodThatLivesIsLookedAtAgain until it could be: the delay begins, and ends, with a live read, and what led to
+// TestTheLifecycleOfTheNodeOfAPodThatLivesIsLookedAtAgain until it could be: the delay begins, and ends, with a live read, and what led to
 // that read does not come twice.
-func TestTheFateOfTheNodeOfAPodThatLivesIsLookedAtAgain(t *testing.T) {
+func TestTheLifecycleOfTheNodeOfAPodThatLivesIsLookedAtAgain(t *testing.T) {
 	gone := goneForLong()
 	gone.Spec.NodeGone.Since = metav1.NewTime(onepod.Now)
 	for name, tc := range map[string]struct {
@@ -85,7 +85,7 @@ func TestTheFateOfTheNodeOfAPodThatLivesIsLookedAtAgain(t *testing.T) {
 			before := f.NodeGone() != nil
 			f.FailReads = tc.fails
 			if err := f.after(0); err == nil {
-				t.Error("the fate of the node could not be told, and nobody is to try again")
+				t.Error("the lifecycle of the node could not be told, and there is no retry")
 			}
 			if noted := f.NodeGone() != nil; noted != before {
 				t.Errorf("the record has the node as gone: %t, before the failed read %t", noted, before)

@@ -86,7 +86,7 @@ func TestI2ALateClockDoesNotHideTheMachine(t *testing.T) {
 			v.pod.CreationTimestamp = metav1.NewTime(registered.Add(tc.made))
 			node := onepod.Node("node", "node", "m1")
 			node.CreationTimestamp = metav1.NewTime(registered)
-			f := newFate(t, v.pod, node)
+			f := newWorld(t, v.pod, node)
 			record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: "node",
 				Sandboxes: []v1alpha1.SandboxRecord{{ID: "a-sandbox", ObservedTime: metav1.NewTime(onepod.Now)}}}}
 			if err := f.r.recordMachines(t.Context(), v, record); err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -40,9 +40,9 @@ func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*vi
 		return nil, err
 	}
 	if read := v.read(r.options); read.NeedsNode() {
-		v.node = nodefate.Observe(ctx, r.reader(live), v.nodeName())
+		v.node = nodegone.Observe(ctx, r.reader(live), v.nodeName())
 	}
-	v.twin, err = r.options.Fates.Twin(ctx, v.record, v.node)
+	v.twin, err = r.options.NodesGone.Twin(ctx, v.record, v.node)
 	return v, err
 }
 

@@ -45,7 +45,7 @@ func TestWhatCarriesTheProofGoesLast(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, tc.objects...)
+			f := newWorld(t, tc.objects...)
 			f.Pool.Entries = nil
 			f.FailWrites = tc.want[0]
 			if err := f.after(0); err == nil {
@@ -68,7 +68,7 @@ func TestWhatCarriesTheProofGoesLast(t *testing.T) {
 // TestI3ALivePassGivesNothingToAPodThatWentMeanwhile: its pod was read before its entries; in between it went, and its successor
 // of the same name got the same address.
 func TestI3ALivePassGivesNothingToAPodThatWentMeanwhile(t *testing.T) {
-	f := newFate(t, onepod.FinishedNamesake(), onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, onepod.FinishedNamesake(), onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = onepod.HeldByOld()
 	f.Pool.OnLive = func() {
 		f.Pool.OnLive = nil
@@ -109,7 +109,7 @@ func TestI3ANetworkStatusIsNoEvidenceForTheNextSandbox(t *testing.T) {
 			pod := onepod.FinishedNamesake()
 			pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
-			f := newFate(t, pod, tc.record, onepod.Node("node", "node-1", "m1"))
+			f := newWorld(t, pod, tc.record, onepod.Node("node", "node-1", "m1"))
 			f.Pool.Entries[0].SandboxID = "next-sandbox"
 			f.holdsUntil(0, time.Minute, 9*time.Minute)
 			f.releasesAfter(10*time.Minute + 2*time.Second)
@@ -136,7 +136,7 @@ func TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd(t *testing.T) {
 			record := onepod.RecordOfOld(onepod.OldMachine())
 			record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
 			record.Spec.Addresses[0].ObservedTime = metav1.NewTime(onepod.Now)
-			f := newFate(t, pod, record, onepod.Node("node", "node-1", "m1"))
+			f := newWorld(t, pod, record, onepod.Node("node", "node-1", "m1"))
 			f.r.options.Witness.Handler().OnUpdate(onepod.Namesake("old", tc.alive), pod)
 			if tc.released > time.Minute {
 				f.holdsUntil(0, time.Minute, 9*time.Minute)
@@ -156,7 +156,7 @@ func emptiedRecord() *v1alpha1.IPAllocation {
 func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, Node: onepod.OldMachine()}
-	f := newFate(t, record, onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, record, onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = nil
 	f.FailReads = "pods"
 	if err := f.after(0); err == nil {
@@ -176,7 +176,7 @@ func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
 
 // TestAFailedReadIsNewsOnceItLasts: and then once, in whatever words it fails.
 func TestAFailedReadIsNewsOnceItLasts(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
 	f.FailReads = "leases"
 	for _, later := range []time.Duration{0, unreadWord / 2, unreadWord, 2 * unreadWord, 3 * unreadWord} {
 		if err := f.after(later); err == nil {
@@ -203,7 +203,7 @@ func TestAWordThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
+			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
 			f.r.options.LastRetry = tc.lastRetry
 			f.FailWrites = explainsOnPod
 			result, err := f.r.Reconcile(t.Context(), "old")
@@ -221,7 +221,7 @@ func TestAWordThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 func TestAPodWithoutItsLabelIsLookedAtAgain(t *testing.T) {
 	pod := onepod.Namesake("old", "10.0.0.5")
 	delete(pod.Labels, v1alpha1.GuardedLabel)
-	f := newFate(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 	f.FailWrites = takesFinalizerOff // which is the name of any patch of the pod
 	if _, _, err := f.r.pass(t.Context(), "old", true); err == nil {
 		t.Error("the label could not be put back, and nobody is to try again")
@@ -253,7 +253,7 @@ func TestI6ACacheOfRecordsThatIsBehindShowsNoRivals(t *testing.T) {
 				objects = append(objects, cached)
 			}
 			record.ResourceVersion = tc.read
-			f := newFate(t, objects...)
+			f := newWorld(t, objects...)
 			v := &view{uid: "old", record: record}
 			if err := f.r.noteRecords(t.Context(), v); err != nil {
 				t.Fatal(err)
@@ -271,7 +271,7 @@ func TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	cached := record.DeepCopy()
 	cached.ResourceVersion = "6"
-	f := newFate(t, cached)
+	f := newWorld(t, cached)
 	read := record.DeepCopy()
 	read.ResourceVersion = "6"
 	v := &view{uid: "old", record: read}

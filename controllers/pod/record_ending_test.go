@@ -46,13 +46,13 @@ func terminatingPod(before time.Duration) *corev1.Pod {
 }
 
 // end ends the pod in the name of whichever kubelet has it.
-func (f *fate) end() {
+func (f *world) end() {
 	f.Helper()
 	f.endAs(finishedAfter(time.Hour))
 }
 
 // endAs writes the status of another object of the same UID, as the kubelet does.
-func (f *fate) endAs(pod *corev1.Pod) {
+func (f *world) endAs(pod *corev1.Pod) {
 	f.Helper()
 	var ended corev1.Pod
 	if err := f.Truth.Get(f.Context(), client.ObjectKeyFromObject(pod), &ended); err != nil {
@@ -110,7 +110,7 @@ func TestWhoseKubeletEndedThePodIsRecorded(t *testing.T) {
 			if tc.node != nil {
 				objects = append(objects, tc.node)
 			}
-			f := newFate(t, objects...)
+			f := newWorld(t, objects...)
 			v, err := f.r.observe(t.Context(), "old", tc.live)
 			if err != nil {
 				t.Fatal(err)
@@ -131,7 +131,7 @@ func TestWhoseKubeletEndedThePodIsRecorded(t *testing.T) {
 // TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas: it still has the Node on which the pod began.
 func TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
-	f := newFate(t, finishedAfter(time.Minute), record, later(onepod.Node("node", "node-2", "m2"), 0))
+	f := newWorld(t, finishedAfter(time.Minute), record, later(onepod.Node("node", "node-2", "m2"), 0))
 	f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 			if node, isNode := into.(*corev1.Node); isNode {
@@ -160,7 +160,7 @@ func completedPod() *corev1.Pod {
 }
 
 // failsToReadTheNode looks twice, in vain, and expects that no report is recorded by that.
-func (f *fate) failsToReadTheNode() {
+func (f *world) failsToReadTheNode() {
 	f.Helper()
 	f.FailReads = "node"
 	for _, moment := range []time.Duration{0, unreadWord} {
@@ -183,7 +183,7 @@ func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
 		"of a pod without one":   {completedPod(), node},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, objects...)
+			f := newWorld(t, objects...)
 			f.failsToReadTheNode()
 			f.holdsUntil(2 * unreadWord)
 			if report := f.Record().Spec.Kubelet; report == nil || report.Node == nil || report.Node.UID != "node-1" {
@@ -200,7 +200,7 @@ func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
 
 // TestWhoseKubeletItWasCannotBeReadIsSaid: what fails for good is no silent try after try.
 func TestWhoseKubeletItWasCannotBeReadIsSaid(t *testing.T) {
-	f := newFate(t, completedPod(), onepod.Node("node", "node-1", "m1"), onepod.RecordOfOld(onepod.OldMachine()))
+	f := newWorld(t, completedPod(), onepod.Node("node", "node-1", "m1"), onepod.RecordOfOld(onepod.OldMachine()))
 	f.failsToReadTheNode()
 	if !slices.Contains(f.Writes, explainsOnRecord) {
 		t.Errorf("writes %v: expected a word on what cannot be read", f.Writes)
@@ -211,7 +211,7 @@ func TestWhoseKubeletItWasCannotBeReadIsSaid(t *testing.T) {
 func TestI6AReportStaysThoughItsNodeCannotBeRead(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(onepod.Now.Add(-time.Minute))}
-	f := newFate(t, finishedAfter(time.Hour), record, onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, finishedAfter(time.Hour), record, onepod.Node("node", "node-1", "m1"))
 	f.FailReads = "node"
 	v, err := f.r.observe(t.Context(), "old", true)
 	if err != nil {
@@ -227,7 +227,7 @@ func TestACompletedPodStaysItsKubeletsOnceItIsDeleted(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	first := metav1.NewTime(onepod.Now.Add(-time.Hour))
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingCompleted, ObservedTime: first, WrittenTime: &first, Node: onepod.OldMachine()}
-	f := newFate(t, finishedAfter(2*time.Hour), record, onepod.Node("node", "node-7", "m7"))
+	f := newWorld(t, finishedAfter(2*time.Hour), record, onepod.Node("node", "node-7", "m7"))
 	v, err := f.r.observe(t.Context(), "old", true)
 	if err != nil {
 		t.Fatal(err)
@@ -243,19 +243,19 @@ func TestACompletedPodStaysItsKubeletsOnceItIsDeleted(t *testing.T) {
 
 // TestI1I3AReplacementsEndIsNotTheOldMachines plays it with the records that a manager writes, which dies whenever nothing is going on.
 func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
-	for name, play := range map[string]func(*fate){
-		"the manager sees it all": func(f *fate) {
+	for name, play := range map[string]func(*world){
+		"the manager sees it all": func(f *world) {
 			f.Apply(later(onepod.Node("node", "node-2", "m2"), time.Second))
 			f.holdsUntil(time.Second)
 			f.end()
 			f.holdsUntil(2 * time.Second)
 			f.Apply(later(onepod.Node("node", "node-3", "m1"), 3*time.Second))
 		},
-		"the manager sees nothing until the old machine is back": func(f *fate) {
+		"the manager sees nothing until the old machine is back": func(f *world) {
 			f.end()
 			f.Apply(later(onepod.Node("node", "node-3", "m1"), 3*time.Second))
 		},
-		"the old machine registered before, and the pod was alive then": func(f *fate) {
+		"the old machine registered before, and the pod was alive then": func(f *world) {
 			f.Apply(later(onepod.Node("node", "node-2", "m1"), time.Second))
 			f.holdsUntil(time.Second)
 			if uid := f.Record().Spec.AliveNodeUID; uid != "node-2" {
@@ -264,7 +264,7 @@ func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
 			f.end()
 			f.Apply(later(onepod.Node("node", "node-4", "m1"), 3*time.Second))
 		},
-		"the replacement took the Node object over, and gave it back": func(f *fate) {
+		"the replacement took the Node object over, and gave it back": func(f *world) {
 			f.Apply(onepod.Node("node", "node-1", "m2"))
 			f.holdsUntil(time.Second)
 			f.endAs(finishedAfter(time.Minute))
@@ -273,7 +273,7 @@ func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, terminatingPod(time.Hour), onepod.RecordOfOld(onepod.OldMachine()))
+			f := newWorld(t, terminatingPod(time.Hour), onepod.RecordOfOld(onepod.OldMachine()))
 			play(f)
 			f.r.options.Witness = witness.New(f.Clock)
 			f.r.owners.Witness = f.r.options.Witness // another process carries on
@@ -294,7 +294,7 @@ func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
 func TestAReportIsNotReaddressed(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(onepod.Now.Add(-time.Minute)), Node: onepod.OldMachine()}
-	f := newFate(t, finishedAfter(time.Hour), record, onepod.Node("node", "node-2", "m1"))
+	f := newWorld(t, finishedAfter(time.Hour), record, onepod.Node("node", "node-2", "m1"))
 	v, err := f.r.observe(t.Context(), "old", true)
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +326,7 @@ func TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain(t *testing.T) {
 		"a pod that is gone meanwhile": {nil, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
+			f := newWorld(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
 			if tc.pod != nil {
 				f.Apply(tc.pod)
 			}
@@ -341,7 +341,7 @@ func TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain(t *testing.T) {
 
 // TestARecordDoesNotFollowWhileThePodCannotBeRead: nothing would ask again whether the pod lived under the Node that registered.
 func TestARecordDoesNotFollowWhileThePodCannotBeRead(t *testing.T) {
-	f := newFate(t, terminatingPod(time.Hour), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
+	f := newWorld(t, terminatingPod(time.Hour), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
 	v, err := f.r.observe(t.Context(), "old", true)
 	if err != nil {
 		t.Fatal(err)
@@ -377,7 +377,7 @@ func TestI2ASandboxThatIsMadeAfterItsNodeRegisteredAgainGetsAMachine(t *testing.
 			record.Spec.AliveNodeUID = tc.alive
 			pod := onepod.Namesake("old", "10.0.0.5")
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(onepod.Now.Add(-2 * time.Hour))}}
-			f := newFate(t, pod, record, onepod.Node("node", "node-2", "m1"))
+			f := newWorld(t, pod, record, onepod.Node("node", "node-2", "m1"))
 			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].AddObserved, f.Pool.Entries[0].SeenSince = "next-sandbox", true, onepod.Now.Add(tc.seen)
 			if err := f.after(0); err != nil {
 				t.Fatal(err)

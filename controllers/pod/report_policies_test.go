@@ -34,7 +34,7 @@ func TestI11AForgedTerminationLetsNothingGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := onepod.FinishedNamesake()
 			pod.CreationTimestamp = metav1.NewTime(created)
-			f := newFate(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+			f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 			f.Pool.Entries, f.JudgedSince = nil, tc.since
 			if tc.agents {
 				f.r.options.Evidence = release.EvidenceAgent

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -42,7 +42,7 @@ func (p reportingPool) Release(ctx context.Context, requests []ipam.Request) []i
 }
 
 // inShadow makes a shadow of a reconciler.
-func (f *fate) inShadow() *fate {
+func (f *world) inShadow() *world {
 	report := shadow.NewReporter()
 	f.r.options.Shadow = report
 	f.r.options.Backends = []ipam.Backend{reportingPool{f.Pool, report}}
@@ -50,7 +50,7 @@ func (f *fate) inShadow() *fate {
 }
 
 // look reconciles after that long, and says whether the pod and its record are there.
-func (f *fate) look(d time.Duration) (pod, record bool) {
+func (f *world) look(d time.Duration) (pod, record bool) {
 	f.Helper()
 	if err := shadow.Ignore(f.after(d)); err != nil {
 		f.Fatalf("after %s: %v", d, err)
@@ -66,8 +66,8 @@ func (f *fate) look(d time.Duration) (pod, record bool) {
 }
 
 func TestAShadowLetsAPodGoByTheSameProofsAndKeepsThem(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour))).inShadow()
-	for d := time.Duration(0); d < onepod.NodeGoneDelay; d += nodefate.Confirmed {
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour))).inShadow()
+	for d := time.Duration(0); d < onepod.NodeGoneDelay; d += nodegone.Confirmed {
 		if pod, _ := f.look(d); !pod {
 			t.Fatalf("the pod was let go after %s, before its node was gone for %s", d, onepod.NodeGoneDelay)
 		}
@@ -92,11 +92,11 @@ func gone(record *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
 
 // heldInShadow is a pod that PodGC ended, on a Ready node whose agent has said that the one sandbox on record is gone. Of the two
 // addresses that it showed, one stands in the pool.
-func heldInShadow(t *testing.T) (*fate, *events.FakeRecorder) {
+func heldInShadow(t *testing.T) (*world, *events.FakeRecorder) {
 	t.Helper()
 	pod := onepod.DeletedPod()
 	pod.Annotations[nadv1.NetworkStatusAnnot] = `[{"name":"default/net","interface":"net1","ips":["10.0.0.5","10.0.0.6"]}]`
-	f := newFate(t, pod, gone(onepod.RecordOfOld(onepod.OldMachine())), onepod.Node("node", "node-1", "m1")).inShadow()
+	f := newWorld(t, pod, gone(onepod.RecordOfOld(onepod.OldMachine())), onepod.Node("node", "node-1", "m1")).inShadow()
 	f.r.options.Evidence = release.EvidenceAgent
 	f.r.options.Handshakes = Handshakes{MaxInFlight: 1, MaxInFlightPerNode: 1}
 	recorder := events.NewFakeRecorder(100)
@@ -108,13 +108,13 @@ func heldInShadow(t *testing.T) (*fate, *events.FakeRecorder) {
 }
 
 // aboutAny is the question whether the node has any sandbox of the pod, as the record has it; zero without one.
-func (f *fate) aboutAny() release.Mark {
+func (f *world) aboutAny() release.Mark {
 	f.Helper()
 	return release.AskedOf(f.Record(), v1alpha1.AnySandbox).Mark.Get()
 }
 
 // answerAny is the word of the node that it has no sandbox of the pod, to that question.
-func (f *fate) answerAny(question release.Mark) {
+func (f *world) answerAny(question release.Mark) {
 	f.Helper()
 	record := f.Record()
 	record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: v1alpha1.AnySandbox, NodeUID: question.NodeUID, BootID: question.BootID,
@@ -248,7 +248,7 @@ func TestAShadowAsksNobodyAboutTheOtherSandboxOfACompletedPod(t *testing.T) {
 	second, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]
 	second.ID, address.SandboxID, address.IP = "second-sandbox", "second-sandbox", "10.0.0.6"
 	record.Spec.Sandboxes, record.Spec.Addresses = append(record.Spec.Sandboxes, second), append(record.Spec.Addresses, address)
-	f := newFate(t, pod, record, onepod.Node("node", "node-1", "m1")).inShadow()
+	f := newWorld(t, pod, record, onepod.Node("node", "node-1", "m1")).inShadow()
 	entry := onepod.HeldByOld()[0]
 	entry.IP, entry.SandboxID = netip.MustParseAddr("10.0.0.6"), "second-sandbox"
 	f.Pool.Entries = append(f.Pool.Entries, entry)

@@ -52,7 +52,7 @@ func TestI1APodObjectThatVanishedGivesNothingAway(t *testing.T) {
 			if tc.successor {
 				objects = append(objects, onepod.Namesake("new", "10.0.0.6"))
 			}
-			f := newFate(t, objects...)
+			f := newWorld(t, objects...)
 			f.Pool.Entries = tc.entries
 			f.holdsUntil(0, time.Second, time.Hour)
 			var got []string
@@ -86,7 +86,7 @@ func (c lateRecords) Get(ctx context.Context, key client.ObjectKey, into client.
 
 // TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack: the address was released with proof, pod and record went, and the cache is behind.
 func TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack(t *testing.T) {
-	f := newFate(t, onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = nil
 	late := onepod.RecordOfOld(onepod.OldMachine())
 	late.ResourceVersion, late.Spec.Addresses[0].PoolResourceVersion = "1", "99"
@@ -102,7 +102,7 @@ func TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack(t *testing.T) {
 // TestI10AnEntryMadeForARecordThatWentMeanwhileIsRemovedAgain: another leader released the address, between the read of the record and the tombstone.
 func TestI10AnEntryMadeForARecordThatWentMeanwhileIsRemovedAgain(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
-	f := newFate(t, record, onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, record, onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = nil
 	f.Pool.OnLive = func() { _ = f.Truth.Delete(t.Context(), record.DeepCopy()) }
 	if err := f.after(0); err != nil {
@@ -115,7 +115,7 @@ func TestI10AnEntryMadeForARecordThatWentMeanwhileIsRemovedAgain(t *testing.T) {
 
 // TestATombstoneIsReportedOnce: the pod's owner cannot see it any more, so the record has the event.
 func TestATombstoneIsReportedOnce(t *testing.T) {
-	f := newFate(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 	f.holdsUntil(0, time.Second, time.Hour)
 	reported := f.r.recorder.(*events.FakeRecorder).Events
 	close(reported)
@@ -156,7 +156,7 @@ func TestI2ATombstoneGoesOnceTheSandboxIsProvenGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			record := onepod.RecordOfOld(onepod.OldMachine())
 			tc.change(record)
-			f := newFate(t, record, onepod.Node("node", "node-1", "m1"))
+			f := newWorld(t, record, onepod.Node("node", "node-1", "m1"))
 			f.Pool.Entries = tc.entries
 			for _, later := range []time.Duration{0, time.Second, 2 * time.Second} {
 				if err := f.after(later); err != nil {

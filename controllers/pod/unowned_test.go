@@ -43,7 +43,7 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 				earlier.Spec.Addresses[0].IP, earlier.Spec.Addresses[0].SandboxID, earlier.Spec.Sandboxes[0].ID = "10.0.0.6", "earlier-sandbox", "earlier-sandbox"
 				objects = append(objects, earlier)
 			}
-			f := newFate(t, objects...)
+			f := newWorld(t, objects...)
 			f.r.options.Evidence = tc.evidence
 			f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))
 			alive := onepod.Namesake("old", "10.0.0.5")
@@ -90,7 +90,7 @@ func TestI10APodThatWasMissedUntilItsDeletionGetsARecord(t *testing.T) {
 			if tc.optedOut {
 				pod.Annotations[v1alpha1.GuardAnnotation] = v1alpha1.GuardAnnotationOff
 			}
-			f := newFate(t, pod, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			f := newWorld(t, pod, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 			if !tc.holds {
 				f.Pool.Entries = nil
 			}
@@ -112,7 +112,7 @@ func TestI2AnEntryThatComesAfterTheDeletionIsRecordedForItsPod(t *testing.T) {
 	pod.Annotations = nil
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: onepod.Now.Add(30 * time.Second)}, new(int64(30))
 	pod.Status.Phase = corev1.PodPending
-	f := newFate(t, pod, onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, pod, onepod.Node("node", "node-1", "m1"))
 	f.r.options.Witness.Handler().OnAdd(pod, false)
 	f.Pool.Entries[0].AddObserved, f.Pool.Entries[0].SeenSince = true, onepod.Now.Add(time.Second)
 	if err := f.after(2 * time.Second); err != nil {

@@ -16,7 +16,7 @@ import (
 
 // TestI2AConflictWithANamesakeEndsWithIt: the record of an earlier pod waits because the pod that has its name shows the address.
 func TestI2AConflictWithANamesakeEndsWithIt(t *testing.T) {
-	f := newFate(t, onepod.RecordOfOld(nil))
+	f := newWorld(t, onepod.RecordOfOld(nil))
 	pod := onepod.Namesake("next", "10.0.0.5")
 	other := onepod.Namesake("next", "10.0.0.6")
 	elsewhere := pod.DeepCopy()

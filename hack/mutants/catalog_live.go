@@ -38,9 +38,9 @@ var livenessMutants = []mutant{
 	},
 	{
 		rule: "liveness: looks at a gone Node that are far apart end its delay (L4)",
-		file: "controllers/nodefate/nodefate.go",
-		old:  `(!watched && now.Sub(before.ConfirmedTime.Time) > fateGap)`,
-		new:  `now.Sub(before.ConfirmedTime.Time) > fateGap`, by: inPods,
+		file: "controllers/nodegone/nodegone.go",
+		old:  `(!watched && now.Sub(before.ConfirmedTime.Time) > maxGap)`,
+		new:  `now.Sub(before.ConfirmedTime.Time) > maxGap`, by: inPods,
 	},
 	{
 		rule: "liveness: a conflict with what a namesake shows ends with the namesake (L5)",

@@ -26,7 +26,7 @@ type view struct {
 
 	mu      sync.Mutex
 	records map[string]*v1alpha1.IPAllocation
-	marks   map[markKey]sighted
+	marks   map[markKey]firstSeen
 	version uint64
 	synced  bool
 }
@@ -45,8 +45,8 @@ type markKey struct {
 	epoch     int64
 }
 
-// sighted is when and where a mark was first in the view.
-type sighted struct {
+// firstSeen is when and where a mark was first in the view.
+type firstSeen struct {
 	at time.Time
 	// after is a version of the view without the mark; by is the version of the record with it.
 	after, by uint64
@@ -56,11 +56,11 @@ type sighted struct {
 type asked struct {
 	record *v1alpha1.IPAllocation
 	mark   v1alpha1.Mark
-	sighted
+	firstSeen
 }
 
 func newView(c clock.PassiveClock, changed func()) *view {
-	return &view{clock: c, changed: changed, records: map[string]*v1alpha1.IPAllocation{}, marks: map[markKey]sighted{}}
+	return &view{clock: c, changed: changed, records: map[string]*v1alpha1.IPAllocation{}, marks: map[markKey]firstSeen{}}
 }
 
 // Add is the reflector's: an event of the watch.
@@ -77,7 +77,7 @@ func (v *view) put(object any) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := v.records[record.Name]
-	current := map[markKey]sighted{}
+	current := map[markKey]firstSeen{}
 	news := v.sight(record, by, current)
 	v.records[record.Name] = record
 	v.forget(record.UID)
@@ -89,13 +89,13 @@ func (v *view) put(object any) error {
 }
 
 // sight notes the marks of a record; true if one is new.
-func (v *view) sight(record *v1alpha1.IPAllocation, by uint64, into map[markKey]sighted) bool {
+func (v *view) sight(record *v1alpha1.IPAllocation, by uint64, into map[markKey]firstSeen) bool {
 	news := false
 	for _, mark := range record.Spec.Marks {
 		key := keyOf(record, mark)
 		seen, known := v.marks[key]
 		if !known {
-			seen = sighted{at: v.clock.Now(), after: v.version, by: by}
+			seen = firstSeen{at: v.clock.Now(), after: v.version, by: by}
 			news = true
 		}
 		if seen.by <= seen.after {
@@ -152,7 +152,7 @@ func (v *view) Replace(objects []any, version string) error {
 	if at < v.version {
 		v.restart()
 	}
-	records, marks := make(map[string]*v1alpha1.IPAllocation, len(objects)), map[markKey]sighted{}
+	records, marks := make(map[string]*v1alpha1.IPAllocation, len(objects)), map[markKey]firstSeen{}
 	for _, object := range objects {
 		record, by, err := asRecord(object)
 		if err != nil {
@@ -209,7 +209,7 @@ func (v *view) snapshot() sights {
 	for _, name := range slices.Sorted(maps.Keys(v.records)) {
 		record := v.records[name]
 		for _, mark := range record.Spec.Marks {
-			now.marks = append(now.marks, asked{record: record, mark: mark, sighted: v.marks[keyOf(record, mark)]})
+			now.marks = append(now.marks, asked{record: record, mark: mark, firstSeen: v.marks[keyOf(record, mark)]})
 		}
 	}
 	return now

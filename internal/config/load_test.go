@@ -272,7 +272,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			content: header + "controller: {burst: 10}\n",
 			want:    []string{`controller.burst: Invalid value: 10: has no effect without qps; set qps too, or leave burst out`},
 		},
-		"a fate of gone nodes that nobody knows": {
+		"an unknown action for gone nodes": {
 			content: header + "delays: {nodeGoneAction: Keep}\n",
 			want:    []string{`delays.nodeGoneAction: Unsupported value: "Keep": supported values: "Release", "Hold"`},
 		},

@@ -140,7 +140,7 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 // wantAll: the random facts do lead to each way.
 func wantAll(t *testing.T, ways map[string]int) {
 	t.Helper()
-	for _, way := range []string{"claimant", "fate", "silence", "claim"} {
+	for _, way := range []string{"claimant", "lifecycle", "silence", "claim"} {
 		if ways[way] < cases/10000 {
 			t.Errorf("%s: %d of %d releases: the facts hardly ever suffice", way, ways[way], cases)
 		}
@@ -179,7 +179,7 @@ func claimantsWord(o *release.Observation) (string, bool) {
 	node := o.Node.Get()
 	fated := o.Node.IsAbsent() || (o.Node.IsKnown() && (release.Compare(s.Machine.Get(), node.Machine) == release.Replaced || (node.OutOfService && !node.Ready)))
 	if fated {
-		return "fate", true // by internal/release, which has tests of its own
+		return "lifecycle", true // by internal/release, which has tests of its own
 	}
 	return "claimant", o.Evidence == release.EvidenceAgent && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease &&
 		node.NodeUID == s.Mark.Get().NodeUID && node.BootID == s.Mark.Get().BootID

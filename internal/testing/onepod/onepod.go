@@ -44,7 +44,7 @@ const NodeGoneDelay = 5 * time.Minute
 // Settings are the delays.
 var Settings = release.Settings{ReleaseDelay: 3 * time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: NodeGoneDelay}
 
-// World is one deleted pod that holds an address, on a node whose fate the test plays.
+// World is one deleted pod that holds an address, on a node with a lifecycle that the test plays.
 type World struct {
 	*testing.T
 	Pool  *Pool

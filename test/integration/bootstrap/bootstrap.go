@@ -24,22 +24,22 @@ import (
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
-// fate is what becomes of a new pod in a namespace that is not excluded.
-type fate int
+// outcome is what becomes of a new pod in a namespace that is not excluded.
+type outcome int
 
 const (
-	starts           fate = iota // with no call
-	startsAfterACall             // that failed
-	startsProtected              // by the policy, with no call
-	isStopped                    // failurePolicy Fail
+	starts           outcome = iota // with no call
+	startsAfterACall                // that failed
+	startsProtected                 // by the policy, with no call
+	isStopped                       // failurePolicy Fail
 )
 
 var installations = []struct {
 	name       string
 	components []string
 	where      address
-	// withNetworks and withoutNetworks are the fates of pods that name networks and of those that name none.
-	withNetworks, withoutNetworks fate
+	// withNetworks and withoutNetworks are the outcomes of pods that name networks and of those that name none.
+	withNetworks, withoutNetworks outcome
 }{
 	{"default installation, whose manager's address refuses connections", nil, refuses, startsAfterACall, starts},
 	{"components fail-closed and guard-cluster-network, whose manager's address refuses connections",
@@ -286,7 +286,7 @@ func holdfastCanBeRepaired(ctx context.Context) {
 	})).To(BeEmpty())
 }
 
-func startPod(ctx context.Context, named networks, expected fate) {
+func startPod(ctx context.Context, named networks, expected outcome) {
 	GinkgoHelper()
 	var err error
 	pod := newPod(apps, named)

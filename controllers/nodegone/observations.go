@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodefate
+package nodegone
 
 import (
 	"context"
@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// sightingsReuse is how long one live list serves the many records of one dead node.
-	sightingsReuse = 30 * time.Second
+	// reuse is how long one live list serves the many records of one dead node.
+	reuse = 30 * time.Second
 )
 
-// Fates keeps the live lists in which a machine or a kubelet that is thought gone may show itself. One list serves the many
+// Observer keeps the live lists in which a machine or a kubelet that is thought gone may show itself. One list serves the many
 // records of a dead node.
-type Fates struct {
+type Observer struct {
 	live client.Reader
 	// delay is nodeGoneDelay.
 	delay         time.Duration
@@ -38,17 +38,17 @@ type Fates struct {
 	mu       sync.Mutex
 	read     time.Time // when the list of nodes began
 	listed   machines
-	kubelets map[string]kubeletSighting // by node
+	kubelets map[string]kubeletObservation // by node
 	rounds   rounds
 }
 
 // New has read no list yet. The delay is nodeGoneDelay, and policiesSince says from when on policies keep others from writing what a kubelet
 // reports.
-func New(live client.Reader, c clock.PassiveClock, delay time.Duration, policiesSince func(context.Context) (time.Time, error)) *Fates {
-	return &Fates{live: live, clock: c, delay: delay, policiesSince: policiesSince}
+func New(live client.Reader, c clock.PassiveClock, delay time.Duration, policiesSince func(context.Context) (time.Time, error)) *Observer {
+	return &Observer{live: live, clock: c, delay: delay, policiesSince: policiesSince}
 }
 
-// rounds are the lists of Nodes that this process has read, as far as they followed each other within fateGap.
+// rounds are the lists of Nodes that this process has read, as far as they followed each other within maxGap.
 type rounds struct {
 	since, last time.Time
 	// seen is when a list last showed a Node's name, its hardware or its boot.
@@ -71,7 +71,7 @@ func machineKeys(node v1alpha1.NodeIdentity) []string {
 
 // note adds a list of Nodes that began at that time.
 func (r *rounds) note(began time.Time, listed []corev1.Node) {
-	if r.last.IsZero() || began.Sub(r.last) > fateGap {
+	if r.last.IsZero() || began.Sub(r.last) > maxGap {
 		*r = rounds{since: began, seen: map[string]time.Time{}}
 	}
 	r.last = began
@@ -83,17 +83,17 @@ func (r *rounds) note(began time.Time, listed []corev1.Node) {
 }
 
 // absentSince says whether Nodes were listed, without a gap, from a moment until now, and none of the keys was in a list.
-func (f *Fates) absentSince(from time.Time, keys ...string) bool {
+func (f *Observer) absentSince(from time.Time, keys ...string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r := &f.rounds
-	if r.since.IsZero() || r.since.After(from.Add(fateGap)) || f.clock.Now().Sub(r.last) > fateGap {
+	if r.since.IsZero() || r.since.After(from.Add(maxGap)) || f.clock.Now().Sub(r.last) > maxGap {
 		return false
 	}
 	return !slices.ContainsFunc(keys, func(key string) bool { return r.seen[key].After(from) })
 }
 
-type kubeletSighting struct {
+type kubeletObservation struct {
 	read  time.Time
 	wrote *metav1.Time
 }
@@ -129,12 +129,12 @@ func (m machines) twin(of v1alpha1.NodeIdentity, name string) (string, bool) {
 }
 
 // fresh says whether a list that began at read may serve who needs one that began at since or later.
-func (f *Fates) fresh(read, since time.Time) bool {
-	return !read.IsZero() && !read.Before(since) && f.clock.Now().Sub(read) < sightingsReuse
+func (f *Observer) fresh(read, since time.Time) bool {
+	return !read.IsZero() && !read.Before(since) && f.clock.Now().Sub(read) < reuse
 }
 
 // machines lists every Node, past every cache, unless a list that began at since or later is at hand.
-func (f *Fates) machines(ctx context.Context, since time.Time) (machines, error) {
+func (f *Observer) machines(ctx context.Context, since time.Time) (machines, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fresh(f.read, since) {
@@ -165,7 +165,7 @@ func (f *Fates) machines(ctx context.Context, since time.Time) (machines, error)
 // kubeletWrote is when a kubelet last wrote the status of a pod of a node, by the clock of the API server; nil if the pods do not
 // show it. A kubelet whose Node object is gone goes on terminating pods, and reports it. Other clients can write as the kubelet, so
 // only pods count on which the policies refuse them that.
-func (f *Fates) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
+func (f *Observer) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
 	// The first call waits for a cache to fill, so the lock is not held.
 	judged, err := f.policiesSince(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func (f *Fates) kubeletWrote(ctx context.Context, node string, since time.Time) 
 	if seen := f.kubelets[node]; f.fresh(seen.read, since) {
 		return seen.wrote, nil
 	}
-	seen := kubeletSighting{read: f.clock.Now()}
+	seen := kubeletObservation{read: f.clock.Now()}
 	for pods, err := range pages.Of[corev1.PodList](ctx, f.live, client.MatchingFields{index.PodNode: node}) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of its kubelet: %w", node, err)
@@ -192,14 +192,14 @@ func (f *Fates) kubeletWrote(ctx context.Context, node string, since time.Time) 
 }
 
 // keep forgets the nodes that nobody asks for any more.
-func (f *Fates) keep(node string, seen kubeletSighting) {
+func (f *Observer) keep(node string, seen kubeletObservation) {
 	for name, old := range f.kubelets {
 		if !f.fresh(old.read, time.Time{}) {
 			delete(f.kubelets, name)
 		}
 	}
 	if f.kubelets == nil {
-		f.kubelets = map[string]kubeletSighting{}
+		f.kubelets = map[string]kubeletObservation{}
 	}
 	f.kubelets[node] = seen
 }

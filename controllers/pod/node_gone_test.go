@@ -14,30 +14,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodefate"
+	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// fate is one deleted pod that holds an address, on a node whose fate the test plays.
-type fate struct {
+// world is one deleted pod that holds an address, on a node with a lifecycle that the test plays.
+type world struct {
 	*onepod.World
 	r *Reconciler
 }
 
-func newFate(t *testing.T, objects ...client.Object) *fate {
+func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := onepod.New(t, objects...)
-	return &fate{w, New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
-		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Fates: nodefate.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)})}
+	return &world{w, New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
+		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), NodesGone: nodegone.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)})}
 }
 
 // after moves the clock to that long after the beginning and reconciles.
-func (f *fate) after(d time.Duration) error { return f.After(d, f.r.Reconcile) }
+func (f *world) after(d time.Duration) error { return f.After(d, f.r.Reconcile) }
 
-func (f *fate) holdsUntil(times ...time.Duration) {
+func (f *world) holdsUntil(times ...time.Duration) {
 	f.Helper()
 	for _, d := range times {
 		if err := f.after(d); err != nil {
@@ -50,15 +50,15 @@ func (f *fate) holdsUntil(times ...time.Duration) {
 }
 
 // holdsFrom looks as often as the reconciler asks to be woken, from one moment until just before another.
-func (f *fate) holdsFrom(from, to time.Duration) {
+func (f *world) holdsFrom(from, to time.Duration) {
 	f.Helper()
-	for d := from; d < to; d += nodefate.Confirmed {
+	for d := from; d < to; d += nodegone.Confirmed {
 		f.holdsUntil(d)
 	}
 	f.holdsUntil(to - time.Second)
 }
 
-func (f *fate) releasesAfter(d time.Duration) {
+func (f *world) releasesAfter(d time.Duration) {
 	f.Helper()
 	if err := f.after(d); err != nil {
 		f.Fatalf("after %s: %v", d, err)
@@ -73,9 +73,9 @@ func (f *fate) releasesAfter(d time.Duration) {
 }
 
 func TestADeletedNodeCountsAfterAPersistedDelay(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
 	f.holdsFrom(0, onepod.NodeGoneDelay)
-	f.r.options.Fates = nodefate.New(f.r.live, f.Clock, onepod.NodeGoneDelay, f.r.options.PoliciesSince) // another process carries on
+	f.r.options.NodesGone = nodegone.New(f.r.live, f.Clock, onepod.NodeGoneDelay, f.r.options.PoliciesSince) // another process carries on
 	f.releasesAfter(onepod.NodeGoneDelay)
 }
 
@@ -93,7 +93,7 @@ func TestAnySignOfLifeStartsTheDelayAgain(t *testing.T) {
 	}
 	for name, sign := range signs {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)), onepod.Node("bystander", "node-5", "m5"))
+			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)), onepod.Node("bystander", "node-5", "m5"))
 			f.holdsUntil(0, 4*time.Minute)
 			f.Apply(sign.show...)
 			f.holdsUntil(onepod.NodeGoneDelay, onepod.NodeGoneDelay+time.Minute)
@@ -117,7 +117,7 @@ func rebooted(node *corev1.Node) *corev1.Node {
 }
 
 func TestAfterASignOfLifeTheWholeDelayRunsAgain(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
 	f.holdsUntil(0)
 	f.Apply(onepod.Lease("node", onepod.Now.Add(time.Second)))
 	f.holdsFrom(time.Minute, time.Minute+onepod.NodeGoneDelay)
@@ -125,7 +125,7 @@ func TestAfterASignOfLifeTheWholeDelayRunsAgain(t *testing.T) {
 }
 
 func TestWhatNobodyWatchedIsNotCounted(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.holdsFrom(0, 2*time.Minute)
 	// Nobody looks for some minutes: a Node of the name may have come and gone.
 	f.holdsFrom(onepod.NodeGoneDelay, 2*onepod.NodeGoneDelay)
@@ -145,14 +145,14 @@ func TestI2TheDelayDoesNotGrowWithTheNumberOfRecords(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 			f.holdsUntil(0)
 			for d := time.Minute; d <= onepod.NodeGoneDelay; d += time.Minute {
 				if d == 2*time.Minute {
 					f.Apply(tc.back...)
 				}
 				f.Clock.SetTime(onepod.Now.Add(d))
-				if _, err := f.r.options.Fates.Of(t.Context(), &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: "elsewhere"}}, release.Absent[release.Node](), nil); err != nil {
+				if _, err := f.r.options.NodesGone.Of(t.Context(), &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: "elsewhere"}}, release.Absent[release.Node](), nil); err != nil {
 					t.Fatal(err)
 				}
 				for _, node := range tc.back {
@@ -171,14 +171,14 @@ func TestI2TheDelayDoesNotGrowWithTheNumberOfRecords(t *testing.T) {
 }
 
 func TestAMachineThatRegistersElsewhereAtTheLastMomentIsSeen(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.holdsFrom(0, onepod.NodeGoneDelay)
 	f.Apply(onepod.Node("other", "node-9", "m1"))
 	f.holdsUntil(onepod.NodeGoneDelay)
 }
 
 func TestAnotherMachineUnderTheNameCountsLikeADeletedNode(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m2"), onepod.Lease("node", onepod.Now))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m2"), onepod.Lease("node", onepod.Now))
 	f.holdsUntil(0)
 	f.Apply(onepod.Lease("node", onepod.Now.Add(time.Minute))) // the new machine's own
 	f.holdsFrom(time.Minute, onepod.NodeGoneDelay)
@@ -186,14 +186,14 @@ func TestAnotherMachineUnderTheNameCountsLikeADeletedNode(t *testing.T) {
 }
 
 func TestAReplacedMachineThatLivesUnderAnotherNameHolds(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m2"), onepod.Node("other", "node-9", "m1"))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m2"), onepod.Node("other", "node-9", "m1"))
 	f.holdsUntil(0, onepod.NodeGoneDelay, time.Hour)
 }
 
 func TestWhatCannotBeReadIsNoAbsenceOfLife(t *testing.T) {
 	for _, kind := range []string{"leases", "nodes"} {
 		t.Run(kind, func(t *testing.T) {
-			f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 			f.holdsFrom(0, onepod.NodeGoneDelay)
 			f.FailReads = kind
 			if err := f.after(onepod.NodeGoneDelay); err == nil || len(f.Pool.Released) > 0 {
@@ -206,20 +206,20 @@ func TestWhatCannotBeReadIsNoAbsenceOfLife(t *testing.T) {
 }
 
 func TestASandboxWhoseMachineNobodyRecordedIsHeld(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(nil))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(nil))
 	f.holdsUntil(0, onepod.NodeGoneDelay, time.Hour)
 }
 
 func TestHoldNeverTakesADeletedNodeForProof(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.r.options.Settings.HoldGoneNodes = true
 	f.holdsUntil(0, onepod.NodeGoneDelay, time.Hour)
 }
 
 func TestAPodThatHoldsNothingLeavesADeadNodeToo(t *testing.T) {
-	f := newFate(t, onepod.DeletedPod())
+	f := newWorld(t, onepod.DeletedPod())
 	f.Pool.Entries = nil
-	for d := time.Duration(0); d < onepod.NodeGoneDelay; d += nodefate.Confirmed {
+	for d := time.Duration(0); d < onepod.NodeGoneDelay; d += nodegone.Confirmed {
 		if err := f.after(d); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestAPodThatHoldsNothingLeavesADeadNodeToo(t *testing.T) {
 func TestAReregisteredMachineTakesItsRecordsWithIt(t *testing.T) {
 	pod := onepod.DeletedPod()
 	pod.Status.Phase = corev1.PodRunning
-	f := newFate(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
+	f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
 	f.holdsUntil(0)
 	var record v1alpha1.IPAllocation
 	if err := f.Truth.Get(t.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
@@ -265,7 +265,7 @@ func TestI1ACloneUnderTheNodesNameGivesNothingAway(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(onepod.Now),
 		Node: &v1alpha1.NodeIdentity{UID: "node-2", MachineID: "m1", SystemUUID: "m1-system", BootID: "node-2-boot"}}
-	f := newFate(t, pod, record, registered("node", "node-2", onepod.Now), registered("node-b", "node-3", onepod.Now.Add(-time.Hour)))
+	f := newWorld(t, pod, record, registered("node", "node-2", onepod.Now), registered("node-b", "node-3", onepod.Now.Add(-time.Hour)))
 	f.holdsUntil(0, onepod.NodeGoneDelay-time.Second, onepod.NodeGoneDelay+time.Second, time.Hour)
 	if err := f.Truth.Delete(t.Context(), registered("node-b", "node-3", onepod.Now)); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodefate tells what has become of a Node, and of the machine that it was: since when it is gone, and whether anything shows that the
+// Package nodegone tells what has become of a Node, and of the machine that it was: since when it is gone, and whether anything shows that the
 // machine lives.
-package nodefate
+package nodegone
 
 import (
 	"context"
@@ -29,15 +29,15 @@ import (
 const (
 	// Confirmed is how often the absence of a node is confirmed, and written down, while the delay runs.
 	Confirmed = time.Minute
-	// fateGap is the longest time between two looks at Nodes of which the delay is counted: a Node that registers and is
+	// maxGap is the longest time between two looks at Nodes of which the delay is counted: a Node that registers and is
 	// deleted again while no manager looks leaves no trace.
-	fateGap = 2 * Confirmed
+	maxGap = 2 * Confirmed
 )
 
 // Record keeps in a record the persisted start of nodeGoneDelay (rows NodeDeleted and NodeReplaced), by what was read of its node. It begins, goes
 // on and ends on live reads alone; each of them looks for signs that the machine is alive since the last one, which starts the delay again. What could not be read
 // is unread, and an unknown fact, on which the decision holds.
-func (f *Fates) Record(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node], live bool) (unread string, err error) {
+func (f *Observer) Record(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node], live bool) (unread string, err error) {
 	uids, gone := goneNodes(record, node)
 	before := record.Spec.NodeGone
 	switch {
@@ -60,7 +60,7 @@ func (f *Fates) Record(ctx context.Context, record *v1alpha1.IPAllocation, node 
 }
 
 // Of is what a live look for the machines of a record, whose Nodes of these UIDs are gone, leaves there.
-func (f *Fates) Of(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node], uids []types.UID) (*v1alpha1.NodeGone, error) {
+func (f *Observer) Of(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node], uids []types.UID) (*v1alpha1.NodeGone, error) {
 	seen, err := f.signsOfLife(ctx, record, node)
 	if err != nil {
 		return nil, err
@@ -70,13 +70,13 @@ func (f *Fates) Of(ctx context.Context, record *v1alpha1.IPAllocation, node rele
 }
 
 // confirmedLately says whether a cached absence leads to nothing new.
-func (f *Fates) confirmedLately(before *v1alpha1.NodeGone, uids []types.UID) bool {
+func (f *Observer) confirmedLately(before *v1alpha1.NodeGone, uids []types.UID) bool {
 	return before != nil && containsAll(before.NodeUIDs, uids) && f.clock.Now().Sub(before.ConfirmedTime.Time) < Confirmed
 }
 
 // watchedSince says whether Nodes were looked at since the last confirmation, by whatever record's look, and none was the one that is gone. With
 // many records the looks of one may be far apart.
-func (f *Fates) watchedSince(before *v1alpha1.NodeGone, record *v1alpha1.IPAllocation, node release.Fact[release.Node]) bool {
+func (f *Observer) watchedSince(before *v1alpha1.NodeGone, record *v1alpha1.IPAllocation, node release.Fact[release.Node]) bool {
 	if before == nil {
 		return false
 	}
@@ -95,7 +95,7 @@ func (f *Fates) watchedSince(before *v1alpha1.NodeGone, record *v1alpha1.IPAlloc
 // nodeGoneNow is what a live look leaves in the record: the delay goes on, or begins.
 func nodeGoneNow(before *v1alpha1.NodeGone, uids []types.UID, seen signs, now time.Time, watched bool) *v1alpha1.NodeGone {
 	sign := signSince(before, seen)
-	if before == nil || sign != "" || !containsAll(before.NodeUIDs, uids) || (!watched && now.Sub(before.ConfirmedTime.Time) > fateGap) {
+	if before == nil || sign != "" || !containsAll(before.NodeUIDs, uids) || (!watched && now.Sub(before.ConfirmedTime.Time) > maxGap) {
 		return &v1alpha1.NodeGone{NodeUIDs: uids, Since: records.RoundUp(now), ConfirmedTime: metav1.NewTime(now), SignOfLife: sign,
 			LeaseRenewTime: seen.lease, KubeletWriteTime: seen.kubelet}
 	}
@@ -146,7 +146,7 @@ func signSince(before *v1alpha1.NodeGone, seen signs) string {
 // signsOfLife looks for the kubelet and for the machine. Where another machine has the node's name, the Lease and the
 // statuses of its pods are that machine's, and only the old machine itself is looked for. Before the delay is over, lists
 // that are some seconds old will do; then only those that were read since.
-func (f *Fates) signsOfLife(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node]) (signs, error) {
+func (f *Observer) signsOfLife(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node]) (signs, error) {
 	since := time.Time{}
 	if gone := record.Spec.NodeGone; gone != nil {
 		if over := gone.Since.Add(f.delay); !f.clock.Now().Before(over) {
@@ -169,7 +169,7 @@ func (f *Fates) signsOfLife(ctx context.Context, record *v1alpha1.IPAllocation, 
 
 // leaseRenewed reads the node's Lease. The garbage collector takes it soon after its Node, and a kubelet cannot make it
 // again without one (component-helpers, apimachinery/lease); until then it goes on renewing it.
-func (f *Fates) leaseRenewed(ctx context.Context, node string) (*metav1.MicroTime, error) {
+func (f *Observer) leaseRenewed(ctx context.Context, node string) (*metav1.MicroTime, error) {
 	var lease coordinationv1.Lease
 	err := f.live.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node}, &lease)
 	if apierrors.IsNotFound(err) {
@@ -182,7 +182,7 @@ func (f *Fates) leaseRenewed(ctx context.Context, node string) (*metav1.MicroTim
 }
 
 // machineElsewhere finds a Node, of whatever name, whose machine is one that ran a sandbox.
-func (f *Fates) machineElsewhere(ctx context.Context, record *v1alpha1.IPAllocation, since time.Time) (string, error) {
+func (f *Observer) machineElsewhere(ctx context.Context, record *v1alpha1.IPAllocation, since time.Time) (string, error) {
 	machines, err := f.machines(ctx, since)
 	if err != nil {
 		return "", err
@@ -198,7 +198,7 @@ func (f *Fates) machineElsewhere(ctx context.Context, record *v1alpha1.IPAllocat
 }
 
 // Twin is another Node with the IDs of a recorded machine, where the live Node only resembles that one; empty where there is none.
-func (f *Fates) Twin(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node]) (twin string, err error) {
+func (f *Observer) Twin(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node]) (twin string, err error) {
 	if record == nil || !node.IsKnown() {
 		return "", nil
 	}
@@ -239,7 +239,7 @@ func Observe(ctx context.Context, from client.Reader, name string) release.Fact[
 }
 
 // Kubelet is what there is to see of a node's kubelet. What was read before since is not used.
-func (f *Fates) Kubelet(ctx context.Context, node string, since time.Time) (seen nodelife.Kubelet, err error) {
+func (f *Observer) Kubelet(ctx context.Context, node string, since time.Time) (seen nodelife.Kubelet, err error) {
 	if seen.LeaseRenewed, err = f.leaseRenewed(ctx, node); err != nil {
 		return seen, err
 	}
@@ -248,7 +248,7 @@ func (f *Fates) Kubelet(ctx context.Context, node string, since time.Time) (seen
 }
 
 // Registered is the name of a Node with one of a machine's IDs, in a list that began at since or later; empty if there is none.
-func (f *Fates) Registered(ctx context.Context, machine v1alpha1.NodeIdentity, since time.Time) (string, error) {
+func (f *Observer) Registered(ctx context.Context, machine v1alpha1.NodeIdentity, since time.Time) (string, error) {
 	listed, err := f.machines(ctx, since)
 	if err != nil {
 		return "", err

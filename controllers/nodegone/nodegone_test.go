@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package nodefate
+package nodegone
 
 import (
 	"context"
@@ -85,7 +85,7 @@ func TestI3APageLeavesNothingToTheNext(t *testing.T) {
 		"":     `{"metadata":{"continue":"next"},"items":[{"metadata":{"name":"a"},"status":{"nodeInfo":{"machineID":"m1","systemUUID":"m1-system","bootID":"m1-boot"}}}]}`,
 		"next": `{"metadata":{"continue":""},"items":[{"metadata":{"name":"b"}}]}`,
 	}}
-	seen := &Fates{live: nodes, clock: clocktesting.NewFakePassiveClock(now)}
+	seen := &Observer{live: nodes, clock: clocktesting.NewFakePassiveClock(now)}
 	machines, err := seen.machines(t.Context(), time.Time{})
 	if err != nil {
 		t.Fatal(err)
