@@ -110,7 +110,7 @@ func (k *webhookReconciler) applyStatus(ctx context.Context, pass *webhookPass, 
 	object := &unstructured.Unstructured{Object: map[string]any{"status": status}}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy"))
 	object.SetName(p.object.Name)
-	object.SetUID(p.object.UID) // never the status of a namesake
+	object.SetUID(p.object.UID) // never the status of a later object of the name
 	err = k.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(WebhooksFieldManager), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the conditions of NodeResourcePolicy %s: %w", p.object.Name, err)

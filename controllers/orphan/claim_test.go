@@ -54,7 +54,7 @@ func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
 	for name, seenWith := range map[string]types.UID{"of a sandbox of nobody": "", "of a sandbox of its own live pod": "next-uid"} {
 		t.Run(name, func(t *testing.T) {
 			liar, home := onepod.Node("node", "node-1", "m1"), onepod.Node("home", "node-2", "m2")
-			pod := onepod.Namesake("next-uid", "10.0.0.9")
+			pod := onepod.PodOf("next-uid", "10.0.0.9")
 			s := newSearch(t, liar, home, pod)
 			s.ask()
 			s.claims(liar, seenWith)
@@ -92,7 +92,7 @@ func TestAClaimantIsAskedAloneOnceEveryOtherNodeIsSilent(t *testing.T) {
 // any more, so that no pod can be compared with its node.
 func TestI2AClaimUnderANodeUIDThatIsNotKnownAnyMoreHoldsNoOther(t *testing.T) {
 	before, claimant, other := onepod.Node("node", "node-0", "m1"), onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
-	pod := onepod.Namesake("next-uid", "10.0.0.9")
+	pod := onepod.PodOf("next-uid", "10.0.0.9")
 	s := newSearch(t, claimant, other, pod)
 	s.ask()
 	s.claims(before, pod.UID)

@@ -73,7 +73,7 @@ func TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan(t *testing.T) {
 		"it lives":     {corev1.PodRunning, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := onepod.FinishedNamesake()
+			pod := onepod.FinishedPod()
 			pod.Labels, pod.Finalizers, pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil, nil, nil
 			pod.Status.Phase = tc.phase
 			f := newWorld(t, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
@@ -99,7 +99,7 @@ func TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan(t *testing.T) {
 
 // TestI10OneRuleFindsTheOwnerOfAnEntry: the orphan controller attributes an entry to a pod only if the pod controller does.
 func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
-	alive := onepod.Namesake("old", "10.0.0.5")
+	alive := onepod.PodOf("old", "10.0.0.5")
 	alive.Annotations = nil
 	earlier := onepod.RecordOfOld(onepod.OldMachine())
 	earlier.Name, earlier.Spec.Sandboxes[0].ID, earlier.Spec.Addresses[0].SandboxID = "earlier", "earlier-sandbox", "earlier-sandbox"

@@ -33,7 +33,7 @@ func drain(q requests) []sandboxID {
 func TestI10TheEndOfWhatLedToAnEntryLeadsToALook(t *testing.T) {
 	f := newWorld(t)
 	r := f.r
-	pod, record := onepod.Namesake("old", "10.0.0.5"), onepod.RecordOfOld(nil)
+	pod, record := onepod.PodOf("old", "10.0.0.5"), onepod.RecordOfOld(nil)
 	record.Spec.Sandboxes = append(record.Spec.Sandboxes, v1alpha1.SandboxRecord{ID: "next-sandbox"})
 	without := record.DeepCopy()
 	without.Spec.Sandboxes = without.Spec.Sandboxes[1:]
@@ -122,7 +122,7 @@ func TestI2ACompletedPodThatIsKeptHoldsNoOrphan(t *testing.T) {
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := onepod.FinishedNamesake()
+			pod := onepod.FinishedPod()
 			pod.Name, pod.UID, pod.DeletionTimestamp = "job-0", "job", nil
 			tc.change(pod)
 			node := onepod.Node("node", "node-1", "m1")

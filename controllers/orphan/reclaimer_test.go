@@ -253,12 +253,12 @@ func TestI5OnlyWhatWasAcknowledgedAfterTheQuestionCounts(t *testing.T) {
 
 func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
-	for name, pod := range map[string]*corev1.Pod{"the pod of its name": onepod.Namesake("next", "10.0.0.5"), "a pod of its name that shows nothing yet": func() *corev1.Pod {
-		p := onepod.Namesake("next", "")
+	for name, pod := range map[string]*corev1.Pod{"the pod of its name": onepod.PodOf("next", "10.0.0.5"), "a pod of its name that shows nothing yet": func() *corev1.Pod {
+		p := onepod.PodOf("next", "")
 		p.Annotations = nil
 		return p
 	}(), "a pod of another name": func() *corev1.Pod {
-		p := onepod.Namesake("other", "10.0.0.5")
+		p := onepod.PodOf("other", "10.0.0.5")
 		p.Name = "other"
 		return p
 	}()} {

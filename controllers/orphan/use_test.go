@@ -77,7 +77,7 @@ func TestI11AnAnnotationHoldsAnOrphansAddressOnlyAsAClaimThatCounts(t *testing.T
 // TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave: the pod of its name, which may have its other address, may wait for this record.
 func TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
-	starting := onepod.Namesake("new", "10.0.0.6")
+	starting := onepod.PodOf("new", "10.0.0.6")
 	starting.Annotations = nil
 	s := newSearch(t, node, starting)
 	record := s.record()

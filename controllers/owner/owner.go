@@ -29,7 +29,7 @@ type Cache struct {
 
 // Candidates are the UIDs of a pod name that an entry might belong to: the one that is asked for, those of other records, and the pod of another
 // UID that has the name now; nil if there is none.
-func (c Cache) Candidates(ctx context.Context, ref ipam.PodRef, of ownership.Candidate, namesake *corev1.Pod) ([]ownership.Candidate, error) {
+func (c Cache) Candidates(ctx context.Context, ref ipam.PodRef, of ownership.Candidate, sameName *corev1.Pod) ([]ownership.Candidate, error) {
 	candidates := []ownership.Candidate{of}
 	records, err := index.Records(ctx, c.Reader, index.RecordPod, ref.String())
 	if err != nil {
@@ -40,15 +40,15 @@ func (c Cache) Candidates(ctx context.Context, ref ipam.PodRef, of ownership.Can
 		if uid == of.UID || strings.HasPrefix(records[i].Name, v1alpha1.OrphanPrefix) {
 			continue
 		}
-		if namesake != nil && namesake.UID == uid {
-			candidates = append(candidates, c.Candidate(uid, namesake, &records[i]))
-			namesake = nil
+		if sameName != nil && sameName.UID == uid {
+			candidates = append(candidates, c.Candidate(uid, sameName, &records[i]))
+			sameName = nil
 			continue
 		}
 		candidates = append(candidates, c.Candidate(uid, nil, &records[i]))
 	}
-	if namesake != nil {
-		candidates = append(candidates, c.Candidate(namesake.UID, namesake, nil))
+	if sameName != nil {
+		candidates = append(candidates, c.Candidate(sameName.UID, sameName, nil))
 	}
 	return candidates, nil
 }

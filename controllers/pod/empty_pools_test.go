@@ -17,7 +17,7 @@ import (
 // endedAfterDEL is a pod with a reported termination. The cache of pools shows no entry of it.
 func endedAfterDEL(t *testing.T) *world {
 	t.Helper()
-	pod := onepod.FinishedNamesake()
+	pod := onepod.FinishedPod()
 	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Addresses[0].PoolResourceVersion = "90"
@@ -43,7 +43,7 @@ func TestI1ALateWatchDoesNotLetAPodGoThatGotAnotherSandbox(t *testing.T) {
 	if err := f.after(time.Second); err != nil {
 		t.Fatal(err)
 	}
-	if pod := onepod.FinishedNamesake(); f.Truth.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) != nil {
+	if pod := onepod.FinishedPod(); f.Truth.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) != nil {
 		t.Error("the pod went, and its next sandbox has the address")
 	}
 }

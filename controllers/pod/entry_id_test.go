@@ -13,7 +13,7 @@ import (
 // TestI3ASandboxOnAnotherPodsRecordIsNoSuccessor: an entry's ID can be changed unjudged, with its podref unchanged. The pod shows the
 // address, but the sandbox is another pod's: its end must not count for this one, and its DEL must not find the entry confirmed.
 func TestI3ASandboxOnAnotherPodsRecordIsNoSuccessor(t *testing.T) {
-	pod, node := onepod.Namesake("old", "10.0.0.5"), onepod.Node("node", "node-1", "m1")
+	pod, node := onepod.PodOf("old", "10.0.0.5"), onepod.Node("node", "node-1", "m1")
 	other := onepod.RecordOfOld(nil)
 	other.Name, other.Spec.PodName = "other", "db-0"
 	other.Spec.Sandboxes[0].ID, other.Spec.Addresses = "others-sandbox", nil

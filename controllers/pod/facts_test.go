@@ -36,18 +36,18 @@ type scene struct {
 var dimensions = [][]func(*scene){
 	{func(*scene) {}, func(s *scene) { s.evidence = release.EvidenceAgent }},
 	{
-		func(s *scene) { s.pod = onepod.Namesake("old", "10.0.0.5") },
+		func(s *scene) { s.pod = onepod.PodOf("old", "10.0.0.5") },
 		func(s *scene) { s.pod = onepod.DeletedPod() },
-		func(s *scene) { s.pod = onepod.FinishedNamesake() },
-		func(s *scene) { s.pod = onepod.FinishedNamesake(); s.pod.DeletionTimestamp = nil },
-		func(s *scene) { s.pod = onepod.FinishedNamesake(); s.pod.Annotations = nil },
+		func(s *scene) { s.pod = onepod.FinishedPod() },
+		func(s *scene) { s.pod = onepod.FinishedPod(); s.pod.DeletionTimestamp = nil },
+		func(s *scene) { s.pod = onepod.FinishedPod(); s.pod.Annotations = nil },
 		func(s *scene) { s.pod = onepod.DeletedPod(); s.pod.Status.Phase = corev1.PodRunning },
 		func(s *scene) {
 			s.pod = onepod.DeletedPod()
 			s.pod.Status.Phase, s.pod.Annotations = corev1.PodRunning, nil
 		},
-		func(s *scene) { s.pod = onepod.Namesake("new", "10.0.0.5") },
-		func(s *scene) { s.pod = onepod.Namesake("new", "10.0.0.6") },
+		func(s *scene) { s.pod = onepod.PodOf("new", "10.0.0.5") },
+		func(s *scene) { s.pod = onepod.PodOf("new", "10.0.0.6") },
 		func(*scene) {},
 	},
 	{
@@ -170,7 +170,7 @@ func (s *scene) explained() explain.Decision {
 	case s.pod != nil && s.pod.UID == "old":
 		f.Pod = release.Known(s.pod)
 	case s.pod != nil:
-		f.Namesake = s.pod
+		f.SameName = s.pod
 	}
 	if s.rival != nil {
 		f.Records = release.Known([]v1alpha1.IPAllocation{*s.rival})

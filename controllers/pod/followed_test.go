@@ -22,7 +22,7 @@ import (
 // followedOnce is a pod with a termination reported by the kubelet. The record has the address of its first sandbox, and the pool's entry names the next one.
 func followedOnce(t *testing.T) *world {
 	t.Helper()
-	pod := onepod.FinishedNamesake()
+	pod := onepod.FinishedPod()
 	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
 	f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 	f.r.options.Evidence = release.EvidenceAgent
@@ -101,7 +101,7 @@ func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			record := onepod.RecordOfOld(onepod.OldMachine())
 			record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
-			f := newWorld(t, onepod.Namesake("old", "10.0.0.5"), record, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+			f := newWorld(t, onepod.PodOf("old", "10.0.0.5"), record, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 			f.r.options.Evidence = release.EvidenceAgent
 			if showed {
 				f.holdsUntil(0)
@@ -135,7 +135,7 @@ func TestI2ASandboxWhoseOwnEntryWentIsNotFollowed(t *testing.T) {
 		"an entry of another address":     {[]ipam.Removed{{Place: ipam.Place{Pool: placeOfOld.Pool, IP: netip.MustParseAddr("10.0.0.6")}, SandboxID: "old-sandbox"}}, []string{"10.0.0.5 default/web-1", "10.0.0.5 default/web-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newWorld(t, onepod.Namesake("old", "10.0.0.5"), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+			f := newWorld(t, onepod.PodOf("old", "10.0.0.5"), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 			f.r.options.Evidence = release.EvidenceAgent
 			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion = "next-sandbox", "101"
 			f.Pool.Cached, f.Pool.Removed = "101", tc.removed

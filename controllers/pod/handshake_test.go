@@ -21,7 +21,7 @@ import (
 // newLife is the old pod, which lives and shows its address, on a node that is guarded by agents.
 func newLife(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	f := newWorld(t, append(objects, onepod.Namesake("old", "10.0.0.5"))...)
+	f := newWorld(t, append(objects, onepod.PodOf("old", "10.0.0.5"))...)
 	f.r.options.Evidence = release.EvidenceAgent
 	return f
 }

@@ -34,7 +34,7 @@ func TestI3ALateCacheOfPoolsGivesAPodNothingOfItsPredecessor(t *testing.T) {
 		"the version of the cache cannot be compared with that of a pool": {cached: "unknown", later: "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := onepod.Namesake("new", "10.0.0.9")
+			pod := onepod.PodOf("new", "10.0.0.9")
 			pool := &onepod.Pool{Cached: tc.cached, Entries: []ipam.Entry{{
 				Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/pool", IP: netip.MustParseAddr("10.0.0.5"), SandboxID: "a-sandbox",
 					PodRef: "default/web-1", Interface: "net1"},
@@ -82,7 +82,7 @@ func TestI2ALateClockDoesNotHideTheMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			registered := onepod.Now.Add(5 * time.Minute)
-			v := &view{uid: "new", live: true, pod: onepod.Namesake("new", "10.0.0.5")}
+			v := &view{uid: "new", live: true, pod: onepod.PodOf("new", "10.0.0.5")}
 			v.pod.CreationTimestamp = metav1.NewTime(registered.Add(tc.made))
 			node := onepod.Node("node", "node", "m1")
 			node.CreationTimestamp = metav1.NewTime(registered)

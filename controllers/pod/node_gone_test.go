@@ -259,7 +259,7 @@ func TestI1ACloneUnderTheNodesNameGivesNothingAway(t *testing.T) {
 		node.CreationTimestamp, node.Status.NodeInfo.BootID = metav1.NewTime(at), uid+"-boot"
 		return node
 	}
-	pod := onepod.FinishedNamesake()
+	pod := onepod.FinishedPod()
 	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-time.Hour))
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
 	record := onepod.RecordOfOld(onepod.OldMachine())

@@ -99,7 +99,7 @@ func (r *Reconciler) observePodLive(ctx context.Context, v *view, name types.Nam
 		v.podFact = release.Unknown[release.Pod](err.Error())
 		return nil
 	case pod.UID != v.uid:
-		v.pod, v.podFact, v.namesake = nil, release.Absent[release.Pod](), &pod
+		v.pod, v.podFact, v.sameName = nil, release.Absent[release.Pod](), &pod
 		return nil
 	}
 	v.pod = &pod

@@ -108,12 +108,12 @@ func (v *view) query(backend string) ipam.Query {
 
 // candidates are the UIDs of this pod name that an entry might belong to.
 func (r *Reconciler) candidates(ctx context.Context, v *view) ([]ownership.Candidate, error) {
-	namesake := v.namesake
+	sameName := v.sameName
 	var pod corev1.Pod
 	if !v.live && r.client.Get(ctx, types.NamespacedName(v.ref()), &pod) == nil && pod.UID != v.uid {
-		namesake = &pod
+		sameName = &pod
 	}
-	return r.owners.Candidates(ctx, v.ref(), r.owners.Candidate(v.uid, v.pod, v.record), namesake)
+	return r.owners.Candidates(ctx, v.ref(), r.owners.Candidate(v.uid, v.pod, v.record), sameName)
 }
 
 func recordSandboxKeysOf(record *v1alpha1.IPAllocation) []string {

@@ -140,7 +140,7 @@ func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
 		if err != nil {
 			return err
 		}
-		held.Conflict = len(others) > 0 || facts.ShowsAddress(v.namesake, held.Key)
+		held.Conflict = len(others) > 0 || facts.ShowsAddress(v.sameName, held.Key)
 		held.Quiet = held.Conflict && !slices.ContainsFunc(others, func(uid types.UID) bool { return !r.leaving(ctx, uid) })
 	}
 	return nil

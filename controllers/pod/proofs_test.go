@@ -39,7 +39,7 @@ func TestWhatCarriesTheProofGoesLast(t *testing.T) {
 		want    []string
 	}{
 		"a pod that its kubelet ended proves its own end": {
-			[]client.Object{onepod.FinishedNamesake(), onepod.RecordOfOld(onepod.OldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
+			[]client.Object{onepod.FinishedPod(), onepod.RecordOfOld(onepod.OldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
 		"of a pod on a node that is gone, the record has the proof": {
 			[]client.Object{onepod.DeletedPod(), goneForLong()}, []string{takesFinalizerOff, deletesRecord}},
 	}
@@ -68,7 +68,7 @@ func TestWhatCarriesTheProofGoesLast(t *testing.T) {
 // TestI3ALivePassGivesNothingToAPodThatWentMeanwhile: its pod was read before its entries; in between it went, and its successor
 // of the same name got the same address.
 func TestI3ALivePassGivesNothingToAPodThatWentMeanwhile(t *testing.T) {
-	f := newWorld(t, onepod.FinishedNamesake(), onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, onepod.FinishedPod(), onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = onepod.HeldByOld()
 	f.Pool.OnLive = func() {
 		f.Pool.OnLive = nil
@@ -80,7 +80,7 @@ func TestI3ALivePassGivesNothingToAPodThatWentMeanwhile(t *testing.T) {
 		if err := f.Truth.Update(t.Context(), &gone); err != nil {
 			t.Fatal(err)
 		}
-		f.Apply(onepod.Namesake("new", "10.0.0.5"))
+		f.Apply(onepod.PodOf("new", "10.0.0.5"))
 		f.Pool.Entries[0].SandboxID = "new-sandbox"
 	}
 	for _, later := range []time.Duration{0, time.Second, time.Hour} {
@@ -106,7 +106,7 @@ func TestI3ANetworkStatusIsNoEvidenceForTheNextSandbox(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := onepod.FinishedNamesake()
+			pod := onepod.FinishedPod()
 			pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
 			f := newWorld(t, pod, tc.record, onepod.Node("node", "node-1", "m1"))
@@ -130,14 +130,14 @@ func TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := onepod.FinishedNamesake()
+			pod := onepod.FinishedPod()
 			pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
 			record := onepod.RecordOfOld(onepod.OldMachine())
 			record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
 			record.Spec.Addresses[0].ObservedTime = metav1.NewTime(onepod.Now)
 			f := newWorld(t, pod, record, onepod.Node("node", "node-1", "m1"))
-			f.r.options.Witness.Handler().OnUpdate(onepod.Namesake("old", tc.alive), pod)
+			f.r.options.Witness.Handler().OnUpdate(onepod.PodOf("old", tc.alive), pod)
 			if tc.released > time.Minute {
 				f.holdsUntil(0, time.Minute, 9*time.Minute)
 			}
@@ -219,7 +219,7 @@ func TestAWordThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 
 // TestAPodWithoutItsLabelIsLookedAtAgain: no event of it would wake us.
 func TestAPodWithoutItsLabelIsLookedAtAgain(t *testing.T) {
-	pod := onepod.Namesake("old", "10.0.0.5")
+	pod := onepod.PodOf("old", "10.0.0.5")
 	delete(pod.Labels, v1alpha1.GuardedLabel)
 	f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 	f.FailWrites = takesFinalizerOff // which is the name of any patch of the pod

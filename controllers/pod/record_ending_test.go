@@ -32,7 +32,7 @@ func bound(pod *corev1.Pod, before time.Duration) *corev1.Pod {
 
 // finishedAfter is the old pod, which was deleted and then ended by a kubelet: a container ended after the deletion.
 func finishedAfter(before time.Duration) *corev1.Pod {
-	pod := bound(onepod.FinishedNamesake(), before)
+	pod := bound(onepod.FinishedPod(), before)
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main",
 		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
 	return pod
@@ -40,7 +40,7 @@ func finishedAfter(before time.Duration) *corev1.Pod {
 
 // terminatingPod is the old pod, which is being deleted and has not ended.
 func terminatingPod(before time.Duration) *corev1.Pod {
-	pod := bound(onepod.Namesake("old", "10.0.0.5"), before)
+	pod := bound(onepod.PodOf("old", "10.0.0.5"), before)
 	pod.DeletionTimestamp = &metav1.Time{Time: onepod.Now.Add(-time.Minute)}
 	return pod
 }
@@ -375,7 +375,7 @@ func TestI2ASandboxThatIsMadeAfterItsNodeRegisteredAgainGetsAMachine(t *testing.
 			machine.UID = "node-2"
 			record := onepod.RecordOfOld(machine)
 			record.Spec.AliveNodeUID = tc.alive
-			pod := onepod.Namesake("old", "10.0.0.5")
+			pod := onepod.PodOf("old", "10.0.0.5")
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(onepod.Now.Add(-2 * time.Hour))}}
 			f := newWorld(t, pod, record, onepod.Node("node", "node-2", "m1"))
 			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].AddObserved, f.Pool.Entries[0].SeenSince = "next-sandbox", true, onepod.Now.Add(tc.seen)

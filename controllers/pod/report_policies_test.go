@@ -32,7 +32,7 @@ func TestI11AForgedTerminationLetsNothingGo(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := onepod.FinishedNamesake()
+			pod := onepod.FinishedPod()
 			pod.CreationTimestamp = metav1.NewTime(created)
 			f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 			f.Pool.Entries, f.JudgedSince = nil, tc.since

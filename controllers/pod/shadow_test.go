@@ -176,7 +176,7 @@ func TestAnEntryOfAnotherSandboxMakesTheQuestionVoidInShadowToo(t *testing.T) {
 }
 
 func TestOnlyWhatAShadowWithholdsFromAPodThatIsHeldCountsAsNothing(t *testing.T) {
-	deleted, living, free := onepod.DeletedPod(), onepod.Namesake("old", "10.0.0.5"), onepod.DeletedPod()
+	deleted, living, free := onepod.DeletedPod(), onepod.PodOf("old", "10.0.0.5"), onepod.DeletedPod()
 	living.Finalizers, free.Finalizers = []string{v1alpha1.Finalizer}, nil
 	proven := gone(onepod.RecordOfOld(onepod.OldMachine()))
 	second := onepod.HeldByOld()[0]
@@ -214,7 +214,7 @@ func TestOnlyWhatAShadowWithholdsFromAPodThatIsHeldCountsAsNothing(t *testing.T)
 
 func TestAShadowAsksOnlyAboutWhatTheGuardHolds(t *testing.T) {
 	held := onepod.DeletedPod()
-	living := onepod.Namesake("old", "10.0.0.5")
+	living := onepod.PodOf("old", "10.0.0.5")
 	living.Finalizers = []string{v1alpha1.Finalizer}
 	free := onepod.DeletedPod()
 	free.Finalizers = nil
@@ -242,7 +242,7 @@ func TestAShadowAsksOnlyAboutWhatTheGuardHolds(t *testing.T) {
 
 // One sandbox of a pod that has completed, and that nobody deletes, is proven gone. Of the other nobody is asked in a shadow.
 func TestAShadowAsksNobodyAboutTheOtherSandboxOfACompletedPod(t *testing.T) {
-	pod := onepod.FinishedNamesake()
+	pod := onepod.FinishedPod()
 	pod.DeletionTimestamp = nil
 	record := gone(onepod.RecordOfOld(onepod.OldMachine()))
 	second, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]

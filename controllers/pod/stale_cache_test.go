@@ -25,16 +25,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// TestI3ALateCacheGivesNothingToADeadNamesake: the pool's watch shows the ADD of a StatefulSet's next pod before the pods' watch
+// TestI3ALateCacheGivesNothingToADeadPodOfTheName: the pool's watch shows the ADD of a StatefulSet's next pod before the pods' watch
 // shows that the last one of the name is gone.
-func TestI3ALateCacheGivesNothingToADeadNamesake(t *testing.T) {
+func TestI3ALateCacheGivesNothingToADeadPodOfTheName(t *testing.T) {
 	for name, ip := range map[string]string{"the successor has the same address": "10.0.0.5", "the successor has another address": "10.0.0.6"} {
 		t.Run(name, func(t *testing.T) {
 			pool := &onepod.Pool{Entries: []ipam.Entry{{
 				Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/pool", IP: netip.MustParseAddr(ip), SandboxID: "new-sandbox",
 					PodRef: "default/web-1", Interface: "net1"},
 				Owner: &ipam.PodRef{Namespace: "default", Name: "web-1"}, PoolResourceVersion: "100", Seen: ipam.Seen{SeenSince: onepod.Now, AddObserved: true}}}}
-			r, clock, catchUp := lateReconciler(t, pool, onepod.FinishedNamesake(), onepod.Namesake("new", ip))
+			r, clock, catchUp := lateReconciler(t, pool, onepod.FinishedPod(), onepod.PodOf("new", ip))
 			for _, later := range []time.Duration{0, time.Hour} {
 				clock.SetTime(onepod.Now.Add(later))
 				if _, err := r.Reconcile(t.Context(), "old"); err != nil {
@@ -43,11 +43,11 @@ func TestI3ALateCacheGivesNothingToADeadNamesake(t *testing.T) {
 				catchUp()
 			}
 			if len(pool.Released) > 0 {
-				t.Errorf("the address of a running pod was released for its dead namesake: %v", pool.Released)
+				t.Errorf("the address of a running pod was released for a dead pod of its name: %v", pool.Released)
 			}
 			var records v1alpha1.IPAllocationList
 			if err := r.live.List(t.Context(), &records, &client.ListOptions{}); err != nil || len(records.Items) > 0 {
-				t.Errorf("the dead namesake was given a record: %v, %v", records.Items, err)
+				t.Errorf("the dead pod of its name was given a record: %v, %v", records.Items, err)
 			}
 		})
 	}

@@ -50,7 +50,7 @@ func TestI1APodObjectThatVanishedGivesNothingAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1")}
 			if tc.successor {
-				objects = append(objects, onepod.Namesake("new", "10.0.0.6"))
+				objects = append(objects, onepod.PodOf("new", "10.0.0.6"))
 			}
 			f := newWorld(t, objects...)
 			f.Pool.Entries = tc.entries

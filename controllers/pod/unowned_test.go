@@ -34,7 +34,7 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 		"the manager dies while it disowns the entry":             {release.EvidenceAgent, true, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := onepod.FinishedNamesake()
+			pod := onepod.FinishedPod()
 			pod.Annotations, pod.CreationTimestamp = nil, metav1.NewTime(onepod.Now.Add(-20*time.Minute))
 			objects := []client.Object{pod, onepod.Node("node", "node-1", "m1")}
 			if tc.earlier {
@@ -46,7 +46,7 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 			f := newWorld(t, objects...)
 			f.r.options.Evidence = tc.evidence
 			f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))
-			alive := onepod.Namesake("old", "10.0.0.5")
+			alive := onepod.PodOf("old", "10.0.0.5")
 			alive.Annotations = nil
 			f.r.options.Witness.Handler().OnAdd(alive, false)
 			e := &f.Pool.Entries[0]
@@ -85,7 +85,7 @@ func TestI10APodThatWasMissedUntilItsDeletionGetsARecord(t *testing.T) {
 		"it holds none":                          {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := onepod.Namesake("old", "10.0.0.5")
+			pod := onepod.PodOf("old", "10.0.0.5")
 			pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: onepod.Now}, []string{"example.com/other"}
 			if tc.optedOut {
 				pod.Annotations[v1alpha1.GuardAnnotation] = v1alpha1.GuardAnnotationOff
@@ -108,7 +108,7 @@ func TestI10APodThatWasMissedUntilItsDeletionGetsARecord(t *testing.T) {
 // TestI2AnEntryThatComesAfterTheDeletionIsRecordedForItsPod: the pod was deleted while its containers were created, and the ADD's entry
 // came after that. Only what was watched ties it to the UID, which a live read of the pools does not say.
 func TestI2AnEntryThatComesAfterTheDeletionIsRecordedForItsPod(t *testing.T) {
-	pod := onepod.Namesake("old", "10.0.0.5")
+	pod := onepod.PodOf("old", "10.0.0.5")
 	pod.Annotations = nil
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: onepod.Now.Add(30 * time.Second)}, new(int64(30))
 	pod.Status.Phase = corev1.PodPending

@@ -23,8 +23,8 @@ type view struct {
 	// pod is nil when the object is gone; podFact says how that is known.
 	pod     *corev1.Pod
 	podFact release.Fact[release.Pod]
-	// namesake is the pod of another UID that has the name now, as far as the pass can see.
-	namesake *corev1.Pod
+	// sameName is the pod of another UID that has the name now, as far as the pass can see.
+	sameName *corev1.Pod
 	// record is nil when there is none.
 	record *v1alpha1.IPAllocation
 	// recordsAt is the version of the record that the cache had before other records were looked up in it; empty if it had none.

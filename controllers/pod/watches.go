@@ -53,10 +53,10 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 	return r, nil
 }
 
-// podEvents wakes the pod's own UID and, when it goes or shows other addresses, the records of its namesakes: a conflict with what it shows
+// podEvents wakes the pod's own UID and, when it goes or shows other addresses, the records of other pods of its name: a conflict with what it shows
 // ends with it.
 func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] {
-	wakeNamesakes := func(ctx context.Context, pod *corev1.Pod, q uidQueue) {
+	wakeOfName := func(ctx context.Context, pod *corev1.Pod, q uidQueue) {
 		for _, uid := range index.PodRecords(ctx, cached, index.RecordPod, pod.Namespace+"/"+pod.Name) {
 			if uid != pod.UID {
 				q.Add(uid)
@@ -70,12 +70,12 @@ func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] 
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) {
 			q.Add(e.ObjectNew.UID)
 			if facts.ShowsOthers(e.ObjectOld, e.ObjectNew) {
-				wakeNamesakes(ctx, e.ObjectNew, q)
+				wakeOfName(ctx, e.ObjectNew, q)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q uidQueue) {
 			q.Add(e.Object.UID)
-			wakeNamesakes(ctx, e.Object, q)
+			wakeOfName(ctx, e.Object, q)
 		},
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// TestI2AConflictWithANamesakeEndsWithIt: the record of an earlier pod waits because the pod that has its name shows the address.
-func TestI2AConflictWithANamesakeEndsWithIt(t *testing.T) {
+// TestI2AConflictWithAnotherPodOfTheNameEndsWithIt: the record of an earlier pod waits because the pod that has its name shows the address.
+func TestI2AConflictWithAnotherPodOfTheNameEndsWithIt(t *testing.T) {
 	f := newWorld(t, onepod.RecordOfOld(nil))
-	pod := onepod.Namesake("next", "10.0.0.5")
-	other := onepod.Namesake("next", "10.0.0.6")
+	pod := onepod.PodOf("next", "10.0.0.5")
+	other := onepod.PodOf("next", "10.0.0.6")
 	elsewhere := pod.DeepCopy()
 	elsewhere.Name = "db-0"
 	events := podEvents(f.r.client)
@@ -26,13 +26,13 @@ func TestI2AConflictWithANamesakeEndsWithIt(t *testing.T) {
 		happen func(uidQueue)
 		want   []types.UID
 	}{
-		"the namesake is deleted": {func(q uidQueue) {
+		"the other pod is deleted": {func(q uidQueue) {
 			events.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: pod}, q)
 		}, []types.UID{"next", "old"}},
-		"the namesake shows another address": {func(q uidQueue) {
+		"the other pod shows another address": {func(q uidQueue) {
 			events.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: pod, ObjectNew: other}, q)
 		}, []types.UID{"next", "old"}},
-		"the namesake shows what it did": {func(q uidQueue) {
+		"the other pod shows what it did": {func(q uidQueue) {
 			events.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: pod, ObjectNew: pod}, q)
 		}, []types.UID{"next"}},
 		"a pod of another name is deleted": {func(q uidQueue) {

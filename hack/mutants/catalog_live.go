@@ -43,7 +43,7 @@ var livenessMutants = []mutant{
 		new:  `now.Sub(before.ConfirmedTime.Time) > maxGap`, by: inPods,
 	},
 	{
-		rule: "liveness: a conflict with what a namesake shows ends with the namesake (L5)",
+		rule: "liveness: a conflict with what another pod of the name shows ends with that pod (L5)",
 		file: "controllers/pod/watches.go",
 		old:  `			if uid != pod.UID {`,
 		new:  `			if uid == pod.UID {`, by: inPods,

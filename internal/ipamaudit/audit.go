@@ -126,7 +126,7 @@ func (b *books) entryMissing(about Finding) []Finding {
 }
 
 // reservationOf looks for the reservation of an entry. Under the name of a network without a name an entry of a network
-// with one may have a namesake, which is nobody's fault.
+// with one may meet another of the same name, which is no inconsistency.
 func (b *books) reservationOf(entry *Entry, about Finding) []Finding {
 	about.Kind = v1alpha1.ReasonReservationMissing
 	for at, name := range entry.Reservations {

@@ -149,7 +149,7 @@ func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam
 	case pod != nil && pod.UID == uid:
 		f.Pod, node = release.Known(pod), pod.Spec.NodeName
 	case pod != nil:
-		f.Namesake = pod
+		f.SameName = pod
 	}
 	f.Records = s.records
 	if all := s.records.Get(); s.records.IsKnown() {

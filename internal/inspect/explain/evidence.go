@@ -59,8 +59,8 @@ func (f *Facts) podEvidence() []Evidence {
 		switch {
 		case !f.Pod.IsAbsent():
 			row.State, row.Value = unknown, f.Pod.Why()
-		case f.Namesake != nil:
-			row.Value = "another UID has the name: " + string(f.Namesake.UID)
+		case f.SameName != nil:
+			row.Value = "another UID has the name: " + string(f.SameName.UID)
 		}
 		return []Evidence{row}
 	}

@@ -219,7 +219,7 @@ func TestExplain(t *testing.T) {
 			change: func(f *Facts) {
 				next := thePod()
 				next.UID, next.DeletionTimestamp = other, nil
-				f.Pod, f.Namesake = release.Absent[*corev1.Pod](), next
+				f.Pod, f.SameName = release.Absent[*corev1.Pod](), next
 			},
 			row: release.RowAddressConflict, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool, notes: []string{"The name belongs to another pod now"},
 			ends: []string{"the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other"},

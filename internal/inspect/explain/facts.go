@@ -23,9 +23,9 @@ type Facts struct {
 	// UID is the pod's, and Ref its name.
 	UID types.UID
 	Ref ipam.PodRef
-	// Pod is the object: Absent when it is gone, or another UID has its name; that one is Namesake.
+	// Pod is the object: Absent when it is gone, or another UID has its name; that one is SameName.
 	Pod      release.Fact[*corev1.Pod]
-	Namesake *corev1.Pod
+	SameName *corev1.Pod
 	// Record is the UID's own IPAllocation, and Records are all others.
 	Record  *v1alpha1.IPAllocation
 	Records release.Fact[[]v1alpha1.IPAllocation]
@@ -144,7 +144,7 @@ func (f *Facts) heldEntries() []held {
 	for i := range entries {
 		if h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &entries[i], append(f.recordedElsewhere(entries[i].SandboxID), candidates...)); ours {
 			rivals := f.rivals(h.Key)
-			h.Conflict = len(rivals) > 0 || facts.ShowsAddress(f.Namesake, h.Key)
+			h.Conflict = len(rivals) > 0 || facts.ShowsAddress(f.SameName, h.Key)
 			all = append(all, held{h, rivals})
 		}
 	}
@@ -204,20 +204,20 @@ func (f *Facts) candidates() []ownership.Candidate {
 	own := facts.Candidate(f.UID, f.pod(), f.Record)
 	own.ShownAlive = own.Shown // only the manager has watched what it showed before its end
 	all := []ownership.Candidate{own}
-	namesake := f.Namesake
+	sameName := f.SameName
 	for i := range f.Records.Get() {
 		r := &f.Records.Get()[i]
 		if isOrphan(r) || r.Spec.PodNamespace != f.Ref.Namespace || r.Spec.PodName != f.Ref.Name {
 			continue
 		}
 		var pod *corev1.Pod
-		if namesake != nil && string(namesake.UID) == r.Name {
-			pod, namesake = namesake, nil
+		if sameName != nil && string(sameName.UID) == r.Name {
+			pod, sameName = sameName, nil
 		}
 		all = append(all, facts.Candidate(types.UID(r.Name), pod, r))
 	}
-	if namesake != nil {
-		all = append(all, facts.Candidate(namesake.UID, namesake, nil))
+	if sameName != nil {
+		all = append(all, facts.Candidate(sameName.UID, sameName, nil))
 	}
 	return all
 }

@@ -30,8 +30,8 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 		if text := e.otherHolders(); text != "" {
 			notes = append(notes, text)
 		}
-	case e.State == StateGone && f.Namesake != nil:
-		note("The name belongs to another pod now, UID %s; it is not this one.", f.Namesake.UID)
+	case e.State == StateGone && f.SameName != nil:
+		note("The name belongs to another pod now, UID %s; it is not this one.", f.SameName.UID)
 	}
 	if e.Said != "" && e.Held {
 		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.Said, d.Reason)

@@ -145,7 +145,7 @@ func Lease(name string, renewed time.Time) *coordinationv1.Lease {
 
 // DeletedPod was deleted long ago and ended by PodGC, which proves nothing.
 func DeletedPod() *corev1.Pod {
-	pod := Namesake("old", "10.0.0.5")
+	pod := PodOf("old", "10.0.0.5")
 	pod.DeletionTimestamp = &metav1.Time{Time: Now.Add(-time.Hour)}
 	pod.Status.Phase = corev1.PodFailed
 	return pod
@@ -349,8 +349,8 @@ func (p *pool) Release(_ context.Context, requests []ipam.Request) []ipam.Result
 // Now is when it all begins.
 var Now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Namesake is a pod of the one name.
-func Namesake(uid, ip string) *corev1.Pod {
+// PodOf is a pod of the one name.
+func PodOf(uid, ip string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: types.UID(uid), Finalizers: []string{v1alpha1.Finalizer},
 			Labels:      map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
@@ -358,9 +358,9 @@ func Namesake(uid, ip string) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 }
 
-// FinishedNamesake is a pod as a late cache still shows it: ended by its kubelet, held by us. In truth it is gone.
-func FinishedNamesake() *corev1.Pod {
-	pod := Namesake("old", "10.0.0.5")
+// FinishedPod is a pod as a late cache still shows it: ended by its kubelet, held by us. In truth it is gone.
+func FinishedPod() *corev1.Pod {
+	pod := PodOf("old", "10.0.0.5")
 	pod.DeletionTimestamp = &metav1.Time{Time: Now.Add(-time.Minute)}
 	pod.Status.Phase = corev1.PodSucceeded
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: &metav1.Time{Time: Now},

@@ -90,8 +90,8 @@ func orphaned(s *State) {
 	s.Agent[1] = Agent{Up: true, Token: 2}
 }
 
-// namesake puts up, beside that, another pod of the name on node 1.
-func namesake(s *State) {
+// sameName puts up, beside that, another pod of the name on node 1.
+func sameName(s *State) {
 	orphaned(s)
 	s.Second = Pod{There: true}
 	s.Box[1] = Box{Phase: BoxReady, Machine: 1, Addr: 1, Shown: true, Second: true}
@@ -233,7 +233,7 @@ func ofOrphans() []Scenario {
 			Chances: map[Chance]uint8{ControllerCrash: 1, KubeletFreeze: 1, OtherWrite: 1},
 		},
 		{
-			Name: "namesake", About: "a second pod of the name on another node, while the first one's sandbox lives", Start: namesake, Orphan: true, PoolPerNode: true, Depth: 12,
+			Name: "same name", About: "a second pod of the name on another node, while the first one's sandbox lives", Start: sameName, Orphan: true, PoolPerNode: true, Depth: 12,
 			Chances: map[Chance]uint8{KubeletFreeze: 1, SecondDeleted: 1},
 		},
 	}

@@ -23,7 +23,7 @@ func Switches() []Named {
 		{Switch: NoCompare, Name: "release without compare", Scenario: "deletion"},
 		{Switch: AnswerKept, Name: "answer kept after abort", Scenario: "reboot, old ID"},
 		{Switch: OnlyReadyNodes, Name: "only Ready nodes' silence counted", Scenario: "orphan"},
-		{Switch: ByName, Name: "attribution by name", Scenario: "namesake"},
+		{Switch: ByName, Name: "attribution by name", Scenario: "same name"},
 		{Switch: TaintAlone, Name: "out-of-service without NotReady", Scenario: "fence, nobody answers"},
 		{Switch: BySandboxAlone, Name: "answer keyed by sandbox ID alone after a node was re-registered", Scenario: "re-registration, silent"},
 		{Switch: OtherBoot, Name: "answer of another boot counted", Scenario: "taken over"},
