@@ -94,9 +94,17 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	nodesGone := nodegone.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince)
 	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}
+	nodes, err := node.Setup(mgr, o.Clock, node.Options{
+		Settings:  nodelife.Settings{NodeGoneDelay: o.Settings.NodeGoneDelay, HoldGoneNodes: o.Settings.HoldGoneNodes},
+		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: nodesGone.Kubelet,
+		SimulatedQueues: o.SimulatedQueues,
+	})
+	if err != nil {
+		return err
+	}
 	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Handshakes: o.Handshakes, Rules: o.Rules,
 		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues,
-		PoliciesSince: o.PoliciesSince, Witness: seen, NodesGone: nodesGone, Running: routes.start})
+		PoliciesSince: o.PoliciesSince, Witness: seen, NodesGone: nodesGone, Gone: nodes.Gone, Running: routes.start})
 	if err != nil {
 		return err
 	}
@@ -131,13 +139,5 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}); err != nil {
 		return err
 	}
-	if err := slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry, o.SimulatedQueues); err != nil {
-		return err
-	}
-	_, err = node.Setup(mgr, o.Clock, node.Options{
-		Settings:  nodelife.Settings{NodeGoneDelay: o.Settings.NodeGoneDelay, HoldGoneNodes: o.Settings.HoldGoneNodes},
-		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: nodesGone.Kubelet,
-		SimulatedQueues: o.SimulatedQueues,
-	})
-	return err
+	return slice.Setup(mgr, o.Backends, o.Clock, o.LastRetry, o.SimulatedQueues)
 }

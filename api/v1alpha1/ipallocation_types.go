@@ -80,7 +80,7 @@ type IPAllocationSpec struct {
 	// +optional
 	DisownedBy types.UID `json:"disownedBy,omitempty"`
 
-	// NodeGone is since when the node of a sandbox is proven gone; absent while it is not.
+	// NodeGone is since when the node of an orphan's sandbox is gone; absent while it is not. Of the node of a pod, the GuardedNode says so.
 	// +optional
 	NodeGone *NodeGone `json:"nodeGone,omitempty"`
 

@@ -53,8 +53,9 @@ func (r *reconciler) delayLeft(ctx context.Context, gone []v1alpha1.NodeIdentity
 	if len(gone) == 0 {
 		return 0, nil
 	}
-	lifecycle, err := r.lifecycle.Gone(ctx, gone)
-	return lifecycle.Since.Add(r.options.Settings.NodeGoneDelay).Sub(r.clock.Now()), err
+	now := r.clock.Now()
+	lifecycle, err := r.lifecycle.Gone(ctx, "", gone)
+	return lifecycle.Since.Add(r.options.Settings.NodeGoneDelay).Sub(now), err
 }
 
 // gone are the machines of the object that are gone.

@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -40,12 +41,31 @@ type listed struct {
 
 func newLifecycle(r *reconciler) *Lifecycle { return &Lifecycle{r: r, turn: make(chan struct{}, 1)} }
 
-// Gone is since when all of the machines are gone.
-func (l *Lifecycle) Gone(ctx context.Context, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error) {
+// Gone is since when all of the machines are gone; without any, since when no Node has the name (R12). Decide by a time before the call: what is over
+// by then is confirmed.
+func (l *Lifecycle) Gone(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error) {
+	if len(machines) > 0 {
+		return l.gone(ctx, machines)
+	}
+	known, object, err := l.unseen(ctx, node)
+	if err != nil {
+		return nodelife.Absence{}, err
+	}
+	gone, err := l.gone(ctx, []v1alpha1.NodeIdentity{{UID: types.UID(object.Name)}}, object)
+	absent := apierrors.IsNotFound(l.r.client.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{}))
+	if !absent || !l.r.options.Watches.notes.isUnseen(node, known) {
+		gone.Since = l.r.clock.Now()
+	}
+	return gone, err
+}
+
+// gone is since when the machines are gone by all objects, and by those of this process alone.
+func (l *Lifecycle) gone(ctx context.Context, machines []v1alpha1.NodeIdentity, own ...v1alpha1.GuardedNode) (nodelife.Absence, error) {
 	cached, err := l.cached(ctx, machines)
 	if err != nil {
 		return nodelife.Absence{}, err
 	}
+	cached.Objects = append(cached.Objects, own...)
 	gone := cached.Gone(machines, l.r.clock.Now())
 	over := cached.Since(machines, l.r.clock.Now()).Since.Add(l.r.options.Settings.NodeGoneDelay)
 	if l.r.clock.Now().Before(over) || l.r.options.Settings.HoldGoneNodes {
@@ -56,6 +76,7 @@ func (l *Lifecycle) Gone(ctx context.Context, machines []v1alpha1.NodeIdentity) 
 		return gone, err
 	}
 	seen := *read
+	seen.Objects = append(slices.Clip(seen.Objects), own...)
 	seen.Kubelets = map[string]nodelife.Kubelet{}
 	for _, name := range seen.Names(machines) {
 		if seen.Kubelets[name], err = l.r.options.Kubelet(ctx, name, over); err != nil {
@@ -64,6 +85,36 @@ func (l *Lifecycle) Gone(ctx context.Context, machines []v1alpha1.NodeIdentity) 
 	}
 	return seen.Gone(machines, l.r.clock.Now()), nil
 }
+
+// unseen is what this process has in place of a GuardedNode of a Node that was never seen (R12). It is looked for each minute in which it is asked about.
+func (l *Lifecycle) unseen(ctx context.Context, node string) (*unseen, v1alpha1.GuardedNode, error) {
+	if err := l.take(ctx); err != nil {
+		return nil, v1alpha1.GuardedNode{}, err
+	}
+	defer l.leave()
+	u := l.r.options.Watches.notes.unseenNode(node, l.r.clock.Now())
+	now := l.r.clock.Now() // not before its events count
+	if now.Sub(u.looked).Abs() >= lookInterval {
+		kubelet, err := l.r.options.Kubelet(ctx, node, time.Time{})
+		if err != nil {
+			return nil, v1alpha1.GuardedNode{}, err
+		}
+		u.looked, u.object.Spec = now, nodelife.Next(&nodelife.Observation{UID: types.UID(u.object.Name), Spec: u.object.Spec, Kubelet: release.Known(kubelet),
+			Settings: l.r.options.Settings}, now)
+	}
+	return u, u.object, nil
+}
+
+func (l *Lifecycle) take(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Lifecycle) leave() { <-l.turn }
 
 // cached is what caches and notes have of the machines. The notes come first: what is written meanwhile is still in them.
 func (l *Lifecycle) cached(ctx context.Context, machines []v1alpha1.NodeIdentity) (*nodelife.Lifecycle, error) {
@@ -94,12 +145,10 @@ func (l *Lifecycle) cached(ctx context.Context, machines []v1alpha1.NodeIdentity
 
 // confirm is what was read live after the delay was over; nil while there is no such thing.
 func (l *Lifecycle) confirm(ctx context.Context, over time.Time) (*nodelife.Lifecycle, error) {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := l.take(ctx); err != nil {
+		return nil, err
 	}
+	defer l.leave()
 	if err := l.complete(ctx); err != nil {
 		return nil, err
 	}

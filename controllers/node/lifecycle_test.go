@@ -23,7 +23,7 @@ func (w *world) left(node *corev1.Node) time.Duration {
 	w.Helper()
 	left := time.Duration(0)
 	for range 2 * time.Minute / (5 * time.Second) {
-		gone, err := w.lifecycle.Gone(w.Context(), []v1alpha1.NodeIdentity{facts.Identity(node)})
+		gone, err := w.lifecycle.Gone(w.Context(), node.Name, []v1alpha1.NodeIdentity{facts.Identity(node)})
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestR2AMachineThatReturnsAtTheLastMomentIsSeen(t *testing.T) {
 	r := observing(indexed(t).WithObjects(object).Build(), truth, clk, nodelife.Kubelet{})
 	isOver := func(want bool) {
 		t.Helper()
-		gone, err := r.lifecycle.Gone(t.Context(), []v1alpha1.NodeIdentity{machine})
+		gone, err := r.lifecycle.Gone(t.Context(), "node", []v1alpha1.NodeIdentity{machine})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,6 +138,64 @@ func TestR3AManagerThatAnotherOneHasReplacedEndsNoDelay(t *testing.T) {
 		w.lifecycle = deposed
 		w.isOver(node, false)
 		ended()
+	})
+}
+
+// nameless is what is left of the delay of the name of a Node that was never seen, asked for a while as a pod does that waits.
+func (w *world) nameless(during time.Duration) time.Duration {
+	w.Helper()
+	for end := time.Now().Add(during); ; w.pass(15 * time.Second) {
+		gone, err := w.lifecycle.Gone(w.Context(), "never", nil)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if left := time.Until(gone.Since.Add(delay)); left <= 0 || !time.Now().Before(end) {
+			return left
+		}
+	}
+}
+
+func TestR12ThePodsOfANodeThatWasNeverSeenWaitForItsName(t *testing.T) {
+	// enough is the delay, and the time until it is confirmed.
+	const enough = delay + 90*time.Second
+	cases := map[string]struct {
+		between         func(*world)
+		isOver, isThere bool
+	}{
+		"nothing happens":                       {between: func(*world) {}, isOver: true},
+		"a Node of another name comes":          {between: func(w *world) { w.delete(w.register("other", "A")) }, isOver: true},
+		"a Node of the name comes and goes":     {between: func(w *world) { w.delete(w.register("never", "A")) }},
+		"a Node of the name is there":           {between: func(w *world) { w.register("never", "A") }, isThere: true},
+		"its kubelet writes":                    {between: func(w *world) { w.renew("never") }},
+		"it cannot be looked for, for too long": {between: func(w *world) { w.pass(maxGap + time.Second) }},
+		"another manager takes over":            {between: func(w *world) { w.start() }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(w *world) {
+				if left := w.nameless(3 * time.Minute); left <= time.Minute || left > delay-2*time.Minute {
+					t.Errorf("%s is left after three minutes of %s", left, delay)
+				}
+				c.between(w)
+				if left := w.nameless(enough - 3*time.Minute); (left <= 0) != c.isOver {
+					t.Errorf("%s is left of the delay, over wanted: %t", left, c.isOver)
+				}
+				if left := w.nameless(enough); (left <= 0) == c.isThere {
+					t.Errorf("%s is left of the second delay, over wanted: %t", left, !c.isThere)
+				}
+			})
+		})
+	}
+}
+
+// The kubelet of the name writes when the delay is over by all that was read before.
+func TestR12AKubeletThatWritesAtTheLastMomentIsSeen(t *testing.T) {
+	play(t, func(w *world) {
+		w.nameless(delay - 10*time.Second)
+		w.renew("never")
+		if left := w.nameless(2 * time.Minute); left <= 0 {
+			t.Error("the delay is over, and the kubelet is alive")
+		}
 	})
 }
 

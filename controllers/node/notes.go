@@ -3,8 +3,10 @@
 package node
 
 import (
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,15 @@ type notes struct {
 	last map[types.UID]v1alpha1.NodeIdentity
 	// unwritten is what is in no GuardedNode yet, by Node UID.
 	unwritten map[types.UID]reports
+	// unseen are Nodes that were never seen, by name, until one of the name reports.
+	unseen map[string]*unseen
+}
+
+// unseen stands for a Node that was never seen. The one that has the turn of the Lifecycle reads and changes it.
+type unseen struct {
+	object v1alpha1.GuardedNode
+	// looked is when its kubelet was last looked for.
+	looked time.Time
 }
 
 // reports are the machines that reported under one Node UID, the oldest first.
@@ -70,6 +81,7 @@ func (n *notes) event(e watch.Event, isList bool) (stillList bool) {
 
 // report notes a machine, unless it is what the Node reported last.
 func (n *notes) report(node *corev1.Node, isDeleted bool) {
+	delete(n.unseen, node.Name)
 	machine := facts.Identity(node)
 	last, isKnown := n.last[node.UID]
 	if n.last == nil {
@@ -127,6 +139,28 @@ func (n *notes) all() []v1alpha1.NodeIdentity {
 		all = append(all, r.machines...)
 	}
 	return all
+}
+
+// unseenNode is the Node of the name, and begins anew where it was not looked for lately.
+func (n *notes) unseenNode(name string, now time.Time) *unseen {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	maps.DeleteFunc(n.unseen, func(_ string, u *unseen) bool { return now.Sub(u.looked).Abs() > maxGap })
+	if n.unseen == nil {
+		n.unseen = map[string]*unseen{}
+	}
+	if n.unseen[name] == nil {
+		n.unseen[name] = &unseen{object: v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: "unseen Node " + name},
+			Spec: v1alpha1.GuardedNodeSpec{NodeName: name, Machines: make([]v1alpha1.GuardedMachine, 1)}}}
+	}
+	return n.unseen[name]
+}
+
+// isUnseen says whether no Node of the name has reported since unseenNode.
+func (n *notes) isUnseen(name string, u *unseen) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.unseen[name] == u
 }
 
 // wrote: the first of what reported under a Node UID is written.

@@ -34,29 +34,27 @@ const (
 	maxGap = 2 * Confirmed
 )
 
-// Record keeps in a record the persisted start of nodeGoneDelay (rows NodeDeleted and NodeReplaced), by what was read of its node. It begins, goes
-// on and ends on live reads alone; each of them looks for signs that the machine is alive since the last one, which starts the delay again. What could not be read
-// is unread, and an unknown fact, on which the decision holds.
-func (f *Observer) Record(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node], live bool) (unread string, err error) {
-	uids, gone := goneNodes(record, node)
-	before := record.Spec.NodeGone
+// Record keeps in the record of an orphan the persisted start of nodeGoneDelay (rows NodeDeleted and NodeReplaced), by its Node, which was read live. Each
+// call looks for signs that the machine is alive since the last one, which starts the delay again.
+func (f *Observer) Record(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node]) error {
+	machines := facts.GoneMachines(node, record)
 	switch {
-	case !node.IsRead() || (!gone && before == nil):
-		return "", nil
-	case !live && gone && f.confirmedLately(before, uids):
-		return "", nil // what it comes to is decided on live reads
-	case !live:
-		return "", fmt.Errorf("the node of record %s is gone, or is back: %w", record.Name, records.ErrStale)
-	case !gone:
+	case !node.IsRead():
+		return nil
+	case !node.IsAbsent() && len(machines) == 0:
 		record.Spec.NodeGone = nil
-		return "", nil
+		return nil
 	}
-	if now, err := f.Of(ctx, record, node, uids); err != nil {
-		unread = err.Error()
-	} else {
-		record.Spec.NodeGone = now
+	var uids []types.UID
+	for _, machine := range machines {
+		uids = append(uids, machine.UID)
 	}
-	return unread, nil
+	slices.Sort(uids)
+	gone, err := f.Of(ctx, record, node, slices.Compact(uids))
+	if err == nil {
+		record.Spec.NodeGone = gone
+	}
+	return err
 }
 
 // Of is what a live look for the machines of a record, whose Nodes of these UIDs are gone, leaves there.
@@ -67,11 +65,6 @@ func (f *Observer) Of(ctx context.Context, record *v1alpha1.IPAllocation, node r
 	}
 	before := record.Spec.NodeGone
 	return nodeGoneNow(before, uids, seen, f.clock.Now(), f.watchedSince(before, record, node)), nil
-}
-
-// confirmedLately says whether a cached absence leads to nothing new.
-func (f *Observer) confirmedLately(before *v1alpha1.NodeGone, uids []types.UID) bool {
-	return before != nil && containsAll(before.NodeUIDs, uids) && f.clock.Now().Sub(before.ConfirmedTime.Time) < Confirmed
 }
 
 // watchedSince says whether Nodes were looked at since the last confirmation, by whatever record's look, and none was the one that is gone. With
@@ -105,23 +98,6 @@ func nodeGoneNow(before *v1alpha1.NodeGone, uids []types.UID, seen signs, now ti
 	confirmed := before.DeepCopy()
 	confirmed.ConfirmedTime = metav1.NewTime(now)
 	return confirmed
-}
-
-// goneNodes are the Nodes of the record's sandboxes that are not there any more; gone is true too where there is no Node of the
-// pod's node name, though nothing was recorded.
-func goneNodes(record *v1alpha1.IPAllocation, node release.Fact[release.Node]) (uids []types.UID, gone bool) {
-	absent := node.IsAbsent()
-	for i := range record.Spec.Sandboxes {
-		ran := record.Spec.Sandboxes[i].Node
-		if ran == nil || slices.Contains(uids, ran.UID) {
-			continue
-		}
-		if absent || release.Compare(release.MachineOf(*ran), node.Get().Machine) == release.Replaced {
-			uids = append(uids, ran.UID)
-		}
-	}
-	slices.Sort(uids)
-	return uids, absent || len(uids) > 0
 }
 
 // signs is what there is to see of a node's kubelet and machine.
@@ -245,14 +221,4 @@ func (f *Observer) Kubelet(ctx context.Context, node string, since time.Time) (s
 	}
 	seen.Wrote, err = f.kubeletWrote(ctx, node, since)
 	return seen, err
-}
-
-// Registered is the name of a Node with one of a machine's IDs, in a list that began at since or later; empty if there is none.
-func (f *Observer) Registered(ctx context.Context, machine v1alpha1.NodeIdentity, since time.Time) (string, error) {
-	listed, err := f.machines(ctx, since)
-	if err != nil {
-		return "", err
-	}
-	name, _ := listed.find(machine)
-	return name, nil
 }

@@ -10,12 +10,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -92,6 +95,64 @@ func TestI3APageLeavesNothingToTheNext(t *testing.T) {
 	}
 	if name, found := machines.find(v1alpha1.NodeIdentity{UID: "node-1", MachineID: "m1", SystemUUID: "m1-system", BootID: "m1-boot"}); !found || name != "a" {
 		t.Errorf("machine m1 is node %q, expected a", name)
+	}
+}
+
+// present are the Nodes that there are. There is no Lease and no pod.
+type present struct {
+	client.Reader
+	nodes []corev1.Node
+}
+
+func (p *present) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	if nodes, is := into.(*corev1.NodeList); is {
+		nodes.Items = p.nodes
+	}
+	return nil
+}
+
+func (*present) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+// TestI2TheDelayDoesNotGrowWithTheNumberOfRecords: with many records the looks of one are far apart, and those of all are not.
+func TestI2TheDelayDoesNotGrowWithTheNumberOfRecords(t *testing.T) {
+	node := func(name, machine string) []corev1.Node {
+		return []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: machine, SystemUUID: machine + "-system"}}}}
+	}
+	cases := map[string]struct {
+		back   []corev1.Node
+		begins bool
+	}{
+		"the looks of other records show no Node that is back":     {nil, false},
+		"one of them shows a Node of the name":                     {node("node", "m7"), true},
+		"one of them shows the machine under another name":         {node("other", "m1"), true},
+		"one of them shows another machine under another name yet": {node("other", "m7"), false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			nodes, clk := &present{}, clocktesting.NewFakePassiveClock(now)
+			f := New(nodes, clk, time.Hour, func(context.Context) (time.Time, error) { return time.Time{}, nil })
+			record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: "node",
+				Sandboxes: []v1alpha1.SandboxRecord{{Node: &v1alpha1.NodeIdentity{UID: "node-1", MachineID: "m1", SystemUUID: "m1-system"}}}}}
+			other := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: "elsewhere"}}
+			for minute := range 6 {
+				clk.SetTime(now.Add(time.Duration(minute) * time.Minute))
+				if nodes.nodes = nil; minute == 2 {
+					nodes.nodes = tc.back
+				}
+				looked := other
+				if minute == 0 || minute == 5 {
+					looked = record
+				}
+				if err := f.Record(t.Context(), looked, release.Absent[release.Node]()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if begins := record.Spec.NodeGone.Since.After(now); begins != tc.begins {
+				t.Errorf("gone since %s, the delay begins again wanted: %t", record.Spec.NodeGone.Since, tc.begins)
+			}
+		})
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -174,9 +175,10 @@ func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 // same machine has another Node UID.
 func (r *Reconciler) followNode(ctx context.Context, of *facts.Read) error {
 	record := of.Record.DeepCopy()
-	var err error
-	if of.GoneUnread, err = r.options.NodesGone.Record(ctx, record, of.Node, of.Live); err != nil {
-		return err
+	if err := r.options.NodesGone.Record(ctx, record, of.Node); err != nil {
+		of.Gone = release.Unknown[nodelife.Absence](err.Error())
+	} else if gone := record.Spec.NodeGone; gone != nil {
+		of.Gone = release.Known(nodelife.Absence{Since: gone.Since.Time, Liveness: gone.SignOfLife})
 	}
 	for i := range record.Spec.Sandboxes {
 		node := record.Spec.Sandboxes[i].Node

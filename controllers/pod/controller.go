@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -74,9 +75,11 @@ type Options struct {
 	LastRetry       time.Duration
 	SimulatedQueues bool
 	PoliciesSince   func(context.Context) (time.Time, error)
-	// Witness has seen the pods, and NodesGone says since when their nodes are gone.
+	// Witness has seen the pods, and NodesGone tells which other Nodes resemble theirs.
 	Witness   *witness.Pods
 	NodesGone *nodegone.Observer
+	// Gone is since when machines are gone; without any, since when no Node has the name.
+	Gone func(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error)
 	// Running is called once pods are looked at.
 	Running func(context.Context)
 }
@@ -114,12 +117,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile.Re
 
 // pass is one round of observe, decide and act; again asks for another one, with every fact read live.
 func (r *Reconciler) pass(ctx context.Context, uid types.UID, live bool) (again bool, result reconcile.Result, err error) {
+	began := r.clock.Now() // a delay that is over by then was confirmed
 	seen, again, result, err := r.look(ctx, uid, live)
 	if seen == nil || err != nil {
 		return again, result, err
 	}
 	r.hear(seen)
-	decision := release.Decide(seen.observation(r.options), r.clock.Now())
+	decision := release.Decide(seen.observation(r.options), began)
 	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", string(decision.Action), "reason", decision.Reason, "live", live)
 	return r.apply(ctx, seen, decision)
 }
@@ -176,11 +180,13 @@ func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool
 	if stand, again, result, err := r.standNow(ctx, seen); !stand {
 		return false, again, result, err
 	}
+	before := seen.record
 	if err := r.syncRecord(ctx, seen); errors.Is(err, records.ErrStale) && !seen.live {
 		return false, true, result, nil
 	} else if err != nil {
 		return false, false, result, err
 	}
+	r.observeGone(ctx, seen, before)
 	return true, false, result, nil
 }
 
@@ -276,7 +282,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	if decision.Action == release.Keep {
 		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(seen.unfinished(), r.keep(ctx, seen))
 	}
-	after := seen.goneDue(decision.After)
+	after := seen.lookAgain(decision.After)
 	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
 		// The back-off of an error could be longer than the wait.
 		log.FromContext(ctx).Error(err, "What the pod waits for could not be written down; the wait goes on", "reason", decision.Reason)
@@ -290,9 +296,9 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// goneDue is when the absence of the pod's node is to be confirmed next; zero if it need not be.
-func (v *view) goneDue(after time.Duration) time.Duration {
-	if v.record == nil || v.record.Spec.NodeGone == nil || after == 0 {
+// lookAgain is when to look again at a pod that waits. No event tells that the delay of its machines has begun again.
+func (v *view) lookAgain(after time.Duration) time.Duration {
+	if !v.gone.IsKnown() {
 		return after
 	}
 	return min(after, nodegone.Confirmed)
@@ -308,8 +314,6 @@ func (v *view) unfinished() error {
 		return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
 	case v.node.IsUnknown():
 		return fmt.Errorf("reading node %s for the sandboxes of %s: %s", v.nodeName(), v.podName(), v.node.Why())
-	case v.goneUnread != "":
-		return fmt.Errorf("telling how long the node of %s has been gone: %s", v.podName(), v.goneUnread)
 	}
 	return nil
 }

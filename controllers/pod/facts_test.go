@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,6 +29,8 @@ type scene struct {
 	node     *corev1.Node
 	entries  []ipam.Entry
 	evidence release.Evidence
+	// gone: the node's machine is gone for long.
+	gone bool
 }
 
 // dimensions are what can be otherwise in a scene; one of each is drawn.
@@ -66,7 +67,7 @@ var dimensions = [][]func(*scene){
 		},
 		func(s *scene) {
 			s.record = onepod.RecordOfOld(onepod.OldMachine())
-			s.record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-1"}, Since: metav1.NewTime(onepod.Now.Add(-time.Hour)), ConfirmedTime: metav1.NewTime(onepod.Now)}
+			s.gone = true
 		},
 		func(s *scene) { // a later sandbox has the address
 			s.record = onepod.RecordOfOld(onepod.OldMachine())
@@ -146,6 +147,10 @@ func (s *scene) managers(t *testing.T) (release.Decision, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if s.gone {
+		f.absence.Since = onepod.Now.Add(-time.Hour)
+	}
+	f.r.observeGone(t.Context(), v, nil)
 	return release.Decide(v.observation(f.r.options), onepod.Now), !v.nothing()
 }
 
@@ -171,6 +176,13 @@ func (s *scene) explained() explain.Decision {
 		f.Pod = release.Known(s.pod)
 	case s.pod != nil:
 		f.SameName = s.pod
+	}
+	f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{})
+	if s.gone {
+		m := onepod.OldMachine()
+		f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: string(m.UID)}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "node",
+			Machines: []v1alpha1.GuardedMachine{{MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID,
+				Gone: &v1alpha1.MachineGone{Since: metav1.NewTime(onepod.Now.Add(-time.Hour))}}}}}})
 	}
 	if s.rival != nil {
 		f.Records = release.Known([]v1alpha1.IPAllocation{*s.rival})

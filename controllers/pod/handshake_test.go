@@ -65,42 +65,6 @@ func TestAPodThatLivesIsAskedAboutThoughAReadFailed(t *testing.T) {
 	}
 }
 
-// TestTheLifecycleOfTheNodeOfAPodThatLivesIsLookedAtAgain until it could be: the delay begins, and ends, with a live read, and what led to
-// that read does not come twice.
-func TestTheLifecycleOfTheNodeOfAPodThatLivesIsLookedAtAgain(t *testing.T) {
-	gone := goneForLong()
-	gone.Spec.NodeGone.Since = metav1.NewTime(onepod.Now)
-	for name, tc := range map[string]struct {
-		objects []client.Object
-		fails   string
-		want    bool
-	}{
-		"its node is gone, and its Lease cannot be read":   {[]client.Object{onepod.RecordOfOld(onepod.OldMachine())}, "leases", true},
-		"its node is gone, and the Nodes cannot be listed": {[]client.Object{onepod.RecordOfOld(onepod.OldMachine())}, "nodes", true},
-		"its node is gone, and cannot be read":             {[]client.Object{onepod.RecordOfOld(onepod.OldMachine())}, "node", true},
-		"its node is back, and cannot be read":             {[]client.Object{gone, onepod.Node("node", "node-1", "m1")}, "node", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newLife(t, tc.objects...)
-			before := f.NodeGone() != nil
-			f.FailReads = tc.fails
-			if err := f.after(0); err == nil {
-				t.Error("the lifecycle of the node could not be told, and there is no retry")
-			}
-			if noted := f.NodeGone() != nil; noted != before {
-				t.Errorf("the record has the node as gone: %t, before the failed read %t", noted, before)
-			}
-			f.FailReads = ""
-			if err := f.after(time.Second); err != nil {
-				t.Fatal(err)
-			}
-			if noted := f.NodeGone() != nil; noted != tc.want {
-				t.Errorf("the record has the node as gone: %t, want %t", noted, tc.want)
-			}
-		})
-	}
-}
-
 // TestI5ARecordLosesNothingOfAPodThatCannotBeRead: the pool is empty of its address, which the pod may still show.
 func TestI5ARecordLosesNothingOfAPodThatCannotBeRead(t *testing.T) {
 	f := newLife(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))

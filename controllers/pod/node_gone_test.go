@@ -3,7 +3,9 @@
 package pod
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,21 +19,49 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// world is one deleted pod that holds an address, on a node with a lifecycle that the test plays.
+// world is one deleted pod that holds an address, on a node of which the test plays the lifecycle.
 type world struct {
 	*onepod.World
 	r *Reconciler
+	// absence is what GuardedNodes say; it begins when it is first asked for. goneUnread has every such question fail, and onGone is called after each.
+	absence    nodelife.Absence
+	goneUnread error
+	onGone     func()
+	// node and machines are what was last asked for.
+	node     string
+	machines []v1alpha1.NodeIdentity
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := onepod.New(t, objects...)
-	return &world{w, New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
-		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), NodesGone: nodegone.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)})}
+	f := &world{World: w, onGone: func() {}}
+	f.r = New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
+		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), NodesGone: nodegone.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince), Gone: f.gone})
+	return f
+}
+
+// gone is in place of controllers/node.
+func (f *world) gone(_ context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error) {
+	f.node, f.machines = node, machines
+	if f.absence.Since.IsZero() {
+		f.absence.Since = f.Clock.Now()
+	}
+	defer f.onGone()
+	return f.absence, f.goneUnread
+}
+
+// waitsFor demands what was last asked for.
+func (f *world) waitsFor(node string, machines ...v1alpha1.NodeIdentity) {
+	f.Helper()
+	if f.node != node || !slices.Equal(f.machines, machines) {
+		f.Errorf("asked for machines %v of node %q, want %v of %q", f.machines, f.node, machines, node)
+	}
 }
 
 // after moves the clock to that long after the beginning and reconciles.
@@ -72,41 +102,51 @@ func (f *world) releasesAfter(d time.Duration) {
 	}
 }
 
-func TestADeletedNodeCountsAfterAPersistedDelay(t *testing.T) {
-	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
+func TestADeletedNodeCountsAfterTheDelay(t *testing.T) {
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.holdsFrom(0, onepod.NodeGoneDelay)
-	f.r.options.NodesGone = nodegone.New(f.r.live, f.Clock, onepod.NodeGoneDelay, f.r.options.PoliciesSince) // another process carries on
+	f.waitsFor("node", *onepod.OldMachine())
+	if gone := f.Record().Spec.NodeGone; gone != nil {
+		t.Errorf("the record says that the node is gone: %+v", gone)
+	}
 	f.releasesAfter(onepod.NodeGoneDelay)
 }
 
-func TestAnySignOfLifeStartsTheDelayAgain(t *testing.T) {
-	signs := map[string]struct {
-		show []client.Object
-		say  string
-	}{
-		"the kubelet renews the node's Lease":              {[]client.Object{onepod.Lease("node", onepod.Now.Add(4*time.Minute))}, "renewed the node's Lease"},
-		"the kubelet's clock is far behind":                {[]client.Object{onepod.Lease("node", onepod.Now.Add(-100*time.Hour))}, "renewed the node's Lease"},
-		"the machine comes back under another name":        {[]client.Object{onepod.Node("other", "node-9", "m1")}, "registered as node other"},
-		"the machine registers again under the same name":  {[]client.Object{onepod.Node("node", "node-2", "m1")}, ""},
-		"the machine boots and registers under its name":   {[]client.Object{rebooted(onepod.Node("node", "node-2", "m1"))}, ""},
-		"the old Node object turns out to be there at all": {[]client.Object{onepod.Node("node", "node-1", "m1")}, ""},
+func TestADelayThatBeginsAgainIsSeenWithinAMinute(t *testing.T) {
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+	f.holdsFrom(0, onepod.NodeGoneDelay)
+	if result, err := f.r.Reconcile(t.Context(), "old"); err != nil || result.RequeueAfter > nodegone.Confirmed {
+		t.Errorf("looked at again after %s (%v), want a minute at most", result.RequeueAfter, err)
 	}
-	for name, sign := range signs {
+	f.absence = nodelife.Absence{Since: f.Clock.Now(), Liveness: "its kubelet has written"}
+	f.holdsFrom(onepod.NodeGoneDelay, 2*onepod.NodeGoneDelay-time.Second)
+	if said := f.Record().Status.Conditions[0].Message; !strings.Contains(said, "but its kubelet has written") {
+		t.Errorf("the record says %q, and not what has begun the delay again", said)
+	}
+	f.releasesAfter(2 * onepod.NodeGoneDelay)
+}
+
+// TestR2ADelayThatEndsDuringThePassIsNotOver: it was not over when it was asked for, so that nothing has confirmed it.
+func TestR2ADelayThatEndsDuringThePassIsNotOver(t *testing.T) {
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+	f.absence.Since = onepod.Now.Add(time.Second - onepod.NodeGoneDelay)
+	f.onGone = func() { f.Clock.SetTime(onepod.Now.Add(time.Second)) }
+	f.holdsUntil(0)
+	f.onGone = func() {}
+	f.releasesAfter(time.Second)
+}
+
+func TestANodeThatIsThereIsNotGone(t *testing.T) {
+	nodes := map[string]*corev1.Node{
+		"the machine registered again under the same name": onepod.Node("node", "node-2", "m1"),
+		"the machine booted and registered under its name": rebooted(onepod.Node("node", "node-2", "m1")),
+		"the Node object is the old one":                   onepod.Node("node", "node-1", "m1"),
+	}
+	for name, node := range nodes {
 		t.Run(name, func(t *testing.T) {
-			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)), onepod.Node("bystander", "node-5", "m5"))
-			f.holdsUntil(0, 4*time.Minute)
-			f.Apply(sign.show...)
-			f.holdsUntil(onepod.NodeGoneDelay, onepod.NodeGoneDelay+time.Minute)
-			gone := f.NodeGone()
-			if sign.say == "" {
-				if gone != nil {
-					t.Errorf("nodeGone is %+v while a Node of the name is there", gone)
-				}
-				return
-			}
-			if gone == nil || !strings.Contains(gone.SignOfLife, sign.say) {
-				t.Errorf("nodeGone is %+v, want a liveness observation that says %q", gone, sign.say)
-			}
+			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), node)
+			f.absence.Since = onepod.Now.Add(-time.Hour)
+			f.holdsUntil(0, onepod.NodeGoneDelay, onepod.NodeGoneDelay+time.Minute)
 		})
 	}
 }
@@ -116,93 +156,22 @@ func rebooted(node *corev1.Node) *corev1.Node {
 	return node
 }
 
-func TestAfterASignOfLifeTheWholeDelayRunsAgain(t *testing.T) {
-	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
-	f.holdsUntil(0)
-	f.Apply(onepod.Lease("node", onepod.Now.Add(time.Second)))
-	f.holdsFrom(time.Minute, time.Minute+onepod.NodeGoneDelay)
-	f.releasesAfter(time.Minute + onepod.NodeGoneDelay)
-}
-
-func TestWhatNobodyWatchedIsNotCounted(t *testing.T) {
-	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
-	f.holdsFrom(0, 2*time.Minute)
-	// Nobody looks for some minutes: a Node of the name may have come and gone.
-	f.holdsFrom(onepod.NodeGoneDelay, 2*onepod.NodeGoneDelay)
-	f.releasesAfter(2 * onepod.NodeGoneDelay)
-}
-
-// TestI2TheDelayDoesNotGrowWithTheNumberOfRecords: with many records the looks of one are far apart, and those of all are not.
-func TestI2TheDelayDoesNotGrowWithTheNumberOfRecords(t *testing.T) {
-	cases := map[string]struct {
-		back  []client.Object
-		holds bool
-	}{
-		"the looks of other records show no Node that is back":     {nil, false},
-		"one of them shows a Node of the name":                     {[]client.Object{onepod.Node("node", "node-7", "m7")}, true},
-		"one of them shows the machine under another name":         {[]client.Object{onepod.Node("other", "node-7", "m1")}, true},
-		"one of them shows another machine under another name yet": {[]client.Object{onepod.Node("other", "node-7", "m7")}, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
-			f.holdsUntil(0)
-			for d := time.Minute; d <= onepod.NodeGoneDelay; d += time.Minute {
-				if d == 2*time.Minute {
-					f.Apply(tc.back...)
-				}
-				f.Clock.SetTime(onepod.Now.Add(d))
-				if _, err := f.r.options.NodesGone.Of(t.Context(), &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{NodeName: "elsewhere"}}, release.Absent[release.Node](), nil); err != nil {
-					t.Fatal(err)
-				}
-				for _, node := range tc.back {
-					if err := f.Truth.Delete(t.Context(), node); client.IgnoreNotFound(err) != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-			if tc.holds {
-				f.holdsUntil(onepod.NodeGoneDelay)
-				return
-			}
-			f.releasesAfter(onepod.NodeGoneDelay)
-		})
-	}
-}
-
-func TestAMachineThatRegistersElsewhereAtTheLastMomentIsSeen(t *testing.T) {
-	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
-	f.holdsFrom(0, onepod.NodeGoneDelay)
-	f.Apply(onepod.Node("other", "node-9", "m1"))
-	f.holdsUntil(onepod.NodeGoneDelay)
-}
-
 func TestAnotherMachineUnderTheNameCountsLikeADeletedNode(t *testing.T) {
-	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m2"), onepod.Lease("node", onepod.Now))
-	f.holdsUntil(0)
-	f.Apply(onepod.Lease("node", onepod.Now.Add(time.Minute))) // the new machine's own
-	f.holdsFrom(time.Minute, onepod.NodeGoneDelay)
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m2"))
+	f.holdsFrom(0, onepod.NodeGoneDelay)
+	f.waitsFor("node", *onepod.OldMachine())
 	f.releasesAfter(onepod.NodeGoneDelay)
 }
 
-func TestAReplacedMachineThatLivesUnderAnotherNameHolds(t *testing.T) {
-	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m2"), onepod.Node("other", "node-9", "m1"))
-	f.holdsUntil(0, onepod.NodeGoneDelay, time.Hour)
-}
-
 func TestWhatCannotBeReadIsNoAbsenceOfLife(t *testing.T) {
-	for _, kind := range []string{"leases", "nodes"} {
-		t.Run(kind, func(t *testing.T) {
-			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
-			f.holdsFrom(0, onepod.NodeGoneDelay)
-			f.FailReads = kind
-			if err := f.after(onepod.NodeGoneDelay); err == nil || len(f.Pool.Released) > 0 {
-				t.Errorf("released %v, error %v; expected an error and nothing released", f.Pool.Released, err)
-			}
-			f.FailReads = ""
-			f.releasesAfter(onepod.NodeGoneDelay + time.Second)
-		})
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+	f.holdsFrom(0, onepod.NodeGoneDelay)
+	f.goneUnread = errors.New("the API server is away")
+	if err := f.after(onepod.NodeGoneDelay); err == nil || len(f.Pool.Released) > 0 {
+		t.Errorf("released %v, error %v; expected an error and nothing released", f.Pool.Released, err)
 	}
+	f.goneUnread = nil
+	f.releasesAfter(onepod.NodeGoneDelay + time.Second)
 }
 
 func TestASandboxWhoseMachineNobodyRecordedIsHeld(t *testing.T) {
@@ -216,24 +185,33 @@ func TestHoldNeverTakesADeletedNodeForProof(t *testing.T) {
 	f.holdsUntil(0, onepod.NodeGoneDelay, time.Hour)
 }
 
-func TestAPodThatHoldsNothingLeavesADeadNodeToo(t *testing.T) {
+func TestR12APodWithoutAMachineWaitsForTheNameOfItsNode(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod())
 	f.Pool.Entries = nil
-	for d := time.Duration(0); d < onepod.NodeGoneDelay; d += nodegone.Confirmed {
-		if err := f.after(d); err != nil {
-			t.Fatal(err)
-		}
-		if f.NodeGone() == nil {
-			t.Fatalf("after %s nothing is written down that a restart could carry on from", d)
-		}
-	}
-	if err := f.after(onepod.NodeGoneDelay); err != nil {
-		t.Fatal(err)
+	f.holdsFrom(0, onepod.NodeGoneDelay)
+	f.waitsFor("node")
+	f.leavesNothingAfter(onepod.NodeGoneDelay)
+}
+
+// TestAPodWhosePoolsAreEmptyWaitsForItsMachine: the live pass that sees them empty takes the machine out of the record.
+func TestAPodWhosePoolsAreEmptyWaitsForItsMachine(t *testing.T) {
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+	f.Pool.Entries, f.Pool.Cached, f.Pool.Version = nil, "101", "101"
+	f.holdsFrom(0, onepod.NodeGoneDelay)
+	f.leavesNothingAfter(onepod.NodeGoneDelay)
+	f.waitsFor("node", *onepod.OldMachine())
+}
+
+// leavesNothingAfter demands that neither the pod nor a record is there after that time, and that none was before if there was none.
+func (f *world) leavesNothingAfter(d time.Duration) {
+	f.Helper()
+	if err := f.after(d); err != nil {
+		f.Fatal(err)
 	}
 	var pods corev1.PodList
 	var records v1alpha1.IPAllocationList
-	if err := errors.Join(f.Truth.List(t.Context(), &pods), f.Truth.List(t.Context(), &records)); err != nil || len(pods.Items)+len(records.Items) > 0 {
-		t.Errorf("left: %d pods, %d records, %v", len(pods.Items), len(records.Items), err)
+	if err := errors.Join(f.Truth.List(f.Context(), &pods), f.Truth.List(f.Context(), &records)); err != nil || len(pods.Items)+len(records.Items) > 0 {
+		f.Errorf("left: %d pods, %d records, %v", len(pods.Items), len(records.Items), err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -44,6 +45,19 @@ func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*vi
 	}
 	v.twin, err = r.options.NodesGone.Twin(ctx, v.record, v.node)
 	return v, err
+}
+
+// observeGone reads since when the machines of the pod are gone, of the record as it was before the pass too: a live pass may have taken them out of it.
+func (r *Reconciler) observeGone(ctx context.Context, v *view, before *v1alpha1.IPAllocation) {
+	machines, read := facts.GoneMachines(v.node, before, v.record), v.read(r.options)
+	if !read.NeedsGone(machines) {
+		return
+	}
+	if gone, err := r.options.Gone(ctx, v.nodeName(), machines); err != nil {
+		v.gone = release.Unknown[nodelife.Absence](err.Error())
+	} else {
+		v.gone = release.Known(gone)
+	}
 }
 
 func (r *Reconciler) reader(live bool) client.Reader {

@@ -3,13 +3,13 @@
 package pod
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -23,14 +23,6 @@ const (
 	explainsOnRecord  = "patch v1alpha1.ipallocation/status"
 )
 
-// goneForLong is a record of the old pod whose node has been gone for longer than the delay.
-func goneForLong() *v1alpha1.IPAllocation {
-	record := onepod.RecordOfOld(onepod.OldMachine())
-	record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-1"}, Since: metav1.NewTime(onepod.Now.Add(-time.Hour)),
-		ConfirmedTime: metav1.NewTime(onepod.Now.Add(-time.Second))}
-	return record
-}
-
 // TestWhatCarriesTheProofGoesLast: whoever dies between the two writes, or fails at the second one, leaves it to the next.
 func TestWhatCarriesTheProofGoesLast(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
@@ -41,11 +33,12 @@ func TestWhatCarriesTheProofGoesLast(t *testing.T) {
 		"a pod that its kubelet ended proves its own end": {
 			[]client.Object{onepod.FinishedPod(), onepod.RecordOfOld(onepod.OldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
 		"of a pod on a node that is gone, the record has the proof": {
-			[]client.Object{onepod.DeletedPod(), goneForLong()}, []string{takesFinalizerOff, deletesRecord}},
+			[]client.Object{onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine())}, []string{takesFinalizerOff, deletesRecord}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := newWorld(t, tc.objects...)
+			f.absence.Since = onepod.Now.Add(-time.Hour)
 			f.Pool.Entries = nil
 			f.FailWrites = tc.want[0]
 			if err := f.after(0); err == nil {
@@ -176,11 +169,11 @@ func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
 
 // TestAFailedReadIsNewsOnceItLasts: and then once, in whatever words it fails.
 func TestAFailedReadIsNewsOnceItLasts(t *testing.T) {
-	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
-	f.FailReads = "leases"
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
+	f.goneUnread = errors.New("the API server is away")
 	for _, later := range []time.Duration{0, unreadWord / 2, unreadWord, 2 * unreadWord, 3 * unreadWord} {
 		if err := f.after(later); err == nil {
-			t.Fatalf("after %s: the Lease could not be read, and nobody is to try again", later)
+			t.Fatalf("after %s: it could not be read since when the node is gone, and nobody is to try again", later)
 		}
 		want := []string{explainsOnPod, explainsOnRecord}
 		if later < unreadWord {
@@ -203,7 +196,7 @@ func TestAWordThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour)))
+			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 			f.r.options.LastRetry = tc.lastRetry
 			f.FailWrites = explainsOnPod
 			result, err := f.r.Reconcile(t.Context(), "old")

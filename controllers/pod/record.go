@@ -26,7 +26,7 @@ import (
 // comes before any decision, so that a delay is counted from a time that outlives us. The ordinary end of a pod (the pool
 // is empty of it) writes nothing.
 func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
-	if v.heldRead.IsUnknown() || (v.record == nil && len(v.held) == 0 && !v.needsNodeGone()) {
+	if v.heldRead.IsUnknown() || (v.record == nil && len(v.held) == 0) {
 		return nil
 	}
 	record := v.record.DeepCopy()
@@ -51,17 +51,8 @@ func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 	return errors.Join(r.writeLearned(ctx, v, record), nodeErr)
 }
 
-// needsNodeGone: a pod that holds nothing has no record, but its delay must outlive this process too.
-func (v *view) needsNodeGone() bool {
-	return v.node.IsAbsent() && v.podFact.IsKnown() && v.podFact.Get().Deleting && !facts.Ending(v.podFact, v.record).ByKubelet()
-}
-
 // writeLearned writes the record where the view has learned something.
 func (r *Reconciler) writeLearned(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
-	var err error
-	if v.goneUnread, err = r.options.NodesGone.Record(ctx, record, v.node, v.live); err != nil {
-		return err
-	}
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
 		nameNetworks(v, record)
 		return r.writeRecord(ctx, v, record)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -41,8 +42,8 @@ type view struct {
 	policiesSince time.Time
 	// twin names another Node with the IDs of a machine that the live Node resembles; empty if there is none.
 	twin string
-	// goneUnread is why signs that it is alive of a gone node could not be looked for; empty if they were.
-	goneUnread string
+	// gone is since when the machines of the pod are gone, or the Node of its node's name; not read where it does not matter.
+	gone release.Fact[nodelife.Absence]
 	// lostLabel: the pod has the finalizer without our label. No event of such a pod reaches us.
 	lostLabel bool
 	// stale: the cache is older than the record, so only a live read can answer.
@@ -99,5 +100,5 @@ func (v *view) observation(o Options) release.Observation {
 func (v *view) read(o Options) facts.Read {
 	return facts.Read{Evidence: o.Evidence, Settings: o.Settings, GuardsClusterNetwork: o.Rules.GuardClusterNetwork, UID: v.uid, Live: v.live,
 		Withholds: o.Shadow != nil && v.hasFinalizer(), Pod: v.podFact, Object: v.pod, Record: v.record, Held: v.held, HeldRead: v.heldRead, Unowned: v.unowned,
-		Node: v.node, GoneUnread: v.goneUnread, PoliciesSince: v.policiesSince, Twin: v.twin}
+		Node: v.node, Gone: v.gone, PoliciesSince: v.policiesSince, Twin: v.twin}
 }

@@ -136,6 +136,43 @@ var nodeMutants = []mutant{
 		new:  `if n.version = node.ResourceVersion; false {`, by: inNode,
 	},
 	{
+		rule: "nodes: a pass of a pod takes only that for confirmed which was over before it asked (0170 R2)",
+		file: "controllers/pod/controller.go",
+		old:  `release.Decide(seen.observation(r.options), began)`,
+		new:  `release.Decide(seen.observation(r.options), began.Add(r.clock.Now().Sub(began)))`, by: inPods,
+	},
+	{
+		rule: "nodes: a machine that a live pass takes out of the record counts in that pass (0245)",
+		file: "controllers/pod/observe.go",
+		old:  `facts.GoneMachines(v.node, before, v.record)`,
+		new:  `facts.GoneMachines(v.node, v.record)`, by: inPods,
+	},
+	{
+		rule: "nodes: what cannot be read of a machine that is gone holds (0170 R2)",
+		file: "controllers/pod/observe.go",
+		old:  `machines); err != nil {`,
+		new:  `machines); err != nil && false {`, by: inPods,
+	},
+	{
+		rule: "nodes: a Node of the name ends the delay of one that was never seen (0170 R12)",
+		file: "controllers/node/notes.go",
+		old: `	delete(n.unseen, node.Name)
+`,
+		new: ``, by: inNode,
+	},
+	{
+		rule: "nodes: time in which a Node that was never seen was not looked for does not count (0170 R12)",
+		file: "controllers/node/notes.go",
+		old:  `now.Sub(u.looked).Abs() > maxGap })`,
+		new:  `false })`, by: inNode,
+	},
+	{
+		rule: "nodes: a Node of the name in the cache is no Node that was never seen (0170 R12)",
+		file: "controllers/node/lifecycle.go",
+		old:  `if !absent || !l.r`,
+		new:  `if _ = absent; !l.r`, by: inNode,
+	},
+	{
 		rule: "orphans: an inventory with a copy of a Node under another key is refused",
 		file: "controllers/orphan/inventory.go",
 		old:  ` || orphan.KeyOf(seen.Node) != key`,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -36,8 +37,8 @@ type Read struct {
 	Unowned []Held
 	// Node is only needed where NeedsNode says so.
 	Node release.Fact[release.Node]
-	// GoneUnread is why signs that it is alive of a deleted Node could not be looked for; empty if they were.
-	GoneUnread string
+	// Gone is since when the GoneMachines are gone, or the Node of the name.
+	Gone release.Fact[nodelife.Absence]
 	// PoliciesSince and Twin are as in release.Observation.
 	PoliciesSince time.Time
 	Twin          string
@@ -81,13 +82,36 @@ func (r *Read) Observation() release.Observation {
 			o.Unowned = append(o.Unowned, id)
 		}
 	}
-	if r.Record != nil && r.Record.Spec.NodeGone != nil {
-		o.SignOfLife, o.NodeGoneSince = r.Record.Spec.NodeGone.SignOfLife, release.Known(r.Record.Spec.NodeGone.Since.Time)
-	}
-	if r.GoneUnread != "" {
-		o.NodeGoneSince = release.Unknown[time.Time](r.GoneUnread)
+	switch gone := r.Gone.Get(); {
+	case r.Gone.IsKnown():
+		o.SignOfLife, o.NodeGoneSince = gone.Liveness, release.Known(gone.Since)
+	case r.Gone.IsUnknown():
+		o.NodeGoneSince = release.Unknown[time.Time](r.Gone.Why())
 	}
 	return o
+}
+
+// NeedsGone says whether it matters since when the machines are gone.
+func (r *Read) NeedsGone(machines []v1alpha1.NodeIdentity) bool {
+	lives := r.Pod.IsKnown() && !r.Pod.Get().Deleting
+	return !lives && (r.Node.IsAbsent() || len(machines) > 0)
+}
+
+// GoneMachines are the machines in records that are gone by the Node that was read under the name of theirs.
+func GoneMachines(node release.Fact[release.Node], records ...*v1alpha1.IPAllocation) []v1alpha1.NodeIdentity {
+	var machines []v1alpha1.NodeIdentity
+	for _, record := range records {
+		if record == nil || !node.IsRead() {
+			continue
+		}
+		for i := range record.Spec.Sandboxes {
+			ran := record.Spec.Sandboxes[i].Node
+			if ran != nil && !slices.Contains(machines, *ran) && (node.IsAbsent() || release.Compare(release.MachineOf(*ran), node.Get().Machine) == release.Replaced) {
+				machines = append(machines, *ran)
+			}
+		}
+	}
+	return machines
 }
 
 // sandboxes groups the held entries by sandbox.

@@ -34,6 +34,7 @@ func (e *NotServedError) Error() string {
 // The types of which reports say that they are not served.
 const (
 	RecordResource      = "ipallocations.holdfast.dev"
+	GuardedNodeResource = "guardednodes.holdfast.dev"
 	PolicyResource      = "noderesourcepolicies.holdfast.dev"
 	PoolResource        = "ippools.whereabouts.cni.cncf.io"
 	ReservationResource = "overlappingrangeipreservations.whereabouts.cni.cncf.io"

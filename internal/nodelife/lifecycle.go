@@ -45,6 +45,11 @@ type Absence struct {
 	Liveness string
 }
 
+// Written is what GuardedNodes say, for readers that cannot tell since when Nodes are observed: the delay may count from later.
+func Written(objects []v1alpha1.GuardedNode) *Lifecycle {
+	return &Lifecycle{Objects: objects, Acquired: time.Unix(0, 0)}
+}
+
 // Gone is since when all of the machines are gone. The delay is over only by what was read live after it (R2).
 func (l *Lifecycle) Gone(machines []v1alpha1.NodeIdentity, now time.Time) Absence {
 	gone := l.Since(machines, now)

@@ -123,7 +123,8 @@ func TestJudge(t *testing.T) {
 		"time that ends it": {
 			change: func(f *Facts) {
 				f.Owner.Node = release.Absent[*corev1.Node]()
-				f.Owner.Record.Spec.NodeGone = &v1alpha1.NodeGone{Since: before(time.Minute), ConfirmedTime: before(0)}
+				f.Owner.GuardedNodes = release.Known([]v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "node-1",
+					Machines: []v1alpha1.GuardedMachine{{MachineID: "m", SystemUUID: "s", BootID: "b", Gone: &v1alpha1.MachineGone{Since: before(time.Minute)}}}}}})
 			},
 			needless: "time alone changes it: in 4m0s, NodeGone",
 		},

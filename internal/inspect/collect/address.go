@@ -43,6 +43,11 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 	f.Records = slices.DeleteFunc(records, func(r v1alpha1.IPAllocation) bool {
 		return !slices.ContainsFunc(r.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.IP == ip.String() })
 	})
+	if len(f.Records) > 0 {
+		if f.GuardedNodes, err = c.GuardedNodes(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if f.Pods, err = c.podsShowing(ctx, ip); err != nil {
 		return nil, err
 	}

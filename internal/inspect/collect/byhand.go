@@ -86,7 +86,8 @@ func (c *Cluster) owner(ctx context.Context, f *byhand.Facts, snapshot ipam.Snap
 			return err
 		}
 	}
-	s := shared{configuration: configuration, entries: release.Known(snapshot), records: release.Known(records)}
+	s := shared{configuration: configuration, entries: release.Known(snapshot), records: release.Known(records),
+		guarded: factOf(func() ([]v1alpha1.GuardedNode, error) { return c.GuardedNodes(ctx) })}
 	f.Owner = c.factsOf(ctx, s, types.UID(owner.Name), ref, pod)
 	return nil
 }

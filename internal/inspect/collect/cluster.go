@@ -120,6 +120,16 @@ func (c *Cluster) Records(ctx context.Context, options ...client.ListOption) ([]
 	return records, err
 }
 
+// GuardedNodes lists every GuardedNode. Where the type is not served there are none.
+func (c *Cluster) GuardedNodes(ctx context.Context) ([]v1alpha1.GuardedNode, error) {
+	var guarded []v1alpha1.GuardedNode
+	err := each(ctx, c, inspect.GuardedNodeResource, func(list *v1alpha1.GuardedNodeList) { guarded = append(guarded, list.Items...) })
+	if isNotServed(err) {
+		err = nil
+	}
+	return guarded, err
+}
+
 // Pods lists every pod that the options select. keep takes what is needed of each: a cluster's pods in full may not fit.
 func (c *Cluster) Pods(ctx context.Context, keep func(*corev1.Pod), options ...client.ListOption) error {
 	return each(ctx, c, "pods", func(list *corev1.PodList) {

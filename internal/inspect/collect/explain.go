@@ -32,6 +32,7 @@ type shared struct {
 	records       release.Fact[[]v1alpha1.IPAllocation]
 	entries       release.Fact[ipam.Snapshot]
 	policies      release.Fact[reportpolicy.Judgement]
+	guarded       release.Fact[[]v1alpha1.GuardedNode]
 	unserved      inspect.Unserved
 }
 
@@ -123,6 +124,7 @@ func (c *Cluster) share(ctx context.Context) (shared, error) {
 			return reportpolicy.Evidence(found.Policies, found.Bindings), err
 		})
 	}
+	s.guarded = factOf(func() ([]v1alpha1.GuardedNode, error) { return c.GuardedNodes(ctx) })
 	s.records = factOf(func() ([]v1alpha1.IPAllocation, error) {
 		records, err := c.Records(ctx)
 		return records, orUnserved(err, &s.unserved.Records)
@@ -141,7 +143,7 @@ func factOf[T any](read func() (T, error)) release.Fact[T] {
 
 // factsOf puts together what is known of one UID; pod is whoever has the name now.
 func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam.PodRef, pod *corev1.Pod) *explain.Facts {
-	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries, Policies: s.policies,
+	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries, Policies: s.policies, GuardedNodes: s.guarded,
 		Evidence: s.configuration.ReleaseEvidence(), Settings: s.configuration.Settings(),
 		GuardClusterNetwork: *s.configuration.Protection.GuardClusterNetwork, ConfigurationSource: s.configuration.Source, Unserved: s.unserved}
 	node := ""

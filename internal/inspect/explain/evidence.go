@@ -5,6 +5,7 @@ package explain
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,10 +35,11 @@ const (
 )
 
 // evidence lists the facts, in the order of the table's rows.
-func (f *Facts) evidence(entries []held, o release.Observation) []Evidence {
+func (f *Facts) evidence(entries []held, o release.Observation, now time.Time) []Evidence {
 	rows := append(f.podEvidence(), f.policyEvidence()...)
 	rows = append(rows, f.poolEvidence(entries)...)
 	rows = append(rows, f.nodeEvidence(o)...)
+	rows = append(rows, goneEvidence(o, now)...)
 	if f.Record != nil {
 		rows = append(rows, f.recordEvidence()...)
 	}
@@ -155,6 +157,20 @@ func (f *Facts) nodeEvidence(o release.Observation) []Evidence {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// goneEvidence says since when the machines of a pod are gone.
+func goneEvidence(o release.Observation, now time.Time) []Evidence {
+	row := Evidence{"machine gone", absent, "no GuardedNode says since when: the delay is counted by the manager alone", "GuardedNodes"}
+	switch since := o.NodeGoneSince.Get(); {
+	case !o.NodeGoneSince.IsKnown():
+		return nil
+	case o.SignOfLife != "":
+		row.State, row.Value = known, fmt.Sprintf("since %s; started again because %s", inspect.Timestamp(inspect.At(since)), o.SignOfLife)
+	case since.Before(now):
+		row.State, row.Value = known, "since "+inspect.Timestamp(inspect.At(since))
+	}
+	return []Evidence{row}
 }
 
 var relationText = map[release.Relation]string{

@@ -67,6 +67,11 @@ func theRecord() *v1alpha1.IPAllocation {
 	}
 }
 
+func guarded(machine string, gone *v1alpha1.MachineGone) v1alpha1.GuardedNode {
+	return v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: "node-uid"}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "node-1",
+		Machines: []v1alpha1.GuardedMachine{{MachineID: machine, SystemUUID: "s", BootID: machine, Gone: gone}}}}
+}
+
 func theEntry() ipam.Entry {
 	return ipam.Entry{Key: ipam.Key{Backend: "whereabouts", Pool: pool, IP: netip.MustParseAddr("10.0.0.1"), SandboxID: sandbox, PodRef: "apps/web-0", Interface: "net1"},
 		Owner: &ipam.PodRef{Namespace: "apps", Name: "web-0"}}
@@ -78,7 +83,8 @@ func heldFacts() *Facts {
 		UID: uid, Ref: ipam.PodRef{Namespace: "apps", Name: "web-0"}, Pod: release.Known(thePod()), Record: theRecord(),
 		Records: release.Known([]v1alpha1.IPAllocation{}), Entries: release.Known(ipam.Snapshot{Entries: []ipam.Entry{theEntry()}}),
 		Node: release.Known(theNode(corev1.ConditionUnknown)), Evidence: release.EvidenceKubelet,
-		Settings: release.Settings{ReleaseDelay: time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute, AnswerWithin: time.Minute},
+		GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
+		Settings:     release.Settings{ReleaseDelay: time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute, AnswerWithin: time.Minute},
 	}
 }
 
@@ -188,9 +194,22 @@ func TestExplain(t *testing.T) {
 		"a Node that is gone is waited for, and time ends it": {
 			change: func(f *Facts) {
 				f.Node = release.Absent[*corev1.Node]()
-				f.Record.Spec.NodeGone = &v1alpha1.NodeGone{NodeUIDs: []types.UID{"node-uid"}, Since: before(2 * time.Minute), ConfirmedTime: before(0)}
+				f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{guarded("m", &v1alpha1.MachineGone{Since: before(2 * time.Minute)})})
 			},
 			row: release.RowNodeDeleted, action: release.Wait, reason: v1alpha1.ReasonNodeGone, standing: StandingInPool, ends: []string{"time: in 3m0s"},
+		},
+		"a machine of which no object says that it is gone has the whole delay left": {
+			change: func(f *Facts) {
+				f.Node = release.Absent[*corev1.Node]()
+				f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{guarded("m", nil), guarded("other", &v1alpha1.MachineGone{Since: before(2 * time.Minute)})})
+			},
+			row: release.RowNodeDeleted, action: release.Wait, reason: v1alpha1.ReasonNodeGone, standing: StandingInPool, ends: []string{"time: in 5m0s"},
+		},
+		"GuardedNodes that cannot be read hold": {
+			change: func(f *Facts) {
+				f.Node, f.GuardedNodes = release.Absent[*corev1.Node](), release.Unknown[[]v1alpha1.GuardedNode]("no right")
+			},
+			row: release.RowObservationFailed, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
 		},
 		"an address in another record is in conflict": {
 			change: func(f *Facts) { f.Records = release.Known([]v1alpha1.IPAllocation{rival()}) },

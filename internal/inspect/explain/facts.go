@@ -5,6 +5,7 @@ package explain
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
@@ -33,6 +35,8 @@ type Facts struct {
 	Entries release.Fact[ipam.Snapshot]
 	// Node is the Node object of the pod's node name.
 	Node release.Fact[*corev1.Node]
+	// GuardedNodes say since when machines are gone.
+	GuardedNodes release.Fact[[]v1alpha1.GuardedNode]
 	// Policies say whether admission policies keep other accounts from writing what a kubelet reports. They are only looked at with agents.
 	Policies release.Fact[reportpolicy.Judgement]
 	// Configuration is the manager's, and ConfigurationSource where it was read.
@@ -82,6 +86,26 @@ func (f *Facts) read(entries []held) *facts.Read {
 		read.Node = f.nodeFact()
 	}
 	return read
+}
+
+// observation is what was read, in the terms of the table.
+func (f *Facts) observation(entries []held, now time.Time) release.Observation {
+	read := f.read(entries)
+	read.Gone = f.gone(read, now)
+	return read.Observation()
+}
+
+// gone is since when the machines of the pod are gone, as GuardedNodes have it. Since when Nodes are observed, and the delay of a pod without a
+// machine, only the manager knows.
+func (f *Facts) gone(read *facts.Read, now time.Time) release.Fact[nodelife.Absence] {
+	machines := facts.GoneMachines(read.Node, f.Record)
+	switch {
+	case !read.NeedsGone(machines):
+		return release.Absent[nodelife.Absence]()
+	case !f.GuardedNodes.IsKnown():
+		return release.Unknown[nodelife.Absence](f.GuardedNodes.Why())
+	}
+	return release.Known(nodelife.Written(f.GuardedNodes.Get()).Since(machines, now))
 }
 
 func (f *Facts) nodeFact() release.Fact[release.Node] {

@@ -18,7 +18,7 @@ var judged = release.Known(reportpolicy.Judgement{Since: time.Unix(0, 0)})
 func (f *Facts) unjudged(entries []held, d release.Decision, now time.Time) string {
 	counted := *f
 	counted.Policies = judged
-	if then := release.Decide(counted.read(entries).Observation(), now); then.Row == d.Row && then.Message == d.Message {
+	if then := release.Decide(counted.observation(entries, now), now); then.Row == d.Row && then.Message == d.Message {
 		return ""
 	}
 	const what = "What the kubelet of its node reports does not count for this pod, because other accounts can have written it: "

@@ -120,7 +120,7 @@ func Explain(f *Facts, now time.Time) *Explanation {
 		return e.ofOrphan(f)
 	}
 	entries := f.heldEntries()
-	o := f.read(entries).Observation()
+	o := f.observation(entries, now)
 	d := release.Decide(o, now)
 	e.Decision = decisionOf(d)
 	e.Held = f.holds(e.Guarded, o) && d.Row != release.RowPodInUse
@@ -134,7 +134,7 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	if f.Unserved.Records {
 		e.notInstalled(f)
 	}
-	e.Evidence = f.evidence(entries, o)
+	e.Evidence = f.evidence(entries, o, now)
 	e.Notes = f.notes(e, d)
 	if about := f.unjudged(entries, d, now); about != "" && e.Held && !e.NotInstalled {
 		e.Notes = append(e.Notes, about)
@@ -231,7 +231,7 @@ func (e *Explanation) ofOrphan(f *Facts) *Explanation {
 			Attribution: v1alpha1.AttributionNone, Standing: f.standing(a), Decision: e.Decision})
 	}
 	e.Ends = f.orphanEnds()
-	e.Evidence = f.evidence(nil, release.Observation{})
+	e.Evidence = f.evidence(nil, release.Observation{}, time.Time{})
 	return e
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/who"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -53,7 +54,7 @@ func Tell(f *who.Facts) *History {
 		h.ofPod(&f.Pods[i])
 	}
 	for i := range f.Records {
-		h.ofRecord(&f.Records[i])
+		h.ofRecord(&f.Records[i], nodelife.Written(f.GuardedNodes))
 	}
 	for _, e := range slices.Concat(f.Events, f.Related) {
 		detail := e.Note
@@ -94,12 +95,13 @@ func rank(what string) int {
 	return 4
 }
 
-// The steps that an object's life begins with, in their order.
+// The steps that an object's life begins with, in their order, and that of its node's end.
 const (
 	stepCreated  = "Created"
 	stepBound    = "Bound"
 	stepRecorded = "Recorded"
 	stepDeletion = "DeletionRequested"
+	stepNodeGone = "NodeGone"
 )
 
 func (h *History) add(at time.Time, subject string, uid types.UID, what, detail, source string) {
@@ -109,7 +111,7 @@ func (h *History) add(at time.Time, subject string, uid types.UID, what, detail,
 	h.Steps = append(h.Steps, Step{Time: inspect.At(at.UTC()), Who: subject, UID: uid, What: what, Detail: detail, Source: source})
 }
 
-func (h *History) ofRecord(r *v1alpha1.IPAllocation) {
+func (h *History) ofRecord(r *v1alpha1.IPAllocation, lifecycle *nodelife.Lifecycle) {
 	subject, uid := r.Spec.PodNamespace+"/"+r.Spec.PodName, types.UID(r.Name)
 	if strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
 		uid = ""
@@ -124,7 +126,13 @@ func (h *History) ofRecord(r *v1alpha1.IPAllocation) {
 		say(k.ObservedTime, "KubeletReported", string(k.Ending))
 	}
 	if gone := r.Spec.NodeGone; gone != nil {
-		say(gone.Since, "NodeGone", gone.SignOfLife)
+		say(gone.Since, stepNodeGone, gone.SignOfLife)
+	}
+	for i := range r.Spec.Sandboxes {
+		if node := r.Spec.Sandboxes[i].Node; node != nil && r.Spec.NodeGone == nil {
+			gone := lifecycle.Since([]v1alpha1.NodeIdentity{*node}, time.Time{}) // no time where no object has it as gone
+			h.add(gone.Since, subject, uid, stepNodeGone, gone.Liveness, "GuardedNode "+string(node.UID))
+		}
 	}
 	for i := range r.Status.Repairs {
 		if repair := &r.Status.Repairs[i]; repair.Address == h.Address {

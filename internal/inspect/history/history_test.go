@@ -30,7 +30,10 @@ func facts() *who.Facts {
 	return &who.Facts{
 		IP:   netip.MustParseAddr("10.0.0.1"),
 		Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web", UID: "u", CreationTimestamp: after(0), DeletionTimestamp: &deleted, DeletionGracePeriodSeconds: new(int64(60))}}},
+		GuardedNodes: []v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "n",
+			Machines: []v1alpha1.GuardedMachine{{MachineID: "m", Gone: &v1alpha1.MachineGone{Since: after(4)}}}}}},
 		Records: []v1alpha1.IPAllocation{{ObjectMeta: metav1.ObjectMeta{Name: "u"}, Spec: v1alpha1.IPAllocationSpec{PodNamespace: "apps", PodName: "web", NodeName: "n", ScheduledTime: &bound,
+			Sandboxes: []v1alpha1.SandboxRecord{{ID: "s", Node: &v1alpha1.NodeIdentity{UID: "n1", MachineID: "m"}}, {ID: "t", Node: &v1alpha1.NodeIdentity{UID: "n2", MachineID: "alive"}}},
 			Addresses: []v1alpha1.AddressRecord{{IP: "10.0.0.1", Pool: "p", SandboxID: "s", ObservedTime: after(2)}, {IP: "10.0.0.2", Pool: "p", SandboxID: "t", ObservedTime: after(2)}},
 			Marks:     []v1alpha1.Mark{{SandboxID: "s", Time: after(7), Epoch: 1}, {SandboxID: "t", Time: after(7), Epoch: 1}}},
 			Status: v1alpha1.IPAllocationStatus{Answers: []v1alpha1.Answer{{SandboxID: "s", Time: after(8), Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady", Epoch: 1}},
@@ -48,7 +51,7 @@ func TestTell(t *testing.T) {
 		got = append(got, s.Time.Sub(start).String()+" "+s.Who+" "+s.What)
 	}
 	want := []string{"-1h0m0s apps/old KubeletFinished", "0s apps/web Created", "1m0s apps/web Bound", "2m0s apps/web Recorded", "3m0s apps/web ReservationMissing",
-		"5m0s apps/web DeletionRequested", "7m0s apps/web Asked", "8m0s apps/web Answered", "9m0s apps/web SandboxRunning", "9m0s apps/web SandboxRunning"}
+		"4m0s apps/web NodeGone", "5m0s apps/web DeletionRequested", "7m0s apps/web Asked", "8m0s apps/web Answered", "9m0s apps/web SandboxRunning", "9m0s apps/web SandboxRunning"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
@@ -67,7 +70,7 @@ func TestWhatIsToldTwiceIsOneStep(t *testing.T) {
 	f.Records[0].Spec.Marks[0].Time = metav1.NewTime(after(9).Add(time.Second))
 	f.Records[0].Status.Answers[0].Time = after(9)
 	var got []string
-	for _, s := range Tell(f).Steps[4:] {
+	for _, s := range Tell(f).Steps[5:] {
 		got = append(got, s.Time.Sub(start).Truncate(time.Second).String()+" "+s.What)
 	}
 	if diff := cmp.Diff([]string{"5m0s DeletionRequested", "9m0s SandboxRunning", "9m0s Asked", "9m0s Answered"}, got); diff != "" {

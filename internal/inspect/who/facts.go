@@ -24,6 +24,8 @@ type Facts struct {
 	// Records hold the address; Pods show it in their network-status.
 	Records []v1alpha1.IPAllocation
 	Pods    []corev1.Pod
+	// GuardedNodes say since when the machines in the records are gone.
+	GuardedNodes []v1alpha1.GuardedNode
 	// Claims are the ResourceClaims by UID, as "namespace/name"; read only where an entry has a UID for its ID.
 	Claims release.Fact[map[types.UID]string]
 	// Unserved are types that the API server does not serve: nothing of theirs is here.

@@ -227,16 +227,6 @@ func (f *World) Apply(objects ...client.Object) {
 	}
 }
 
-// NodeGone is since when the record says that the node is gone.
-func (f *World) NodeGone() *v1alpha1.NodeGone {
-	f.Helper()
-	var record v1alpha1.IPAllocation
-	if err := f.Truth.Get(f.Context(), client.ObjectKey{Name: "old"}, &record); err != nil {
-		f.Fatal(err)
-	}
-	return record.Spec.NodeGone
-}
-
 // Addresses are the addresses in the records that there are, with the podref from before.
 func (f *World) Addresses() map[string][]string {
 	f.Helper()
