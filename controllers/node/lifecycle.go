@@ -54,7 +54,7 @@ func (l *Lifecycle) Gone(ctx context.Context, node string, machines []v1alpha1.N
 	gone, err := l.gone(ctx, []v1alpha1.NodeIdentity{{UID: types.UID(object.Name)}}, object)
 	absent := apierrors.IsNotFound(l.r.client.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{}))
 	if !absent || !l.r.options.Watches.notes.isUnseen(node, known) {
-		gone.Since = l.r.clock.Now()
+		gone.Since = l.r.clock.Now().Add(nodelife.ConfirmAgain) // not over without a delay either
 	}
 	return gone, err
 }

@@ -193,8 +193,8 @@ func TestR12APodWithoutAMachineWaitsForTheNameOfItsNode(t *testing.T) {
 	f.leavesNothingAfter(onepod.NodeGoneDelay)
 }
 
-// TestAPodWhosePoolsAreEmptyWaitsForItsMachine: the live pass that sees them empty takes the machine out of the record.
-func TestAPodWhosePoolsAreEmptyWaitsForItsMachine(t *testing.T) {
+// TestAPodWithEmptyPoolsWaitsForItsMachine: the live pass that sees them empty takes the machine out of the record.
+func TestAPodWithEmptyPoolsWaitsForItsMachine(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.Pool.Entries, f.Pool.Cached, f.Pool.Version = nil, "101", "101"
 	f.holdsFrom(0, onepod.NodeGoneDelay)
