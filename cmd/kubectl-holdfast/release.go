@@ -46,8 +46,8 @@ Where unsafeReleases.mode is Deny, admission refuses you like any other user. A 
 the manager's account can have the IPAM's objects written as it is (--as-manager); the trail keeps
 your own name.
 
-Needed rights: those of audit; create events (events.k8s.io); patch ipallocations; patch ippools;
-get, list, delete overlappingrangeipreservations.`
+Needed rights: those of audit; list guardednodes; create events (events.k8s.io); patch ipallocations;
+patch ippools; get, list, delete overlappingrangeipreservations.`
 
 type releaseOptions struct {
 	*options
