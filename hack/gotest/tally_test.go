@@ -144,15 +144,17 @@ func TestTheTimeOfATierIsThatOfAllItsModules(t *testing.T) {
 
 func TestKindOf(t *testing.T) {
 	cases := map[string]kind{
-		"test/integration":          suite,
-		"test/e2e/observer":         suite,
-		"test/e2e/cluster":          machine,
-		"test/node":                 machine,
-		"hack/dev/test/guarded":     nodes,
-		"hack/dev/test/shapes":      unit,
-		"hack/dev/test/sim/explore": simulation,
-		"internal/release":          unit,
-		"testdata":                  unit,
+		"test/integration":           suite,
+		"test/e2e/observer":          suite,
+		"test/e2e/cluster":           machine,
+		"test/node":                  machine,
+		"hack/dev/test/guarded":      nodes,
+		"hack/dev/test/shapes":       extended,
+		"hack/release":               extended,
+		"hack/release/internal/sbom": unit,
+		"hack/dev/test/sim/explore":  simulation,
+		"internal/release":           unit,
+		"testdata":                   unit,
 	}
 	for folder, want := range cases {
 		if got := kindOf(folder); got != want {
