@@ -100,6 +100,10 @@ var _ = suite.Describe("The agent of a node", func() {
 		Expect(predecessor.Create(ctx, object)).To(Succeed())
 		live := replace(ctx, old)
 		agent := agentOn(ctx, live.Name)
+		By("the guard's cache has the new Node: before, it may allow a write that changes no owner (nodeidentity.Cached)")
+		Eventually(ctx, func() error {
+			return agent.Patch(ctx, fresh(ctx, object), merge(`{"metadata":{"annotations":{"n":"0"}}}`))
+		}).ShouldNot(Succeed())
 		for _, w := range writes {
 			expectRefused(w.do(ctx, agent, fresh(ctx, object), 7), "nnc", v1alpha1.ReasonStaleNodeUID, string(old.UID), string(live.UID))
 		}
