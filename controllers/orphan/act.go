@@ -105,7 +105,7 @@ func (r *Reconciler) askAll(ctx context.Context, v *view, d orphan.Decision) err
 }
 
 // address gives a record the node that has claimed its sandbox, and asks that node alone, in one write. Where no Node object is there,
-// nobody is asked: the record is judged by the lifecycle of the machine.
+// no node is queried: the record is judged by the lifecycle of the machine.
 func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) error {
 	identity, node, err := r.claimant(ctx, v, d.Claim)
 	if err != nil {

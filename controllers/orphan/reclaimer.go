@@ -178,7 +178,7 @@ func (k *reclaimer) lookCached(ctx context.Context) (without bool, err error) {
 	return without, nil
 }
 
-// lookLive reads Leases and Nodes, keeps the list, and gives back what nobody claims; again is when a machine without a Node
+// lookLive reads Leases and Nodes, keeps the list, and gives back what no node claims; again is when a machine without a Node
 // is to be looked at next.
 func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (again time.Duration, err error) {
 	acknowledged, traces, err := k.leases.read(ctx)

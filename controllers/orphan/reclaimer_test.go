@@ -29,7 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// world is an entry that may be nobody's.
+// world is an entry that may belong to no pod.
 type world struct {
 	*onepod.World
 	r *Reconciler

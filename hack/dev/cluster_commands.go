@@ -82,7 +82,7 @@ type evidenceFlag string
 
 func (f *evidenceFlag) add(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(f), "evidence", string(cluster.DefaultEvidence),
-		"whose word proves a sandbox gone where the kubelet did not end its pod: Agent (Holdfast's agent runs on every simulated node) or Kubelet")
+		"the evidence that a sandbox is gone where the kubelet did not report termination: Agent (Holdfast's agent runs on every simulated node) or Kubelet")
 }
 
 func (f *evidenceFlag) parse() (configv1alpha1.Evidence, error) {

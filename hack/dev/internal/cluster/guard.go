@@ -39,7 +39,7 @@ const (
 type GuardOptions struct {
 	// Mode of the unsafe-release webhook. Default: as installed with this evidence.
 	Mode configv1alpha1.ReleaseMode
-	// Evidence is whose word proves a sandbox gone. With Agent every simulated node
+	// Evidence is what proves a sandbox gone. With Agent every simulated node
 	// runs Holdfast's agent. Default: DefaultEvidence.
 	Evidence configv1alpha1.Evidence
 	// Configure changes the installed configuration further.
