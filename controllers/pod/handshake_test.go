@@ -49,7 +49,7 @@ func TestAPodThatLivesIsAskedAboutThoughAReadFailed(t *testing.T) {
 			f := newLife(t, onepod.RecordOfOld(onepod.OldMachine()), rebooted(readySince(onepod.Node("node", "node-1", "m1"), time.Hour)))
 			f.FailReads = kind
 			if err := f.after(0); err == nil {
-				t.Error("what was to be read before the question could not be, and nobody is to try again")
+				t.Error("what was to be read before the question could not be, and there is no retry")
 			}
 			if asked := f.asked(); asked != nil {
 				t.Errorf("asked about %v on what was not read", asked)
@@ -71,7 +71,7 @@ func TestI5ARecordLosesNothingOfAPodThatCannotBeRead(t *testing.T) {
 	f.Pool.Entries = nil
 	f.FailReads = "pods"
 	if err := f.after(0); err == nil {
-		t.Error("the pod could not be read, and nobody is to try again")
+		t.Error("the pod could not be read, and there is no retry")
 	}
 	if diff := cmp.Diff(onepod.RecordOfOld(onepod.OldMachine()).Spec, f.Record().Spec); diff != "" {
 		t.Errorf("the record, on an unread pod (-want +got):\n%s", diff)

@@ -42,7 +42,7 @@ func TestWhatCarriesTheProofGoesLast(t *testing.T) {
 			f.Pool.Entries = nil
 			f.FailWrites = tc.want[0]
 			if err := f.after(0); err == nil {
-				t.Error("a write failed, and nobody is to try again")
+				t.Error("a write failed, and there is no retry")
 			}
 			if len(f.Writes) > 0 {
 				t.Errorf("%v came before %s", f.Writes, tc.want[0])
@@ -153,7 +153,7 @@ func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
 	f.Pool.Entries = nil
 	f.FailReads = "pods"
 	if err := f.after(0); err == nil {
-		t.Error("the pod could not be read, and nobody is to try again")
+		t.Error("the pod could not be read, and there is no retry")
 	}
 	if len(f.Writes) > 0 {
 		t.Errorf("written on an unread pod: %v", f.Writes)
@@ -173,7 +173,7 @@ func TestAFailedReadIsNewsOnceItLasts(t *testing.T) {
 	f.goneUnread = errors.New("the API server is away")
 	for _, later := range []time.Duration{0, unreadWord / 2, unreadWord, 2 * unreadWord, 3 * unreadWord} {
 		if err := f.after(later); err == nil {
-			t.Fatalf("after %s: it could not be read since when the node is gone, and nobody is to try again", later)
+			t.Fatalf("after %s: it could not be read since when the node is gone, and there is no retry", later)
 		}
 		want := []string{explainsOnPod, explainsOnRecord}
 		if later < unreadWord {
@@ -217,7 +217,7 @@ func TestAPodWithoutItsLabelIsLookedAtAgain(t *testing.T) {
 	f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 	f.FailWrites = takesFinalizerOff // which is the name of any patch of the pod
 	if _, _, err := f.r.pass(t.Context(), "old", true); err == nil {
-		t.Error("the label could not be put back, and nobody is to try again")
+		t.Error("the label could not be put back, and there is no retry")
 	}
 	f.FailWrites = ""
 	if _, _, err := f.r.pass(t.Context(), "old", true); err != nil {

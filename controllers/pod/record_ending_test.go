@@ -165,7 +165,7 @@ func (f *world) failsToReadTheNode() {
 	f.FailReads = "node"
 	for _, moment := range []time.Duration{0, unreadWord} {
 		if err := f.after(moment); err == nil {
-			f.Fatalf("after %s: the Node could not be read, and nobody is to try again", moment)
+			f.Fatalf("after %s: the Node could not be read, and there is no retry", moment)
 		}
 		if report := f.Record().Spec.Kubelet; report != nil {
 			f.Fatalf("after %s: the report %+v was recorded, whose Node nobody would read", moment, report)

@@ -184,13 +184,13 @@ func TestDiagnose(t *testing.T) {
 		"a webhook with another authority": {func(t *testing.T, f *Facts) {
 			change(f, 1, func(w *Webhook) { w.CABundle = served(t, "ca", now.Add(-day), now.Add(day)) })
 		}, "webhooks", Fail, "does not trust the serving certificate"},
-		"a webhook with nobody behind it":   {func(_ *testing.T, f *Facts) { change(f, 2, func(w *Webhook) { w.Ready = release.Known(0) }) }, "webhooks", Fail, "has no ready endpoint behind its Service"},
-		"a configuration is missing":        {func(_ *testing.T, f *Facts) { f.Webhooks = release.Known(f.Webhooks.Get()[:2]) }, "webhooks", Fail, "there is no webhook configuration holdfast-slices"},
-		"a pod was not protected":           {func(_ *testing.T, f *Facts) { f.Protection = release.Known(Protection{Label: true}) }, "protection", Fail, "was not protected"},
-		"a shadow":                          {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "mode", Warn, "Shadow: nothing is protected"},
-		"a shadow protects nothing":         {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "protection", OK, "was not protected"},
-		"somebody protects beside a shadow": {func(_ *testing.T, f *Facts) { asShadow(f) }, "protection", Fail, "the mode is Shadow, and a pod"},
-		"protection could not be tried":     {func(_ *testing.T, f *Facts) { f.Protection = release.Unknown[Protection]("no right") }, "protection", Warn, "no right"},
+		"a webhook without a ready endpoint": {func(_ *testing.T, f *Facts) { change(f, 2, func(w *Webhook) { w.Ready = release.Known(0) }) }, "webhooks", Fail, "has no ready endpoint behind its Service"},
+		"a configuration is missing":         {func(_ *testing.T, f *Facts) { f.Webhooks = release.Known(f.Webhooks.Get()[:2]) }, "webhooks", Fail, "there is no webhook configuration holdfast-slices"},
+		"a pod was not protected":            {func(_ *testing.T, f *Facts) { f.Protection = release.Known(Protection{Label: true}) }, "protection", Fail, "was not protected"},
+		"a shadow":                           {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "mode", Warn, "Shadow: nothing is protected"},
+		"a shadow protects nothing":          {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "protection", OK, "was not protected"},
+		"somebody protects beside a shadow":  {func(_ *testing.T, f *Facts) { asShadow(f) }, "protection", Fail, "the mode is Shadow, and a pod"},
+		"protection could not be tried":      {func(_ *testing.T, f *Facts) { f.Protection = release.Unknown[Protection]("no right") }, "protection", Warn, "no right"},
 		"somebody else's webhook blocks updates": {func(_ *testing.T, f *Facts) {
 			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Configuration: "c", Name: "x.example.com", Service: "a/b", FailsClosed: true, UpdatesPods: true, Ready: release.Known(0)}))
 		}, "webhooks of others", Fail, "x.example.com (c) is called for updates of pods, fails closed, and has no ready endpoint behind its Service a/b"},

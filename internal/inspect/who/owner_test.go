@@ -23,7 +23,7 @@ func TestWhoSaysWhatKindOfOwnerAnAddressHas(t *testing.T) {
 		"a sandbox":                            {id: sandbox, kind: "Sandbox"},
 		"a ResourceClaim that exists":          {uid, release.Known(map[types.UID]string{uid: "apps/net"}), "ResourceClaim", "belongs to ResourceClaim apps/net"},
 		"a ResourceClaim that is gone":         {uid, release.Known(map[types.UID]string{}), "ResourceClaim", "does not exist any more"},
-		"a ResourceClaim nobody may look for":  {uid, release.Unknown[map[types.UID]string]("forbidden"), "ResourceClaim", "whether that exists is unknown (forbidden)"},
+		"a ResourceClaim that may not be read": {uid, release.Unknown[map[types.UID]string]("forbidden"), "ResourceClaim", "whether that exists is unknown (forbidden)"},
 		"an owner of a kind that nobody knows": {id: "vm-1", kind: "Unknown", note: "No container runtime makes the ID"},
 	} {
 		t.Run(name, func(t *testing.T) {

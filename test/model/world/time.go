@@ -123,7 +123,7 @@ func (m *Model) unstopped(s *State, b int) bool {
 	return m.Scenario.Chances[MissesMaking] > 0 && s.Box[b].Phase.live()
 }
 
-// nodeGone: nodeGoneDelay passes without a sign that its machine is alive. A machine that runs gives one; whoever deleted its Node was wrong.
+// nodeGone: nodeGoneDelay passes without a sign that its machine is alive. A machine that runs gives one: the deletion of its Node was wrong.
 func (t *turn) nodeGone() {
 	rec := &t.From.Rec
 	if rec.Kind == RecordNone || rec.Gone || rec.At == noName {
