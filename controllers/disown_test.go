@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/controllers/records"
@@ -45,12 +45,12 @@ func disownedByOld(t *testing.T) *disowned {
 	old := onepod.DeletedPod()
 	old.Annotations, old.Labels = nil, map[string]string{v1alpha1.GuardedLabel: "true"}
 	w := onepod.New(t, record, old, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
-	seen, nodesGone := witness.New(w.Clock), nodegone.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)
+	seen, observer := witness.New(w.Clock), liveness.New(w.Live, w.Clock, w.PoliciesSince)
 	backends := []ipam.Backend{w.Pool}
 	f := &disowned{w, pod.New(w.Client, w.Live, w.Recorder, w.Clock, pod.Options{Backends: backends, Evidence: release.EvidenceAgent, Settings: onepod.Settings,
-		PoliciesSince: w.PoliciesSince, Witness: seen, NodesGone: nodesGone}),
+		PoliciesSince: w.PoliciesSince, Witness: seen, Liveness: observer}),
 		orphan.New(w.Client, w.Live, w.Recorder, w.Clock, orphan.Options{Backends: backends, Evidence: release.EvidenceAgent, Settings: onepod.Settings,
-			PoliciesSince: w.PoliciesSince, Witness: seen, NodesGone: nodesGone})}
+			PoliciesSince: w.PoliciesSince, Witness: seen, Liveness: observer})}
 	f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))
 	seen.Handler().OnAdd(old, false)
 	f.Pool.Entries[0].SeenSince, f.Pool.Entries[0].AddObserved = onepod.Now.Add(-time.Hour), true

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/audit"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/node"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
@@ -92,11 +92,11 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	nodesGone := nodegone.New(mgr.GetAPIReader(), o.Clock, o.Settings.NodeGoneDelay, o.PoliciesSince)
+	observer := liveness.New(mgr.GetAPIReader(), o.Clock, o.PoliciesSince)
 	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}
 	nodes, err := node.Setup(mgr, o.Clock, node.Options{
 		Settings:  nodelife.Settings{NodeGoneDelay: o.Settings.NodeGoneDelay, HoldGoneNodes: o.Settings.HoldGoneNodes},
-		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: nodesGone.Kubelet,
+		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: observer.Kubelet,
 		SimulatedQueues: o.SimulatedQueues,
 	})
 	if err != nil {
@@ -104,13 +104,14 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Handshakes: o.Handshakes, Rules: o.Rules,
 		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues,
-		PoliciesSince: o.PoliciesSince, Witness: seen, NodesGone: nodesGone, Gone: nodes.Gone, Running: routes.start})
+		PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Gone: nodes.Gone, Running: routes.start})
 	if err != nil {
 		return err
 	}
 	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{ManagerNamespace: o.ManagerNamespace, AgentNamespace: o.AgentNamespace, MaxAsked: o.MaxAsked,
 		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
-		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, NodesGone: nodesGone, Running: routes.start, NewInformer: o.NewInformer})
+		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Machines: nodes,
+		Running: routes.start, NewInformer: o.NewInformer})
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
 		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
 		Pod: pods.Facts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
-			return nodegone.Observe(ctx, mgr.GetAPIReader(), name)
+			return liveness.Node(ctx, mgr.GetAPIReader(), name)
 		},
 		LookAt: routes.routeSandbox, Scheduled: orphans.Scheduled,
 	}); err != nil {

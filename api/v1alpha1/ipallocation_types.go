@@ -80,10 +80,6 @@ type IPAllocationSpec struct {
 	// +optional
 	DisownedBy types.UID `json:"disownedBy,omitempty"`
 
-	// NodeGone is since when the node of an orphan's sandbox is gone; absent while it is not. Of the node of a pod, the GuardedNode says so.
-	// +optional
-	NodeGone *NodeGone `json:"nodeGone,omitempty"`
-
 	// Sandboxes are the pod sandboxes that are known to have held one of the addresses.
 	// +listType=map
 	// +listMapKey=id

@@ -58,7 +58,7 @@ func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 		"an observation that has only begun":               {change: func(r *reconciler) { r.acquired = at.Add(-time.Minute) }, stays: true},
 		"no observation at all":                            {change: func(r *reconciler) { r.acquired = time.Time{} }, stays: true},
 		"a list by a watch":                                {change: func(r *reconciler) { r.options.Watches.lists.Add(1) }, stays: true},
-		"a GuardedNode that another client deleted":        {change: func(r *reconciler) { r.lost = true }, stays: true},
+		"a GuardedNode that another client deleted":        {change: func(r *reconciler) { r.lost = "deleted" }, stays: true},
 		"a watch that is behind the list":                  {change: func(r *reconciler) { r.options.Watches.notes.version = "1" }, stays: true},
 		"a watch of which nothing is known":                {change: func(r *reconciler) { r.options.Watches.notes.version = "" }, stays: true},
 		"another manager that observes":                    {change: func(r *reconciler) { r.acquired = r.acquired.Add(-time.Second) }, stays: true},

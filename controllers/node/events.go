@@ -77,9 +77,7 @@ func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, re
 }
 
 func (r *reconciler) lose(object *v1alpha1.GuardedNode, q queue) {
-	r.mu.Lock()
-	r.lost = true
-	r.mu.Unlock()
+	r.interrupt("another client deleted a GuardedNode, or a machine of one")
 	q.Add(request{})
 	wake(q, types.UID(object.Name))
 }

@@ -78,10 +78,8 @@ func (l *Lifecycle) gone(ctx context.Context, machines []v1alpha1.NodeIdentity, 
 	seen := *read
 	seen.Objects = append(slices.Clip(seen.Objects), own...)
 	seen.Kubelets = map[string]nodelife.Kubelet{}
-	for _, name := range seen.Names(machines) {
-		if seen.Kubelets[name], err = l.r.options.Kubelet(ctx, name, over); err != nil {
-			return nodelife.Absence{}, err
-		}
+	if err := l.readKubelets(ctx, &seen, machines, over); err != nil {
+		return nodelife.Absence{}, err
 	}
 	return seen.Gone(machines, l.r.clock.Now()), nil
 }
@@ -220,6 +218,5 @@ func (l *Lifecycle) isOurs(ctx context.Context, acquired time.Time) (bool, error
 	if err := l.r.live.Get(ctx, types.NamespacedName{Namespace: l.r.options.Namespace, Name: v1alpha1.NodeObservationLease}, &lease); err != nil {
 		return false, fmt.Errorf("reading the Lease of the observation of Nodes: %w", err)
 	}
-	began := lease.Spec.AcquireTime
-	return began != nil && began.Time.Equal(acquired.Truncate(time.Microsecond)), nil
+	return isOf(acquired, &lease.Spec), nil
 }

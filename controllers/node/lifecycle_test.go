@@ -141,6 +141,21 @@ func TestR3AManagerThatAnotherOneHasReplacedEndsNoDelay(t *testing.T) {
 	})
 }
 
+// Two leaders overlapped, and the Lease has the observation of the one that has ended.
+func TestI2TheLeaderThatIsLeftObservesAgain(t *testing.T) {
+	play(t, func(w *world) {
+		node := w.gone()
+		left, ended := w.lifecycle, w.stop
+		w.stop = func() {}
+		w.start()
+		w.stop()
+		w.stop, w.lifecycle = ended, left
+		w.isOver(node, false)
+		w.pass(maxGap + 2*lookInterval + delay)
+		w.isOver(node, true)
+	})
+}
+
 // nameless is what is left of the delay of the name of a Node that was never seen, asked for a while as a pod does that waits.
 func (w *world) nameless(during time.Duration) time.Duration {
 	w.Helper()

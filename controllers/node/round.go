@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -28,7 +29,9 @@ import (
 func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 	began := r.clock.Now()
 	if why := r.interruption(began); why != "" {
-		if err := r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) { l.AcquireTime = &metav1.MicroTime{Time: began} }); err != nil {
+		if err := r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) {
+			l.AcquireTime, l.RenewTime = &metav1.MicroTime{Time: began}, nil
+		}); err != nil {
 			return reconcile.Result{}, err
 		}
 		log.FromContext(ctx).Info("The observation of Nodes begins: until the delay is over, no machine counts as gone", "because", why)
@@ -45,8 +48,8 @@ func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: retryInterval}, nil
 	}
 	r.completed(began)
-	if gone && began.Sub(r.renewed).Abs() >= lookInterval {
-		if err := r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) { l.RenewTime = &metav1.MicroTime{Time: began} }); err != nil {
+	if began.Sub(r.renewed).Abs() >= lookInterval {
+		if err := r.renewLease(ctx, gone, began); err != nil {
 			return reconcile.Result{}, err
 		}
 		r.renewed = began
@@ -59,12 +62,10 @@ func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 func (r *reconciler) interruption(now time.Time) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	isLost, lists := r.lost, r.options.Watches.lists.Load()
-	r.lost = false
-	why := ""
+	why, lists := r.lost, r.options.Watches.lists.Load()
+	r.lost = ""
 	switch {
-	case isLost:
-		why = "another client deleted a GuardedNode, or a machine of one"
+	case why != "":
 	case r.acquired.IsZero():
 		why = "this manager has not observed them before"
 	case lists != r.lists:
@@ -81,20 +82,27 @@ func (r *reconciler) interruption(now time.Time) string {
 func (r *reconciler) begin(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.acquired, r.complete, r.renewed = now, now, time.Time{}
+	r.acquired, r.complete, r.renewed, r.isWhole = now, now, time.Time{}, false
 }
 
 func (r *reconciler) completed(began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.complete = began
+	r.complete, r.isWhole = began, true
+}
+
+// isComplete says whether every Node UID that a Node had or a record named when the observation began has its object.
+func (r *reconciler) isComplete() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isWhole
 }
 
 // observing is since when no event about a Node or an object can have been lost (R3); zero if one may be.
 func (r *reconciler) observing() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lost || r.lists != r.options.Watches.lists.Load() || r.clock.Now().Sub(r.complete).Abs() > maxGap {
+	if r.lost != "" || r.lists != r.options.Watches.lists.Load() || r.clock.Now().Sub(r.complete).Abs() > maxGap {
 		return time.Time{}
 	}
 	return r.acquired
@@ -104,9 +112,10 @@ func (r *reconciler) observing() time.Time {
 func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool, err error) {
 	var nodes corev1.NodeList
 	var objects v1alpha1.GuardedNodeList
-	for _, list := range []client.ObjectList{&nodes, &objects} {
+	var records v1alpha1.IPAllocationList
+	for _, list := range []client.ObjectList{&nodes, &objects, &records} {
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, false, fmt.Errorf("listing Nodes and GuardedNodes of the cache: %w", err)
+			return nil, false, fmt.Errorf("listing Nodes, GuardedNodes and records of the cache: %w", err)
 		}
 	}
 	all := map[types.UID]bool{}
@@ -120,6 +129,11 @@ func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool
 	for _, uid := range r.options.Watches.notes.uids() {
 		all[uid] = true
 	}
+	for i := range records.Items {
+		for _, uid := range nodelife.NamedBy(&records.Items[i]) {
+			all[uid] = true
+		}
+	}
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
 		v, err := r.observe(ctx, uid)
 		if err != nil {
@@ -132,12 +146,41 @@ func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool
 	return uids, gone, nil
 }
 
-// writeLease changes the Lease, or makes it.
+// renewLease renews the Lease while a machine is gone. Where it has the observation of another leader, which overlapped with this one, and which does not
+// renew it any more, this manager's observation has to begin again.
+func (r *reconciler) renewLease(ctx context.Context, gone bool, now time.Time) error {
+	acquired := r.observing()
+	return r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) {
+		switch last := cmp.Or(l.RenewTime, l.AcquireTime); {
+		case isOf(acquired, l) && gone:
+			l.RenewTime = &metav1.MicroTime{Time: now}
+		case isOf(acquired, l):
+		case last == nil || now.Sub(last.Time).Abs() > maxGap:
+			r.interrupt("the Lease had the observation of another manager, which has ended")
+		}
+	})
+}
+
+// isOf says whether the Lease has an observation that began then.
+func isOf(acquired time.Time, lease *coordinationv1.LeaseSpec) bool {
+	return lease.AcquireTime != nil && lease.AcquireTime.Time.Equal(acquired.Truncate(time.Microsecond))
+}
+
+// interrupt has the next round begin the observation again, and says why. Until then no machine counts as gone.
+func (r *reconciler) interrupt(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lost = why
+}
+
+// writeLease changes the Lease, or makes it. What it leaves as it is, is not written.
 func (r *reconciler) writeLease(ctx context.Context, change func(*coordinationv1.LeaseSpec)) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: v1alpha1.NodeObservationLease}}
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(lease), lease)
+	before := lease.DeepCopy()
 	change(&lease.Spec)
 	switch {
+	case err == nil && equality.Semantic.DeepEqual(before, lease):
 	case err == nil:
 		err = r.client.Update(ctx, lease, client.FieldOwner(finalizer.FieldManager))
 	case apierrors.IsNotFound(err):

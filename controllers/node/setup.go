@@ -40,8 +40,8 @@ const (
 	gather = 200 * time.Millisecond
 	// writeInterval is the shortest time between two writes of one object.
 	writeInterval = time.Second
-	// lookInterval is how often a machine that is gone is looked for, and how often a round is made.
-	lookInterval = time.Minute
+	// lookInterval is also how often a round is made.
+	lookInterval = nodelife.LookInterval
 	// maxGap is the longest time between two complete rounds, or between two looks for a machine, of which a delay is counted.
 	maxGap = 2 * lookInterval
 	// retryInterval is when a round is made again of which not all was written.
@@ -81,14 +81,15 @@ type reconciler struct {
 	lifecycle *Lifecycle
 
 	mu sync.Mutex
-	// deleted are the objects that this process has deleted, until their event; lost says that another client deleted one, or a machine of one.
+	// deleted are the objects that this process has deleted, until their event; lost says what another client did that ends the observation.
 	deleted map[types.UID]bool
-	lost    bool
+	lost    string
 	// acquired is when the present observation began, as the Lease has it; zero while there is none. lists are those that were counted then.
 	acquired time.Time
 	lists    int64
-	// complete is when the last complete round began, and renewed what the Lease has of it.
+	// complete is when the last complete round began, and renewed when the Lease was last looked at. isWhole: this observation has had one.
 	complete, renewed time.Time
+	isWhole           bool
 
 	// wrote is the last write of an object, and looked when a machine of it that is gone was last looked for.
 	wrote  map[types.UID]write

@@ -49,7 +49,17 @@ func (k *reclaimer) askedOf(v *view) orphan.Asked {
 		k.voided[v.id] = known.at
 		return orphan.Asked{Epoch: epochToAll(v), Since: known.at}
 	}
-	return orphan.Asked{Epoch: known.epoch, Version: known.version, Since: known.at}
+	asked := orphan.Asked{Epoch: known.epoch, Version: known.version, Since: known.at}
+	if k.observed.After(asked.Since) { // a Node may have come and gone before
+		asked.Since = k.observed
+	}
+	return asked
+}
+
+func (k *reclaimer) observedSince(t time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.observed = t
 }
 
 // epochToAll is the epoch of the mark that asks all nodes; zero without one.
@@ -126,12 +136,6 @@ func (k *reclaimer) takeComplete() []sandboxID {
 	taken := sets.List(k.complete)
 	k.complete.Clear()
 	return taken
-}
-
-func (k *reclaimer) isTraced() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.traced
 }
 
 // countMissing sets the gauge of the nodes that the oldest question waits for.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -59,7 +59,10 @@ func (r *Reconciler) claimOf(ctx context.Context, v *view, answer *v1alpha1.Answ
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return claim, fmt.Errorf("looking for the Node of UID %s, which has claimed sandbox %s: %w", answer.NodeUID, v.id, err)
 	}
-	claim.NodeName, claim.Live = r.nodeOfClaim(nodes.Items, answer)
+	var err error
+	if claim.NodeName, claim.Live, err = r.nodeOfClaim(ctx, nodes.Items, answer); err != nil {
+		return claim, err
+	}
 	if answer.PodUID == "" || claim.NodeName == "" { // the pod of a Node UID that no Node and no machine has any more cannot be checked
 		return claim, nil
 	}
@@ -77,28 +80,38 @@ func (r *Reconciler) claimOf(ctx context.Context, v *view, answer *v1alpha1.Answ
 }
 
 // nodeOfClaim is the name of the Node that speaks for a claimant's machine now; live says that its object is there. Without a Node of the
-// claim's UID it is the one of the same machine, by all that is known of it and never by its boot ID alone. It is nobody's where two are.
-func (r *Reconciler) nodeOfClaim(nodes []corev1.Node, answer *v1alpha1.Answer) (name string, live bool) {
+// claim's UID it is the one of the same machine, by all that is known of it and never by its boot ID alone. Where two are, it is neither.
+func (r *Reconciler) nodeOfClaim(ctx context.Context, nodes []corev1.Node, answer *v1alpha1.Answer) (name string, live bool, err error) {
 	for i := range nodes {
 		if nodes[i].UID == answer.NodeUID {
-			return nodes[i].Name, true
+			return nodes[i].Name, true, nil
 		}
 	}
-	seen, known := r.reclaimer.inventory.find(answer.NodeUID, answer.BootID)
-	if !known {
-		return "", false
+	name, machine, err := r.machineOf(ctx, answer.NodeUID, answer.BootID)
+	if err != nil || machine.UID == "" {
+		return "", false, err
 	}
-	name = seen.Name
 	for i := range nodes {
-		if !orphan.Same(seen.Node, facts.Node(&nodes[i]).Machine) {
+		if !orphan.Same(machine, facts.Node(&nodes[i]).Machine) {
 			continue
 		}
 		if live {
-			return "", false
+			return "", false, nil
 		}
 		name, live = nodes[i].Name, true
 	}
-	return name, live
+	return name, live, nil
+}
+
+// machineOf is the machine of a Node UID in a boot, and the node's name, as the GuardedNode has them; without that boot, the only machine of the UID.
+func (r *Reconciler) machineOf(ctx context.Context, uid types.UID, bootID string) (name string, machine v1alpha1.NodeIdentity, err error) {
+	var object v1alpha1.GuardedNode
+	err = r.client.Get(ctx, types.NamespacedName{Name: string(uid)}, &object)
+	if client.IgnoreNotFound(err) != nil {
+		return "", machine, fmt.Errorf("reading GuardedNode %s from the cache: %w", uid, err)
+	}
+	machine, _ = nodelife.MachineIn(&object, bootID)
+	return object.Spec.NodeName, machine, nil
 }
 
 // podOfUID reads past the cache the pod of a UID, of the name that the entry or the cache gives it; nil where that is not there.
@@ -132,7 +145,7 @@ func (r *Reconciler) podOfUID(ctx context.Context, v *view, uid types.UID) (*cor
 func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePools) error {
 	of := &facts.Read{Evidence: r.options.Evidence, Settings: r.options.Settings, GuardsClusterNetwork: r.options.Rules.GuardClusterNetwork,
 		UID: types.UID(v.record.Name), Live: true, Record: v.record, Pod: release.Absent[release.Pod](),
-		HeldRead: release.Known(struct{}{}), Node: nodegone.Observe(ctx, r.live, v.record.Spec.NodeName)}
+		HeldRead: release.Known(struct{}{}), Node: liveness.Node(ctx, r.live, v.record.Spec.NodeName)}
 	for _, e := range v.entries {
 		of.Held = append(of.Held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
 	}
@@ -149,12 +162,15 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 			return err
 		}
 	}
+	if machines := facts.GoneMachines(of.Node, of.Record); of.NeedsGone(machines) {
+		of.Gone = facts.Gone(r.options.Machines.Gone(ctx, of.Record.Spec.NodeName, machines))
+	}
 	v.claimed = of
-	of.Twin, err = r.options.NodesGone.Twin(ctx, of.Record, of.Node)
+	of.Twin, err = r.options.Liveness.Twin(ctx, of.Record, of.Node)
 	return err
 }
 
-// recordClaimed writes down what has become of the node of a claimed sandbox, and then adds the sandbox to the facts.
+// recordClaimed has the record follow a machine that registered again, and then adds the sandbox to the facts.
 func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 	if v.claimed == nil {
 		return nil
@@ -171,15 +187,9 @@ func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 	return nil
 }
 
-// followNode writes down what has become of the node, before anything rests on it: since when it is gone, or that the same boot of the
-// same machine has another Node UID.
+// followNode writes down, before anything rests on it, that the same boot of the same machine has another Node UID.
 func (r *Reconciler) followNode(ctx context.Context, of *facts.Read) error {
 	record := of.Record.DeepCopy()
-	if err := r.options.NodesGone.Record(ctx, record, of.Node); err != nil {
-		of.Gone = release.Unknown[nodelife.Absence](err.Error())
-	} else if gone := record.Spec.NodeGone; gone != nil {
-		of.Gone = release.Known(nodelife.Absence{Since: gone.Since.Time, Liveness: gone.SignOfLife})
-	}
 	for i := range record.Spec.Sandboxes {
 		node := record.Spec.Sandboxes[i].Node
 		if node != nil && of.Node.IsKnown() && release.Compare(release.MachineOf(*node), of.Node.Get().Machine) == release.Reregistered {
@@ -213,7 +223,7 @@ func answersOf(record *v1alpha1.IPAllocation, uid types.UID) string {
 	return strings.Join(said, ", ")
 }
 
-// claimant is the machine that has claimed a sandbox, as a live Node or the list of those ever seen shows it for the boot of the
+// claimant is the machine that has claimed a sandbox, as a live Node or the GuardedNode shows it for the boot of the
 // claim, with the Node object that is there; nil where there is none.
 func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) (v1alpha1.NodeIdentity, *corev1.Node, error) {
 	identity := v1alpha1.NodeIdentity{UID: claim.NodeUID}
@@ -222,11 +232,15 @@ func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) 
 			identity.BootID = a.BootID
 		}
 	}
-	if seen, known := r.reclaimer.inventory.find(claim.NodeUID, identity.BootID); known && seen.Node.BootID == identity.BootID {
-		identity = seen.Node
+	_, seen, err := r.machineOf(ctx, claim.NodeUID, identity.BootID)
+	if err != nil {
+		return identity, nil, err
+	}
+	if seen.UID != "" && seen.BootID == identity.BootID {
+		identity = seen
 	}
 	var node corev1.Node
-	err := r.live.Get(ctx, types.NamespacedName{Name: claim.NodeName}, &node)
+	err = r.live.Get(ctx, types.NamespacedName{Name: claim.NodeName}, &node)
 	switch {
 	case apierrors.IsNotFound(err):
 		return identity, nil, nil
@@ -239,7 +253,7 @@ func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) 
 	return identity, &node, nil
 }
 
-// sameBoot: the live Node is the machine that claimed, in the boot in which it did. Where the list of those ever seen has not that boot
+// sameBoot: the live Node is the machine that claimed, in the boot in which it did. Where the GuardedNode does not have that boot
 // yet, its Node UID and boot are all that an answer says.
 func sameBoot(claimed v1alpha1.NodeIdentity, live release.Machine) bool {
 	if claimed == (v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}) && claimed.BootID != "" {

@@ -9,12 +9,13 @@ import (
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
-	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
@@ -88,7 +89,7 @@ func TestAClaimantIsAskedAloneOnceEveryOtherNodeIsSilent(t *testing.T) {
 	}
 }
 
-// The machine of a claim registered again and claims the sandbox under its new Node UID. The Node UID of before is no Node's and in no inventory
+// The machine of a claim registered again and claims the sandbox under its new Node UID. The Node UID of before is no Node's and no GuardedNode's
 // any more, so that no pod can be compared with its node.
 func TestI2AClaimUnderANodeUIDThatIsNotKnownAnyMoreHoldsNoOther(t *testing.T) {
 	before, claimant, other := onepod.Node("node", "node-0", "m1"), onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
@@ -104,7 +105,7 @@ func TestI2AClaimUnderANodeUIDThatIsNotKnownAnyMoreHoldsNoOther(t *testing.T) {
 	}
 }
 
-// What the node inventory knows of a claimant's machine decides which Node speaks for it now.
+// What the GuardedNode has of a claimant's machine decides which Node speaks for it now.
 func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 	claimant := func() *corev1.Node { return onepod.Node("node", "node-1", "m1") }
 	like := func(name, uid, hardware string) *corev1.Node {
@@ -127,19 +128,16 @@ func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSearch(t)
-			if err := s.r.reclaimer.inventory.change(t.Context(), func(inventory orphan.Inventory) error {
-				inventory.See("node", facts.Identity(claimant()))
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+			object.Spec = nodelife.Next(&nodelife.Observation{UID: "node-1", NodeName: "node", Seen: []v1alpha1.NodeIdentity{facts.Identity(claimant())}}, s.Clock.Now())
+			s.Apply(object)
 			answer := &v1alpha1.Answer{SandboxID: string(lost), NodeUID: "node-1", BootID: claimant().Status.NodeInfo.BootID}
 			var all []corev1.Node
 			for _, n := range tc.now {
 				all = append(all, *n)
 			}
-			if got, live := s.r.nodeOfClaim(all, answer); got != tc.want || live != tc.live {
-				t.Errorf("node %q (live: %v), expected %q (live: %v)", got, live, tc.want, tc.live)
+			if got, live, err := s.r.nodeOfClaim(t.Context(), all, answer); err != nil || got != tc.want || live != tc.live {
+				t.Errorf("node %q (live: %v, %v), expected %q (live: %v)", got, live, err, tc.want, tc.live)
 			}
 		})
 	}

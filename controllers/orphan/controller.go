@@ -30,13 +30,14 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/owner"
 	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -59,9 +60,10 @@ type Options struct {
 	LastRetry                        time.Duration
 	SimulatedQueues                  bool
 	PoliciesSince                    func(context.Context) (time.Time, error)
-	// Witness has seen the pods, and NodesGone says since when their nodes are gone.
-	Witness   *witness.Pods
-	NodesGone *nodegone.Observer
+	// Witness has seen the pods, Liveness tells which other Nodes resemble theirs, and Machines since when their machines are gone.
+	Witness  *witness.Pods
+	Liveness *liveness.Observer
+	Machines Machines
 	// Running is called once orphans are looked at.
 	Running     func(context.Context)
 	NewInformer NewInformer
@@ -106,6 +108,7 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 	sources := []source.TypedSource[sandboxID]{
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, r.machineEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		r.reclaimer.feed.Source(o.Running),
 	}
@@ -156,7 +159,7 @@ func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 	}
 }
 
-// nodeEvents wakes the orphans that a node has claimed, and the reclaimer of the node inventory.
+// nodeEvents wakes the orphans that a node has claimed, and the reclaimer.
 func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	wake := func(ctx context.Context, name string, q requests) {
 		r.reclaimer.nodesChanged()
@@ -182,6 +185,21 @@ func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	}
 }
 
+// machineEvents wake the reclaimer: which machines have to report, or since when one is gone, may have changed.
+func (r *Reconciler) machineEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, sandboxID] {
+	return handler.TypedFuncs[*v1alpha1.GuardedNode, sandboxID]{
+		CreateFunc: func(context.Context, event.TypedCreateEvent[*v1alpha1.GuardedNode], requests) {
+			r.reclaimer.nodesChanged()
+		},
+		UpdateFunc: func(context.Context, event.TypedUpdateEvent[*v1alpha1.GuardedNode], requests) {
+			r.reclaimer.nodesChanged()
+		},
+		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*v1alpha1.GuardedNode], requests) {
+			r.reclaimer.nodesChanged()
+		},
+	}
+}
+
 // poolsCatchUp is how long pools that are not listed yet, or older than an orphan's record, are left to catch up.
 const poolsCatchUp = time.Second
 
@@ -196,6 +214,7 @@ func (r *Reconciler) look(ctx context.Context, id sandboxID) (reconcile.Result, 
 	if !r.poolsListed() {
 		return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
 	}
+	now := r.clock.Now() // a delay that is over by now is confirmed by what is read after it
 	v, err := r.observe(ctx, id)
 	if err == nil && v.wantsLive() {
 		var views []*view
@@ -207,7 +226,7 @@ func (r *Reconciler) look(ctx context.Context, id sandboxID) (reconcile.Result, 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	d := orphan.Decide(v.facts, r.clock.Now())
+	d := orphan.Decide(v.facts, now)
 	log.FromContext(ctx).V(1).Info("Decided about an orphan", "row", d.Row, "action", string(d.Action), "reason", d.Reason)
 	return r.act(ctx, v, d)
 }
@@ -255,8 +274,8 @@ func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reco
 	if after == 0 {
 		after = r.lookAgain(v, d)
 	}
-	if v.facts.Addressed != nil && v.record.Spec.NodeGone != nil {
-		after = nodegone.Confirmed
+	if v.facts.Addressed != nil && v.facts.Addressed.NodeGoneSince.IsKnown() && (after == 0 || after > nodelife.LookInterval) {
+		after = nodelife.LookInterval // no event tells that the delay has begun again
 	}
 	if v.record == nil {
 		return reconcile.Result{RequeueAfter: after}, nil

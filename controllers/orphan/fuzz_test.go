@@ -7,44 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
-	"github.com/holdfast-dev/holdfast/internal/orphan"
 )
-
-// FuzzInventory: every key of the inventory is a Node of its own, or the inventory cannot be read; what is read is written as it was.
-func FuzzInventory(f *testing.F) {
-	f.Fuzz(func(t *testing.T, first, firstText, second, secondText string) {
-		data := map[string]string{first: firstText, second: secondText}
-		inventory := orphan.Inventory{}
-		if decodeShard(0, data, inventory) != nil {
-			return
-		}
-		if len(inventory) != len(data) {
-			t.Fatalf("%d keys became %d Nodes: %v", len(data), len(inventory), data)
-		}
-		for key, seen := range inventory {
-			if orphan.KeyOf(seen.Node) != key {
-				t.Errorf("Node %+v is read under the key %q", seen.Node, key)
-			}
-		}
-		shards, err := encodeShards(inventory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again := orphan.Inventory{}
-		for shard := range shards {
-			if err := decodeShard(shard, shards[shard], again); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if diff := cmp.Diff(inventory, again); diff != "" {
-			t.Errorf("written and read (-was +is):\n%s", diff)
-		}
-	})
-}
 
 // FuzzAnnotations: what cannot be read of a Lease acknowledges nothing, and what cannot be read of a record was released by no person.
 func FuzzAnnotations(f *testing.F) {

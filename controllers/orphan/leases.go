@@ -75,24 +75,20 @@ func (l *agentLeases) cached(ctx context.Context) map[string]orphan.Acknowledgem
 	return said
 }
 
-// read lists the Leases past the cache: what every agent acknowledges, and which Nodes there were.
-func (l *agentLeases) read(ctx context.Context) (map[string]orphan.Acknowledgement, []orphan.Trace, error) {
+// read lists the Leases past the cache: what every agent acknowledges, and under which Node UID.
+func (l *agentLeases) read(ctx context.Context) (map[string]orphan.Acknowledgement, error) {
 	said := map[string]orphan.Acknowledgement{}
-	var traces []orphan.Trace
 	for leases, err := range pages.Metadata(ctx, l.live, coordinationv1.SchemeGroupVersion.WithKind("Lease"), client.InNamespace(l.namespace)) {
 		if err != nil {
-			return nil, nil, fmt.Errorf("listing the agents' Leases in namespace %s: %w", l.namespace, err)
+			return nil, fmt.Errorf("listing the agents' Leases in namespace %s: %w", l.namespace, err)
 		}
 		for i := range leases.Items {
-			name, isAgents := nodeOfLease(leases.Items[i].Name)
-			if !isAgents {
-				continue
+			if name, isAgents := nodeOfLease(leases.Items[i].Name); isAgents {
+				said[name] = acknowledgementOf(leases.Items[i].Annotations)
 			}
-			said[name] = acknowledgementOf(leases.Items[i].Annotations)
-			traces = append(traces, orphan.Trace{Name: name, Node: v1alpha1.NodeIdentity{UID: said[name].NodeUID, BootID: said[name].BootID}})
 		}
 	}
-	return said, traces, nil
+	return said, nil
 }
 
 // acknowledgementOf reads a Lease's annotations. What cannot be read acknowledges nothing.

@@ -4,21 +4,19 @@ package orphan
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -27,21 +25,24 @@ import (
 // reclaimerGather is how long wakes are gathered: Leases change one by one.
 const reclaimerGather = 250 * time.Millisecond
 
-// reclaimer keeps the node inventory, knows which orphans all nodes are asked about, and gives the addresses of those back of
-// which every node is silent, many at once. It only runs where agents are the evidence.
+// reclaimer knows which orphans all nodes are asked about, and gives the addresses of those back that no node has or had, many at once. It only runs
+// where agents are the evidence.
 //
 // Caches say when a look is worth it. A look reads the Leases, then the Nodes, then the records, then the pools, all past the caches.
 type reclaimer struct {
-	orphans   *Reconciler
-	inventory *inventoryStore
-	leases    *agentLeases
-	woken     chan struct{}
+	orphans *Reconciler
+	leases  *agentLeases
+	// read are the Leases of a look of which the Nodes are not confirmed yet.
+	read  *readLeases
+	woken chan struct{}
 	// changed: a Lease or a Node is not as it was when the asked orphans were woken last.
 	changed atomic.Bool
 	feed    queue.Feed[sandboxID]
 	nodes   atomic.Pointer[[]orphan.Node]
 
 	mu sync.Mutex
+	// observed is since when Nodes are observed without a gap.
+	observed time.Time
 	// asked are the open questions of this process, complete those that the caches show to be answered by all.
 	asked map[sandboxID]askedAll
 	// voided is when this process sent a query that another one has replaced since.
@@ -49,15 +50,18 @@ type reclaimer struct {
 	complete sets.Set[sandboxID]
 	// turn are those that wait for room.
 	turn sets.Set[sandboxID]
-	// traced: the records were looked through for Nodes that went before there was a list.
-	traced bool
+}
+
+// readLeases are the Leases as one list had them, and when it was over.
+type readLeases struct {
+	at           time.Time
+	acknowledged map[string]orphan.Acknowledgement
 }
 
 func newReclaimer(of *Reconciler) *reclaimer {
 	return &reclaimer{orphans: of, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{}, voided: map[sandboxID]time.Time{},
 		complete: sets.New[sandboxID](), turn: sets.New[sandboxID](),
-		inventory: &inventoryStore{live: of.live, writer: of.client, namespace: of.options.ManagerNamespace},
-		leases:    &agentLeases{live: of.live, namespace: of.options.AgentNamespace, newInformer: of.options.NewInformer}}
+		leases: &agentLeases{live: of.live, namespace: of.options.AgentNamespace, newInformer: of.options.NewInformer}}
 }
 
 func (k *reclaimer) setup(mgr manager.Manager) error {
@@ -73,7 +77,7 @@ func (k *reclaimer) setup(mgr manager.Manager) error {
 // NeedLeaderElection: one reclaimer in the cluster is enough.
 func (k *reclaimer) NeedLeaderElection() bool { return true }
 
-// nodesChanged is called for each change of a Lease or a Node.
+// nodesChanged is called for each change of a Lease, a Node or a GuardedNode.
 func (k *reclaimer) nodesChanged() {
 	k.changed.Store(true)
 	k.wake()
@@ -86,8 +90,7 @@ func (k *reclaimer) wake() {
 	}
 }
 
-// Start looks whenever something has changed, and once a minute while a machine has no Node. A round that failed is made again with
-// back-off.
+// Start looks whenever something has changed, and once a minute while a machine has no Node. A round that failed is made again with back-off.
 func (k *reclaimer) Start(ctx context.Context) error {
 	const factor, steps = 2, 1 << 16
 	fresh := wait.Backoff{Duration: backoff.First, Factor: factor, Steps: steps, Cap: k.orphans.options.LastRetry}
@@ -118,6 +121,7 @@ func (k *reclaimer) pause(ctx context.Context, again time.Duration) {
 	case <-ctx.Done():
 		return
 	case <-due:
+		k.changed.Store(true) // a delay may be over
 		return
 	case <-k.woken:
 	}
@@ -131,86 +135,69 @@ func (k *reclaimer) pause(ctx context.Context, again time.Duration) {
 
 // round looks at the caches, and past them where that is worth it; again is when to look next though nothing has changed.
 func (k *reclaimer) round(ctx context.Context) (again time.Duration, err error) {
-	without, err := k.lookCached(ctx)
-	if err != nil {
+	if again, err = k.lookCached(ctx); err != nil {
 		return 0, err
 	}
 	complete := k.takeComplete()
-	if !without && len(complete) == 0 && k.isTraced() {
-		return 0, nil
+	if len(complete) == 0 {
+		return again, nil
 	}
-	if again, err = k.lookLive(ctx, complete); err != nil {
+	isConfirmed, err := k.lookLive(ctx, complete)
+	if err != nil || !isConfirmed {
 		k.retry(complete...)
-		return 0, err
+		return nodelife.ConfirmAgain, err
 	}
 	return again, nil
 }
 
-// lookCached puts every Node of the cache on the list, and wakes the orphans about which all are asked; without says whether a machine of
-// the list has no Node there.
-func (k *reclaimer) lookCached(ctx context.Context) (without bool, err error) {
-	var cached corev1.NodeList
-	if err := k.orphans.client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("listing the Nodes of the cache: %w", err)
+// lookCached finds by the caches which machines have to report, and wakes the orphans about which all are asked where that has changed; due is when the
+// delay of a machine without a Node is over.
+func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err error) {
+	known, err := k.orphans.options.Machines.Known(ctx)
+	if err != nil {
+		return 0, err
 	}
-	present := presentNodes(cached.Items)
-	uids := sets.New[string]()
-	err = k.inventory.change(ctx, func(inventory orphan.Inventory) error {
-		for i := range present {
-			inventory.See(present[i].Name, present[i].Identity())
-			uids.Insert(orphan.KeyOf(present[i].Identity()))
+	nodes, err := k.nodesOf(ctx, known, k.leases.cached(ctx))
+	if err != nil {
+		return 0, err
+	}
+	before := k.nodes.Swap(&nodes)
+	k.observedSince(known.Acquired)
+	k.countMissing(nodes)
+	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(known.Nodes)))
+	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(known.Nodes)))
+	if k.changed.Swap(false) || before == nil || len(*before) != len(nodes) {
+		k.feed.Add(k.allAsked()...)
+	}
+	return k.goneDue(nodes), nil
+}
+
+// lookLive reads Leases, Nodes and GuardedNodes, and gives back what no node has or had; false while the Nodes are not confirmed.
+func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfirmed bool, err error) {
+	now := k.orphans.clock.Now() // a delay that is over by now is confirmed by what is read after it
+	if k.read == nil || now.Sub(k.read.at).Abs() >= nodelife.Reuse {
+		acknowledged, err := k.leases.read(ctx)
+		if err != nil {
+			return false, err
 		}
-		for key, seen := range inventory {
-			without = without || seen.Gone != nil || !uids.Has(key)
-		}
-		return nil
-	})
+		k.read = &readLeases{k.orphans.clock.Now(), acknowledged}
+	}
+	machines, err := k.orphans.options.Machines.All(ctx, k.read.at)
+	if err != nil || machines == nil {
+		return false, err
+	}
+	k.observedSince(machines.Acquired)
+	nodes, err := k.nodesOf(ctx, machines, k.read.acknowledged)
+	k.read = nil
 	if err != nil {
 		return false, err
 	}
-	inventory, _ := k.inventory.snapshot()
-	nodes := inventory.Nodes(present, k.leases.cached(ctx))
-	k.nodes.Store(&nodes)
 	k.countMissing(nodes)
-	if k.changed.Swap(false) {
-		k.feed.Add(k.allAsked()...)
-	}
-	return without, nil
-}
-
-// lookLive reads Leases and Nodes, keeps the list, and gives back what no node claims; again is when a machine without a Node
-// is to be looked at next.
-func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (again time.Duration, err error) {
-	acknowledged, traces, err := k.leases.read(ctx)
-	if err != nil {
-		return 0, err
-	}
-	present, err := k.readNodes(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if traces, err = k.addTraces(ctx, traces); err != nil {
-		return 0, err
-	}
-	if err = k.keep(ctx, present, traces); err != nil {
-		return 0, err
-	}
-	inventory, _ := k.inventory.snapshot()
-	nodes := inventory.Nodes(present, acknowledged)
-	if before := k.nodes.Swap(&nodes); before == nil || len(*before) != len(nodes) {
-		k.feed.Add(k.allAsked()...) // somebody came, or is gone for good
-	}
-	k.countMissing(nodes)
-	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(present)))
-	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(present)))
-	return k.goneDue(inventory), k.reclaim(ctx, complete, nodes)
+	return true, k.reclaim(ctx, complete, nodes, now)
 }
 
 // reclaim decides about orphans on live facts, and gives back together what may go.
-func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan.Node) error {
-	if len(ids) == 0 {
-		return nil
-	}
+func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan.Node, now time.Time) error {
 	views, err := k.orphans.lookLive(ctx, ids, release.Known(nodes))
 	if err != nil {
 		return err
@@ -218,7 +205,7 @@ func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan
 	var gone []*view
 	var decisions []orphan.Decision
 	for _, v := range views {
-		d := orphan.Decide(v.facts, k.orphans.clock.Now())
+		d := orphan.Decide(v.facts, now)
 		if d.Action == orphan.Release {
 			gone, decisions = append(gone, v), append(decisions, d)
 			continue
@@ -244,5 +231,5 @@ func (k *reclaimer) cachedNodes() release.Fact[[]orphan.Node] {
 	if nodes := k.nodes.Load(); nodes != nil {
 		return release.Known(*nodes)
 	}
-	return release.Unknown[[]orphan.Node]("the node inventory was not read yet")
+	return release.Unknown[[]orphan.Node]("no Node was looked for yet")
 }

@@ -15,16 +15,15 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
@@ -39,15 +38,17 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := onepod.New(t, objects...)
 	return &world{w, New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
-		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), NodesGone: nodegone.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince)})}
+		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Liveness: liveness.New(w.Live, w.Clock, w.PoliciesSince),
+		Machines: newMachines(w.Client, w.Live, w.Clock)})}
 }
 
 // search is the search for the node of one orphan, with live reads that are noted, hidden or disturbed.
 type search struct {
 	*world
 	// reads are the live reads in their order, each kind once in a row; hidden kinds are not found by them.
-	reads  []string
-	hidden string
+	reads    []string
+	hidden   string
+	machines *machinesOfTest
 	// before is called before each live read.
 	before func(what string)
 }
@@ -65,7 +66,9 @@ func newSearch(t *testing.T, objects ...client.Object) *search {
 	s.Pool.OnLive = func() { s.note("pools") }
 	live, o := s.watched(), s.r.options
 	o.Evidence, o.ManagerNamespace, o.AgentNamespace, o.MaxAsked = release.EvidenceAgent, "holdfast-system", "holdfast-agent", 10
-	o.NodesGone = nodegone.New(live, s.Clock, onepod.NodeGoneDelay, func(context.Context) (time.Time, error) { return time.Time{}, nil })
+	o.Liveness = liveness.New(live, s.Clock, func(context.Context) (time.Time, error) { return time.Time{}, nil })
+	s.machines = newMachines(s.Client, live, s.Clock)
+	o.Machines = s.machines
 	s.r = New(s.Client, live, s.Recorder, s.Clock, o)
 	return s
 }
@@ -149,7 +152,6 @@ func TestI6ALookReadsLeasesThenNodesThenRecordsThenPools(t *testing.T) {
 		t.Fatal("not released")
 	}
 	want := []string{"leaselist", "nodelist", "*v1alpha1.ipallocation", "pools", "pod"}
-	s.reads = slices.DeleteFunc(s.reads, func(what string) bool { return what == "configmap" })
 	if diff := cmp.Diff(want, s.reads[:min(len(want), len(s.reads))]); diff != "" {
 		t.Errorf("the reads (-want +got)\n%s", diff)
 	}
@@ -278,100 +280,56 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}
 }
 
-// listOfTest is the node inventory as one process has it.
-type listOfTest struct {
-	*testing.T
-	*inventoryStore
-}
-
-func newList(t *testing.T, s *search, namespace string) listOfTest {
-	return listOfTest{t, &inventoryStore{live: s.Truth, writer: s.Truth, namespace: namespace}}
-}
-
-// see puts Nodes on the list; the first try may meet what another process has done, and the second succeeds.
-func (l listOfTest) see(names ...string) {
-	l.Helper()
-	work := func(inventory orphan.Inventory) error {
-		for _, name := range names {
-			inventory.See(name, v1alpha1.NodeIdentity{UID: types.UID("uid-" + name), MachineID: name})
-		}
-		return nil
+// TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed: the look is made again, with the Leases of the first one.
+func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, node)
+	s.ask()
+	s.acknowledges(node, 0)
+	s.machines.unconfirmed = true
+	if s.look() != 0 {
+		t.Fatal("released")
 	}
-	if l.change(l.Context(), work) == nil {
-		return
-	}
-	if err := l.change(l.Context(), work); err != nil {
-		l.Fatal(err)
+	s.machines.unconfirmed, s.reads = false, nil
+	again, err := s.r.reclaimer.round(t.Context())
+	if err != nil || len(s.Pool.Released) != 1 || slices.Contains(s.reads, "leaselist") {
+		t.Errorf("%d addresses are released after reads %v, and the next look is in %s (%v)", len(s.Pool.Released), s.reads, again, err)
 	}
 }
 
-func (l listOfTest) names() []string {
-	l.Helper()
-	if err := l.load(l.Context()); err != nil {
-		l.Fatal(err)
+// TestR3AQuestionCountsFromWhenNodesAreObserved: a Node may have come and gone before.
+func TestR3AQuestionCountsFromWhenNodesAreObserved(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, node)
+	s.ask()
+	s.acknowledges(node, 0)
+	s.machines.acquired = s.Clock.Now().Add(-time.Second)
+	if s.look() != 0 {
+		t.Fatal("released")
 	}
-	inventory, _ := l.snapshot()
-	var all []string
-	for _, seen := range inventory {
-		all = append(all, seen.Name)
-	}
-	slices.Sort(all)
-	return all
-}
-
-func TestTheListOfNodesOutlivesTheProcess(t *testing.T) {
-	s := newSearch(t)
-	five := []string{"a", "b", "c", "d", "e"}
-	newList(t, s, "one").see(five...)
-	if diff := cmp.Diff(five, newList(t, s, "one").names()); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	s.Clock.SetTime(s.Clock.Now().Add(onepod.NodeGoneDelay))
+	if s.look() != 1 {
+		t.Error("still held")
 	}
 }
 
-func TestTheListOfNodesIsWrittenAgainWhereSomebodyDeletesIt(t *testing.T) {
-	s := newSearch(t)
-	list := newList(t, s, "one")
-	list.see("a", "b", "c", "d", "e")
-	if err := s.Truth.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace("one")); err != nil {
-		t.Fatal(err)
+// A machine of which there is only the Lease of an agent has to be gone for the delay.
+func TestAMachineThatOnlyALeaseNamesHasToBeGone(t *testing.T) {
+	node, before := onepod.Node("node", "node-1", "m1"), onepod.Node("before", "node-0", "m0")
+	s := newSearch(t, node)
+	s.ask()
+	s.acknowledges(node, 0)
+	s.acknowledges(before, 0)
+	if s.look() != 0 {
+		t.Fatal("released")
 	}
-	for _, name := range []string{"f", "g", "h", "i", "j", "k", "l", "m"} {
-		list.see(name)
-	}
-	reload := newList(t, s, "one").names()
-	for _, name := range []string{"f", "g", "h", "i", "j", "k", "l", "m"} {
-		if !slices.Contains(reload, name) {
-			t.Errorf("%s is not on the list: %v", name, reload)
-		}
-	}
-	if got := list.names(); len(got) != 13 {
-		t.Errorf("the process has forgotten Nodes: %v", got)
+	s.Clock.SetTime(s.Clock.Now().Add(onepod.NodeGoneDelay))
+	if s.look() != 1 {
+		t.Error("still held")
 	}
 }
 
-func TestTheListOfNodesLosesNoneOfAnotherManager(t *testing.T) {
-	s := newSearch(t)
-	first, second := newList(t, s, "one"), newList(t, s, "one")
-	first.see("a", "b", "c", "d", "e", "f")
-	second.see("g", "h", "i", "j", "k", "l")
-	first.see("m", "n", "o", "p", "q", "r")
-	if got := newList(t, s, "one").names(); len(got) != 18 {
-		t.Errorf("the list has %d Nodes, expected 18: %v", len(got), got)
-	}
-}
-
-func TestTheListOfNodesIsReadAsAWholeOrNotAtAll(t *testing.T) {
-	s := newSearch(t)
-	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "one", Name: shardName(3)}, Data: map[string]string{"x": "?"}}
-	if err := s.Truth.Create(t.Context(), broken); err != nil {
-		t.Fatal(err)
-	}
-	if err := newList(t, s, "one").load(t.Context()); err == nil || !strings.Contains(err.Error(), `key "x" of ConfigMap holdfast-nodes-3`) {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestAMachineWithoutANodeIsGoneAfterThePersistedDelay(t *testing.T) {
+func TestAMachineWithoutANodeIsGoneAfterTheDelay(t *testing.T) {
 	node, gone := onepod.Node("node", "node-1", "m1"), onepod.Node("gone", "node-2", "m2")
 	s := newSearch(t, node, gone)
 	s.ask()
@@ -385,11 +343,11 @@ func TestAMachineWithoutANodeIsGoneAfterThePersistedDelay(t *testing.T) {
 	if err := s.Truth.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	for passed := time.Duration(0); passed < onepod.NodeGoneDelay; passed += nodegone.Confirmed {
+	for passed := time.Duration(0); passed < onepod.NodeGoneDelay; passed += nodelife.LookInterval {
 		if s.look() != 0 {
 			t.Fatalf("released %s after the Node object went", passed)
 		}
-		s.Clock.SetTime(s.Clock.Now().Add(nodegone.Confirmed))
+		s.Clock.SetTime(s.Clock.Now().Add(nodelife.LookInterval))
 	}
 	s.Clock.SetTime(s.Clock.Now().Add(time.Second)) // what is persisted is rounded up
 	if s.look() != 1 {
@@ -411,7 +369,7 @@ func TestASignOfLifeOfAMachineWithoutANodeStartsTheDelayAgain(t *testing.T) {
 		if s.look() != 0 {
 			t.Fatal("released")
 		}
-		s.Clock.SetTime(s.Clock.Now().Add(nodegone.Confirmed))
+		s.Clock.SetTime(s.Clock.Now().Add(nodelife.LookInterval))
 		s.Apply(onepod.Lease("gone", onepod.Now.Add(time.Duration(renewed+1)*time.Second)))
 	}
 }

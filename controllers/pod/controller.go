@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/exempt"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/owner"
 	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/controllers/records"
@@ -75,9 +75,9 @@ type Options struct {
 	LastRetry       time.Duration
 	SimulatedQueues bool
 	PoliciesSince   func(context.Context) (time.Time, error)
-	// Witness has seen the pods, and NodesGone tells which other Nodes resemble theirs.
-	Witness   *witness.Pods
-	NodesGone *nodegone.Observer
+	// Witness has seen the pods, and Liveness tells which other Nodes resemble theirs.
+	Witness  *witness.Pods
+	Liveness *liveness.Observer
 	// Gone is since when machines are gone; without any, since when no Node has the name.
 	Gone func(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error)
 	// Running is called once pods are looked at.
@@ -301,7 +301,7 @@ func (v *view) lookAgain(after time.Duration) time.Duration {
 	if !v.gone.IsKnown() {
 		return after
 	}
-	return min(after, nodegone.Confirmed)
+	return min(after, nodelife.LookInterval)
 }
 
 // unfinished is what a live pass about a pod that lives could not read. What led to the pass, a cache that was behind or a delay that

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
@@ -42,7 +42,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w := onepod.New(t, objects...)
 	f := &world{World: w, onGone: func() {}}
 	f.r = New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
-		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), NodesGone: nodegone.New(w.Live, w.Clock, onepod.NodeGoneDelay, w.PoliciesSince), Gone: f.gone})
+		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Liveness: liveness.New(w.Live, w.Clock, w.PoliciesSince), Gone: f.gone})
 	return f
 }
 
@@ -82,7 +82,7 @@ func (f *world) holdsUntil(times ...time.Duration) {
 // holdsFrom looks as often as the reconciler asks to be woken, from one moment until just before another.
 func (f *world) holdsFrom(from, to time.Duration) {
 	f.Helper()
-	for d := from; d < to; d += nodegone.Confirmed {
+	for d := from; d < to; d += nodelife.LookInterval {
 		f.holdsUntil(d)
 	}
 	f.holdsUntil(to - time.Second)
@@ -106,16 +106,13 @@ func TestADeletedNodeCountsAfterTheDelay(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.holdsFrom(0, onepod.NodeGoneDelay)
 	f.waitsFor("node", *onepod.OldMachine())
-	if gone := f.Record().Spec.NodeGone; gone != nil {
-		t.Errorf("the record says that the node is gone: %+v", gone)
-	}
 	f.releasesAfter(onepod.NodeGoneDelay)
 }
 
 func TestADelayThatBeginsAgainIsSeenWithinAMinute(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.holdsFrom(0, onepod.NodeGoneDelay)
-	if result, err := f.r.Reconcile(t.Context(), "old"); err != nil || result.RequeueAfter > nodegone.Confirmed {
+	if result, err := f.r.Reconcile(t.Context(), "old"); err != nil || result.RequeueAfter > nodelife.LookInterval {
 		t.Errorf("looked at again after %s (%v), want a minute at most", result.RequeueAfter, err)
 	}
 	f.absence = nodelife.Absence{Since: f.Clock.Now(), Liveness: "its kubelet has written"}

@@ -14,9 +14,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/internal/facts"
-	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -41,22 +40,17 @@ func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*vi
 		return nil, err
 	}
 	if read := v.read(r.options); read.NeedsNode() {
-		v.node = nodegone.Observe(ctx, r.reader(live), v.nodeName())
+		v.node = liveness.Node(ctx, r.reader(live), v.nodeName())
 	}
-	v.twin, err = r.options.NodesGone.Twin(ctx, v.record, v.node)
+	v.twin, err = r.options.Liveness.Twin(ctx, v.record, v.node)
 	return v, err
 }
 
 // observeGone reads since when the machines of the pod are gone, of the record as it was before the pass too: a live pass may have taken them out of it.
 func (r *Reconciler) observeGone(ctx context.Context, v *view, before *v1alpha1.IPAllocation) {
 	machines, read := facts.GoneMachines(v.node, before, v.record), v.read(r.options)
-	if !read.NeedsGone(machines) {
-		return
-	}
-	if gone, err := r.options.Gone(ctx, v.nodeName(), machines); err != nil {
-		v.gone = release.Unknown[nodelife.Absence](err.Error())
-	} else {
-		v.gone = release.Known(gone)
+	if read.NeedsGone(machines) {
+		v.gone = facts.Gone(r.options.Gone(ctx, v.nodeName(), machines))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
+	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -56,7 +56,7 @@ func (r *Reconciler) recordWriter(ctx context.Context, v *view, record *v1alpha1
 	isNew := v.record == nil || v.record.Spec.Kubelet == nil
 	node := v.node
 	if !v.live && isNew {
-		node = nodegone.Observe(ctx, r.live, v.nodeName())
+		node = liveness.Node(ctx, r.live, v.nodeName())
 	}
 	if isNew && node.IsUnknown() {
 		record.Spec.Kubelet = nil

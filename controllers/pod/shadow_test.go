@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/nodegone"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
@@ -67,7 +67,7 @@ func (f *world) look(d time.Duration) (pod, record bool) {
 
 func TestAShadowLetsAPodGoByTheSameProofsAndKeepsThem(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour))).inShadow()
-	for d := time.Duration(0); d < onepod.NodeGoneDelay; d += nodegone.Confirmed {
+	for d := time.Duration(0); d < onepod.NodeGoneDelay; d += nodelife.LookInterval {
 		if pod, _ := f.look(d); !pod {
 			t.Fatalf("the pod was let go after %s, before its node was gone for %s", d, onepod.NodeGoneDelay)
 		}

@@ -37,12 +37,6 @@ var livenessMutants = []mutant{
 		new:  `answer.PodUID == ""`, by: inOrphans,
 	},
 	{
-		rule: "liveness: looks at a gone Node that are far apart end its delay (L4)",
-		file: "controllers/nodegone/nodegone.go",
-		old:  `(!watched && now.Sub(before.ConfirmedTime.Time) > maxGap)`,
-		new:  `now.Sub(before.ConfirmedTime.Time) > maxGap`, by: []string{"./controllers/nodegone"},
-	},
-	{
 		rule: "liveness: a conflict with what another pod of the name shows ends with that pod (L5)",
 		file: "controllers/pod/watches.go",
 		old:  `			if uid != pod.UID {`,

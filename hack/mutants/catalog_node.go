@@ -126,8 +126,8 @@ var nodeMutants = []mutant{
 	{
 		rule: "nodes: a manager that another one has replaced ends no delay (0170 R3)",
 		file: "controllers/node/lifecycle.go",
-		old:  `return began != nil && began.Time.Equal(acquired.Truncate(time.Microsecond)), nil`,
-		new:  `return began != nil, nil`, by: inNode,
+		old:  `return isOf(acquired, &lease.Spec), nil`,
+		new:  `return true, nil`, by: inNode,
 	},
 	{
 		rule: "nodes: the notes are not complete before the end of a list that comes as a watch (0170 R3)",
@@ -149,9 +149,9 @@ var nodeMutants = []mutant{
 	},
 	{
 		rule: "nodes: what cannot be read of a machine that is gone holds (0170 R2)",
-		file: "controllers/pod/observe.go",
-		old:  `machines); err != nil {`,
-		new:  `machines); err != nil && false {`, by: inPods,
+		file: "internal/facts/read.go",
+		old:  `		return release.Unknown[nodelife.Absence](err.Error())`,
+		new:  `		return release.Known(gone)`, by: inPods,
 	},
 	{
 		rule: "nodes: a Node of the name ends the delay of one that was never seen (0170 R12)",
@@ -173,10 +173,69 @@ var nodeMutants = []mutant{
 		new:  `if _ = absent; !l.r`, by: inNode,
 	},
 	{
-		rule: "orphans: an inventory with a copy of a Node under another key is refused",
-		file: "controllers/orphan/inventory.go",
-		old:  ` || orphan.KeyOf(seen.Node) != key`,
-		new:  ``, by: inOrphans,
+		rule: "nodes: the leader that is left observes again where the Lease has another's observation (0276)",
+		file: "controllers/node/round.go",
+		old:  `now.Sub(last.Time).Abs() > maxGap:`,
+		new:  `false:`, by: inNode,
+	},
+	{
+		rule: "nodes: a report without IDs is no further machine (0276)",
+		file: "internal/nodelife/next.go",
+		old:  `	if isUnknown(machine) && len(spec.Machines) > 0 {
+		return`,
+		new: `	if isUnknown(machine) && len(spec.Machines) > 0 {
+		_ = spec`, by: []string{"./internal/nodelife"},
+	},
+	{
+		rule: "nodes: a read of all machines is whole only if each recorded one has its object (0276, R10)",
+		file: "controllers/node/round.go",
+		old: `			all[uid] = true
+		}
+	}
+	for _, uid := range slices`,
+		new: `			_ = uid
+		}
+	}
+	for _, uid := range slices`, by: inNode,
+	},
+	{
+		rule: "nodes: an observation that has had no complete round knows not all machines (0276)",
+		file: "controllers/node/all.go",
+		old:  `if !l.r.isComplete() {`,
+		new:  `if false {`, by: inNode,
+	},
+	{
+		rule: "nodes: all machines are read later than the Leases (0276)",
+		file: "controllers/node/all.go",
+		old:  `l.confirm(ctx, after.Add(1))`,
+		new:  `l.confirm(ctx, time.Time{})`, by: inNode,
+	},
+	{
+		rule: "nodes: caches confirm no delay of all machines (0276, R2)",
+		file: "internal/nodelife/unreported.go",
+		old:  `if l.Read.IsZero() {`,
+		new:  `if true {`, by: []string{"./internal/nodelife"},
+	},
+	{
+		rule: "orphans: nothing is released while the Nodes are not confirmed (0276)",
+		file: "controllers/orphan/reclaimer.go",
+		old:  `if err != nil || machines == nil {`,
+		new: `if machines == nil {
+		machines, err = k.orphans.options.Machines.Known(ctx)
+	}
+	if err != nil {`, by: inOrphans,
+	},
+	{
+		rule: "orphans: a query counts from when Nodes are observed (0276, R3)",
+		file: "controllers/orphan/asked.go",
+		old:  `if k.observed.After(asked.Since) {`,
+		new:  `if false {`, by: inOrphans,
+	},
+	{
+		rule: "orphans: a machine that only the Lease of an agent names has to be gone (0276)",
+		file: "controllers/orphan/nodes.go",
+		old:  `uid == "" || uids[uid]`,
+		new:  `uid != "" || uids[uid]`, by: inOrphans,
 	},
 	{
 		rule: "orphan: a sandbox that is gone yields the addresses that others have by now",

@@ -97,6 +97,14 @@ func (r *Read) NeedsGone(machines []v1alpha1.NodeIdentity) bool {
 	return !lives && (r.Node.IsAbsent() || len(machines) > 0)
 }
 
+// Gone is what was read of since when machines are gone.
+func Gone(gone nodelife.Absence, err error) release.Fact[nodelife.Absence] {
+	if err != nil {
+		return release.Unknown[nodelife.Absence](err.Error())
+	}
+	return release.Known(gone)
+}
+
 // GoneMachines are the machines in records that are gone by the Node that was read under the name of theirs.
 func GoneMachines(node release.Fact[release.Node], records ...*v1alpha1.IPAllocation) []v1alpha1.NodeIdentity {
 	var machines []v1alpha1.NodeIdentity

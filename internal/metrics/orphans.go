@@ -30,10 +30,10 @@ var (
 		Help: "Nodes whose silence does not count yet about the orphan that has waited the longest; zero while nothing is asked. Only the leader reports it.",
 	}))
 
-	// NodesSeen is the number of machines in the node inventory.
+	// NodesSeen is the number of machines that have to report about orphans.
 	NodesSeen = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: Prefix + "nodes_seen",
-		Help: "Machines in the persisted node inventory, by whether a Node object speaks for them (live) or not (gone). Only the leader reports it.",
+		Help: "Machines that have to report about orphans, by whether a Node object reports them (live) or not (gone). Only the leader reports it.",
 	}, []string{"state"}))
 )
 

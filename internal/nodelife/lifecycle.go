@@ -18,6 +18,8 @@ const (
 	// ConfirmAgain is when what could not be confirmed is tried again. It is short against Reuse, so that a list of Nodes is still young when the watch
 	// reaches its version.
 	ConfirmAgain = 5 * time.Second
+	// LookInterval is how often a machine that is gone is looked for. What waits for its delay looks as often, since a delay may begin again.
+	LookInterval = time.Minute
 )
 
 // Lifecycle is what is known of machines at one moment.

@@ -80,8 +80,12 @@ func (o *Observation) order(a, b release.Node) int {
 	return cmp.Compare(a.NodeUID, b.NodeUID)
 }
 
-// report has the machine that the Node reports first in the object, unless there is no room for it.
+// report has the machine that the Node reports first in the object, unless there is no room for it. A report without any ID, as of a Node that was just
+// made, is of the machine that reports next, or that another manager has seen report.
 func report(spec *v1alpha1.GuardedNodeSpec, machine v1alpha1.NodeIdentity, now time.Time) {
+	if isUnknown(machine) && len(spec.Machines) > 0 {
+		return
+	}
 	entry := v1alpha1.GuardedMachine{FirstSeenTime: RoundUp(now)}
 	if at := find(spec.Machines, machine); at >= 0 {
 		entry = spec.Machines[at]

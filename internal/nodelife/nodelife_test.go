@@ -87,6 +87,8 @@ func TestNext(t *testing.T) {
 			nodelife.Observation{NodeName: "node", Seen: []v1alpha1.NodeIdentity{a}}, spec(entry(a, seenNow, gone(rounded)))},
 		"R1: so is each of two that reported in a row": {
 			nodelife.Observation{Spec: spec(entry(a)), Seen: []v1alpha1.NodeIdentity{b, a}}, spec(entry(a, gone(rounded)), entry(b, seenNow, gone(rounded)))},
+		"a report without IDs, from before another manager saw the machine, is of that machine": {
+			nodelife.Observation{Spec: spec(entry(a)), Seen: []v1alpha1.NodeIdentity{unknown}}, spec(entry(a, gone(rounded)))},
 		"R8: a machine that another Node reports has a successor": {
 			nodelife.Observation{Spec: spec(entry(a, gone(long))), Live: []release.Node{node("other", machine("u2", "a"))}}, spec(entry(a, succeeded("u2")))},
 		"R8: a machine is gone once its successor is deleted": {
@@ -136,6 +138,31 @@ func TestAWriteOfTheKubeletBeginsTheDelayAgain(t *testing.T) {
 	want := &v1alpha1.MachineGone{Since: rounded, LeaseRenewTime: &after, Liveness: "its kubelet has renewed the node's Lease at 2026-03-01T11:59:00Z"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestLivenessSince(t *testing.T) {
+	lease := func(d time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(d)} }
+	second := func(s int) *metav1.Time { return &metav1.Time{Time: now.Add(time.Duration(s) * time.Second)} }
+	cases := map[string]struct {
+		before, seen nodelife.Kubelet
+		alive        bool
+	}{
+		"what was there when the delay began shows nothing":    {nodelife.Kubelet{LeaseRenewed: lease(0), Wrote: second(0)}, nodelife.Kubelet{LeaseRenewed: lease(0), Wrote: second(0)}, false},
+		"nothing before and nothing now":                       {},
+		"a Lease that was deleted with its Node":               {before: nodelife.Kubelet{LeaseRenewed: lease(0)}},
+		"a Lease that appears":                                 {seen: nodelife.Kubelet{LeaseRenewed: lease(-time.Hour)}, alive: true},
+		"a Lease that was renewed a microsecond later":         {nodelife.Kubelet{LeaseRenewed: lease(0)}, nodelife.Kubelet{LeaseRenewed: lease(time.Microsecond)}, true},
+		"a later write of a pod's status":                      {nodelife.Kubelet{Wrote: second(0)}, nodelife.Kubelet{Wrote: second(1)}, true},
+		"a first write of a pod's status":                      {seen: nodelife.Kubelet{Wrote: second(-5)}, alive: true},
+		"an earlier write: the pod of the last one is deleted": {nodelife.Kubelet{Wrote: second(0)}, nodelife.Kubelet{Wrote: second(-60)}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := c.seen.LivenessSince(c.before); (got != "") != c.alive {
+				t.Errorf("LivenessSince = %q, alive wanted: %t", got, c.alive)
+			}
+		})
 	}
 }
 

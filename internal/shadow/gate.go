@@ -33,22 +33,22 @@ import (
 var ErrBlocked = errors.New("stopped before the API server, because no write of this kind may be made in mode Shadow; nothing was written. This is a bug in Holdfast: report it, " +
 	"with the log of the manager")
 
-// Guard puts a gate into a client configuration, for every client that is made of it. The namespace is the manager's own.
-func Guard(config *rest.Config, namespace string) {
+// Guard puts a gate into a client configuration, for every client that is made of it.
+func Guard(config *rest.Config) {
 	prefix := ""
 	if host, err := url.Parse(config.Host); err == nil {
 		prefix = strings.TrimSuffix(host.Path, "/")
 	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &gate{next: next, namespace: namespace, prefix: prefix}
+		return &gate{next: next, prefix: prefix}
 	})
 }
 
 // gate lets reads through, and the writes of a list.
 type gate struct {
 	next http.RoundTripper
-	// namespace is the manager's own, prefix what stands before the paths of the API.
-	namespace, prefix string
+	// prefix is what stands before the paths of the API.
+	prefix string
 }
 
 var resolver = &request.RequestInfoFactory{APIPrefixes: map[string]sets.Empty{"api": {}, "apis": {}}, GrouplessAPIPrefixes: map[string]sets.Empty{"api": {}}}
@@ -92,8 +92,6 @@ func (g *gate) allows(info *request.RequestInfo, r *http.Request) bool {
 		switch info.Resource {
 		case "events":
 			return true
-		case "configmaps":
-			return info.Namespace == g.namespace // the node inventory
 		case "pods":
 			return info.Verb == "patch" && (info.Subresource == "" || info.Subresource == "status") && letsGo(r)
 		}

@@ -52,7 +52,6 @@ func TestTheGateLetsThroughWhatIsOnTheList(t *testing.T) {
 		"who reads the metrics":                       {"POST", "/apis/authentication.k8s.io/v1/tokenreviews", "{}", true},
 		"whether they may":                            {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", "{}", true},
 		"the generated webhooks":                      {"PUT", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/holdfast-node-resources", "{}", true},
-		"the node inventory":                          {"PUT", "/api/v1/namespaces/holdfast-system/configmaps/holdfast-nodes-0", "{}", true},
 		"taking our finalizer off":                    {"PATCH", pod, takesOff, true},
 		"the same through the status":                 {"PATCH", pod + "/status", takesOff, true},
 		"taking finalizer and label off":              {"PATCH", pod, unprotects, true},
@@ -86,7 +85,7 @@ func TestTheGateLetsThroughWhatIsOnTheList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			arrived := &wire{}
 			config := &rest.Config{Host: "https://proxy/clusters/one", Transport: arrived}
-			Guard(config, "holdfast-system")
+			Guard(config)
 			request, err := http.NewRequestWithContext(t.Context(), tc.method, "https://proxy/clusters/one"+tc.path, strings.NewReader(tc.body))
 			if err != nil {
 				t.Fatal(err)

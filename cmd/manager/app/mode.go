@@ -27,7 +27,7 @@ func enterMode(mode configv1alpha1.Mode, restConfig *rest.Config, o *Options) {
 	}
 	o.shadow = shadow.NewReporter()
 	o.Log = o.Log.WithValues("mode", string(mode))
-	shadow.Guard(restConfig, o.Namespace)
+	shadow.Guard(restConfig)
 	o.Log.Info("SHADOW MODE: nothing is guarded. What the manager would do is reported (log, events, holdfast_shadow_total), and nothing is protected, refused, " +
 		"released, repaired or deleted. Pods that were protected in mode Guard are released when their sandboxes are proven gone; their addresses stay in the pools")
 }

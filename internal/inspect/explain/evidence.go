@@ -204,13 +204,6 @@ func (f *Facts) recordEvidence() []Evidence {
 	if k := r.Spec.Kubelet; k != nil {
 		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s, %s", k.Ending, inspect.Timestamp(&k.ObservedTime), reporter(k)), source})
 	}
-	if gone := r.Spec.NodeGone; gone != nil {
-		value := fmt.Sprintf("since %s, confirmed at %s", inspect.Timestamp(&gone.Since), inspect.Timestamp(&gone.ConfirmedTime))
-		if gone.SignOfLife != "" {
-			value += "; started again because " + gone.SignOfLife
-		}
-		rows = append(rows, Evidence{"node proven gone", known, value, source})
-	}
 	for i := range r.Spec.Marks {
 		m := &r.Spec.Marks[i]
 		row := Evidence{Fact: "question about sandbox " + inspect.Short(m.SandboxID), State: absent,

@@ -125,11 +125,8 @@ func (h *History) ofRecord(r *v1alpha1.IPAllocation, lifecycle *nodelife.Lifecyc
 	if k := r.Spec.Kubelet; k != nil {
 		say(k.ObservedTime, "KubeletReported", string(k.Ending))
 	}
-	if gone := r.Spec.NodeGone; gone != nil {
-		say(gone.Since, stepNodeGone, gone.SignOfLife)
-	}
 	for i := range r.Spec.Sandboxes {
-		if node := r.Spec.Sandboxes[i].Node; node != nil && r.Spec.NodeGone == nil {
+		if node := r.Spec.Sandboxes[i].Node; node != nil {
 			gone := lifecycle.Since([]v1alpha1.NodeIdentity{*node}, time.Time{}) // no time where no object has it as gone
 			h.add(gone.Since, subject, uid, stepNodeGone, gone.Liveness, "GuardedNode "+string(node.UID))
 		}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -186,8 +185,7 @@ func (w *writes) beside() []calls.Call {
 		case "coordination.k8s.io":
 			return c.Resource.Resource == "leases" && c.Namespace == managerNamespace
 		case "":
-			return c.Resource.Resource == "events" || // of leader election
-				(c.Resource.Resource == "configmaps" && c.Namespace == managerNamespace && (c.Verb == "create" || strings.HasPrefix(c.Name, "holdfast-nodes-")))
+			return c.Resource.Resource == "events" // of leader election
 		case "admissionregistration.k8s.io":
 			return c.Resource.Resource == "validatingwebhookconfigurations" && c.Name == "holdfast-node-resources"
 		}

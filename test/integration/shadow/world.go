@@ -100,10 +100,8 @@ func (w *world) clear(ctx context.Context) {
 	Expect(admin.DeleteAllOf(ctx, &v1alpha1.NodeResourcePolicy{})).To(Succeed())
 	Expect(admin.DeleteAllOf(ctx, &corev1.Node{})).To(Succeed())
 	Expect(fixture.As(fixture.Collector).DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
-	for shard := range 16 { // a Node that was seen and has no agent would hold every orphan of the next spec
-		list := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: fmt.Sprintf("holdfast-nodes-%d", shard)}}
-		Expect(client.IgnoreNotFound(admin.Delete(ctx, list))).To(Succeed())
-	}
+	// A machine that was seen, and of which no Node is left, would hold every orphan of the next spec.
+	Expect(deleter.DeleteAllOf(ctx, &v1alpha1.GuardedNode{})).To(Succeed())
 }
 
 func (w *world) register(ctx context.Context, name string) {

@@ -70,8 +70,6 @@ func servedAtOnce(call apiserver.Call) bool {
 	switch call.Resource {
 	case "selfsubjectreviews", "validatingadmissionpolicies", "validatingadmissionpolicybindings":
 		return true
-	case "configmaps":
-		return strings.HasPrefix(call.Client, "manager")
 	case "nodes", "pods":
 		return read && (strings.HasPrefix(call.Client, "agent") || strings.HasPrefix(call.Client, "manager") && call.Verb == "list" || call.Client == "reconciler" && call.Verb == "get")
 	case "leases":

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package liveness reads live what shows a node, its kubelet, and other Nodes that resemble it. One list serves the many records of a node.
+package liveness
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/pages"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kube-node-lease,resources=leases,verbs=get
+
+// reuse is how long one live list serves.
+const reuse = 30 * time.Second
+
+// Observer keeps live lists. It is safe for concurrent use.
+type Observer struct {
+	live          client.Reader
+	clock         clock.PassiveClock
+	policiesSince func(context.Context) (time.Time, error)
+
+	mu       sync.Mutex
+	kubelets map[string]writes // by node
+	// read is when the list of Nodes began; byHardware has their names by machine ID and system UUID.
+	read       time.Time
+	byHardware map[[2]string][]string
+}
+
+// writes is when a kubelet last wrote, by a list of pods.
+type writes struct {
+	read  time.Time
+	wrote *metav1.Time
+}
+
+// New has read no list yet. policiesSince says from when on policies keep others from writing what a kubelet reports.
+func New(live client.Reader, c clock.PassiveClock, policiesSince func(context.Context) (time.Time, error)) *Observer {
+	return &Observer{live: live, clock: c, policiesSince: policiesSince, kubelets: map[string]writes{}}
+}
+
+// Node reads a Node as a fact. Without a name nothing is read.
+func Node(ctx context.Context, from client.Reader, name string) release.Fact[release.Node] {
+	if name == "" {
+		return release.Fact[release.Node]{}
+	}
+	var node corev1.Node
+	err := from.Get(ctx, types.NamespacedName{Name: name}, &node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return release.Absent[release.Node]()
+	case err != nil:
+		return release.Unknown[release.Node](err.Error())
+	}
+	return release.Known(facts.Node(&node))
+}
+
+// Twin names another Node with the IDs of a machine of the record that the Node resembles; empty if there is none.
+func (o *Observer) Twin(ctx context.Context, record *v1alpha1.IPAllocation, node release.Fact[release.Node]) (twin string, err error) {
+	if record == nil || !node.IsKnown() {
+		return "", nil
+	}
+	for i := range record.Spec.Sandboxes {
+		ran := record.Spec.Sandboxes[i].Node
+		if ran == nil || release.Compare(release.MachineOf(*ran), node.Get().Machine) != release.Resembling {
+			continue
+		}
+		nodes, err := o.nodes(ctx)
+		if err != nil {
+			return "", err
+		}
+		names := nodes[[2]string{ran.MachineID, ran.SystemUUID}]
+		if at := slices.IndexFunc(names, func(name string) bool { return name != node.Get().Name }); at >= 0 {
+			twin = names[at]
+		}
+	}
+	return twin, nil
+}
+
+// nodes are the names of all Nodes by machine ID and system UUID, read past every cache.
+func (o *Observer) nodes(ctx context.Context) (map[[2]string][]string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.isFresh(o.read, time.Time{}) {
+		return o.byHardware, nil
+	}
+	began, found := o.clock.Now(), map[[2]string][]string{}
+	for nodes, err := range pages.Of[corev1.NodeList](ctx, o.live) {
+		if err != nil {
+			return nil, fmt.Errorf("listing Nodes for one with the IDs of another machine: %w", err)
+		}
+		for i := range nodes.Items {
+			info := &nodes.Items[i].Status.NodeInfo
+			hardware := [2]string{info.MachineID, info.SystemUUID}
+			found[hardware] = append(found[hardware], nodes.Items[i].Name)
+		}
+	}
+	o.read, o.byHardware = began, found
+	return found, nil
+}
+
+// isFresh says whether a list that began at read may serve a caller that needs one that began at since or later.
+func (o *Observer) isFresh(read, since time.Time) bool {
+	return !read.IsZero() && !read.Before(since) && o.clock.Now().Sub(read) < reuse
+}
+
+// Kubelet reads what there is to see of a node's kubelet. What was read before since is not used.
+func (o *Observer) Kubelet(ctx context.Context, node string, since time.Time) (seen nodelife.Kubelet, err error) {
+	var lease coordinationv1.Lease
+	err = o.live.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node}, &lease)
+	if client.IgnoreNotFound(err) != nil {
+		return seen, fmt.Errorf("reading the Lease of node %s for signs that the machine is alive: %w", node, err)
+	}
+	seen.LeaseRenewed = lease.Spec.RenewTime
+	seen.Wrote, err = o.kubeletWrote(ctx, node, since)
+	return seen, err
+}
+
+// kubeletWrote is when a kubelet last wrote the status of a pod of a node, by the clock of the API server; nil if the pods do not
+// show it. A kubelet whose Node object is gone goes on terminating pods, and reports it. Other clients can write as the kubelet, so
+// only pods count on which the policies refuse them that.
+func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
+	// The first call waits for a cache to fill, so the lock is not held.
+	judged, err := o.policiesSince(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if seen := o.kubelets[node]; o.isFresh(seen.read, since) {
+		return seen.wrote, nil
+	}
+	seen := writes{read: o.clock.Now()}
+	for pods, err := range pages.Of[corev1.PodList](ctx, o.live, client.MatchingFields{index.PodNode: node}) {
+		if err != nil {
+			return nil, fmt.Errorf("listing the pods of node %s for a sign of its kubelet: %w", node, err)
+		}
+		for i := range pods.Items {
+			if wrote := release.SignOfLife(&pods.Items[i], judged); seen.wrote == nil || seen.wrote.Before(wrote) {
+				seen.wrote = wrote
+			}
+		}
+	}
+	for name, old := range o.kubelets {
+		if !o.isFresh(old.read, time.Time{}) {
+			delete(o.kubelets, name)
+		}
+	}
+	o.kubelets[node] = seen
+	return seen.wrote, nil
+}
