@@ -181,7 +181,7 @@ var nodeMutants = []mutant{
 	{
 		rule: "nodes: a report without IDs is no further machine (0276)",
 		file: "internal/nodelife/next.go",
-		old:  `	if isUnknown(machine) && len(spec.Machines) > 0 {
+		old: `	if isUnknown(machine) && len(spec.Machines) > 0 {
 		return`,
 		new: `	if isUnknown(machine) && len(spec.Machines) > 0 {
 		_ = spec`, by: []string{"./internal/nodelife"},
