@@ -33,13 +33,16 @@ func (l *Lifecycle) Known(ctx context.Context) (*nodelife.Lifecycle, error) {
 	return known, nil
 }
 
-// All is what was read live of all machines, the Nodes later than a time. It is nil while there is no such thing, and before each Node UID that a record
-// names has its object (R10): try again after nodelife.ConfirmAgain.
+// All is what was read live of all machines, the Nodes later than a time. Where each of them has a Node, the watch of Nodes need not have reached the list.
+// It is nil while there is no such thing, and before each Node UID that a record names has its object (R10): try again after nodelife.ConfirmAgain.
 func (l *Lifecycle) All(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error) {
 	if !l.r.isComplete() {
 		return nil, nil
 	}
 	read, err := l.confirm(ctx, after.Add(1))
+	if err == nil && read == nil {
+		read, err = l.reported(ctx, after)
+	}
 	if err != nil || read == nil {
 		return nil, err
 	}
@@ -54,6 +57,23 @@ func (l *Lifecycle) All(ctx context.Context, after time.Time) (*nodelife.Lifecyc
 		}
 	}
 	return &seen, nil
+}
+
+// reported is what goes with the last list of Nodes, if it is later than a time and Nodes report all machines: no delay is to be confirmed then.
+func (l *Lifecycle) reported(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error) {
+	if err := l.take(ctx); err != nil {
+		return nil, err
+	}
+	defer l.leave()
+	list, acquired := l.listed, l.r.observing()
+	if list == nil || !list.at.After(after) || l.age(list.at) >= nodelife.Reuse || acquired.IsZero() {
+		return nil, nil
+	}
+	read, err := l.readRest(ctx, list, acquired)
+	if err != nil || read == nil || len(read.Unreported(l.r.clock.Now())) > 0 {
+		return nil, err
+	}
+	return read, nil
 }
 
 // readKubelets reads what there is to see of the kubelets that may be on one of the machines.

@@ -117,3 +117,23 @@ func TestI2TheDelayDoesNotGrowWithTheNumberOfMachines(t *testing.T) {
 		}
 	})
 }
+
+func TestWhereNodesReportAllMachinesTheWatchNeedNotHaveReachedTheList(t *testing.T) {
+	for name, gone := range map[string]bool{"all are reported": false, "one is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			playWith(t, &world{isQuiet: true}, func(w *world) {
+				node := w.register("node", "A")
+				w.record("pod", node)
+				w.pass(soon)
+				if gone {
+					w.delete(node)
+					w.pass(delay + soon)
+				}
+				w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
+				if read := w.all(); (read == nil) != gone {
+					t.Errorf("read %+v, confirmed wanted: %t", read, !gone)
+				}
+			})
+		})
+	}
+}

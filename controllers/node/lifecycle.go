@@ -198,18 +198,26 @@ func (l *Lifecycle) complete(ctx context.Context) error {
 	if isRead || l.age(list.at) >= nodelife.Reuse || acquired.IsZero() || !l.r.options.Watches.notes.haveReached(list.version) {
 		return nil
 	}
-	read := &nodelife.Lifecycle{Settings: l.r.options.Settings, Nodes: list.nodes, Unwritten: l.r.options.Watches.notes.all(), Acquired: acquired, Read: list.at}
-	for objects, err := range pages.Of[v1alpha1.GuardedNodeList](ctx, l.r.live) {
-		if err != nil {
-			return fmt.Errorf("listing GuardedNodes: %w", err)
-		}
-		read.Objects = append(read.Objects, objects.Items...)
-	}
-	isOurs, err := l.isOurs(ctx, acquired)
-	if isOurs && err == nil {
+	read, err := l.readRest(ctx, list, acquired)
+	if read != nil && err == nil {
 		l.read = read
 	}
 	return err
+}
+
+// readRest reads what goes with a list of Nodes: notes, GuardedNodes, and the Lease of the observation. It is nil if another manager observes.
+func (l *Lifecycle) readRest(ctx context.Context, list *listed, acquired time.Time) (*nodelife.Lifecycle, error) {
+	read := &nodelife.Lifecycle{Settings: l.r.options.Settings, Nodes: list.nodes, Unwritten: l.r.options.Watches.notes.all(), Acquired: acquired, Read: list.at}
+	for objects, err := range pages.Of[v1alpha1.GuardedNodeList](ctx, l.r.live) {
+		if err != nil {
+			return nil, fmt.Errorf("listing GuardedNodes: %w", err)
+		}
+		read.Objects = append(read.Objects, objects.Items...)
+	}
+	if isOurs, err := l.isOurs(ctx, acquired); err != nil || !isOurs {
+		return nil, err
+	}
+	return read, nil
 }
 
 // isOurs says whether the Lease has the observation of this manager.

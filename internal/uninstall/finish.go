@@ -38,7 +38,7 @@ func (u *uninstallation) restKinds() []schema.GroupVersionKind {
 	if !u.KeepCRDs {
 		kinds = append(kinds, definitions)
 	}
-	return slices.Concat(kinds, bindings, roles)
+	return slices.Concat(kinds, bindings, roles, flows)
 }
 
 // removeNamespace removes what the manager's namespace holds of ours, and every namespace that came with the installation.

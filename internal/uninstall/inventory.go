@@ -57,6 +57,12 @@ var (
 	roles    = []schema.GroupVersionKind{kind(rbacGroup, "v1", "ClusterRole"), kind(rbacGroup, "v1", "Role")}
 )
 
+// flows are how the API server queues the manager's calls.
+var flows = []schema.GroupVersionKind{
+	kind("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema"),
+	kind("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration"),
+}
+
 // contents are what the namespace holds. Certificates go before their Secrets, which would be made again.
 var contents = []schema.GroupVersionKind{
 	kind("monitoring.coreos.com", "v1", "ServiceMonitor"),
@@ -105,7 +111,10 @@ var known = map[string][]string{
 	"Secret":             {"holdfast-ca", "holdfast-webhook-cert"},
 	"Lease":              {managerName, "holdfast-node-observation"},
 	"ServiceMonitor":     {managerName},
-	"NetworkPolicy":      {managerName},
+	"FlowSchema":         {managerName},
+
+	"PriorityLevelConfiguration": {managerName},
+	"NetworkPolicy":              {managerName},
 }
 
 func kind(group, version, name string) schema.GroupVersionKind {

@@ -6,6 +6,7 @@ package policies
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
@@ -56,6 +59,21 @@ var _ = suite.Describe("The policies", func() {
 		}
 	}, SpecTimeout(soon))
 
+	It("stand beside a priority level of the manager's own", func(ctx context.Context) {
+		var flow flowcontrolv1.FlowSchema
+		Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-manager"}, &flow)).To(Succeed())
+		calls, err := rest.HTTPClientFor(fixture.AccountConfig(ctx, managerNamespace, managerAccount, nil))
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(ctx, func(g Gomega) { // the API server reads flow schemas from a watch
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, plane.Config().Host+"/apis/holdfast.dev/v1alpha1/ipallocations?limit=1", nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			response, err := calls.Do(request)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(response.Body.Close()).To(Succeed())
+			g.Expect(response.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)).To(Equal(string(flow.UID)))
+		}).Should(Succeed())
+	}, SpecTimeout(soon))
+
 	It("know the manager by the name that kustomize gives its account", func() {
 		folder := filepath.Join(GinkgoT().TempDir(), "config")
 		Expect(os.CopyFS(folder, os.DirFS(fixture.Path("config")))).To(Succeed())
@@ -63,8 +81,13 @@ var _ = suite.Describe("The policies", func() {
 		content, err := os.ReadFile(path)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(path, append([]byte("namePrefix: other-\n"), content...), 0o600)).To(Succeed())
-		named := 0
+		named, subject := 0, ""
 		for _, object := range fixture.Decode([]byte(fixture.Run(fixture.Tool("kustomize"), "build", filepath.Dir(path)))) {
+			if object.GetKind() == "FlowSchema" {
+				flow := &flowcontrolv1.FlowSchema{}
+				Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, flow, true)).To(Succeed())
+				subject = flow.Spec.Rules[0].Subjects[0].ServiceAccount.Name
+			}
 			if object.GetKind() != "ValidatingAdmissionPolicy" {
 				continue
 			}
@@ -79,6 +102,7 @@ var _ = suite.Describe("The policies", func() {
 			}
 		}
 		Expect(named).To(Equal(5))
+		Expect(subject).To(Equal("other-holdfast-manager"))
 	})
 
 	It("are each bound to everything, and deny", func(ctx context.Context) {
