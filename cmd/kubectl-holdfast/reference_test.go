@@ -41,7 +41,7 @@ server serves them).
 | ` + "`audit`" + ` | namespace kube-system, IPPools, pods, IPAllocations, nodes, NodeResourcePolicies, reservations, NodeSlicePools, NetworkAttachmentDefinitions | nothing; ` + "`--report`" + ` a file |
 | ` + "`release`" + ` | as explain and who; with ` + "`--from-report`" + ` as audit | an event, an annotation of the IPAllocation, the IPPool, the reservation |
 | ` + "`unhold`" + ` | the pod | an event, the pod |
-| ` + "`doctor`" + ` | the installation, webhooks, EndpointSlices, the serving Secret, nodes, events; creates SubjectAccessReviews; two dry runs | nothing |
+| ` + "`doctor`" + ` | the installation, webhooks, EndpointSlices, the serving Secret, Certificates and Issuers, nodes, events; creates SubjectAccessReviews; two dry runs | nothing |
 | ` + "`uninstall`" + ` | everything, as an administrator | see [uninstall](../uninstall.md) |
 
 What the plugin cannot see: a manager that has watched since before a deletion may know that a pod was seen deleting and not ended, or that an entry
