@@ -33,7 +33,7 @@ var (
 	elsewhere = regexp.MustCompile(`doesn't have a resource type|"(ciliumnodes|holdfast-agent|holdfast-manager)" not found`)
 	// mention is the name of a command in a sentence, without what the command needs.
 	mention = regexp.MustCompile(`^kubectl holdfast (explain|who|history)$`)
-	numbers   = regexp.MustCompile(`\b\d+\b`)
+	numbers = regexp.MustCompile(`\b\d+\b`)
 	// built is what differs from build to build.
 	built = regexp.MustCompile(`v\d+\.\d+\.\d+[-+.0-9a-z]*|\bunknown\b|(holdfast-manager-config-)[0-9a-z]+`)
 )
