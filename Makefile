@@ -109,7 +109,7 @@ test: kube build helm-tool ## Run the unit tests (with the race detector), the s
 	@$(GOTEST) all
 
 .PHONY: test-extended
-test-extended: kube ## Run what make test leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools
+test-extended: kube build ## Run what make test leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools, the quickstart
 	@$(GOTEST) extended
 
 .PHONY: unit
