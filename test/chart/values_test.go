@@ -30,11 +30,19 @@ var changes = map[string]struct {
 	"networkPolicy.enabled":          {true, "kind: NetworkPolicy"},
 	"prometheus.enabled":             {true, "kind: PrometheusRule"},
 
+	"prometheus.serviceMonitor.labels": {values{"release": "kube-prometheus-stack"}, "release: kube-prometheus-stack"},
+	"certificates.issuerRef.name":      {"corp", "name: corp\n"},
+	"certificates.issuerRef.kind":      {"ClusterIssuer", "kind: ClusterIssuer"},
+	"certificates.issuerRef.group":     {"example.com", "group: example.com"},
+
 	"manager.image.repository":                        {"registry.example.com/manager", "image: registry.example.com/manager:"},
 	"manager.image.tag":                               {"v9", "/holdfast-manager:v9\n"},
 	"manager.image.digest":                            {digest, "/holdfast-manager@" + digest + "\n"},
 	"manager.image.pullPolicy":                        {"Always", "imagePullPolicy: Always"},
 	"manager.replicas":                                {3, "replicas: 3"},
+	"manager.logLevel":                                {"debug", "--zap-log-level=debug"},
+	"manager.podAnnotations":                          {values{"example.com/team": "net"}, "example.com/team: net"},
+	"manager.priorityClassName":                       {"of-the-platform", "priorityClassName: of-the-platform"},
 	"manager.hostNetwork":                             {true, "hostNetwork: true"},
 	"manager.resources.requests.cpu":                  {"150m", "cpu: 150m"},
 	"manager.resources.requests.memory":               {"300Mi", "memory: 300Mi"},
@@ -54,6 +62,10 @@ var changes = map[string]struct {
 	"agent.image.tag":                                  {"v9", "/holdfast-agent:v9\n"},
 	"agent.image.digest":                               {digest, "/holdfast-agent@" + digest + "\n"},
 	"agent.image.pullPolicy":                           {"Never", "imagePullPolicy: Never"},
+	"agent.logLevel":                                   {"error", "--zap-log-level=error"},
+	"agent.podAnnotations":                             {values{"example.com/team": "net"}, "example.com/team: net"},
+	"agent.priorityClassName":                          {"of-the-platform", "priorityClassName: of-the-platform"},
+	"agent.tolerations":                                {[]any{values{"key": "example.com/pool", "operator": "Exists"}}, "key: example.com/pool"},
 	"agent.resources.requests.cpu":                     {"15m", "cpu: 15m"},
 	"agent.resources.requests.memory":                  {"48Mi", "memory: 48Mi"},
 	"agent.resources.limits.memory":                    {"192Mi", "memory: 192Mi"},
@@ -84,6 +96,12 @@ func TestEveryValueHasEffect(t *testing.T) {
 			if path == "agent.enabled" { // it goes together with evidence
 				given = with(given, "manager.configuration.evidence", "Kubelet")
 			}
+			if path == "prometheus.serviceMonitor.labels" {
+				given = with(given, "prometheus.enabled", true)
+			}
+			if strings.HasPrefix(path, "certificates.issuerRef.") && path != "certificates.issuerRef.name" { // they are those of an issuer
+				given = with(given, "certificates.issuerRef.name", "corp")
+			}
 			if path == "policies.cniAccounts" { // they are those of a policy that is not there by default
 				given = with(given, "policies.refuseForeignRemovals", true)
 			}
@@ -98,6 +116,26 @@ func TestEveryValueHasEffect(t *testing.T) {
 				t.Errorf("%q: there with the change: %t, without: %t; expected only with it", change.want, strings.Contains(text+"\n", change.want), strings.Contains(without, change.want))
 			}
 		})
+	}
+}
+
+// TestAnIssuerOfYours: the serving certificate alone is left, and nothing else of cert-manager.
+func TestAnIssuerOfYours(t *testing.T) {
+	ref := values{"name": "corp", "kind": "ClusterIssuer", "group": "cert-manager.io"}
+	ours := byName(mustTemplate(t, nil))
+	theirs := byName(mustTemplate(t, values{"certificates": values{"issuerRef": ref}}))
+	for name, object := range ours {
+		switch {
+		case name == "Certificate "+own+"/holdfast-webhook":
+			if err := unstructured.SetNestedField(object.Object, map[string]any(ref), "spec", "issuerRef"); err != nil {
+				t.Fatal(err)
+			}
+		case object.GetAPIVersion() == "cert-manager.io/v1":
+			delete(ours, name)
+		}
+	}
+	if diff := cmp.Diff(ours, theirs); diff != "" {
+		t.Errorf("(-the chart's own authority +an issuer)\n%s", diff)
 	}
 }
 
