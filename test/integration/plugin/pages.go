@@ -16,7 +16,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/transcript"
@@ -68,6 +70,16 @@ var _ = suite.Describe("The pages", Ordered, func() {
 			}
 		}
 		Expect(shown).To(BeNumerically(">=", 4), "outputs that the pages show")
+	}, SpecTimeout(specTimeout))
+
+	It("have the patch that takes our finalizer alone", func(ctx context.Context) {
+		steps := slices.DeleteFunc(transcript.Steps(read("docs/operations.md")), func(s transcript.Step) bool { return !strings.HasPrefix(s.Command, "kubectl patch pod NAME ") })
+		Expect(steps).To(HaveLen(1))
+		out, stderr, code := shell(ctx, w.kubeconfig(), w.typed(steps[0].Command, pod))
+		Expect(code).To(BeZero(), out+stderr)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		Expect(w.entries(ctx)).To(HaveLen(1), "the address is kept")
+		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 	}, SpecTimeout(specTimeout))
 
 	It("name commands that work", func(ctx context.Context) {
