@@ -114,7 +114,7 @@ test-extended: kube build ## Run what make test leaves out: a release built twic
 
 # CHROMIUM is a browser that knows --headless and --dump-dom. make demo writes one more page, which is looked at where it exists.
 CHROMIUM ?= chromium
-PAGES     = internal/inspect/history/testdata/history.html hack/dev/internal/demo/report/testdata/report.html $(wildcard bin/demo/report.html)
+PAGES     = hack/pages/testdata/history.html hack/dev/internal/demo/report/testdata/report.html $(wildcard bin/demo/report.html)
 
 .PHONY: pages-check
 pages-check: ## Look at the HTML pages in a headless browser (CHROMIUM), bin/pages: no error, readable at 400 and 1,600 pixels, light and dark

@@ -77,6 +77,18 @@ var changes = map[string]struct {
 	"manager.configuration.protection.multusNamespace": {"multus", "multusNamespace: multus"},
 }
 
+// together are values that show only with another one, or do not go without it.
+var together = map[string]struct {
+	path string
+	to   any
+}{
+	"agent.enabled":                    {"manager.configuration.evidence", "Kubelet"},
+	"policies.cniAccounts":             {"policies.refuseForeignRemovals", true},
+	"prometheus.serviceMonitor.labels": {"prometheus.enabled", true},
+	"certificates.issuerRef.kind":      {"certificates.issuerRef.name", "corp"},
+	"certificates.issuerRef.group":     {"certificates.issuerRef.name", "corp"},
+}
+
 // TestEveryValueHasEffect changes one value at a time, and wants to see it where it was not before.
 func TestEveryValueHasEffect(t *testing.T) {
 	for _, path := range leaves("", defaultValues(t)) {
@@ -93,17 +105,8 @@ func TestEveryValueHasEffect(t *testing.T) {
 			t.Parallel()
 			change := changes[path]
 			given := with(values{}, path, change.to)
-			if path == "agent.enabled" { // it goes together with evidence
-				given = with(given, "manager.configuration.evidence", "Kubelet")
-			}
-			if path == "prometheus.serviceMonitor.labels" {
-				given = with(given, "prometheus.enabled", true)
-			}
-			if strings.HasPrefix(path, "certificates.issuerRef.") && path != "certificates.issuerRef.name" { // they are those of an issuer
-				given = with(given, "certificates.issuerRef.name", "corp")
-			}
-			if path == "policies.cniAccounts" { // they are those of a policy that is not there by default
-				given = with(given, "policies.refuseForeignRemovals", true)
+			if other, needed := together[path]; needed {
+				given = with(given, other.path, other.to)
 			}
 			text, err := template(t, own, given)
 			if err != nil {

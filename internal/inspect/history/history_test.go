@@ -4,10 +4,8 @@ package history
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"net/netip"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -95,31 +93,6 @@ func TestThePageNeedsNothingElseAndBelievesNoText(t *testing.T) {
 	}
 	if outside := regexp.MustCompile(`(?i)<script|<link|<img|<iframe|src=|href=|url\(|@import|https?:`).FindString(text); outside != "" {
 		t.Errorf("the page needs something else: %q", outside)
-	}
-}
-
-var update = flag.Bool("update", false, "write testdata/history.html, at which make pages-check looks in a browser")
-
-// TestThePageIsAsItWasLookedAt in a browser, by make pages-check.
-func TestThePageIsAsItWasLookedAt(t *testing.T) {
-	const file = "testdata/history.html"
-	f := facts()
-	f.Related[0].Note = "held"
-	var page bytes.Buffer
-	if err := Tell(f).WritePage(&page, start.Add(10*time.Minute)); err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(file, page.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v; go test -update writes it", err)
-	}
-	if diff := cmp.Diff(string(want), page.String()); diff != "" {
-		t.Errorf("%s (-want +got); go test -update accepts it, and make pages-check looks at it:\n%s", file, diff)
 	}
 }
 

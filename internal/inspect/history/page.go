@@ -3,6 +3,7 @@
 package history
 
 import (
+	"cmp"
 	_ "embed" // the page's template
 	"fmt"
 	"html/template"
@@ -19,7 +20,7 @@ var pageText string
 // page escapes whatever it is given: names, notes and messages are others' texts.
 var page = template.Must(timeline.Templates().Funcs(template.FuncMap{"timestamp": inspect.Timestamp, "short": inspect.Short}).New("page").Parse(pageText))
 
-// lanes is how many colors the page has for those who had the address.
+// lanes is how many colors the page has for the pods that had the address: those of the figure.
 const lanes = 5
 
 // WritePage writes the history as one page that needs nothing else: no script, no picture, no other file.
@@ -38,7 +39,7 @@ func (h *History) WritePage(w io.Writer, now time.Time) error {
 	}
 	steps := make([]step, 0, len(h.Steps))
 	for i := range h.Steps {
-		steps = append(steps, step{h.Steps[i], color(h.Steps[i].Who), inspect.Age(h.Steps[i].Time, now)})
+		steps = append(steps, step{h.Steps[i], color(cmp.Or(string(h.Steps[i].UID), h.Steps[i].Who)), inspect.Age(h.Steps[i].Time, now)})
 	}
 	shown := map[string]any{"History": h, "Steps": steps, "Now": inspect.At(now)}
 	if f := h.figure(now); f != nil {

@@ -29,31 +29,56 @@ var comment = regexp.MustCompile(`\s+#.*$`)
 // Steps are the commands of a page in their order. A block of output belongs to the last command of the block of commands before it, if no
 // heading is between them.
 func Steps(page string) []Step {
-	var steps []Step
-	var block []string
-	inside, language, follows := false, "", false
+	var r reader
 	for i, line := range strings.Split(page, "\n") {
-		trimmed := strings.TrimSpace(line)
-		switch {
-		case inside && trimmed == fence:
-			if language == outputLanguage && follows {
-				steps[len(steps)-1].Output = strings.Join(block, "\n") + "\n"
-				follows = false
-			}
-			inside = false
-		case inside && language == outputLanguage:
-			block = append(block, line)
-		case inside && (language == "" || language == "sh"):
-			if command := strings.TrimSpace(comment.ReplaceAllString(line, "")); command != "" && !strings.HasPrefix(command, "#") {
-				steps, follows = append(steps, Step{Line: i + 1, Command: command}), true
-			}
-		case strings.HasPrefix(trimmed, fence):
-			inside, language, block = true, strings.TrimPrefix(trimmed, fence), nil
-		case strings.HasPrefix(line, "#"):
-			follows = false
-		}
+		r.read(i+1, line)
 	}
-	return steps
+	return r.steps
+}
+
+// reader is what was read of a page so far.
+type reader struct {
+	steps []Step
+	// inside a block of a language, of which these are the lines.
+	inside   bool
+	language string
+	block    []string
+	// follows says that a block of output would belong to the last step.
+	follows bool
+}
+
+func (r *reader) read(number int, line string) {
+	trimmed := strings.TrimSpace(line)
+	switch {
+	case r.inside && trimmed == fence:
+		r.end()
+	case r.inside && r.language == outputLanguage:
+		r.block = append(r.block, line)
+	case r.inside:
+		r.command(number, line)
+	case strings.HasPrefix(trimmed, fence):
+		r.inside, r.language, r.block = true, strings.TrimPrefix(trimmed, fence), nil
+	case strings.HasPrefix(line, "#"):
+		r.follows = false
+	}
+}
+
+// end ends a block.
+func (r *reader) end() {
+	r.inside = false
+	if r.language == outputLanguage && r.follows {
+		r.steps[len(r.steps)-1].Output = strings.Join(r.block, "\n") + "\n"
+		r.follows = false
+	}
+}
+
+// command takes a line of a block as a command, if it is one.
+func (r *reader) command(number int, line string) {
+	command := strings.TrimSpace(comment.ReplaceAllString(line, ""))
+	if (r.language != "" && r.language != "sh") || command == "" || strings.HasPrefix(command, "#") {
+		return
+	}
+	r.steps, r.follows = append(r.steps, Step{Line: number, Command: command}), true
 }
 
 var variable = []struct {
