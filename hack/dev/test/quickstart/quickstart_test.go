@@ -89,10 +89,10 @@ func (t *typist) play(ctx context.Context, step transcript.Step) {
 		Expect(code).To(BeElementOf(0, 2), out) // 2: held, as explain and who say
 		return
 	}
-	want := comparable(step.Output)
+	want := compared(step.Output)
 	Eventually(ctx, func() string {
 		out, _ := t.run(ctx, step.Command)
-		return comparable(out)
+		return compared(out)
 	}).Should(HavePrefix(want), "line %d of the page", step.Line)
 }
 
@@ -149,8 +149,8 @@ var (
 	address = regexp.MustCompile(`\b(192\.0\.2|198\.51\.100)\.\d+\b`)
 )
 
-// comparable is an output without what depends on the scheduler: where which pod is, and the order of the records.
-func comparable(output string) string {
+// compared is an output without what depends on the scheduler: where which pod is, and the order of the records.
+func compared(output string) string {
 	output = address.ReplaceAllString(podName.ReplaceAllString(node.ReplaceAllString(output, "node-x"), "five-x"), "$1.x")
 	lines := strings.Split(strings.TrimRight(transcript.Normal(output), "\n"), "\n")
 	if strings.HasPrefix(lines[0], "NAME ") {
