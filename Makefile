@@ -109,8 +109,16 @@ test: kube build helm-tool ## Run the unit tests (with the race detector), the s
 	@$(GOTEST) all
 
 .PHONY: test-extended
-test-extended: kube ## Run what make test leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools
+test-extended: kube build ## Run what make test leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools, the quickstart
 	@$(GOTEST) extended
+
+# CHROMIUM is a browser that knows --headless and --dump-dom. make demo writes one more page, which is looked at where it exists.
+CHROMIUM ?= chromium
+PAGES     = hack/pages/testdata/history.html hack/dev/internal/demo/report/testdata/report.html $(wildcard bin/demo/report.html)
+
+.PHONY: pages-check
+pages-check: ## Look at the HTML pages in a headless browser (CHROMIUM), bin/pages: no error, readable at 400 and 1,600 pixels, light and dark
+	@$(STEP) "looking at the HTML pages" go run ./hack/pages -browser $(CHROMIUM) -screenshots bin/pages $(PAGES)
 
 .PHONY: unit
 unit: ## Run the unit tests

@@ -20,8 +20,9 @@ import (
 
 func (o *options) newWhoCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "who ADDRESS",
-		Short: "Say who has an address now, and who had it before",
+		Use:     "who ADDRESS",
+		Aliases: []string{"show"},
+		Short:   "Say who has an address now, and who had it before",
 		Long: `Who looks for an address in every pool, in every record and in what every pod shows, and says
 who has it now and by which of these; and lists the events of Holdfast that name it, which
 the API server keeps for an hour unless it is configured otherwise. Without Holdfast it asks

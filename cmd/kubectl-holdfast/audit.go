@@ -25,7 +25,7 @@ unrecorded, leaks, what is stale, and what cannot be read.
 It changes nothing. A pod that starts or ends while it is being read can look like a
 contradiction once. So nothing is ever released on one report: write two with --report, apart
 by delays.sandboxCreationMax (10 minutes, unless configured otherwise) or more, and give both
-to kubectl holdfast release --from-reports.
+to kubectl holdfast release --from-report.
 
 It needs no installation of Holdfast: run it before. Where the API server does not serve the
 types of Holdfast, of whereabouts or of Multus there is nothing of theirs, and the report says in
@@ -37,9 +37,10 @@ It ends with exit code 2 where it found something, or could not read something.`
 func (o *options) newAuditCommand() *cobra.Command {
 	file := ""
 	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "Compare the IPAM's records with pods, with Holdfast's records and with nodes",
-		Long:  auditDescription,
+		Use:     "audit",
+		Aliases: []string{"check"},
+		Short:   "Compare the IPAM's records with pods, with Holdfast's records and with nodes",
+		Long:    auditDescription,
 		Example: `  kubectl holdfast audit
 
   # A report for a later comparison
@@ -62,7 +63,7 @@ func (o *options) newAuditCommand() *cobra.Command {
 			return report, writeReport(report, file)
 		}),
 	}
-	cmd.Flags().StringVar(&file, "report", "", "also write the report to this `file`, for release --from-reports; one with content is not written over")
+	cmd.Flags().StringVar(&file, "report", "", "also write the report to this `file`, for release --from-report; one with content is not written over")
 	o.addOutput(cmd)
 	return cmd
 }

@@ -40,7 +40,7 @@ func TestEveryCommandDocumentsItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"kubectl holdfast [command]", "Exit codes:", "explain", "who", "history", "audit", "release", "doctor", "uninstall", "--kubeconfig", "--as ", "--manager-namespace"} {
+	for _, want := range []string{"kubectl holdfast [command]", "Exit codes:", "explain", "list", "who", "history", "audit", "release", "doctor", "uninstall", "--kubeconfig", "--as ", "--manager-namespace"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("%q is not in the help:\n%s", want, help)
 		}
@@ -100,10 +100,11 @@ func TestReleaseWantsItsArguments(t *testing.T) {
 		"no address":                       {[]string{why}, failedCode, "0 arguments: expected one address"},
 		"no reason":                        {[]string{"10.0.0.1"}, refusedCode, "--reason is \"\""},
 		"a reason of blanks":               {[]string{"10.0.0.1", "--reason=           "}, refusedCode, "expected a sentence"},
-		"one report":                       {[]string{"--from-reports", why, "a"}, failedCode, "expected two reports"},
-		"reports and force":                {[]string{"--from-reports", "--force", why, "a", "b"}, failedCode, "--force, --pool and --sandbox do not apply"},
-		"reports and a pool":               {[]string{"--from-reports", "--pool=x/y", why, "a", "b"}, failedCode, "do not apply"},
-		"reports are no excuse for reason": {[]string{"--from-reports", "a", "b"}, refusedCode, "--reason is"},
+		"one report":                       {[]string{"--from-report=a", why}, failedCode, "expected two reports"},
+		"reports and an address":           {[]string{"--from-report=a", "--from-report=b", why, "10.0.0.1"}, failedCode, "and no address"},
+		"reports and force":                {[]string{"--from-report=a", "--from-report=b", "--force", why}, failedCode, "--force, --pool and --sandbox do not apply"},
+		"reports and a pool":               {[]string{"--from-report=a", "--from-report=b", "--pool=x/y", why}, failedCode, "do not apply"},
+		"reports are no excuse for reason": {[]string{"--from-report=a", "--from-report=b"}, refusedCode, "--reason is"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +207,7 @@ func TestCompletionForKubectl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"explain\t", "who\t", "history\t", "audit\t", "release\t", "doctor\t", "uninstall\t"} {
+	for _, want := range []string{"explain\t", "list\t", "who\t", "history\t", "audit\t", "release\t", "doctor\t", "uninstall\t"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not offered:\n%s", want, out)
 		}

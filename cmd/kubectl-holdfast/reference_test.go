@@ -36,11 +36,12 @@ server serves them).
 | Command | Reads | Writes |
 |---|---|---|
 | ` + "`explain`" + ` | the pod, its Node, IPAllocations, IPPools, events, with agents the admission policies and their bindings; the manager's Deployment and ConfigMap (otherwise the defaults are assumed, and it says so) | nothing |
+| ` + "`list`" + ` | IPAllocations | nothing |
 | ` + "`who`, `history`" + ` | IPPools, IPAllocations, pods, events | nothing; ` + "`--html`" + ` a file |
 | ` + "`audit`" + ` | namespace kube-system, IPPools, pods, IPAllocations, nodes, NodeResourcePolicies, reservations, NodeSlicePools, NetworkAttachmentDefinitions | nothing; ` + "`--report`" + ` a file |
-| ` + "`release`" + ` | as explain and who; with ` + "`--from-reports`" + ` as audit | an event, an annotation of the IPAllocation, the IPPool, the reservation |
+| ` + "`release`" + ` | as explain and who; with ` + "`--from-report`" + ` as audit | an event, an annotation of the IPAllocation, the IPPool, the reservation |
 | ` + "`unhold`" + ` | the pod | an event, the pod |
-| ` + "`doctor`" + ` | the installation, webhooks, EndpointSlices, the serving Secret, nodes, events; creates SubjectAccessReviews; two dry runs | nothing |
+| ` + "`doctor`" + ` | the installation, webhooks, EndpointSlices, the serving Secret, Certificates and Issuers, nodes, events; creates SubjectAccessReviews; two dry runs | nothing |
 | ` + "`uninstall`" + ` | everything, as an administrator | see [uninstall](../uninstall.md) |
 
 What the plugin cannot see: a manager that has watched since before a deletion may know that a pod was seen deleting and not ended, or that an entry
@@ -74,6 +75,9 @@ func describe(page *strings.Builder, command *cobra.Command) {
 		use += " [flags]"
 	}
 	fmt.Fprintf(page, "\n## kubectl holdfast %s\n\n```\nkubectl holdfast %s\n```\n\n```text\n%s\n```\n", command.Name(), use, long)
+	if len(command.Aliases) > 0 {
+		fmt.Fprintf(page, "\nAlso `kubectl holdfast %s`.\n", strings.Join(command.Aliases, "`, `kubectl holdfast "))
+	}
 	var flags []string
 	command.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Name == "help" {

@@ -34,7 +34,7 @@ manager by itself would do it. --force goes past that, and the trail says what w
 address that is given back while its sandbox lives is handed out twice: that is the failure that
 Holdfast is there to prevent.
 
-With --from-reports it releases the leaks on which two reports of kubectl holdfast audit --report
+With --from-report it releases the leaks on which two reports of kubectl holdfast audit --report
 agree, and a third look at this moment too. The reports have to be delays.sandboxCreationMax apart
 or more. What Holdfast itself holds for a known pod UID is never among them, and --force does not
 apply. Both reports may be older than Holdfast in the cluster.
@@ -53,13 +53,13 @@ type releaseOptions struct {
 	*options
 	reason, pool, sandbox, confirm string
 	force, dryRun, asManager       bool
-	reports                        bool
+	reports                        []string
 }
 
 func (o *options) newReleaseCommand() *cobra.Command {
 	r := &releaseOptions{options: o}
 	cmd := &cobra.Command{
-		Use:   "release (ADDRESS | --from-reports FIRST SECOND) --reason TEXT",
+		Use:   "release (ADDRESS | --from-report FIRST --from-report SECOND) --reason TEXT",
 		Short: "Give an address back by hand, or the leaks that two audits agree on",
 		Long:  releaseDescription,
 		Example: `  # What would speak against it?
@@ -71,7 +71,7 @@ func (o *options) newReleaseCommand() *cobra.Command {
   # What leaked before Holdfast was there
   kubectl holdfast audit --report first.json
   kubectl holdfast audit --report second.json      # ten minutes later or more
-  kubectl holdfast release --from-reports first.json second.json --reason "CHG-77: leaks of 2025"`,
+  kubectl holdfast release --from-report first.json --from-report second.json --reason "CHG-77: leaks of 2025"`,
 		Args:              r.args,
 		ValidArgsFunction: r.complete,
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.run(cmd.Context(), args) },
@@ -83,18 +83,18 @@ func (o *options) newReleaseCommand() *cobra.Command {
 	flags.BoolVar(&r.force, "force", false, "go past what speaks against it, also past a sandbox that is known to live")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "show the evidence, and change nothing")
 	flags.BoolVar(&r.asManager, "as-manager", false, "write the IPAM's objects as the manager's account, where admission refuses everybody else; needs the right to impersonate it")
-	flags.BoolVar(&r.reports, "from-reports", false, "the arguments are two reports of kubectl holdfast audit --report")
-	flags.StringVar(&r.confirm, "confirm", "", "the address (with --from-reports the number of entries) that would be typed at the `prompt`, for scripts")
+	flags.StringArrayVar(&r.reports, "from-report", nil, "`file` that kubectl holdfast audit --report wrote; given twice, in place of the address")
+	flags.StringVar(&r.confirm, "confirm", "", "the address (with --from-report the number of entries) that would be typed at the `prompt`, for scripts")
 	return cmd
 }
 
 func (r *releaseOptions) args(_ *cobra.Command, args []string) error {
 	switch {
-	case r.reports && len(args) != 2:
-		return fmt.Errorf("--from-reports has %d arguments: expected two reports", len(args))
-	case r.reports && (r.force || r.pool != "" || r.sandbox != ""):
-		return errors.New("--from-reports acts only on what both reports agree on: --force, --pool and --sandbox do not apply")
-	case !r.reports && len(args) != 1:
+	case len(r.reports) > 0 && (len(r.reports) != 2 || len(args) > 0):
+		return fmt.Errorf("--from-report was given %d times, with %d arguments: expected two reports, and no address", len(r.reports), len(args))
+	case len(r.reports) > 0 && (r.force || r.pool != "" || r.sandbox != ""):
+		return errors.New("--from-report acts only on what both reports agree on: --force, --pool and --sandbox do not apply")
+	case len(r.reports) == 0 && len(args) != 1:
 		return fmt.Errorf("%d arguments: expected one address", len(args))
 	case !r.dryRun && len(strings.TrimSpace(r.reason)) < minReason:
 		return refuse("--reason is %q: expected a sentence of %d characters or more, that others will understand", r.reason, minReason)
@@ -106,8 +106,8 @@ func (r *releaseOptions) args(_ *cobra.Command, args []string) error {
 const minReason = 10
 
 func (r *releaseOptions) complete(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if r.reports {
-		return nil, cobra.ShellCompDirectiveDefault
+	if len(r.reports) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return r.completeAddresses(cmd, args, typed)
 }
@@ -118,8 +118,8 @@ func (r *releaseOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	r.output = "wide"
-	if r.reports {
-		return r.fromReports(ctx, c, args)
+	if len(r.reports) > 0 {
+		return r.fromReports(ctx, c, r.reports)
 	}
 	ip, err := netip.ParseAddr(args[0])
 	if err != nil {

@@ -53,7 +53,7 @@ func (r *Reconciler) release(ctx context.Context, v *view, d release.Decision) (
 		// One event for all: those of one reason about one pod are a series, which keeps the first one's words.
 		r.event(v, d, d.Reason, "released "+strings.Join(released, ", ")+": "+d.Message)
 	}
-	if err := r.tellFailed(v, d, errors.Join(failures...)); err != nil {
+	if err := r.tellFailed(ctx, v, d, errors.Join(failures...)); err != nil {
 		return false, err
 	}
 	rest := func(held facts.Held) bool { return !held.Superseded || !sandboxes.Has(held.SandboxID) }
@@ -140,12 +140,14 @@ func (r *Reconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAlloca
 	return records.Put(ctx, r.client, &exists)
 }
 
-// tellFailed hands an error on. What was only withheld is no failure to tell of.
-func (r *Reconciler) tellFailed(v *view, d release.Decision, err error) error {
-	if shadow.Ignore(err) != nil {
-		r.event(v, d, v1alpha1.ReasonReleaseFailed, err.Error())
+// tellFailed explains a release that failed, and hands the error on. What was only withheld is no failure to tell of.
+func (r *Reconciler) tellFailed(ctx context.Context, v *view, d release.Decision, err error) error {
+	if shadow.Ignore(err) == nil {
+		return err
 	}
-	return err
+	d.Reason, d.Message = v1alpha1.ReasonReleaseFailed, err.Error()
+	r.event(v, d, d.Reason, d.Message)
+	return errors.Join(err, r.explainOnPod(ctx, v, d), r.explainOnRecord(ctx, v, d))
 }
 
 // atItsEnd: nothing of the pod can start any more, so that a proof about its last sandbox is one about the pod.

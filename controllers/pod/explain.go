@@ -69,11 +69,16 @@ func (r *Reconciler) explainOnPod(ctx context.Context, v *view, d release.Decisi
 	return nil // a pod that is gone by now needs no word
 }
 
-// conditionSays: that something cannot be read is news once; why it cannot may be another word at each try.
+// isTried: the message of such a reason is an error, which may be in other words at each try. It is written once.
+func isTried(reason v1alpha1.Reason) bool {
+	return reason == v1alpha1.ReasonObservationFailed || reason == v1alpha1.ReasonReleaseFailed
+}
+
+// conditionSays is true if the pod's condition needs no write.
 func conditionSays(pod *corev1.Pod, d release.Decision) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
-			return c.Reason == string(d.Reason) && (c.Message == d.Message || d.Reason == v1alpha1.ReasonObservationFailed)
+			return c.Reason == string(d.Reason) && (c.Message == d.Message || isTried(d.Reason))
 		}
 	}
 	return false
@@ -85,12 +90,15 @@ func (r *Reconciler) explainOnRecord(ctx context.Context, v *view, d release.Dec
 		return nil
 	}
 	state := v1alpha1.StateHeld
-	if d.Reason == v1alpha1.ReasonConflict || v.supersededAny() {
+	switch {
+	case d.Reason == v1alpha1.ReasonConflict || v.supersededAny():
 		state = v1alpha1.StateConflict
+	case d.Reason == v1alpha1.ReasonReleaseFailed:
+		state = v1alpha1.StateReleasing
 	}
 	message := d.Message
 	if said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition); said != nil &&
-		said.Reason == string(d.Reason) && d.Reason == v1alpha1.ReasonObservationFailed {
+		said.Reason == string(d.Reason) && isTried(d.Reason) {
 		message = said.Message
 	}
 	return r.setRecordState(ctx, v, state, metav1.ConditionFalse, d.Reason, message)

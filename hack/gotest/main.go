@@ -7,7 +7,7 @@
 // unit is every package that starts no control plane, in every module that has tests, under the race detector. simulation plays histories of the
 // whole product (hack/dev/test/sim), without it, since a seed is one history only where nothing but the scheduler chooses. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows it to suites.
 // nodes is the smoke of the simulated nodes (hack/dev/test). all is these four: unit first, and the others beside each other. extended is what all
-// leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools. machine is the packages named that need root
+// leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools, the quickstart. machine is the packages named that need root
 // and a whole machine. It runs at the top of the repository.
 package main
 

@@ -20,7 +20,7 @@ const (
 	suite
 	// nodes starts control planes with simulated nodes.
 	nodes
-	// extended takes longer than what it tests is changed: it builds releases, cert-manager and an older whereabouts.
+	// extended takes longer than what it tests is changed: it builds releases, cert-manager and an older whereabouts, and types the quickstart.
 	extended
 	// machine needs root and a whole machine: it starts container runtimes, or breaks the nodes of a cluster.
 	machine
@@ -37,6 +37,7 @@ var roots = []struct {
 	{"test/integration", suite},
 	{"hack/dev/test/sim", simulation},
 	{"hack/dev/test/shapes", extended},
+	{"hack/dev/test/quickstart", extended},
 	{"hack/dev/test", nodes},
 	{"hack/certmanager/test", extended},
 	{"hack/release/internal", unit},

@@ -150,6 +150,7 @@ func TestKindOf(t *testing.T) {
 		"test/node":                  machine,
 		"hack/dev/test/guarded":      nodes,
 		"hack/dev/test/shapes":       extended,
+		"hack/dev/test/quickstart":   extended,
 		"hack/release":               extended,
 		"hack/release/internal/sbom": unit,
 		"hack/dev/test/sim/explore":  simulation,

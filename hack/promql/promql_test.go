@@ -71,17 +71,21 @@ func TestAlerts(t *testing.T) {
 }
 
 func TestDashboard(t *testing.T) {
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
+	type panel struct {
+		Title   string
+		Targets []struct{ Expr string }
+		Panels  []panel
 	}
+	var dashboard panel
 	if err := json.Unmarshal(read(t, root+"/config/prometheus/dashboard.json"), &dashboard); err != nil {
 		t.Fatal(err)
 	}
 	checked := 0
-	for _, panel := range dashboard.Panels {
+	all := dashboard.Panels
+	for _, row := range dashboard.Panels {
+		all = append(all, row.Panels...)
+	}
+	for _, panel := range all {
 		for _, target := range panel.Targets {
 			checked++
 			for _, mistake := range Check(variables.Replace(target.Expr), reference(t)) {

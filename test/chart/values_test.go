@@ -30,11 +30,19 @@ var changes = map[string]struct {
 	"networkPolicy.enabled":          {true, "kind: NetworkPolicy"},
 	"prometheus.enabled":             {true, "kind: PrometheusRule"},
 
+	"prometheus.serviceMonitor.labels": {values{"release": "kube-prometheus-stack"}, "release: kube-prometheus-stack"},
+	"certificates.issuerRef.name":      {"corp", "name: corp\n"},
+	"certificates.issuerRef.kind":      {"ClusterIssuer", "kind: ClusterIssuer"},
+	"certificates.issuerRef.group":     {"example.com", "group: example.com"},
+
 	"manager.image.repository":                        {"registry.example.com/manager", "image: registry.example.com/manager:"},
 	"manager.image.tag":                               {"v9", "/holdfast-manager:v9\n"},
 	"manager.image.digest":                            {digest, "/holdfast-manager@" + digest + "\n"},
 	"manager.image.pullPolicy":                        {"Always", "imagePullPolicy: Always"},
 	"manager.replicas":                                {3, "replicas: 3"},
+	"manager.logLevel":                                {"debug", "--zap-log-level=debug"},
+	"manager.podAnnotations":                          {values{"example.com/team": "net"}, "example.com/team: net"},
+	"manager.priorityClassName":                       {"of-the-platform", "priorityClassName: of-the-platform"},
 	"manager.hostNetwork":                             {true, "hostNetwork: true"},
 	"manager.resources.requests.cpu":                  {"150m", "cpu: 150m"},
 	"manager.resources.requests.memory":               {"300Mi", "memory: 300Mi"},
@@ -54,6 +62,10 @@ var changes = map[string]struct {
 	"agent.image.tag":                                  {"v9", "/holdfast-agent:v9\n"},
 	"agent.image.digest":                               {digest, "/holdfast-agent@" + digest + "\n"},
 	"agent.image.pullPolicy":                           {"Never", "imagePullPolicy: Never"},
+	"agent.logLevel":                                   {"error", "--zap-log-level=error"},
+	"agent.podAnnotations":                             {values{"example.com/team": "net"}, "example.com/team: net"},
+	"agent.priorityClassName":                          {"of-the-platform", "priorityClassName: of-the-platform"},
+	"agent.tolerations":                                {[]any{values{"key": "example.com/pool", "operator": "Exists"}}, "key: example.com/pool"},
 	"agent.resources.requests.cpu":                     {"15m", "cpu: 15m"},
 	"agent.resources.requests.memory":                  {"48Mi", "memory: 48Mi"},
 	"agent.resources.limits.memory":                    {"192Mi", "memory: 192Mi"},
@@ -63,6 +75,18 @@ var changes = map[string]struct {
 	"agent.configuration.machine.machineIDFile":        {"/host/id", "machineIDFile: /host/id"},
 	"agent.configuration.machine.bootIDFile":           {"/host/id-of-boot", "bootIDFile: /host/id-of-boot"},
 	"manager.configuration.protection.multusNamespace": {"multus", "multusNamespace: multus"},
+}
+
+// together are values that show only with another one, or do not go without it.
+var together = map[string]struct {
+	path string
+	to   any
+}{
+	"agent.enabled":                    {"manager.configuration.evidence", "Kubelet"},
+	"policies.cniAccounts":             {"policies.refuseForeignRemovals", true},
+	"prometheus.serviceMonitor.labels": {"prometheus.enabled", true},
+	"certificates.issuerRef.kind":      {"certificates.issuerRef.name", "corp"},
+	"certificates.issuerRef.group":     {"certificates.issuerRef.name", "corp"},
 }
 
 // TestEveryValueHasEffect changes one value at a time, and wants to see it where it was not before.
@@ -81,11 +105,8 @@ func TestEveryValueHasEffect(t *testing.T) {
 			t.Parallel()
 			change := changes[path]
 			given := with(values{}, path, change.to)
-			if path == "agent.enabled" { // it goes together with evidence
-				given = with(given, "manager.configuration.evidence", "Kubelet")
-			}
-			if path == "policies.cniAccounts" { // they are those of a policy that is not there by default
-				given = with(given, "policies.refuseForeignRemovals", true)
+			if other, needed := together[path]; needed {
+				given = with(given, other.path, other.to)
 			}
 			text, err := template(t, own, given)
 			if err != nil {
@@ -98,6 +119,26 @@ func TestEveryValueHasEffect(t *testing.T) {
 				t.Errorf("%q: there with the change: %t, without: %t; expected only with it", change.want, strings.Contains(text+"\n", change.want), strings.Contains(without, change.want))
 			}
 		})
+	}
+}
+
+// TestAnIssuerOfYours: the serving certificate alone is left, and nothing else of cert-manager.
+func TestAnIssuerOfYours(t *testing.T) {
+	ref := values{"name": "corp", "kind": "ClusterIssuer", "group": "cert-manager.io"}
+	ours := byName(mustTemplate(t, nil))
+	theirs := byName(mustTemplate(t, values{"certificates": values{"issuerRef": ref}}))
+	for name, object := range ours {
+		switch {
+		case name == "Certificate "+own+"/holdfast-webhook":
+			if err := unstructured.SetNestedField(object.Object, map[string]any(ref), "spec", "issuerRef"); err != nil {
+				t.Fatal(err)
+			}
+		case object.GetAPIVersion() == "cert-manager.io/v1":
+			delete(ours, name)
+		}
+	}
+	if diff := cmp.Diff(ours, theirs); diff != "" {
+		t.Errorf("(-the chart's own authority +an issuer)\n%s", diff)
 	}
 }
 

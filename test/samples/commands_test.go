@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,7 @@ var (
 	endOfOne    = regexp.MustCompile(`&&|[;|>]|\s#`)
 	helpFlag    = regexp.MustCompile(`(?m)^ +(?:(-[a-zA-Z]), )?(--[a-z0-9-]+)`)
 	helpCommand = regexp.MustCompile(`(?m)^  ([a-z-]+) +[A-Z]`)
+	helpAliases = regexp.MustCompile(`(?m)^Aliases:\n  (.+)$`)
 	component   = regexp.MustCompile(`COMPONENTS=(?:"([^"]*)"|([a-z-]+))`)
 	pathInTree  = regexp.MustCompile("(?:^|[\\s`])((?:config|charts|hack)/[a-zA-Z0-9_./-]*[a-zA-Z0-9_])")
 )
@@ -108,7 +110,7 @@ func (h *helper) check(t *testing.T, c commandLine) {
 	var command []string
 	words := c.words
 	if len(words) > 0 && !strings.HasPrefix(words[0], "-") {
-		if !named(helpCommand.FindAllStringSubmatch(h.help(t, c.program), -1), words[0]) {
+		if !named(helpCommand.FindAllStringSubmatch(h.help(t, c.program), -1), words[0]) && !h.isAlias(t, c.program, words[0]) {
 			t.Errorf("%s: %q: %s has no command %q", c.page, c.line, c.program, words[0])
 			return
 		}
@@ -121,6 +123,18 @@ func (h *helper) check(t *testing.T, c commandLine) {
 			t.Errorf("%s: %q: %s has no flag %s", c.page, c.line, strings.Join(append([]string{c.program}, command...), " "), flag)
 		}
 	}
+}
+
+// isAlias says whether a command of a program has the word as another name.
+func (h *helper) isAlias(t *testing.T, program, word string) bool {
+	t.Helper()
+	for _, command := range helpCommand.FindAllStringSubmatch(h.help(t, program), -1) {
+		aliases := helpAliases.FindStringSubmatch(h.help(t, program, command[1]))
+		if aliases != nil && slices.Contains(strings.Split(aliases[1], ", "), word) {
+			return true
+		}
+	}
+	return false
 }
 
 // named says whether one of the matches' groups is the word.

@@ -78,6 +78,16 @@ type panel struct {
 	Targets []struct {
 		Expr string `json:"expr"`
 	} `json:"targets"`
+	// Panels are those of a collapsed row.
+	Panels      []panel `json:"panels"`
+	Collapsed   bool    `json:"collapsed"`
+	FieldConfig struct {
+		Defaults struct {
+			Thresholds struct {
+				Steps []struct{} `json:"steps"`
+			} `json:"thresholds"`
+		} `json:"defaults"`
+	} `json:"fieldConfig"`
 }
 
 func panels(t *testing.T) []panel {
@@ -91,7 +101,11 @@ func panels(t *testing.T) []panel {
 	if len(dashboard.Panels) == 0 {
 		t.Fatalf("%s has no panel", dashboardFile)
 	}
-	return dashboard.Panels
+	var all []panel
+	for _, p := range dashboard.Panels {
+		all = append(append(all, p), p.Panels...)
+	}
+	return all
 }
 
 // expressions are all of them, by where they stand.
@@ -178,6 +192,29 @@ func TestDashboard(t *testing.T) {
 		if (p.Type == "row") != (len(p.Targets) == 0) {
 			t.Errorf("panel %q of type %s has %d expressions", p.Title, p.Type, len(p.Targets))
 		}
+	}
+}
+
+// TestTheDashboardAnswersAnOperatorFirst: twelve panels with thresholds stand on top, and each row below is collapsed.
+func TestTheDashboardAnswersAnOperatorFirst(t *testing.T) {
+	top, collapsed := 0, 0
+	for _, p := range panels(t) {
+		switch {
+		case p.Type == "stat":
+			top++
+			if collapsed > 0 || len(p.FieldConfig.Defaults.Thresholds.Steps) < 2 {
+				t.Errorf("panel %q has %d steps of thresholds below %d collapsed rows, want two steps or more above all", p.Title, len(p.FieldConfig.Defaults.Thresholds.Steps), collapsed)
+			}
+		case p.Collapsed:
+			collapsed++
+		case p.Type == "row" && top > 0:
+			t.Errorf("row %q is not collapsed", p.Title)
+		case p.Type != "row" && collapsed == 0:
+			t.Errorf("panel %q is in no collapsed row", p.Title)
+		}
+	}
+	if top != 12 || collapsed == 0 {
+		t.Errorf("%d panels on top and %d collapsed rows, want 12 and some", top, collapsed)
 	}
 }
 

@@ -7,7 +7,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 
 {{/*
 The objects of a file that hack/chart/sync copied from config/, with the labels, in the release's namespace.
-Takes {root, file}, and annotations that every object gets.
+Takes {root, file}, and annotations and labels that every object gets.
 */}}
 {{- define "holdfast.objects" -}}
 {{- $root := .root -}}
@@ -17,6 +17,9 @@ Takes {root, file}, and annotations that every object gets.
 {{- if $object }}
 {{- if not $object.kind }}{{ fail (printf "%s cannot be read: %s" $.file (toJson $object)) }}{{ end }}
 {{- $_ := set $object.metadata "labels" (merge (include "holdfast.labels" $root | fromYaml) ($object.metadata.labels | default dict)) }}
+{{- with $.labels }}
+{{- $_ := set $object.metadata "labels" (merge (deepCopy .) $object.metadata.labels) }}
+{{- end }}
 {{- with $.annotations }}
 {{- $_ := set $object.metadata "annotations" (merge (deepCopy .) ($object.metadata.annotations | default dict)) }}
 {{- end }}
@@ -53,6 +56,13 @@ Takes {root, file}, and annotations that every object gets.
 {{ regexFind "[0-9]+$" .address | default .default }}
 {{- end }}
 
+{{/* The arguments of a program. Takes its log level. */}}
+{{- define "holdfast.runArguments" -}}
+{{- $arguments := list "run" "--config=/etc/holdfast/config.yaml" -}}
+{{- if ne . "info" }}{{ $arguments = append $arguments (printf "--zap-log-level=%s" .) }}{{ end -}}
+{{ toJson $arguments }}
+{{- end }}
+
 {{- define "holdfast.managerConfiguration" -}}
 apiVersion: config.holdfast.dev/v1alpha1
 kind: ManagerConfiguration
@@ -83,7 +93,7 @@ holdfast-agent-config-{{ include "holdfast.agentConfiguration" . | sha256sum | t
 
 {{/* What the pods of the manager's image have in common, beside their containers. */}}
 {{- define "holdfast.managerPod" -}}
-priorityClassName: system-cluster-critical
+priorityClassName: {{ .Values.manager.priorityClassName }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -138,7 +138,7 @@ func (b *books) releasing(e *ipam.Entry) {
 	}
 	f := about(Leak, "ReleaseUnfinished", e)
 	f.Message = fmt.Sprintf("the release of %s in pool %s began for record %s, which does not exist any more: no pod can use the address, and no controller completes the release", e.IP, e.Pool, e.Releasing)
-	f.Do = "compare two reports, and release it by them (kubectl holdfast release --from-reports)"
+	f.Do = "compare two reports, and release it by them (kubectl holdfast release --from-report)"
 	f.Releasable = true
 	b.report.add(f)
 }
@@ -147,7 +147,7 @@ func (b *books) releasing(e *ipam.Entry) {
 func (b *books) leak(e *ipam.Entry, owner, orphan *v1alpha1.IPAllocation) {
 	f := about(Leak, "PodGone", e)
 	f.Message = fmt.Sprintf("%s in pool %s is recorded for pod %s, which does not exist", e.IP, e.Pool, e.PodRef)
-	f.Do = "find out whether its sandbox is gone; then compare two reports, and release it by them (kubectl holdfast release --from-reports)"
+	f.Do = "find out whether its sandbox is gone; then compare two reports, and release it by them (kubectl holdfast release --from-report)"
 	f.Releasable = true
 	switch {
 	case owner != nil:

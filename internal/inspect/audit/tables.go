@@ -75,7 +75,7 @@ func (r *Report) tail(releasable int) inspect.Table {
 		tail.Say("NOT READ: %s", unread)
 	}
 	if releasable > 0 {
-		tail.Say("%d of the leaks may be released once a later report agrees: kubectl holdfast release --from-reports FIRST SECOND.", releasable)
+		tail.Say("%d of the leaks may be released once a later report agrees: kubectl holdfast release --from-report FIRST --from-report SECOND.", releasable)
 	}
 	return tail
 }

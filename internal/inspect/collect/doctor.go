@@ -84,6 +84,7 @@ func (c *Cluster) installation(ctx context.Context, f *doctor.Facts) {
 	f.Manager = object[appsv1.Deployment](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, "deployments.apps")
 	f.Agents = object[appsv1.DaemonSet](ctx, c, client.ObjectKey{Namespace: agentName, Name: agentName}, "daemonsets.apps")
 	f.Certificate = object[corev1.Secret](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: certificateSecret}, "secrets")
+	f.Issuing = c.issuing(ctx)
 	if f.Pods, err = c.podsOf(ctx, c.Namespace, "manager"); err != nil && f.Manager.IsKnown() {
 		f.Manager = release.Unknown[*appsv1.Deployment](err.Error())
 	}

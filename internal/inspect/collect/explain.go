@@ -70,6 +70,9 @@ func (c *Cluster) ExplainPod(ctx context.Context, ref ipam.PodRef) ([]*explain.F
 func (c *Cluster) ExplainRecord(ctx context.Context, name string) (*explain.Facts, error) {
 	var record v1alpha1.IPAllocation
 	found, err := c.get(ctx, client.ObjectKey{Name: name}, &record, inspect.RecordResource)
+	if err == nil && !found {
+		found, err = c.recordByPrefix(ctx, name, &record)
+	}
 	if isNotServed(err) {
 		return nil, &NotFoundError{"IPAllocation " + name, inspect.NoHoldfast + ", so that there are no records; name a pod that still exists as pod/NAME"}
 	}
@@ -90,7 +93,25 @@ func (c *Cluster) ExplainRecord(ctx context.Context, name string) (*explain.Fact
 			return nil, err
 		}
 	}
-	return c.factsOf(ctx, s, types.UID(name), ref, pod), nil
+	return c.factsOf(ctx, s, types.UID(record.Name), ref, pod), nil
+}
+
+// recordByPrefix finds the one record whose name begins so: lists show the beginning of an orphan's name.
+func (c *Cluster) recordByPrefix(ctx context.Context, prefix string, record *v1alpha1.IPAllocation) (found bool, err error) {
+	records, err := c.Records(ctx)
+	if err != nil {
+		return false, err
+	}
+	for i := range records {
+		switch {
+		case !strings.HasPrefix(records[i].Name, prefix):
+		case found:
+			return false, fmt.Errorf("the names of several records begin with %s, %s and %s among them: give more of the name", prefix, record.Name, records[i].Name)
+		default:
+			found, *record = true, records[i]
+		}
+	}
+	return found, nil
 }
 
 func (c *Cluster) podOf(ctx context.Context, ref ipam.PodRef) (*corev1.Pod, error) {

@@ -16,13 +16,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 )
 
+// groups are the checks, by what they are about, in the order in which to mend what is broken.
+var groups = []struct {
+	name   string
+	checks []func(*Diagnosis, *Facts, time.Time)
+}{
+	{"Installation", []func(*Diagnosis, *Facts, time.Time){definitions, manager, configuration, mode, rights, versions}},
+	{"Certificates and webhooks", []func(*Diagnosis, *Facts, time.Time){certificate, issuing, webhooks, bootstrap}},
+	{"Protection of pods", []func(*Diagnosis, *Facts, time.Time){admissionPolicies, protection, foreign, updates, unprotected}},
+	{"Nodes", []func(*Diagnosis, *Facts, time.Time){agents, policies}},
+	{"Addresses", []func(*Diagnosis, *Facts, time.Time){ipam, reconciler, held, unclassified}},
+}
+
 // Diagnose makes every check.
 func Diagnose(f *Facts, now time.Time) *Diagnosis {
 	d := &Diagnosis{TypeMeta: inspect.Type("Diagnosis")}
-	for _, check := range []func(*Diagnosis, *Facts, time.Time){
-		definitions, manager, configuration, mode, certificate, webhooks, admissionPolicies, protection, foreign, updates, unprotected, bootstrap, rights, ipam, reconciler, agents, versions, held, unclassified, policies,
-	} {
-		check(d, f, now)
+	for _, group := range groups {
+		d.group = group.name
+		for _, check := range group.checks {
+			check(d, f, now)
+		}
 	}
 	return d
 }

@@ -77,7 +77,7 @@ func wellInstalled(t *testing.T) *Facts {
 		Webhooks: release.Known([]Webhook{ours("holdfast-protect", "protect.holdfast.dev", true), ours("holdfast-release", "ippool.release.holdfast.dev", false),
 			ours("holdfast-slices", "slices.holdfast.dev", false)}),
 		AdmissionPolicies: release.Known(installedPolicies()),
-		Certificate:       secret(certificate), Protection: release.Known(Protection{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
+		Certificate:       secret(certificate), Issuing: known(issued(now.Add(30 * day))), Protection: release.Known(Protection{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
 		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}),
 		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[struct{}]{"kube-system/whereabouts": release.Known(struct{}{})},
 		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true),

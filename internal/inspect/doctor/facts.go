@@ -34,6 +34,8 @@ type Facts struct {
 	Webhooks release.Fact[[]Webhook]
 	// Certificate is the Secret with the serving certificate.
 	Certificate release.Fact[*corev1.Secret]
+	// Issuing is what cert-manager says about it; Absent where the API server serves no Certificates.
+	Issuing release.Fact[Issuing]
 	// Protection is whether the API server protects a pod that names a network, as a dry run shows.
 	Protection release.Fact[Protection]
 	// Updates are dry runs of what takes a finalizer off, on guarded pods.

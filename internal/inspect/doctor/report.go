@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,8 @@ const (
 
 // Check is one outcome.
 type Check struct {
+	// Group is what it is about.
+	Group string `json:"group"`
 	Name  string `json:"name"`
 	Level Level  `json:"level"`
 	// Found is what was found.
@@ -35,6 +38,8 @@ type Check struct {
 type Diagnosis struct {
 	metav1.TypeMeta `json:",inline"`
 	Checks          []Check `json:"checks"`
+	// group is that of the checks that are being made.
+	group string
 }
 
 // Attention is true where a check failed. A warning is no failure.
@@ -48,11 +53,11 @@ func (d *Diagnosis) Attention() bool {
 }
 
 func (d *Diagnosis) ok(name, format string, args ...any) {
-	d.Checks = append(d.Checks, Check{Name: name, Level: OK, Found: fmt.Sprintf(format, args...)})
+	d.Checks = append(d.Checks, Check{Group: d.group, Name: name, Level: OK, Found: fmt.Sprintf(format, args...)})
 }
 
 func (d *Diagnosis) add(level Level, name, found, do string) {
-	d.Checks = append(d.Checks, Check{Name: name, Level: level, Found: found, Do: do})
+	d.Checks = append(d.Checks, Check{Group: d.group, Name: name, Level: level, Found: found, Do: do})
 }
 
 // unread says that a check could not be made.
@@ -60,17 +65,24 @@ func (d *Diagnosis) unread(name, why string) {
 	d.add(Warn, name, "could not look: "+why, "look with an account that has the right, or mend what is in the way")
 }
 
-// Tables show the diagnosis.
+// Tables show the diagnosis, a paragraph for each group.
 func (d *Diagnosis) Tables(time.Time) []inspect.Table {
-	t := inspect.Table{Columns: inspect.Columns("LEVEL", "CHECK", "FOUND")}
+	var tables []inspect.Table
 	do := inspect.Table{Heading: "WHAT TO DO", Columns: inspect.Columns("CHECK", "DO")}
-	counts := map[Level]int{}
-	for _, c := range d.Checks {
+	counts, width := map[Level]int{}, 0
+	for i := range d.Checks {
+		width = max(width, len(d.Checks[i].Name))
+	}
+	for i := range d.Checks {
+		c := &d.Checks[i]
+		if i == 0 || d.Checks[i-1].Group != c.Group {
+			tables = append(tables, inspect.Table{Heading: strings.ToUpper(c.Group)})
+		}
 		counts[c.Level]++
-		t.Add(string(c.Level), c.Name, c.Found)
+		tables[len(tables)-1].Say("%-4s   %-*s   %s", c.Level, width, c.Name, c.Found)
 		if c.Level != OK {
 			do.Add(c.Name, c.Do)
 		}
 	}
-	return []inspect.Table{t, do, {Lines: []string{fmt.Sprintf("%d OK, %d WARN, %d FAIL", counts[OK], counts[Warn], counts[Fail])}}}
+	return append(tables, do, inspect.Table{Lines: []string{fmt.Sprintf("%d OK, %d WARN, %d FAIL", counts[OK], counts[Warn], counts[Fail])}})
 }

@@ -4,6 +4,7 @@ package history
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/timeline"
 	"github.com/holdfast-dev/holdfast/internal/inspect/who"
 )
 
@@ -91,6 +93,29 @@ func TestThePageNeedsNothingElseAndBelievesNoText(t *testing.T) {
 	}
 	if outside := regexp.MustCompile(`(?i)<script|<link|<img|<iframe|src=|href=|url\(|@import|https?:`).FindString(text); outside != "" {
 		t.Errorf("the page needs something else: %q", outside)
+	}
+}
+
+// TestFigure: each pod has a lane, for as long as something is written down about it, or until now.
+func TestFigure(t *testing.T) {
+	now := start.Add(10 * time.Minute)
+	f := facts()
+	f.Pods = append(f.Pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "thief", UID: "u2", CreationTimestamp: after(8)}})
+	figure := Tell(f).figure(now)
+	var lanes []string
+	for _, h := range figure.Holds {
+		lanes = append(lanes, fmt.Sprintf("%s %s to %s, now %t", h.Pod, h.From.Sub(start), h.To.Sub(start), h.Open))
+	}
+	want := []string{"apps/old -1h0m0s to -1h0m0s, now false", "apps/web 2m0s to 10m0s, now true", "apps/thief 8m0s to 10m0s, now true"}
+	if diff := cmp.Diff(want, lanes); diff != "" {
+		t.Errorf("lanes (-want +got):\n%s", diff)
+	}
+	if len(figure.Overlaps) != 1 || !figure.Overlaps[0].From.Equal(after(8).Time) {
+		t.Errorf("two have the address, from when both have it: %+v", figure.Overlaps)
+	}
+	ticks := timeline.Measure(figure).Ticks
+	if got := ticks[len(ticks)-1].Label; got != "12:10" {
+		t.Errorf("the last tick is %q", got)
 	}
 }
 

@@ -269,6 +269,8 @@ type pool struct {
 	Removed []ipam.Removed
 	// Refuses makes every tombstone fail.
 	Refuses bool
+	// FailsRelease makes every release fail with it.
+	FailsRelease error
 }
 
 func (p *pool) Name() string                                 { return "whereabouts" }
@@ -327,11 +329,13 @@ func (p *pool) Tombstone(_ context.Context, requests []ipam.Request) []ipam.Resu
 }
 
 func (p *pool) Release(_ context.Context, requests []ipam.Request) []ipam.Result {
-	p.Released = append(p.Released, requests...)
-	p.Entries = nil
 	results := make([]ipam.Result, len(requests))
 	for i := range requests {
-		results[i].Request = requests[i]
+		results[i] = ipam.Result{Request: requests[i], Err: p.FailsRelease}
+	}
+	if p.FailsRelease == nil {
+		p.Released = append(p.Released, requests...)
+		p.Entries = nil
 	}
 	return results
 }

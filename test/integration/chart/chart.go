@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -93,7 +94,38 @@ var _ = suite.Describe("the chart", Ordered, func() {
 		objects := installed()
 		Expect(standing(ctx, objects)).To(HaveLen(len(objects)))
 	}, SpecTimeout(specTimeout))
+
+	It("changes nothing when the same is applied again", func(ctx context.Context) {
+		manifest, err := helm("template", release, chart, "--set=protection.admissionPolicy=true,networkPolicy.enabled=true")
+		Expect(err).NotTo(HaveOccurred())
+		objects := fixture.Decode([]byte(manifest))
+		Expect(len(objects)).To(BeNumerically(">", 40))
+		apply := func() map[string]*unstructured.Unstructured {
+			GinkgoHelper()
+			after := map[string]*unstructured.Unstructured{}
+			for _, object := range objects {
+				applied := object.DeepCopy()
+				Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("gitops"), client.ForceOwnership)).To(Succeed(), object.GetName())
+				live := &unstructured.Unstructured{}
+				live.SetGroupVersionKind(object.GroupVersionKind())
+				Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), live)).To(Succeed())
+				after[object.GetKind()+" "+object.GetName()] = written(live)
+			}
+			return after
+		}
+		Expect(apply()).To(BeComparableTo(apply()))
+	}, SpecTimeout(specTimeout))
 })
+
+// written is an object without what its controllers write. The version is left where there is no status.
+func written(live *unstructured.Unstructured) *unstructured.Unstructured {
+	live.SetManagedFields(nil)
+	if _, has := live.Object["status"]; has {
+		delete(live.Object, "status")
+		live.SetResourceVersion("")
+	}
+	return live
+}
 
 // configurationOf is the name of the ConfigMap that a Deployment's pods mount.
 func configurationOf(deployment *appsv1.Deployment) string {

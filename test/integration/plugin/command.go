@@ -8,13 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
 
+	"github.com/holdfast-dev/holdfast/internal/testing/transcript"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
@@ -61,26 +61,8 @@ func decoded(r result) map[string]any {
 	return report
 }
 
-var variable = []struct {
-	form *regexp.Regexp
-	word string
-}{
-	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "UID"},
-	{regexp.MustCompile(`[0-9a-f]{64}`), "SANDBOX"},
-	{regexp.MustCompile(`\b[0-9a-f]{13}\b`), "SANDBOX"},
-	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
-	{regexp.MustCompile(`\b\d+(m\d+)?(ms|s|m)\b`), "AGE"},
-	{regexp.MustCompile(` +`), " "},
-	{regexp.MustCompile(`(?m) $`), ""},
-}
-
 // text is what a command printed, without what differs from run to run.
-func text(out string) string {
-	for _, v := range variable {
-		out = v.form.ReplaceAllString(out, v.word)
-	}
-	return out
-}
+func text(out string) string { return transcript.Normal(out) }
 
 // text is what a command printed, without what differs from world to world.
 func (w *world) text(out string) string {

@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -28,26 +29,35 @@ func levels(r result) map[string]string {
 }
 
 // healthy is what the doctor says of a healthy installation.
-const healthy = `^LEVEL CHECK FOUND
+const healthy = `^INSTALLATION
 OK manager replicas 2 of 2 are Ready, on 2 nodes
 OK configuration evidence Kubelet, unsafe releases Warn, audit Report \(ConfigMap holdfast-system/holdfast-manager-config-[0-9a-z]+\)
+OK rights of the accounts \d+ rights were asked for, and are given
+OK versions Kubernetes v1[.0-9]+, manager v[.0-9]+, plugin unknown
+
+CERTIFICATES AND WEBHOOKS
 OK certificate for holdfast-webhook.holdfast-system.svc, ends in 364d
+OK cert-manager holdfast-ca is Ready and renews in 29d, holdfast-webhook is Ready and renews in 29d
 OK webhooks \d+, each trusts the serving certificate and has a replica behind it
+OK bootstrap with no manager alive, every pod starts
+
+PROTECTION OF PODS
 OK admission policies 10, and each denies what it is about
 OK protection a pod that names a network was protected in a dry run
 OK webhooks of others none stops updates of pods
 OK pod updates a dry run went through for 1 guarded pods
-OK bootstrap with no manager alive, every pod starts
-OK rights of the accounts \d+ rights were asked for, and are given
-OK IPAM IPPools are served
-OK unsafe releases none within the last hour \(mode Warn\)
+
+NODES
 OK agents not installed, and not needed \(evidence: Kubelet\)
-OK versions Kubernetes v1[.0-9]+, manager v[.0-9]+, plugin unknown
-OK records held none
-OK unclassified none
 OK node resource policies 2, and each works
 
-17 OK, 0 WARN, 0 FAIL
+ADDRESSES
+OK IPAM IPPools are served
+OK unsafe releases none within the last hour \(mode Warn\)
+OK records held none
+OK unclassified none
+
+18 OK, 0 WARN, 0 FAIL
 $`
 
 var _ = suite.Describe("The doctor", Ordered, func() {
@@ -72,6 +82,13 @@ var _ = suite.Describe("The doctor", Ordered, func() {
 			g.Expect(text(r.out)).To(MatchRegexp(healthy))
 			g.Expect(r.code).To(BeZero(), r.out+r.err)
 		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("finds a Certificate that cert-manager cannot issue", func(ctx context.Context) {
+		issue(ctx, cmmeta.ConditionFalse)
+		DeferCleanup(func(ctx context.Context) { issue(ctx, cmmeta.ConditionTrue) })
+		r := plugin(ctx, "doctor", "-n", w.namespace)
+		Expect(text(r.out)).To(ContainSubstring("WARN cert-manager Certificate holdfast-webhook is not Ready: Suite, as the spec wants; its Issuer is holdfast-ca\n"))
 	}, SpecTimeout(specTimeout))
 
 	It("finds a right that the manager lacks", func(ctx context.Context) {

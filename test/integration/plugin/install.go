@@ -8,7 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
+	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -70,7 +73,22 @@ func install(ctx context.Context) {
 	fixture.Apply(ctx, objects)
 	Expect(admin.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "holdfast-webhook-cert"}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}})).To(Succeed())
+	issue(ctx, cmmeta.ConditionTrue)
 	installIPAM(ctx)
+}
+
+// issue writes what cert-manager says about the Certificates of the installation.
+func issue(ctx context.Context, ready cmmeta.ConditionStatus) {
+	GinkgoHelper()
+	var certificates certmanagerv1.CertificateList
+	Expect(admin.List(ctx, &certificates, client.InNamespace(own))).To(Succeed())
+	Expect(certificates.Items).NotTo(BeEmpty())
+	for i := range certificates.Items {
+		c := &certificates.Items[i]
+		c.Status.RenewalTime = &metav1.Time{Time: time.Now().Add(30 * 24 * time.Hour)}
+		c.Status.Conditions = []certmanagerv1.CertificateCondition{{Type: certmanagerv1.CertificateConditionReady, Status: ready, Reason: "Suite", Message: "as the spec wants"}}
+		Expect(admin.Status().Update(ctx, c)).To(Succeed())
+	}
 }
 
 // adapt makes an object of the installation fit a control plane without a pod network.

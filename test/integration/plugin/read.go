@@ -110,6 +110,10 @@ AGE Warning NodeUnreachable node NODE is not Ready and has no out-of-service tai
 			HaveKeyWithValue("decision", And(HaveKeyWithValue("row", "NodeNotReady"), HaveKeyWithValue("reason", "NodeUnreachable")))))))
 		By("in YAML")
 		Expect(plugin(ctx, "explain", string(pod.UID), "-o", "yaml").out).To(And(HavePrefix("apiVersion: inspect.holdfast.dev/v1alpha1\nitems:\n"), ContainSubstring("reason: NodeUnreachable")))
+		By("in the list of what is held")
+		r = plugin(ctx, "list", "--held", "-n", w.namespace)
+		Expect(r.code).To(Equal(2), r.err)
+		Expect(w.text(r.out)).To(Equal("RECORD POD NODE IPS STATE REASON FOR\nUID NS/web-0 NODE NET.1 Held NodeUnreachable AGE\n"))
 		By("who and history")
 		Expect(w.text(plugin(ctx, "who", w.ip(1)).out)).To(ContainSubstring("NS/web-0 Held NODE SANDBOX Record,Pool,NetworkStatus AGE\n"))
 		// The whole life took less than the second that objects tell times in.

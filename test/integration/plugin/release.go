@@ -114,7 +114,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 
 		By("too close to each other")
 		Expect(plugin(ctx, "audit", "--report", second).code).To(Equal(2))
-		r := plugin(ctx, "release", "--from-reports", first, second, "--reason", reason, "--confirm", "2")
+		r := plugin(ctx, "release", "--from-report", first, "--from-report", second, "--reason", reason, "--confirm", "2")
 		Expect(r.code).To(Equal(5), r.out+r.err)
 		Expect(r.err).To(ContainSubstring("expected 2s or more"))
 		Expect(w.entries(ctx)).To(HaveLen(5))
@@ -122,7 +122,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		By("far enough from each other")
 		backdate(first, time.Minute)
 		w.patchPool(ctx, 4, nil)
-		r = plugin(ctx, "release", "--from-reports", second, first, "--reason", reason, "--confirm", "1")
+		r = plugin(ctx, "release", "--from-report", second, "--from-report", first, "--reason", reason, "--confirm", "1")
 		GinkgoWriter.Println(r.out)
 		Expect(r.code).To(BeZero(), r.out+r.err)
 		Expect(w.entries(ctx)).To(And(HaveLen(3), HaveKey("1"), HaveKey("3"), HaveKey("5")))

@@ -103,9 +103,9 @@ Leak PodGone 10.9.0.2 apps/gone-0 10.9.0.2 in pool kube-system/10.9.0.0-24 is re
 
 WHAT TO DO
 KIND ADDRESS DO
-PodGone 10.9.0.2 find out whether its sandbox is gone; then compare two reports, and release it by them (kubectl holdfast release --from-reports)
+PodGone 10.9.0.2 find out whether its sandbox is gone; then compare two reports, and release it by them (kubectl holdfast release --from-report)
 
-1 of the leaks may be released once a later report agrees: kubectl holdfast release --from-reports FIRST SECOND.
+1 of the leaks may be released once a later report agrees: kubectl holdfast release --from-report FIRST --from-report SECOND.
 `
 
 var _ = without.Describe("A cluster without Holdfast", Ordered, func() {

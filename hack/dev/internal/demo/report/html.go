@@ -7,17 +7,17 @@ import (
 	_ "embed" // for the page's template
 	"fmt"
 	"html/template"
+
+	"github.com/holdfast-dev/holdfast/internal/inspect/timeline"
 )
 
 //go:embed page.html.tmpl
 var pageTemplate string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"px":     func(v float64) string { return fmt.Sprintf("%.1f", v) },
-	"add":    func(a, b float64) float64 { return a + b },
+var page = template.Must(timeline.Templates().Funcs(template.FuncMap{
 	"plural": plural,
 	"ended":  (*Run).ended,
-}).Parse(pageTemplate))
+}).New("page").Parse(pageTemplate))
 
 // pageView is what the template shows.
 type pageView struct {
@@ -38,7 +38,8 @@ type partView struct {
 type runView struct {
 	Guard    bool
 	Run      *Run
-	Timeline timeline
+	Timeline timeline.Measured
+	Label    string
 }
 
 // HTML is the page: one file, with no reference to any other.
@@ -60,7 +61,7 @@ func (r Report) HTML() ([]byte, error) {
 				sum.Duplicates += run.Duplicates
 				sum.Leaks += run.Leaks
 			}
-			part.Runs = append(part.Runs, runView{Guard: run == s.On, Run: run, Timeline: timelineOf(run)})
+			part.Runs = append(part.Runs, viewOf(run, run == s.On))
 		}
 		view.Parts = append(view.Parts, part)
 	}
@@ -70,6 +71,34 @@ func (r Report) HTML() ([]byte, error) {
 		return nil, fmt.Errorf("rendering report.html: %w", err)
 	}
 	return b.Bytes(), nil
+}
+
+func viewOf(run *Run, guard bool) runView {
+	state := "off"
+	if guard {
+		state = "on"
+	}
+	return runView{Guard: guard, Run: run, Timeline: timeline.Measure(run.figure()), Label: "Timeline of each address, guard " + state}
+}
+
+// figure is what is drawn of a run.
+func (r *Run) figure() *timeline.Figure {
+	f := &timeline.Figure{From: r.Started, To: r.Ended}
+	for i := range r.Holds {
+		h := &r.Holds[i]
+		f.Holds = append(f.Holds, timeline.Hold{IP: h.IP, SandboxID: h.SandboxID, Node: h.Node, Pod: h.Pod, PodUID: h.PodUID, From: h.From, To: h.To, Open: h.Open})
+	}
+	for i := range r.Records {
+		e := &r.Records[i]
+		f.Entries = append(f.Entries, timeline.Entry{IP: e.IP, SandboxID: e.SandboxID, Pool: e.Pool, PodRef: e.PodRef, From: e.From, To: e.To, LeakedAt: e.LeakedAt})
+	}
+	for _, o := range r.Overlaps {
+		f.Overlaps = append(f.Overlaps, timeline.Overlap{IP: o.IP, First: o.First, Second: o.Second, From: o.From, To: o.To})
+	}
+	for _, e := range r.Events {
+		f.Events = append(f.Events, timeline.Event{At: e.At, Text: e.Text})
+	}
+	return f
 }
 
 // failures are the lines of Verdict's error.

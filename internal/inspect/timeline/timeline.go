@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+// Package timeline draws who had which address when: a lane for each sandbox, the entries of the pool below them, and numbered marks for what
+// happened. The report of the demo and the page of kubectl holdfast history show it.
+package timeline
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
 )
 
 // The measures of a timeline, in units of its viewBox.
@@ -28,8 +29,54 @@ const (
 	labelRoom   = 120 // least width of a bar that has its label inside
 )
 
-// timeline is one figure, measured.
-type timeline struct {
+// Figure is what is drawn.
+type Figure struct {
+	From, To time.Time
+	Holds    []Hold
+	Entries  []Entry
+	Overlaps []Overlap
+	Events   []Event
+	// Clock tells times of day (UTC), in place of seconds since the beginning.
+	Clock bool
+}
+
+// Hold is the time in which one sandbox had one address.
+type Hold struct {
+	IP netip.Addr
+	// SandboxID gives the lane its color. Name is what the bar says; "sandbox ID" where it is empty.
+	SandboxID, Name, Node string
+	// Pod is "namespace/name".
+	Pod, PodUID string
+	From, To    time.Time
+	// Open says that it has the address at the end.
+	Open bool
+}
+
+// Entry is the time in which one entry of a pool named one sandbox.
+type Entry struct {
+	IP           netip.Addr
+	SandboxID    string
+	Pool, PodRef string
+	From, To     time.Time
+	// LeakedAt is when the entry became a leak; zero if it did not.
+	LeakedAt time.Time
+}
+
+// Overlap is a time in which two sandboxes had one address.
+type Overlap struct {
+	IP            netip.Addr
+	First, Second string
+	From, To      time.Time
+}
+
+// Event is marked with a number.
+type Event struct {
+	At   time.Time
+	Text string
+}
+
+// Measured is a figure with its places.
+type Measured struct {
 	Height    float64
 	PlotLeft  float64
 	PlotRight float64
@@ -87,15 +134,15 @@ type bar struct {
 
 // drawing turns times into measures.
 type drawing struct {
-	run   *Run
+	*Figure
 	scale float64 // units per second
 	ids   []string
 }
 
-// timelineOf measures the figure of a run.
-func timelineOf(run *Run) timeline {
-	d := drawing{run: run, scale: (plotRight - plotLeft) / max(run.Ended.Sub(run.Started).Seconds(), 1)}
-	t := timeline{PlotLeft: plotLeft, PlotRight: plotRight}
+// Measure finds the place of everything in a figure.
+func Measure(f *Figure) Measured {
+	d := drawing{Figure: f, scale: (plotRight - plotLeft) / max(f.To.Sub(f.From).Seconds(), 1)}
+	t := Measured{PlotLeft: plotLeft, PlotRight: plotRight}
 	rows := 0
 	t.Markers, rows = d.markers()
 	t.PlotTop = float64(rows)*markerRow + 4
@@ -113,12 +160,15 @@ func timelineOf(run *Run) timeline {
 
 // x is the place of a moment, kept inside the plot.
 func (d *drawing) x(at time.Time) float64 {
-	return min(max(plotLeft+at.Sub(d.run.Started).Seconds()*d.scale, plotLeft), plotRight)
+	return min(max(plotLeft+at.Sub(d.From).Seconds()*d.scale, plotLeft), plotRight)
 }
 
 // since is a moment as it is told to people.
 func (d *drawing) since(at time.Time) string {
-	return fmt.Sprintf("%.1f s", max(at.Sub(d.run.Started).Seconds(), 0))
+	if d.Clock {
+		return at.UTC().Format(time.TimeOnly)
+	}
+	return fmt.Sprintf("%.1f s", max(at.Sub(d.From).Seconds(), 0))
 }
 
 // color gives each sandbox the same color wherever it appears.
@@ -135,7 +185,7 @@ func (d *drawing) color(sandboxID string) int {
 func (d *drawing) markers() ([]marker, int) {
 	var markers []marker
 	var lastX []float64 // of each row
-	for i, event := range d.run.Events {
+	for i, event := range d.Events {
 		m := marker{X: d.x(event.At), Number: i + 1, Time: d.since(event.At), Text: event.Text}
 		row := slices.IndexFunc(lastX, func(x float64) bool { return m.X-x >= markerRoom })
 		if row < 0 {
@@ -149,11 +199,14 @@ func (d *drawing) markers() ([]marker, int) {
 	return markers, len(lastX)
 }
 
-// ticks are at most about ten round seconds.
+// steps are the distances of ticks that are tried, in seconds.
+var steps = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600}
+
+// ticks are at most about ten round times.
 func (d *drawing) ticks() []tick {
-	length := d.run.Ended.Sub(d.run.Started).Seconds()
+	length := d.To.Sub(d.From).Seconds()
 	step := 1.0
-	for _, s := range []float64{1, 2, 5, 10, 20, 30, 60, 120, 300} {
+	for _, s := range steps {
 		step = s
 		if length/s <= 12 {
 			break
@@ -161,29 +214,44 @@ func (d *drawing) ticks() []tick {
 	}
 	var ticks []tick
 	for s := 0.0; s <= length; s += step {
-		ticks = append(ticks, tick{X: plotLeft + s*d.scale, Label: fmt.Sprintf("%.0f s", s)})
+		ticks = append(ticks, tick{X: plotLeft + s*d.scale, Label: d.tickLabel(s, step)})
 	}
 	return ticks
+}
+
+// tickLabel is a time of day, or a day where the ticks are as far apart.
+func (d *drawing) tickLabel(seconds, step float64) string {
+	at := d.From.Add(time.Duration(seconds * float64(time.Second))).UTC()
+	switch {
+	case !d.Clock:
+		return fmt.Sprintf("%.0f s", seconds)
+	case step >= 24*3600:
+		return at.Format("Jan 2")
+	case step < 60:
+		return at.Format(time.TimeOnly)
+	}
+	return at.Format("15:04")
 }
 
 // addresses are those that a sandbox or the pool ever had, in order.
 func (d *drawing) addresses() []netip.Addr {
 	var all []netip.Addr
-	for _, h := range d.run.Holds {
-		all = append(all, h.IP)
+	for i := range d.Holds {
+		all = append(all, d.Holds[i].IP)
 	}
-	for _, r := range d.run.Records {
-		all = append(all, r.IP)
+	for i := range d.Entries {
+		all = append(all, d.Entries[i].IP)
 	}
 	slices.SortFunc(all, netip.Addr.Compare)
 	return slices.Compact(all)
 }
 
 func (d *drawing) group(ip netip.Addr, y float64) group {
-	g := group{IP: ip.String(), Y: y, Pool: len(d.run.Records) > 0}
+	g := group{IP: ip.String(), Y: y, Pool: len(d.Entries) > 0}
 	y += groupHeader
 	lanes := map[string]float64{}
-	for _, h := range d.run.Holds {
+	for i := range d.Holds {
+		h := &d.Holds[i]
 		if h.IP != ip {
 			continue
 		}
@@ -192,12 +260,12 @@ func (d *drawing) group(ip netip.Addr, y float64) group {
 		y += laneHeight
 	}
 	g.PoolY = y
-	for _, r := range d.run.Records {
-		if r.IP == ip {
-			g.Records = append(g.Records, d.record(r, y)...)
+	for i := range d.Entries {
+		if d.Entries[i].IP == ip {
+			g.Records = append(g.Records, d.record(&d.Entries[i], y)...)
 		}
 	}
-	for _, o := range d.run.Overlaps {
+	for _, o := range d.Overlaps {
 		if o.IP == ip {
 			g.Overlaps = append(g.Overlaps, d.overlap(o, lanes))
 		}
@@ -205,21 +273,26 @@ func (d *drawing) group(ip netip.Addr, y float64) group {
 	return g
 }
 
-func (d *drawing) lane(h history.Hold, y float64) lane {
+func (d *drawing) lane(h *Hold, y float64) lane {
 	_, pod, _ := strings.Cut(h.Pod, "/")
+	label := pod
+	if h.Node != "" {
+		label += " on " + h.Node
+	}
 	b := d.bar(h.From, h.To, y+3, laneHeight-6, h.SandboxID)
 	end := "until " + d.since(h.To)
 	if h.Open {
 		end = "and still does"
 	}
-	b.Title = fmt.Sprintf("sandbox %s of pod %s (UID %s) on %s holds it from %s %s",
-		short(h.SandboxID), h.Pod, h.PodUID, h.Node, d.since(h.From), end)
-	b.Inside = inside(b.W, "sandbox "+short(h.SandboxID))
-	return lane{Y: y, Label: pod + " on " + h.Node, Bar: b}
+	name := cmp.Or(h.Name, "sandbox "+short(h.SandboxID))
+	b.Title = fmt.Sprintf("%s of pod %s (UID %s) on %s holds it from %s %s",
+		name, h.Pod, h.PodUID, h.Node, d.since(h.From), end)
+	b.Inside = inside(b.W, name)
+	return lane{Y: y, Label: label, Bar: b}
 }
 
 // record is the pool's entry: one bar, and, where it became a leak, another one from the end of its sandbox on.
-func (d *drawing) record(r history.Record, y float64) []bar {
+func (d *drawing) record(r *Entry, y float64) []bar {
 	until := r.To
 	if !r.LeakedAt.IsZero() {
 		until = later(r.From, d.ended(r.SandboxID))
@@ -227,7 +300,9 @@ func (d *drawing) record(r history.Record, y float64) []bar {
 	b := d.bar(r.From, until, y+3, poolHeight-6, r.SandboxID)
 	b.Title = fmt.Sprintf("%s: entry for sandbox %s, podref %s, from %s to %s",
 		r.Pool, short(r.SandboxID), r.PodRef, d.since(r.From), d.since(r.To))
-	b.Inside = inside(b.W, "names "+short(r.SandboxID))
+	if b.Inside = inside(b.W, "names "+short(r.SandboxID)); d.Clock {
+		b.Inside = inside(b.W, r.PodRef)
+	}
 	if r.LeakedAt.IsZero() {
 		return []bar{b}
 	}
@@ -239,17 +314,17 @@ func (d *drawing) record(r history.Record, y float64) []bar {
 
 // ended is when a sandbox's last hold ended; the start of the run where it never held anything.
 func (d *drawing) ended(sandboxID string) time.Time {
-	end := d.run.Started
-	for _, h := range d.run.Holds {
-		if h.SandboxID == sandboxID {
-			end = later(end, h.To)
+	end := d.From
+	for i := range d.Holds {
+		if d.Holds[i].SandboxID == sandboxID {
+			end = later(end, d.Holds[i].To)
 		}
 	}
 	return end
 }
 
 // overlap covers the lanes of both sandboxes.
-func (d *drawing) overlap(o history.Overlap, lanes map[string]float64) clash {
+func (d *drawing) overlap(o Overlap, lanes map[string]float64) clash {
 	top, bottom := min(lanes[o.First], lanes[o.Second]), max(lanes[o.First], lanes[o.Second])
 	c := clash{Box: d.bar(o.From, o.To, top, bottom-top+laneHeight, o.First)}
 	c.Box.W = max(c.Box.W, 3)
