@@ -101,7 +101,11 @@ func (w *world) clear(ctx context.Context) {
 	Expect(admin.DeleteAllOf(ctx, &corev1.Node{})).To(Succeed())
 	Expect(fixture.As(fixture.Collector).DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(agentNamespace))).To(Succeed())
 	// A machine that was seen, and of which no Node is left, would hold every orphan of the next spec.
-	Expect(deleter.DeleteAllOf(ctx, &v1alpha1.GuardedNode{})).To(Succeed())
+	var machines v1alpha1.GuardedNodeList
+	Expect(admin.List(ctx, &machines)).To(Succeed())
+	for i := range machines.Items {
+		Expect(client.IgnoreNotFound(deleter.Delete(ctx, &machines.Items[i]))).To(Succeed())
+	}
 }
 
 func (w *world) register(ctx context.Context, name string) {
