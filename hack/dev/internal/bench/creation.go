@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ const (
 // creation is measured with clients that create as fast as they can.
 var creation = experiment{
 	repeats: 10,
+	slices:  4,
 	rows: []row{{
 		Row: page.Row{Name: "creation-saturated", Title: "creation of guarded pods, 16 clients", Against: "null webhook, the same patch under the same conditions",
 			Unit: ratio, Target: result.Target{Op: result.AtLeast, Value: 0.95},
@@ -33,7 +35,7 @@ var creation = experiment{
 		figure: throughput(ours, null),
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		return w.creators(ctx, 1000, metav1.CreateOptions{})
+		return w.creators(ctx, 250, metav1.CreateOptions{})
 	},
 }
 
@@ -59,12 +61,13 @@ func (w *world) creators(ctx context.Context, n int, o metav1.CreateOptions) ([]
 	if err != nil {
 		return nil, err
 	}
+	var made atomic.Int64
 	create := func(name, namespace string) arm {
 		return arm{
 			name: name,
 			run: func(ctx context.Context) (int, map[string]float64, error) {
-				return n, nil, inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
-					_, err := clientset.CoreV1().Pods(namespace).Create(ctx, onNetwork(namespace, fmt.Sprintf("p-%d", i)), o)
+				return n, nil, inParallel(ctx, clients, n, func(ctx context.Context, _ int) error {
+					_, err := clientset.CoreV1().Pods(namespace).Create(ctx, onNetwork(namespace, fmt.Sprintf("p-%d", made.Add(1))), o)
 					return err
 				})
 			},
@@ -90,6 +93,7 @@ const p50 = "p50Seconds"
 // oneAtATime is what a client waits for. The pods of all arms are stored alike, so that the controllers have the same work with each.
 var oneAtATime = experiment{
 	repeats: 10,
+	slices:  20,
 	rows: []row{{
 		Row: page.Row{Name: "creation-one", Title: "creation one at a time, added to the median latency", Against: "added by the null webhook",
 			Unit: ratio, Target: result.Target{Op: result.AtMost, Value: 1.15},
@@ -100,24 +104,25 @@ var oneAtATime = experiment{
 		},
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		const n = 300
+		const n = 20
 		clientset, err := w.besideNullAs(ctx)
 		if err != nil {
 			return nil, err
 		}
+		made := 0
 		create := func(name, namespace string, newPod func(namespace, name string) *corev1.Pod) arm {
 			return arm{
 				name: name,
 				run: func(ctx context.Context) (int, map[string]float64, error) {
 					var latencies []float64
-					err := inParallel(ctx, 1, n, func(ctx context.Context, i int) error {
+					for range n {
+						made++
+						p := newPod(namespace, fmt.Sprintf("p-%d", made))
 						began := time.Now()
-						_, err := clientset.CoreV1().Pods(namespace).Create(ctx, newPod(namespace, fmt.Sprintf("p-%d", i)), metav1.CreateOptions{})
+						if _, err := clientset.CoreV1().Pods(namespace).Create(ctx, p, metav1.CreateOptions{}); err != nil {
+							return 0, nil, err
+						}
 						latencies = append(latencies, time.Since(began).Seconds())
-						return err
-					})
-					if err != nil {
-						return 0, nil, err
 					}
 					return n, map[string]float64{p50: result.Percentile(latencies, 0.5)}, nil
 				},

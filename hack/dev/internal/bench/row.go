@@ -24,6 +24,8 @@ type experiment struct {
 	rows []row
 	// repeats of a complete run; 10, or 3 where one takes more than a minute.
 	repeats int
+	// slices are the parts of a turn, between which the arms take turns: for what changes faster than a turn takes. One by default.
+	slices int
 	// needs are what the cluster has to have.
 	needs needs
 	// prepare makes the arms, on a cluster of their own.
@@ -33,9 +35,10 @@ type experiment struct {
 // arm is one side of a comparison.
 type arm struct {
 	name string
-	// before and after a turn are not measured; nil where there is nothing to do.
+	// before a turn is prepared, and after a repeat cleaned up, what is not measured; nil where there is nothing to do.
 	before, after func(ctx context.Context) error
-	// run does the operations of one turn and returns how many, with what it measured itself. The harness adds wall time and processor time.
+	// run does the operations of a turn, or of a slice of it, and returns how many, with what it measured itself. The harness adds wall time and
+	// processor time.
 	run func(ctx context.Context) (operations int, values map[string]float64, err error)
 }
 
@@ -43,10 +46,14 @@ type arm struct {
 type needs struct {
 	// auditLog has the API server write each request of the manager's account.
 	auditLog bool
+	// reports has the experiment begin when kubelets' reports count: pods have to be younger than the policies, by a minute.
+	reports bool
+	// noCluster is for functions that are measured by themselves.
+	noCluster bool
 }
 
 // experiments in the order in which they run.
-var experiments = []experiment{creation, admissions, oneAtATime}
+var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, releaseLatency}
 
 // Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
 func Rows() []page.Row {

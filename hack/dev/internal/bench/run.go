@@ -93,7 +93,7 @@ func (o Options) measure(ctx context.Context, e experiment, number string) (err 
 	if o.Quick {
 		repeats = min(repeats, quickRepeats)
 	}
-	samples, err := w.repeat(ctx, arms, repeats, number+" "+e.rows[0].Name)
+	samples, err := w.repeat(ctx, arms, repeats, e.slices, number+" "+e.rows[0].Name)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (r row) result(samples []result.Sample) (result.Result, error) {
 
 // repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. What comes first is
 // a repeat that is not counted.
-func (w *world) repeat(ctx context.Context, arms []arm, repeats int, what string) ([]result.Sample, error) {
+func (w *world) repeat(ctx context.Context, arms []arm, repeats, parts int, what string) ([]result.Sample, error) {
 	var samples []result.Sample
 	order := slices.Clone(arms)
 	for i := range repeats + 1 {
@@ -130,13 +130,24 @@ func (w *world) repeat(ctx context.Context, arms []arm, repeats int, what string
 			return nil, err
 		}
 		s := result.Sample{Version: w.options.Version, Began: time.Now().UTC(), Load: load, Arms: map[string]result.Turn{}}
-		for _, a := range order {
-			t, err := w.turn(ctx, a)
-			if err != nil {
-				return nil, fmt.Errorf("arm %s, repeat %d: %w", a.name, i, err)
+		for range max(1, parts) {
+			for _, a := range order {
+				t, err := w.turn(ctx, a)
+				if err != nil {
+					return nil, fmt.Errorf("arm %s, repeat %d: %w", a.name, i, err)
+				}
+				s.Arms[a.name] = s.Arms[a.name].Plus(t)
 			}
-			s.Arms[a.name] = t
+		}
+		for _, a := range order {
+			t := s.Arms[a.name]
 			fmt.Fprintf(w.options.Progress, "%s, repeat %d of %d, %s: %d operations in %.1f s\n", what, i, repeats, a.name, t.Operations, t.WallSeconds)
+			if a.after == nil {
+				continue
+			}
+			if err := a.after(ctx); err != nil {
+				return nil, fmt.Errorf("arm %s, after repeat %d: %w", a.name, i, err)
+			}
 		}
 		slices.Reverse(order)
 		if i > 0 {
@@ -169,11 +180,6 @@ func (w *world) turn(ctx context.Context, a arm) (t result.Turn, err error) {
 	t.CPUSeconds = map[string]float64{}
 	for name := range after {
 		t.CPUSeconds[name] = (after[name] - before[name]) / float64(t.Operations)
-	}
-	if a.after != nil {
-		if err := a.after(ctx); err != nil {
-			return t, fmt.Errorf("after the turn: %w", err)
-		}
 	}
 	return t, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,8 +24,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
+	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
 const (
@@ -64,6 +67,9 @@ func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error
 			err = errors.Join(err, w.stop())
 		}
 	}()
+	if e.needs.noCluster {
+		return w, os.MkdirAll(w.dir, 0o755)
+	}
 	arguments, err := w.apiServerArguments(e.needs)
 	if err != nil {
 		return nil, err
@@ -79,7 +85,31 @@ func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error
 	if w.seed, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	return w, w.cluster.InstallGuard(ctx, cluster.GuardOptions{})
+	if err := w.cluster.InstallGuard(ctx, cluster.GuardOptions{Configure: asInstalled}); err != nil {
+		return nil, err
+	}
+	if e.needs.reports {
+		err = w.awaitReports(ctx)
+	}
+	return w, err
+}
+
+// asInstalled takes back what a development cluster does more often than an installation.
+func asInstalled(c *configv1alpha1.ManagerConfiguration) {
+	c.NodeResources.SweepInterval = &metav1.Duration{Duration: 10 * time.Minute}
+}
+
+// awaitReports waits until a kubelet's report on a new pod counts as evidence, as it does in an installation of more than a minute.
+func (w *world) awaitReports(ctx context.Context) error {
+	return await(ctx, "the policies to be older than new pods", func(ctx context.Context) (bool, error) {
+		var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+		var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+		if err := errors.Join(w.seed.List(ctx, &policies), w.seed.List(ctx, &bindings)); err != nil {
+			return false, err
+		}
+		judgement := reportpolicy.Evidence(policies.Items, bindings.Items)
+		return judgement.InForce() && time.Now().After(judgement.Since), nil
+	})
 }
 
 // started keeps the newest process of a name: the manager may be started again.
@@ -87,6 +117,13 @@ func (w *world) started(child cluster.Child) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.running[child.Name] = child.PID
+}
+
+// forget stops the accounting of a process that is about to be stopped.
+func (w *world) forget(name string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	delete(w.running, name)
 }
 
 func (w *world) processes() map[string]int {

@@ -47,7 +47,7 @@ type Page struct {
 //go:embed performance.md.tmpl
 var text string
 
-var tmpl = template.Must(template.New("performance.md").Funcs(template.FuncMap{"cpu": cpu, "values": values, "number": number, "interval": interval, "percent": percent}).Parse(text))
+var tmpl = template.Must(template.New("performance.md").Funcs(template.FuncMap{"cpu": cpu, "values": values, "number": number, "interval": interval, "percent": percent, "holds": holds}).Parse(text))
 
 type line struct {
 	Row
@@ -175,3 +175,16 @@ func interval(i result.Interval) string {
 }
 
 func percent(value float64) string { return fmt.Sprintf("%.2f", value) }
+
+// holds says whether a target holds, and that this is undecided where it would for one end of the interval and not for the other.
+func holds(r result.Result) string {
+	low, high := r.Target.Holds(r.Ratio.Low), r.Target.Holds(r.Ratio.High)
+	switch {
+	case low && high:
+		return "yes"
+	case low || high:
+		return "undecided"
+	default:
+		return "no"
+	}
+}

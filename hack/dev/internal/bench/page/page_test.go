@@ -65,7 +65,7 @@ func writePage(t *testing.T, before bool) (dir, text string) {
 func TestThePageHasEveryRow(t *testing.T) {
 	_, text := writePage(t, false)
 	for _, want := range []string{
-		"| [one thing](#missed) | another | >= 0.95 | 0.9 (0.8 to 1) | no |\n",
+		"| [one thing](#missed) | another | >= 0.95 | 0.9 (0.8 to 1) | undecided |\n",
 		"| [calls of a thing](#met) |  | <= 4 calls | 3 (3 to 3) | yes |\n",
 		"| a third thing |  | <= 1 | not measured | |\n",
 		"| processors | 2 × a processor, ",
@@ -91,7 +91,7 @@ func TestThePageShowsAnOlderVersionBeside(t *testing.T) {
 	_, text := writePage(t, true)
 	for _, want := range []string{
 		"| What | Against | Target | Measured | Before | Holds |\n|---|---|---|---|---|---|\n",
-		"| 0.9 (0.8 to 1) | 0.5 (0.5 to 0.5) | no |\n",
+		"| 0.9 (0.8 to 1) | 0.5 (0.5 to 0.5) | undecided |\n",
 		"| 3 (3 to 3) |  | yes |\n",
 		"| Holdfast before | e0e9cf8 |\n",
 	} {

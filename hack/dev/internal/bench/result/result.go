@@ -59,6 +59,28 @@ type Turn struct {
 // PerSecond is the throughput of a turn.
 func (t Turn) PerSecond() float64 { return float64(t.Operations) / t.WallSeconds }
 
+// Plus adds a slice of the same turn. What the arm measured is averaged over the operations.
+func (t Turn) Plus(slice Turn) Turn {
+	sum := Turn{Operations: t.Operations + slice.Operations, WallSeconds: t.WallSeconds + slice.WallSeconds}
+	share := float64(slice.Operations) / float64(sum.Operations)
+	sum.CPUSeconds, sum.Values = average(t.CPUSeconds, slice.CPUSeconds, share), average(t.Values, slice.Values, share)
+	return sum
+}
+
+func average(a, b map[string]float64, share float64) map[string]float64 {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	all := map[string]float64{}
+	for name, value := range a {
+		all[name] += value * (1 - share)
+	}
+	for name, value := range b {
+		all[name] += value * share
+	}
+	return all
+}
+
 // Op compares a median with a target.
 type Op string
 

@@ -81,6 +81,15 @@ func TestAResultSaysWhetherItsTargetHolds(t *testing.T) {
 	}
 }
 
+func TestSlicesOfATurnAreAddedByTheirOperations(t *testing.T) {
+	first := Turn{Operations: 1, WallSeconds: 1, CPUSeconds: map[string]float64{"manager": 4}, Values: map[string]float64{"only here": 4}}
+	second := Turn{Operations: 3, WallSeconds: 2, CPUSeconds: map[string]float64{"manager": 8}}
+	want := Turn{Operations: 4, WallSeconds: 3, CPUSeconds: map[string]float64{"manager": 7}, Values: map[string]float64{"only here": 1}}
+	if diff := cmp.Diff(want, (Turn{}).Plus(first).Plus(second)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestTheFileOfARowHasTheFieldsThatOthersRead(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	if _, measured, err := Read(dir, "row"); measured || err != nil {
