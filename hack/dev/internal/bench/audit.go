@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -135,6 +136,20 @@ const (
 	reads  = "reads"
 	lists  = "lists"
 )
+
+// scrape reads the metrics of a process.
+func scrape(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
+}
 
 // metric reads a value of a metric without labels, or the sum over all labels that contain a text.
 func metric(text []byte, name, labels string) (float64, error) {

@@ -97,8 +97,9 @@ func (w *world) node(ctx context.Context, kubelet *rest.Config, name string) err
 	if err := w.seed.Create(ctx, n); err != nil {
 		return err
 	}
+	before := n.DeepCopy() // a patch of what differs: the controllers write the new Node, too
 	now := metav1.Now()
 	n.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: name, SystemUUID: name, BootID: name}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now}}
-	return reporter.Status().Update(ctx, n)
+	return reporter.Status().Patch(ctx, n, client.MergeFrom(before))
 }

@@ -4,8 +4,8 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,38 +77,44 @@ func (k *reportingNode) oneByOne(ctx context.Context, namespace string, n int, n
 	defer events.Stop()
 	latencies := make([]float64, 0, n)
 	for i := range n {
-		name := fmt.Sprintf("p-%d", i)
-		reported := make(chan error, 1)
-		var began time.Time
-		if err := k.terminating(ctx, newPod(namespace, name)); err != nil {
+		p := newPod(namespace, fmt.Sprintf("p-%d", i))
+		if err := k.terminating(ctx, p); err != nil {
 			return nil, err
 		}
-		go func() {
-			err := k.report(ctx, namespace, name)
-			began = time.Now()
-			if err == nil {
-				err = k.removed(ctx, namespace, name)
-			}
-			reported <- err
-		}()
-		var failed error
-		taken := false
-		err := follow(ctx, events, func(event watch.EventType, p *corev1.Pod) bool {
-			if take != nil && !taken && p.Name == name && p.Status.Phase == corev1.PodSucceeded && slices.Contains(p.Finalizers, bareFinalizer) {
-				taken = true
-				failed = take(ctx, name)
-			}
-			return failed != nil || event == watch.Deleted && p.Name == name
-		})
-		ended := time.Now()
-		for _, err := range []error{err, failed, <-reported} {
-			if err != nil {
-				return nil, fmt.Errorf("pod %s: %w", name, err)
-			}
+		latency, err := k.lastReport(ctx, events, p, take)
+		if err != nil {
+			return nil, fmt.Errorf("pod %s: %w", p.Name, err)
 		}
-		latencies = append(latencies, ended.Sub(began).Seconds())
+		latencies = append(latencies, latency)
 	}
 	return latencies, nil
+}
+
+// lastReport reports and deletes a pod as its kubelet does, and returns after how many seconds it was gone.
+func (k *reportingNode) lastReport(ctx context.Context, events watch.Interface, p *corev1.Pod, take func(ctx context.Context, name string) error) (float64, error) {
+	var began time.Time
+	reported := make(chan error, 1)
+	go func() {
+		err := k.report(ctx, p.Namespace, p.Name)
+		began = time.Now()
+		if err == nil {
+			err = k.removed(ctx, p.Namespace, p.Name)
+		}
+		reported <- err
+	}()
+	var failed error
+	err := follow(ctx, events, func(event watch.EventType, seen *corev1.Pod) bool {
+		if seen.Name != p.Name {
+			return false
+		}
+		if take != nil && seen.Status.Phase == corev1.PodSucceeded {
+			failed, take = take(ctx, p.Name), nil
+		}
+		return failed != nil || event == watch.Deleted
+	})
+	ended := time.Now()
+	err = errors.Join(err, failed, <-reported)
+	return ended.Sub(began).Seconds(), err
 }
 
 // terminating makes a pod on the node that is being deleted within its grace period.

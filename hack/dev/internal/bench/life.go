@@ -5,9 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -229,18 +227,9 @@ func (w *world) countLife(ctx context.Context, do func(context.Context) error, n
 
 // bytesPut is the size of all keys and values that were written to etcd.
 func (w *world) bytesPut(ctx context.Context) (float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.cluster.ControlPlane().EtcdURL()+"/metrics", nil)
+	text, err := scrape(ctx, w.cluster.ControlPlane().EtcdURL()+"/metrics")
 	if err != nil {
 		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, fmt.Errorf("metrics of etcd: %w", err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return 0, fmt.Errorf("metrics of etcd: %w", err)
 	}
 	return metric(text, "etcd_debugging_mvcc_total_put_size_in_bytes", "")
 }

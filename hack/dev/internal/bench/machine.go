@@ -45,13 +45,13 @@ func DescribeMachine(ctx context.Context, root string) (page.Machine, error) {
 	return m, err
 }
 
-// Version is that of a commit, marked where the tree has changes that no commit has.
+// Version is that of a commit, marked where the product has changes that no commit has.
 func Version(ctx context.Context, root, commit string) (string, error) {
 	version, err := output(ctx, root, "git", "rev-parse", "--short", commit)
 	if err != nil || commit != "HEAD" {
 		return version, err
 	}
-	changes, err := output(ctx, root, "git", "status", "--porcelain", "--untracked-files=no", "--", ":!docs")
+	changes, err := output(ctx, root, "git", "status", "--porcelain", "--untracked-files=no", "--", ":!docs", ":!hack")
 	if changes != "" {
 		version += "-dirty"
 	}

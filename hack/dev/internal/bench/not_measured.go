@@ -14,7 +14,6 @@ var notMeasured = []page.Row{
 	missing("reclaim", "writes to reclaim one of 1,000 leaks in one pool", "", "calls", result.AtMost, 4),
 	missing("turnover", "turnover of N pods in N addresses, also with node slices", "whereabouts alone", ratio, result.AtLeast, 0.97),
 	missing("burst-delete", "300 pods deleted at once", "unguarded", ratio, result.AtLeast, 0.95),
-	missing("heap", "live heap for each guarded pod with record and entry", "", "KB", result.AtMost, 2.5),
 	missing("failover", "first release after the leader is killed with 50,000 held records, beyond the Lease duration", "", "seconds", result.AtMost, 5),
 	missing("nodes-deleted", "1,000 Nodes deleted with 50,000 records: last release after the delay", "the same writes made bare", ratio, result.AtMost, 1.3),
 	missing("agents-restart", "restart of all 5,000 agents", "", "seconds", result.AtMost, 120),

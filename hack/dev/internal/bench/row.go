@@ -48,12 +48,14 @@ type needs struct {
 	auditLog bool
 	// reports has the experiment begin when kubelets' reports count: pods have to be younger than the policies, by a minute.
 	reports bool
+	// managerEnv are KEY=value entries for the manager.
+	managerEnv []string
 	// noCluster is for functions that are measured by themselves.
 	noCluster bool
 }
 
 // experiments in the order in which they run.
-var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, releaseLatency}
+var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, releaseLatency, heap}
 
 // Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
 func Rows() []page.Row {

@@ -40,7 +40,7 @@ var watchedWrites = experiment{
 	rows: []row{{
 		Row: page.Row{Name: "watched-writes", Title: "writes of records with the watches of 5,000 node agents", Against: "no watches, the same account", Unit: ratio,
 			Target: result.Target{Op: result.AtLeast, Value: 0.9},
-			Limit:  "Priority and fairness charges a write for each watch of the resource that is not by name, and agents watch records by a field selector."},
+			Limit:  "Agents watch records by a field selector: priority and fairness charges each write for each of these watches, and the API server tests it against each."},
 		figure: throughput(watched, unwatched),
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const (
@@ -55,6 +56,9 @@ type world struct {
 	// seed is the administrator, who is exempt from priority and fairness: for what is not measured.
 	seed client.Client
 
+	// metrics is where the manager serves its metrics.
+	metrics string
+
 	mutex   sync.Mutex
 	running map[string]int
 	stops   []func() error
@@ -75,7 +79,7 @@ func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error
 		return nil, err
 	}
 	w.cluster, err = cluster.Start(ctx, cluster.Options{Root: o.Root, Dir: w.dir, Nodes: []string{simulatedNode}, NodeMonitorGracePeriod: time.Hour,
-		APIServerArgs: arguments, Log: o.Progress, Started: w.started})
+		APIServerArgs: arguments, ManagerEnv: e.needs.managerEnv, Log: o.Progress, Started: w.started})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +89,12 @@ func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error
 	if w.seed, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	if err := w.cluster.InstallGuard(ctx, cluster.GuardOptions{Configure: asInstalled}); err != nil {
+	port, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	w.metrics = fmt.Sprintf("127.0.0.1:%d", port)
+	if err := w.cluster.InstallGuard(ctx, cluster.GuardOptions{Configure: w.asInstalled}); err != nil {
 		return nil, err
 	}
 	if e.needs.reports {
@@ -94,8 +103,9 @@ func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error
 	return w, err
 }
 
-// asInstalled takes back what a development cluster does more often than an installation.
-func asInstalled(c *configv1alpha1.ManagerConfiguration) {
+// asInstalled takes back what a development cluster does otherwise than an installation.
+func (w *world) asInstalled(c *configv1alpha1.ManagerConfiguration) {
+	c.Server.MetricsBindAddress = w.metrics
 	c.NodeResources.SweepInterval = &metav1.Duration{Duration: 10 * time.Minute}
 }
 

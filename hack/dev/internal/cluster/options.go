@@ -33,6 +33,8 @@ type Options struct {
 	NodeMonitorGracePeriod time.Duration
 	// APIServerArgs are further flags of the API server, without their dashes.
 	APIServerArgs map[string]string
+	// ManagerEnv are further KEY=value entries for the manager.
+	ManagerEnv []string
 	// SimNode holds the times of the simulated nodes; what else is in it is ignored.
 	SimNode simnode.Options
 	// Log gets a line for each step. Default: none.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,10 +122,15 @@ func TestTheFileOfARowHasTheFieldsThatOthersRead(t *testing.T) {
 	if diff := cmp.Diff([]string{"holds", "limit", "name", "ratio", "samples", "target", "unit"}, names); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "row.json"), []byte("{"), 0o600); err != nil {
+}
+
+func TestABrokenFileIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "row.json")
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Read(dir, "row"); err == nil {
-		t.Error("a broken file is no error")
+	if _, _, err := Read(dir, "row"); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v, expected the path %s in it", err, path)
 	}
 }
