@@ -59,7 +59,7 @@ bin/bench/before: the page shows them in a column of their own.`,
 	cmd.Flags().StringVar(&f.root, "root", "", "`folder` of the repository; default: the one that the working directory is in")
 	cmd.Flags().StringVar(&f.base, "base", "", "measure the manager of this `commit`, which is built in a worktree of its own")
 	cmd.Flags().StringSliceVar(&f.only, "only", nil, "`names` of the rows to measure, or "+onlyMissing+" for those that have no file; the files of the other rows are kept")
-	cmd.Flags().BoolVar(&f.quick, "quick", false, "make three repeats of each row, which takes about five minutes")
+	cmd.Flags().BoolVar(&f.quick, "quick", false, "make one repeat of fewer operations for each row, to see that everything works")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the rows and end")
 	cmd.AddCommand(newNullWebhookCommand())
 	return cmd

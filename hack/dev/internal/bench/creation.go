@@ -35,7 +35,7 @@ var creation = experiment{
 		figure: throughput(ours, null),
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		return w.creators(ctx, 250, metav1.CreateOptions{})
+		return w.creators(ctx, w.size(250, 50), metav1.CreateOptions{})
 	},
 }
 
@@ -51,7 +51,7 @@ var admissions = experiment{
 		},
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		return w.creators(ctx, 2000, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return w.creators(ctx, w.size(2000, 500), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	},
 }
 
@@ -104,7 +104,7 @@ var oneAtATime = experiment{
 		},
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		const n = 20
+		n := w.size(20, 5)
 		clientset, err := w.besideNullAs(ctx)
 		if err != nil {
 			return nil, err

@@ -39,7 +39,7 @@ var finalizersOff = experiment{
 		if err != nil {
 			return nil, err
 		}
-		names := make([]string, finishedPods)
+		names := make([]string, w.size(finishedPods, 200))
 		for i := range names {
 			names[i] = fmt.Sprintf("p-%d", i)
 		}

@@ -23,7 +23,7 @@ import (
 const (
 	// heapStep is how many pods come with each repeat: the first 2,500 are not counted, and three repeats lead to 10,000. The manager makes tens of
 	// records a second for pods that are all new in one pool, so that more would take more than the rest of a run.
-	heapStep, quickHeapStep = 2500, 500
+	heapStep, quickHeapStep = 2500, 200
 	liveBefore, liveAfter   = "liveBytesBefore", "liveBytesAfter"
 )
 
@@ -51,10 +51,7 @@ var heap = experiment{
 		if err := w.node(ctx, kubelet, deadNode); err != nil {
 			return nil, err
 		}
-		step := heapStep
-		if w.options.Quick {
-			step = quickHeapStep
-		}
+		step := w.size(heapStep, quickHeapStep)
 		pools, made := 0, 0
 		return []arm{{name: guarded, run: func(ctx context.Context) (int, map[string]float64, error) {
 			before, err := w.liveHeap(ctx)

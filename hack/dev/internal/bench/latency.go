@@ -38,7 +38,7 @@ var releaseLatency = experiment{
 		if err != nil {
 			return nil, err
 		}
-		const n = 1000
+		n := w.size(1000, 50)
 		one := func(name, namespace string, newPod func(namespace, name string) *corev1.Pod, take func(ctx context.Context, name string) error) arm {
 			return arm{name: name, run: func(ctx context.Context) (int, map[string]float64, error) {
 				latencies, err := k.oneByOne(ctx, namespace, n, newPod, take)

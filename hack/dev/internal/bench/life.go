@@ -69,7 +69,7 @@ var life = experiment{
 		if err != nil {
 			return nil, err
 		}
-		const n = 20
+		n := w.size(20, 10)
 		lives := func(name string, newPod func(name string) *corev1.Pod) arm {
 			return arm{name: name, run: func(ctx context.Context) (int, map[string]float64, error) {
 				values, err := w.countLife(ctx, func(ctx context.Context) error { return liveAndDie(ctx, clientset, n, newPod) }, n)

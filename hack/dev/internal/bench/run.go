@@ -27,15 +27,13 @@ type Options struct {
 	Only []string
 	// Missing leaves out the rows that have a file.
 	Missing bool
-	// Quick makes fewer repeats.
+	// Quick makes one repeat of fewer operations, to see that everything works.
 	Quick bool
 	// Progress gets a line for each turn.
 	Progress io.Writer
 	// Written is called after each row that was written.
 	Written func() error
 }
-
-const quickRepeats = 3
 
 // Run measures rows and writes a file for each as soon as its samples are complete.
 func Run(ctx context.Context, o Options) error {
@@ -89,11 +87,7 @@ func (o Options) measure(ctx context.Context, e experiment, number string) (err 
 	if err != nil {
 		return err
 	}
-	repeats := e.repeats
-	if o.Quick {
-		repeats = min(repeats, quickRepeats)
-	}
-	samples, err := w.repeat(ctx, arms, repeats, e.slices, number+" "+e.rows[0].Name)
+	samples, err := w.repeat(ctx, arms, e, number+" "+e.rows[0].Name)
 	if err != nil {
 		return err
 	}
@@ -121,16 +115,20 @@ func (r row) result(samples []result.Sample) (result.Result, error) {
 
 // repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. What comes first is
 // a repeat that is not counted.
-func (w *world) repeat(ctx context.Context, arms []arm, repeats, parts int, what string) ([]result.Sample, error) {
+func (w *world) repeat(ctx context.Context, arms []arm, e experiment, what string) ([]result.Sample, error) {
+	first, last := 0, e.repeats
+	if w.options.Quick {
+		first, last = 1, 1
+	}
 	var samples []result.Sample
 	order := slices.Clone(arms)
-	for i := range repeats + 1 {
+	for i := first; i <= last; i++ {
 		load, err := loadAverage()
 		if err != nil {
 			return nil, err
 		}
 		s := result.Sample{Version: w.options.Version, Began: time.Now().UTC(), Load: load, Arms: map[string]result.Turn{}}
-		for range max(1, parts) {
+		for range max(1, e.slices) {
 			for _, a := range order {
 				t, err := w.turn(ctx, a)
 				if err != nil {
@@ -141,7 +139,7 @@ func (w *world) repeat(ctx context.Context, arms []arm, repeats, parts int, what
 		}
 		for _, a := range order {
 			t := s.Arms[a.name]
-			fmt.Fprintf(w.options.Progress, "%s, repeat %d of %d, %s: %d operations in %.1f s\n", what, i, repeats, a.name, t.Operations, t.WallSeconds)
+			fmt.Fprintf(w.options.Progress, "%s, repeat %d of %d, %s: %d operations in %.1f s\n", what, i, last, a.name, t.Operations, t.WallSeconds)
 			if a.after == nil {
 				continue
 			}

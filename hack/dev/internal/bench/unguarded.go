@@ -51,7 +51,7 @@ var unguardedPods = experiment{
 		if err != nil {
 			return nil, err
 		}
-		const n = 60
+		n := w.size(60, 20)
 		lives := func(ctx context.Context) (int, map[string]float64, error) {
 			before, err := w.webhookCalls(ctx)
 			if err != nil {
@@ -63,7 +63,7 @@ var unguardedPods = experiment{
 			}
 			after, err := w.webhookCalls(ctx)
 			values := counted.per(n)
-			values[admitted] = (after - before) / n
+			values[admitted] = (after - before) / float64(n)
 			return n, values, err
 		}
 		withdrawn := false

@@ -129,6 +129,14 @@ func (w *world) started(child cluster.Child) {
 	w.running[child.Name] = child.PID
 }
 
+// size is how many operations a turn has.
+func (w *world) size(complete, quick int) int {
+	if w.options.Quick {
+		return quick
+	}
+	return complete
+}
+
 // forget stops the accounting of a process that is about to be stopped.
 func (w *world) forget(name string) {
 	w.mutex.Lock()
