@@ -191,3 +191,12 @@ dev-up: kube build build-dev ## Start a control plane, two simulated nodes, the 
 .PHONY: dev-down
 dev-down: build-dev ## Stop exactly what dev-up started
 	@$(STEP) "stopping the development cluster" bin/holdfast-dev down
+
+##@ Measure
+
+# ONLY are rows, with commas between them, or missing for those without a file in bin/bench; the files of other rows are kept, and all are on the
+# page. QUICK=1 makes one small repeat of each row, in minutes, and writes below bin/bench/quick. BASE is a commit: its manager is measured by the
+# same command, for a column of its own.
+.PHONY: bench
+bench: kube build build-dev ## Measure what Holdfast costs: docs/performance.md, bin/bench/*.json (ONLY, QUICK, BASE)
+	@$(STEP) "measuring" bin/holdfast-dev bench $(ONLY:%=--only=%) $(if $(QUICK),--quick) $(BASE:%=--base=%)

@@ -58,7 +58,7 @@ func newDefinitions() *definitions {
 	}}
 }
 
-func defaulter(t *testing.T, reader client.Reader, rules protection.Rules) *PodDefaulter {
+func defaulter(t testing.TB, reader client.Reader, rules protection.Rules) *PodDefaulter {
 	t.Helper()
 	d, err := NewPodDefaulter(PodOptions{Rules: rules, Reader: reader, Manages: func(i podnetwork.IPAM) bool { return i.Type == "whereabouts" }})
 	if err != nil {

@@ -150,7 +150,7 @@ func withExtra(key string, values ...string) func(*authenticationv1.UserInfo) {
 }
 
 // poolJSON is an IPPool with entries by offset: sandbox ID and podref.
-func poolJSON(t *testing.T, network string, entries map[string][2]string) runtime.RawExtension {
+func poolJSON(t testing.TB, network string, entries map[string][2]string) runtime.RawExtension {
 	t.Helper()
 	allocations := map[string]any{}
 	for offset, e := range entries {

@@ -36,6 +36,6 @@ runtime and CNI for the pods that are bound to them.`,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newUpCommand(), newDownCommand(), newStatusCommand(), newSuperviseCommand(),
-		newNodeCommand(), newDemoCommand())
+		newNodeCommand(), newDemoCommand(), newBenchCommand())
 	return root
 }

@@ -124,6 +124,9 @@ func (c *ControlPlane) WorkDir() string { return c.options.WorkDir }
 // AssetsDir is the folder with the binaries, kubectl among them.
 func (c *ControlPlane) AssetsDir() string { return c.options.AssetsDir }
 
+// EtcdURL is where etcd serves its clients and its metrics.
+func (c *ControlPlane) EtcdURL() string { return c.env.ControlPlane.Etcd.URL.String() }
+
 // LogFile is the path of a component's log, such as "kube-apiserver".
 func (c *ControlPlane) LogFile(component string) string {
 	return filepath.Join(c.options.WorkDir, "logs", component+".log")

@@ -63,10 +63,10 @@ func (c *Cluster) applyChanged(ctx context.Context, change func(*unstructured.Un
 	return nil
 }
 
-// apply applies on the server's side, in the order given.
+// apply applies on the server's side, in the order given. The objects stay as they are, so that they can be applied again.
 func (c *Cluster) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	for _, object := range objects {
-		err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), fieldOwner, client.ForceOwnership)
+		err := c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), fieldOwner, client.ForceOwnership)
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}

@@ -100,6 +100,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		// As on a real cluster, so that whereabouts' pods have their account.
 		ServiceAccountAdmission: true,
 		NodeMonitorGracePeriod:  c.options.NodeMonitorGracePeriod,
+		APIServerArgs:           c.options.APIServerArgs,
 		Log:                     c.options.Log,
 	})
 	if err != nil {

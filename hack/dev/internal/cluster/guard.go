@@ -181,7 +181,7 @@ func (c *Cluster) runManager(ctx context.Context) error {
 	p, err := process.Start(process.Options{
 		Name: "manager", Path: c.managerProgram(), LogFile: c.path("logs", "manager.log"),
 		Args: []string{"run", "--config", c.guard.configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
-		Env:  []string{"POD_NAMESPACE=" + guardNamespace},
+		Env:  append([]string{"POD_NAMESPACE=" + guardNamespace}, c.options.ManagerEnv...),
 	})
 	if err != nil {
 		return err

@@ -35,6 +35,33 @@ func (c *Cluster) StartManager(ctx context.Context) error {
 	return c.step(ctx, "manager", c.runManager)
 }
 
+// WithdrawGuard stops the manager and deletes its webhooks and policies, as if Holdfast were not there; RestoreGuard takes that back.
+func (c *Cluster) WithdrawGuard(ctx context.Context) error {
+	if c.guard == nil || c.guard.manager == nil {
+		return errors.New("withdrawing the guard: it is not installed")
+	}
+	if err := c.guard.manager.Stop(0); err != nil {
+		return err
+	}
+	for _, o := range c.guard.admission {
+		if err := client.IgnoreNotFound(c.client.Delete(ctx, o.DeepCopy())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RestoreGuard returns when the manager is ready and the API server protects.
+func (c *Cluster) RestoreGuard(ctx context.Context) error {
+	if err := c.StartManager(ctx); err != nil {
+		return err
+	}
+	if err := c.apply(ctx, c.guard.admission...); err != nil {
+		return err
+	}
+	return c.awaitProtected(ctx)
+}
+
 // awaitProtected waits until the API server calls the webhook: it learns of new
 // webhooks by a watch. The network does not exist, which protects.
 func (c *Cluster) awaitProtected(ctx context.Context) error {

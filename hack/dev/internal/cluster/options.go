@@ -31,6 +31,10 @@ type Options struct {
 	// NodeMonitorGracePeriod is how long a node may be silent before it is found
 	// NotReady. Default: 6s, so that nobody has to wait.
 	NodeMonitorGracePeriod time.Duration
+	// APIServerArgs are further flags of the API server, without their dashes.
+	APIServerArgs map[string]string
+	// ManagerEnv are further KEY=value entries for the manager.
+	ManagerEnv []string
 	// SimNode holds the times of the simulated nodes; what else is in it is ignored.
 	SimNode simnode.Options
 	// Log gets a line for each step. Default: none.

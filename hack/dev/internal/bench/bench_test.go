@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
+)
+
+func TestEveryRowHasANameOfItsOwnAndSaysWhatItIs(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range Rows() {
+		if seen[r.Name] || r.Title == "" || r.Unit == "" || r.Target.Op == "" {
+			t.Errorf("row %+v", r)
+		}
+		seen[r.Name] = true
+	}
+	for _, e := range experiments {
+		for _, r := range e.rows {
+			if r.Limit == "" || r.figure == nil || e.repeats < 3 {
+				t.Errorf("row %s has no reason for a miss, no figure or too few repeats", r.Name)
+			}
+		}
+	}
+}
+
+func TestOnlyTheRowsThatAreWantedAreMeasured(t *testing.T) {
+	o := Options{Results: t.TempDir()}
+	if chosen, err := o.choose(); err != nil || len(chosen) != len(experiments) {
+		t.Errorf("without a choice: %d of %d experiments, error %v", len(chosen), len(experiments), err)
+	}
+	o.Only = []string{"webhook-cpu"}
+	if chosen, err := o.choose(); err != nil || len(chosen) != 1 || chosen[0].rows[0].Name != "webhook-cpu" {
+		t.Errorf("one by name: %d experiments, error %v", len(chosen), err)
+	}
+	o.Only = []string{"no-such-row"}
+	if _, err := o.choose(); err == nil || !strings.Contains(err.Error(), "webhook-cpu") {
+		t.Errorf("an unknown row: error %v, which has to name those that exist", err)
+	}
+	o.Only, o.Missing = nil, true
+	written, err := result.New("webhook-cpu", ratio, "", result.Target{Op: result.AtMost, Value: 1}, []result.Sample{{Figure: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := written.Write(o.Results); err != nil {
+		t.Fatal(err)
+	}
+	if chosen, err := o.choose(); err != nil || len(chosen) != len(experiments)-1 {
+		t.Errorf("those without a file: %d of %d experiments, error %v", len(chosen), len(experiments), err)
+	}
+}
+
+func TestProcessorTimeIsReadBehindTheProgramsName(t *testing.T) {
+	got, err := parseStat([]byte("12 (a (b) 1 2) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 9\n"))
+	if err != nil || got != 2 {
+		t.Errorf("got %v, error %v", got, err)
+	}
+	if _, err := parseStat([]byte("12 (a) S 1")); err == nil {
+		t.Error("a line that is too short is no error")
+	}
+}
+
+func TestAGoBenchmarkIsReadWithItsAllocations(t *testing.T) {
+	operations, values, err := parseGoBench("goos: linux\nBenchmarkPoolGuard/guard-2   \t  50\t 2000000 ns/op\t  300 B/op\t  7 allocs/op\nPASS\n")
+	if diff := cmp.Diff(map[string]float64{secondsPerOperation: 0.002, "B/op": 300, "allocs/op": 7}, values); diff != "" || operations != 50 || err != nil {
+		t.Errorf("%d operations, error %v, values (-want +got):\n%s", operations, err, diff)
+	}
+	if _, _, err := parseGoBench("PASS\n"); err == nil {
+		t.Error("output without a benchmark is no error")
+	}
+}
+
+func TestCallsAreCountedByVerbAndResource(t *testing.T) {
+	log := `{"verb":"get","objectRef":{"resource":"pods"}}
+{"verb":"watch","objectRef":{"resource":"pods"}}
+{"verb":"list","objectRef":{"resource":"ipallocations"}}
+{"verb":"patch","objectRef":{"resource":"pods","subresource":"status"}}
+{"verb":"patch","objectRef":{"reso`
+	counted, err := parseAudit([]byte(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{reads: 1, lists: 0.5, writes: 0.5, "get pods": 0.5, "list ipallocations": 0.5, "patch pods/status": 0.5}
+	if diff := cmp.Diff(want, counted.per(2)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAMetricIsTheSumOverTheLabelsThatAreAskedFor(t *testing.T) {
+	text := []byte("# TYPE a counter\na 3\nab 7\nb{name=\"x.holdfast.dev\",op=\"1\"} 2\nb{name=\"x.holdfast.dev\",op=\"2\"} 3e0\nb{name=\"other\"} 5\n")
+	for name, c := range map[string]struct {
+		labels string
+		want   float64
+	}{"a": {"", 3}, "b": {".holdfast.dev", 5}} {
+		if got, err := metric(text, name, c.labels); got != c.want || err != nil {
+			t.Errorf("%s: got %v, error %v", name, got, err)
+		}
+	}
+	if _, err := metric(text, "none", ""); err == nil {
+		t.Error("a metric that is not there is no error")
+	}
+}

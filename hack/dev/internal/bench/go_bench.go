@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
+)
+
+const secondsPerOperation = "seconds"
+
+// poolGuard is the handler of a CNI DEL in a large pool, beside one look at each byte of the same review.
+var poolGuard = experiment{
+	repeats: 10,
+	needs:   needs{noCluster: true},
+	rows: []row{{
+		Row: page.Row{Name: "pool-guard", Title: "guard of a pool with 4,000 entries", Against: "`json.Valid` of the same review", Unit: ratio,
+			Target: result.Target{Op: result.AtMost, Value: 3},
+			Limit:  "The review is decoded once as a review, and each of the two pools in it once more into entries, by reflection."},
+		figure: func(turns map[string]result.Turn) float64 {
+			return turns[ours].Values[secondsPerOperation] / turns["json.Valid"].Values[secondsPerOperation]
+		},
+	}},
+	prepare: func(ctx context.Context, w *world) ([]arm, error) {
+		program, err := w.testBinary(ctx, "./webhooks")
+		if err != nil {
+			return nil, err
+		}
+		return []arm{w.goBench(ours, program, "BenchmarkPoolGuard/guard"), w.goBench("json.Valid", program, "BenchmarkPoolGuard/valid")}, nil
+	},
+}
+
+// testBinary builds the tests of a package of the measured version.
+func (w *world) testBinary(ctx context.Context, packagePath string) (string, error) {
+	program := filepath.Join(w.dir, "benchmarks.test")
+	_, err := output(ctx, w.options.Root, "go", "test", "-c", "-o", program, packagePath)
+	return program, err
+}
+
+// goBench is an arm that runs a Go benchmark for a second.
+func (w *world) goBench(name, program, benchmark string) arm {
+	return arm{name: name, run: func(ctx context.Context) (int, map[string]float64, error) {
+		pattern := "^" + strings.ReplaceAll(benchmark, "/", "$/^") + "$"
+		text, err := output(ctx, w.dir, program, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime=1s", "-test.benchmem")
+		if err != nil {
+			return 0, nil, err
+		}
+		return parseGoBench(text)
+	}}
+}
+
+// parseGoBench reads the first line of results: the name, the number of operations, and pairs of value and unit.
+func parseGoBench(text string) (int, map[string]float64, error) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
+			continue
+		}
+		operations, err := strconv.Atoi(fields[1])
+		if err != nil {
+			return 0, nil, fmt.Errorf("line %q: %w", line, err)
+		}
+		values := map[string]float64{}
+		for i := 2; i+1 < len(fields); i += 2 {
+			value, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				return 0, nil, fmt.Errorf("line %q: %w", line, err)
+			}
+			values[fields[i+1]] = value
+		}
+		values[secondsPerOperation] = values["ns/op"] / 1e9
+		delete(values, "ns/op")
+		return operations, values, nil
+	}
+	return 0, nil, fmt.Errorf("no benchmark ran; its output was %q", text)
+}

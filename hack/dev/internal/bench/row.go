@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bench measures what Holdfast costs: a real API server and etcd, the real manager under its own account with its own manifests, and the
+// arms of each comparison in turns, in one run. A file per experiment declares its rows and says how an arm is run; the harness repeats, computes
+// and writes.
+package bench
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
+)
+
+// row is a line of the table on the page.
+type row struct {
+	page.Row
+	// figure compares the turns of a repeat, by the names of their arms.
+	figure func(turns map[string]result.Turn) float64
+}
+
+// experiment measures the rows that the same turns give.
+type experiment struct {
+	rows []row
+	// repeats of a complete run; 10, or 3 where one takes more than a minute.
+	repeats int
+	// slices are the parts of a turn, between which the arms take turns: for what changes faster than a turn takes. One by default.
+	slices int
+	// needs are what the cluster has to have.
+	needs needs
+	// prepare makes the arms, on a cluster of their own.
+	prepare func(ctx context.Context, w *world) ([]arm, error)
+}
+
+// arm is one side of a comparison.
+type arm struct {
+	name string
+	// before a turn is prepared, and after a repeat cleaned up, what is not measured; nil where there is nothing to do.
+	before, after func(ctx context.Context) error
+	// run does the operations of a turn, or of a slice of it, and returns how many, with what it measured itself. The harness adds wall time and
+	// processor time.
+	run func(ctx context.Context) (operations int, values map[string]float64, err error)
+}
+
+// needs of an experiment.
+type needs struct {
+	// auditLog has the API server write each request of the manager's account.
+	auditLog bool
+	// reports has the experiment begin when kubelets' reports count: pods have to be younger than the policies, by a minute.
+	reports bool
+	// managerEnv are KEY=value entries for the manager.
+	managerEnv []string
+	// noCluster is for functions that are measured by themselves.
+	noCluster bool
+}
+
+// experiments in the order in which they run.
+var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, releaseLatency, heap}
+
+// Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
+func Rows() []page.Row {
+	var all []page.Row
+	for _, e := range experiments {
+		for _, r := range e.rows {
+			all = append(all, r.Row)
+		}
+	}
+	return append(all, notMeasured...)
+}
+
+func throughput(ours, others string) func(map[string]result.Turn) float64 {
+	return func(turns map[string]result.Turn) float64 { return turns[ours].PerSecond() / turns[others].PerSecond() }
+}

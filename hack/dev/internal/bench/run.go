@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
+)
+
+// Options of a run.
+type Options struct {
+	// Root is the repository from which the manager and its manifests are taken.
+	Root string
+	// Version of that manager, as the samples say it.
+	Version string
+	// Results is the folder for the rows' files, and Work the one for clusters and logs.
+	Results, Work string
+	// Program runs the null webhook as a process of its own.
+	Program string
+	// Only are the rows to measure; all where there are none.
+	Only []string
+	// Missing leaves out the rows that have a file.
+	Missing bool
+	// Quick makes one repeat of fewer operations, to see that everything works.
+	Quick bool
+	// Progress gets a line for each turn.
+	Progress io.Writer
+	// Written is called after each row that was written.
+	Written func() error
+}
+
+// Run measures rows and writes a file for each as soon as its samples are complete.
+func Run(ctx context.Context, o Options) error {
+	chosen, err := o.choose()
+	if err != nil {
+		return err
+	}
+	for i, e := range chosen {
+		if err := o.measure(ctx, e, fmt.Sprintf("%d/%d", i+1, len(chosen))); err != nil {
+			return fmt.Errorf("row %s: %w", e.rows[0].Name, err)
+		}
+	}
+	return nil
+}
+
+// choose leaves out experiments no row of which is wanted.
+func (o Options) choose() ([]experiment, error) {
+	var known []string
+	var chosen []experiment
+	for _, e := range experiments {
+		wanted := false
+		for _, r := range e.rows {
+			known = append(known, r.Name)
+			_, measured, err := result.Read(o.Results, r.Name)
+			if err != nil {
+				return nil, err
+			}
+			named := len(o.Only) == 0 || slices.Contains(o.Only, r.Name)
+			wanted = wanted || named && (!o.Missing || !measured)
+		}
+		if wanted {
+			chosen = append(chosen, e)
+		}
+	}
+	for _, name := range o.Only {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("no row %q is measured; those that are: %q", name, known)
+		}
+	}
+	return chosen, nil
+}
+
+func (o Options) measure(ctx context.Context, e experiment, number string) (err error) {
+	began := time.Now()
+	w, err := newWorld(ctx, o, e)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	arms, err := e.prepare(ctx, w)
+	if err != nil {
+		return err
+	}
+	samples, err := w.repeat(ctx, arms, e, number+" "+e.rows[0].Name)
+	if err != nil {
+		return err
+	}
+	for _, r := range e.rows {
+		written, err := r.result(samples)
+		if err != nil {
+			return err
+		}
+		if err := written.Write(o.Results); err != nil {
+			return err
+		}
+		fmt.Fprintf(o.Progress, "%s %s: %.3g (%.3g to %.3g), target %s %g, holds: %t, after %.0f s\n", number, r.Name,
+			written.Ratio.Median, written.Ratio.Low, written.Ratio.High, r.Target.Op, r.Target.Value, written.Holds, time.Since(began).Seconds())
+	}
+	return o.Written()
+}
+
+func (r row) result(samples []result.Sample) (result.Result, error) {
+	own := slices.Clone(samples)
+	for i := range own {
+		own[i].Figure = r.figure(own[i].Arms)
+	}
+	return result.New(r.Name, r.Unit, r.Limit, r.Target, own)
+}
+
+// repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. What comes first is
+// a repeat that is not counted.
+func (w *world) repeat(ctx context.Context, arms []arm, e experiment, what string) ([]result.Sample, error) {
+	first, last := 0, e.repeats
+	if w.options.Quick {
+		first, last = 1, 1
+	}
+	var samples []result.Sample
+	order := slices.Clone(arms)
+	for i := first; i <= last; i++ {
+		load, err := loadAverage()
+		if err != nil {
+			return nil, err
+		}
+		s := result.Sample{Version: w.options.Version, Began: time.Now().UTC(), Load: load, Arms: map[string]result.Turn{}}
+		for range max(1, e.slices) {
+			for _, a := range order {
+				t, err := w.turn(ctx, a)
+				if err != nil {
+					return nil, fmt.Errorf("arm %s, repeat %d: %w", a.name, i, err)
+				}
+				s.Arms[a.name] = s.Arms[a.name].Plus(t)
+			}
+		}
+		for _, a := range order {
+			t := s.Arms[a.name]
+			fmt.Fprintf(w.options.Progress, "%s, repeat %d of %d, %s: %d operations in %.1f s\n", what, i, last, a.name, t.Operations, t.WallSeconds)
+			if a.after == nil {
+				continue
+			}
+			if err := a.after(ctx); err != nil {
+				return nil, fmt.Errorf("arm %s, after repeat %d: %w", a.name, i, err)
+			}
+		}
+		slices.Reverse(order)
+		if i > 0 {
+			samples = append(samples, s)
+		}
+	}
+	return samples, nil
+}
+
+func (w *world) turn(ctx context.Context, a arm) (t result.Turn, err error) {
+	if a.before != nil {
+		if err := a.before(ctx); err != nil {
+			return t, fmt.Errorf("before the turn: %w", err)
+		}
+	}
+	processes := w.processes()
+	before, err := cpuSeconds(processes)
+	if err != nil {
+		return t, err
+	}
+	began := time.Now()
+	if t.Operations, t.Values, err = a.run(ctx); err != nil {
+		return t, err
+	}
+	t.WallSeconds = time.Since(began).Seconds()
+	after, err := cpuSeconds(processes)
+	if err != nil {
+		return t, err
+	}
+	t.CPUSeconds = map[string]float64{}
+	for name := range after {
+		t.CPUSeconds[name] = (after[name] - before[name]) / float64(t.Operations)
+	}
+	return t, nil
+}

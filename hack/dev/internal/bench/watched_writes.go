@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
+)
+
+const (
+	watched   = "watches of 5,000 agents"
+	unwatched = "no watches"
+
+	watchingAgents = 5000
+	// writeTime is how long the clients write in one turn.
+	writeTime = 5 * time.Second
+	// holdfastAPI is where the API server serves our kinds.
+	holdfastAPI = "/apis/holdfast.dev/v1alpha1/"
+)
+
+// watchedWrites writes records under the manager's account, and so in the manager's FlowSchema, in both arms. The manager itself is stopped: it would
+// react to each write.
+var watchedWrites = experiment{
+	repeats: 10,
+	rows: []row{{
+		Row: page.Row{Name: "watched-writes", Title: "writes of records with the watches of 5,000 node agents", Against: "no watches, the same account", Unit: ratio,
+			Target: result.Target{Op: result.AtLeast, Value: 0.9},
+			Limit:  "Agents watch records by a field selector: priority and fairness charges each write for each of these watches, and the API server tests it against each."},
+		figure: throughput(watched, unwatched),
+	}},
+	prepare: func(ctx context.Context, w *world) ([]arm, error) {
+		w.forget("manager")
+		if err := w.cluster.Manager().Stop(0); err != nil {
+			return nil, err
+		}
+		writer, err := w.accountOf(ctx, "holdfast-system", "holdfast-manager")
+		if err != nil {
+			return nil, err
+		}
+		manager, err := client.New(writer, client.Options{Scheme: scheme})
+		if err != nil {
+			return nil, err
+		}
+		records, err := makeRecords(ctx, manager, 4*clients)
+		if err != nil {
+			return nil, err
+		}
+		write := func(ctx context.Context) (int, map[string]float64, error) {
+			written, err := updateRecords(ctx, manager, records)
+			return written, nil, err
+		}
+		agents, err := w.accountOf(ctx, "holdfast-agent", "holdfast-agent")
+		if err != nil {
+			return nil, err
+		}
+		o := &observers{config: agents}
+		w.onStop(func() error { o.close(); return nil })
+		return []arm{
+			{name: watched, run: write, before: o.open},
+			{name: unwatched, run: write, before: func(context.Context) error { o.close(); return nil }},
+		}, nil
+	},
+}
+
+// accountOf is the identity of a ServiceAccount, without a limit of its own.
+func (w *world) accountOf(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	config, err := token.ForAccount(ctx, w.cluster.Config(), namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// makeRecords makes records of pods that never were.
+func makeRecords(ctx context.Context, c client.Client, n int) ([]*v1alpha1.IPAllocation, error) {
+	records := make([]*v1alpha1.IPAllocation, n)
+	return records, inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
+		records[i] = &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("00000000-0000-0000-0000-%012d", i)},
+			Spec: v1alpha1.IPAllocationSpec{PodNamespace: "bench", PodName: fmt.Sprintf("p-%d", i), NodeName: fmt.Sprintf("bench-node-%d", i),
+				Sandboxes: []v1alpha1.SandboxRecord{}, Addresses: []v1alpha1.AddressRecord{}}}
+		return c.Create(ctx, records[i])
+	})
+}
+
+// updateRecords changes records as fast as the API server lets clients, for a time, and returns how many writes there were.
+func updateRecords(ctx context.Context, c client.Client, records []*v1alpha1.IPAllocation) (int, error) {
+	end := time.Now().Add(writeTime)
+	var written atomic.Int64
+	err := inParallel(ctx, clients, clients, func(ctx context.Context, worker int) error {
+		for i := worker; time.Now().Before(end); i += clients {
+			record := records[i%len(records)]
+			record.Annotations = map[string]string{"bench": strconv.FormatInt(written.Add(1), 10)}
+			if err := c.Update(ctx, record); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return int(written.Load()), err
+}
+
+// observers are the watches of the agents.
+type observers struct {
+	config *rest.Config
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// open begins the two watches of each agent, of the records of its node and of those of unknown node, unless they stand.
+func (o *observers) open(ctx context.Context) error {
+	if o.cancel != nil {
+		return nil
+	}
+	clientset, err := kubernetes.NewForConfig(o.config)
+	if err != nil {
+		return err
+	}
+	var watching context.Context
+	watching, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return inParallel(ctx, clients, 2*watchingAgents, func(_ context.Context, i int) error {
+		selector := "spec.nodeName="
+		if i%2 == 0 {
+			selector += fmt.Sprintf("agent-node-%d", i/2)
+		}
+		stream, err := clientset.RESTClient().Get().AbsPath(holdfastAPI+"ipallocations").Param("watch", "true").
+			Param("fieldSelector", selector).Param("resourceVersion", "0").Stream(watching)
+		if err != nil {
+			return err
+		}
+		o.done.Go(func() {
+			defer stream.Close()
+			_, _ = io.Copy(io.Discard, stream) // until it is closed
+		})
+		return nil
+	})
+}
+
+func (o *observers) close() {
+	if o.cancel != nil {
+		o.cancel()
+		o.done.Wait()
+		o.cancel = nil
+	}
+}
