@@ -4,14 +4,18 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/config"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
 const (
@@ -39,6 +43,9 @@ func (o *runOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkKubernetes(restConfig); err != nil {
+		return err
+	}
 	mgr, err := app.New(ctx, restConfig, c, app.Options{
 		Namespace:   os.Getenv(namespaceVariable),
 		Log:         logger,
@@ -48,4 +55,17 @@ func (o *runOptions) run(ctx context.Context) error {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// checkKubernetes refuses an API server that lacks what the manager rests on.
+func checkKubernetes(c *rest.Config) error {
+	finder, err := discovery.NewDiscoveryClientForConfig(c)
+	if err != nil {
+		return err
+	}
+	server, err := finder.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("reading the version of the API server: %w", err)
+	}
+	return kubeversion.Check(server.GitVersion)
 }

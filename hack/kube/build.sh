@@ -36,6 +36,8 @@ v1.[0-9]*.[0-9]*) ;;
 esac
 minor=${version#v1.}
 minor=${minor%%.*}
+tags=
+if [ "$minor" -lt 34 ]; then tags=before_1_34; fi
 
 # A binary that reports v0.0.0 switches version-dependent features wrongly.
 ldflags="-s -w"
@@ -70,14 +72,14 @@ else
 fi
 
 show "Kubernetes $version: fetching modules"
-if ! go list -modfile="$modfile" -deps -f '{{.ImportPath}}' . >"$log.list" 2>"$log"; then
+if ! go list -modfile="$modfile" -tags "$tags" -deps -f '{{.ImportPath}}' . >"$log.list" 2>"$log"; then
 	printf '\n' && cat "$log" >&2
 	exit 1
 fi
 total=$(grep -c . "$log.list")
 : >"$log"
 
-go build -modfile="$modfile" -v -trimpath -buildvcs=false -ldflags "$ldflags" -o "$out/.kube.new" . 2>"$log" &
+go build -modfile="$modfile" -tags "$tags" -v -trimpath -buildvcs=false -ldflags "$ldflags" -o "$out/.kube.new" . 2>"$log" &
 build=$!
 ticks=0
 while kill -0 "$build" 2>/dev/null; do

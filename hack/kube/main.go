@@ -7,7 +7,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -20,7 +19,6 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
 	"k8s.io/component-base/cli"
-	"k8s.io/component-base/logs"
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
@@ -30,7 +28,6 @@ import (
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 // parentVariable, when set, holds the process ID of the parent together with
@@ -46,7 +43,7 @@ var components = map[string]func() int{
 	"kube-controller-manager": runCobra(controllermanager.NewControllerManagerCommand),
 	"kube-scheduler":          runCobra(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              runCobra(proxy.NewProxyCommand),
-	"kubelet":                 runKubelet,
+	"kubelet":                 runCobra(newKubelet),
 	"kubectl":                 runKubectl,
 }
 
@@ -74,16 +71,8 @@ func runEtcd() int {
 	return 0
 }
 
-func runKubelet() int {
-	return cli.Run(kubelet.NewKubeletCommand(context.Background()))
-}
-
-// runKubectl sets the log level before the command is built, because kubectl
-// already logs while it looks for plugins and reads its preferences.
 func runKubectl() int {
-	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
-		fmt.Fprintf(os.Stderr, "kubectl: setting the log level: %v\n", err)
-	}
+	setKubectlLogLevel()
 	kubectlutil.CheckErr(cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()))
 	return 0
 }

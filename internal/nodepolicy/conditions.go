@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
 // The names of the match conditions.
@@ -162,9 +163,9 @@ func quoteAll(values []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// conditionCompiler is what the API server checks the match conditions of a new webhook with.
+// conditionCompiler is what the oldest supported API server checks the match conditions of a new webhook with.
 var conditionCompiler = sync.OnceValue(func() plugincel.Compiler {
-	return plugincel.NewCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	return plugincel.NewCompiler(environment.MustBaseEnvSet(kubeversion.Expressions))
 })
 
 // checkConditions compiles the conditions as the API server will. What fails here can only come from the expression of the

@@ -16,15 +16,18 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
 // selfName is the variable of the policies' expressions: the whole object.
 const selfName = "self"
 
-// selfEnv is the API server's environment for expressions that are new to it, with the variable self. It also sets the
-// limit of what one evaluation may cost (k8s.io/apiserver/pkg/apis/cel.PerCallLimit, about a tenth of a second).
+// selfEnv is the environment of the oldest supported API server for expressions that are new to it, with the variable self: the API server
+// compiles them once more, in match conditions. It also sets the limit of what one evaluation may cost
+// (k8s.io/apiserver/pkg/apis/cel.PerCallLimit, about a tenth of a second).
 var selfEnv = sync.OnceValues(func() (*cel.Env, error) {
-	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
+	set, err := environment.MustBaseEnvSet(kubeversion.Expressions).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
 		EnvOptions:        []cel.EnvOption{cel.Variable(selfName, cel.DynType)},
 	})
@@ -70,7 +73,7 @@ func compile(text, expected string, gives func(*cel.Type) bool) (*expression, er
 	}
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
-		return nil, fmt.Errorf("the expression does not compile: %w", issues.Err())
+		return nil, fmt.Errorf("the expression does not compile on Kubernetes %s, the oldest that is supported: %w", kubeversion.Oldest, issues.Err())
 	}
 	if !gives(checked.OutputType()) {
 		return nil, fmt.Errorf("the expression gives %s; it has to give %s", checked.OutputType(), expected)

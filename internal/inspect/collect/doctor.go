@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +46,7 @@ func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor
 	c.installation(ctx, f)
 	f.Webhooks = factOf(func() ([]doctor.Webhook, error) { return c.webhooks(ctx) })
 	f.AdmissionPolicies = factOf(func() (doctor.AdmissionPolicies, error) { return c.admissionPolicies(ctx) })
+	f.MutatingPoliciesServed = factOf(func() (bool, error) { return c.servesMutatingPolicies(ctx) })
 	f.Protection = factOf(func() (doctor.Protection, error) { return c.tryProtection(ctx, namespace) })
 	c.tryUpdates(ctx, f)
 	c.rights(ctx, f)
@@ -71,6 +74,19 @@ func (c *Cluster) serverVersion() (string, error) {
 		return "", err
 	}
 	return version.GitVersion, nil
+}
+
+// servesMutatingPolicies says whether version v1 is served; earlier versions do not count.
+func (c *Cluster) servesMutatingPolicies(ctx context.Context) (bool, error) {
+	finder, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return false, err
+	}
+	list, err := finder.ServerResourcesForGroupVersionWithContext(ctx, admissionregistrationv1.SchemeGroupVersion.String())
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "mutatingadmissionpolicies" }), nil
 }
 
 // installation reads the manager's and the agents' own objects.
@@ -125,6 +141,7 @@ func (c *Cluster) nodePolicies(ctx context.Context) ([]v1alpha1.NodeResourcePoli
 // ipam looks whether pools are served, and whether the DaemonSets by which CNI DEL is known exist.
 func (c *Cluster) ipam(ctx context.Context, f *doctor.Facts) {
 	f.PoolsServed = factOf(func() (bool, error) { return c.served(ctx, ippools) })
+	f.SlicePoolsServed = factOf(func() (bool, error) { return c.served(ctx, ippools.GroupVersion().WithResource("nodeslicepools")) })
 	f.DaemonSets = map[string]release.Fact[struct{}]{}
 	if !f.Configuration.IsKnown() {
 		return

@@ -14,6 +14,7 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
 // groups are the checks, by what they are about, in the order in which to mend what is broken.
@@ -21,7 +22,7 @@ var groups = []struct {
 	name   string
 	checks []func(*Diagnosis, *Facts, time.Time)
 }{
-	{"Installation", []func(*Diagnosis, *Facts, time.Time){definitions, manager, configuration, mode, rights, versions}},
+	{"Installation", []func(*Diagnosis, *Facts, time.Time){definitions, manager, configuration, mode, rights, versions, features}},
 	{"Certificates and webhooks", []func(*Diagnosis, *Facts, time.Time){certificate, issuing, webhooks, bootstrap}},
 	{"Protection of pods", []func(*Diagnosis, *Facts, time.Time){admissionPolicies, protection, foreign, updates, unprotected}},
 	{"Nodes", []func(*Diagnosis, *Facts, time.Time){agents, policies}},
@@ -154,7 +155,14 @@ func ipam(d *Diagnosis, f *Facts, _ time.Time) {
 			return
 		}
 	}
-	d.ok(name, "IPPools are served")
+	switch {
+	case !f.SlicePoolsServed.IsKnown():
+		d.unread(name, f.SlicePoolsServed.Why())
+	case f.SlicePoolsServed.Get():
+		d.ok(name, "IPPools are served")
+	default:
+		d.ok(name, "IPPools are served, and NodeSlicePools are not (whereabouts before 0.9): there are no slices of nodes to keep")
+	}
 }
 
 // reconciler: whereabouts' own reconciler, or anybody else, was refused, or warned.
@@ -185,9 +193,6 @@ func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 	d.ok(name, "none within the last hour (mode %s)", mode)
 }
 
-// oldest is the oldest Kubernetes with what the installation needs: match conditions (GA in 1.30).
-const oldest = "1.30"
-
 // versions: API server, manager, agents and plugin.
 func versions(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "versions"
@@ -195,8 +200,8 @@ func versions(d *Diagnosis, f *Facts, _ time.Time) {
 		d.unread(name, f.APIServer.Why())
 		return
 	}
-	if v, err := version.ParseGeneric(f.APIServer.Get()); err != nil || v.LessThan(version.MustParseGeneric(oldest)) {
-		d.add(Fail, name, "Kubernetes is "+f.APIServer.Get(), "use "+oldest+" or newer: older ones know no match conditions")
+	if err := kubeversion.Check(f.APIServer.Get()); err != nil {
+		d.add(Fail, name, err.Error(), "upgrade the cluster: the manager does not start on it")
 		return
 	}
 	found := []string{"Kubernetes " + f.APIServer.Get()}

@@ -58,6 +58,17 @@ func containers(image string) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: image}}}}
 }
 
+// kubelets gives the cluster a Node for each version.
+func kubelets(versions ...string) func(*testing.T, *Facts) {
+	return func(_ *testing.T, f *Facts) {
+		nodes := make([]corev1.Node, len(versions))
+		for i, version := range versions {
+			nodes[i].Name, nodes[i].Status.NodeInfo.KubeletVersion = "a", version
+		}
+		f.Nodes = release.Known(nodes)
+	}
+}
+
 // wellInstalled is an installation without a fault.
 func wellInstalled(t *testing.T) *Facts {
 	t.Helper()
@@ -80,7 +91,8 @@ func wellInstalled(t *testing.T) *Facts {
 		Certificate:       secret(certificate), Issuing: known(issued(now.Add(30 * day))), Protection: release.Known(Protection{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
 		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}),
 		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[struct{}]{"kube-system/whereabouts": release.Known(struct{}{})},
-		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true),
+		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true), SlicePoolsServed: release.Known(true),
+		MutatingPoliciesServed: release.Known(true),
 	}
 }
 
@@ -224,7 +236,17 @@ func TestDiagnose(t *testing.T) {
 			r.Status.Answers = []v1alpha1.Answer{{SandboxID: "s", NodeUID: "n", BootID: "b", Epoch: 1}}
 			f.Records = release.Known([]v1alpha1.IPAllocation{r})
 		}, "agents", Warn, "not answered for more than 1m0s: record u, node a"},
-		"an old Kubernetes":                     {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.29.4") }, "versions", Fail, "Kubernetes is v1.29.4"},
+		"an old Kubernetes":                 {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.29.4") }, "versions", Fail, "the API server is Kubernetes v1.29.4: 1.31 or newer is needed"},
+		"a Kubernetes one below the oldest": {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.30.14") }, "versions", Fail, "the API server is Kubernetes v1.30.14: 1.31 or newer is needed"},
+		"the oldest Kubernetes":             {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.31.4") }, "versions", OK, "Kubernetes v1.31.4"},
+		"no MutatingAdmissionPolicies": {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Known(false) }, "features", OK,
+			"the API server serves no MutatingAdmissionPolicy v1 (on by default from 1.36), so that the webhook alone protects new pods"},
+		"it could not be told whether they are served": {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Unknown[bool]("no answer") }, "features", Warn, "no answer"},
+		"an old kubelet without agents": {kubelets("v1.36.3", "v1.37.1"), "features", Warn,
+			"1 of 2 kubelets are older than 1.37 and do not report that a pod has no sandbox"},
+		"an old kubelet with agents": {func(t *testing.T, f *Facts) { kubelets("v1.31.4+k3s1")(t, f); withAgents(f) }, "features", OK, "1 of 1 kubelets are older than 1.37"},
+		"no slices of nodes": {func(_ *testing.T, f *Facts) { f.SlicePoolsServed = release.Known(false) }, "IPAM", OK,
+			"IPPools are served, and NodeSlicePools are not (whereabouts before 0.9)"},
 		"a plugin of another minor version":     {func(_ *testing.T, f *Facts) { f.Plugin = "v0.2.0" }, "versions", Warn, "plugin v0.2.0"},
 		"a plugin that was built from the tree": {func(_ *testing.T, f *Facts) { f.Plugin = "unknown" }, "versions", OK, "plugin unknown"},
 		"a record that is held for long": {func(_ *testing.T, f *Facts) {

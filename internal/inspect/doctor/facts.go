@@ -59,8 +59,10 @@ type Facts struct {
 	Policies release.Fact[[]v1alpha1.NodeResourcePolicy]
 	// Unserved are types of ours that the API server does not serve.
 	Unserved inspect.Unserved
-	// PoolsServed says whether the API server serves IPPools.
-	PoolsServed release.Fact[bool]
+	// PoolsServed and SlicePoolsServed say whether the API server serves IPPools, and NodeSlicePools.
+	PoolsServed, SlicePoolsServed release.Fact[bool]
+	// MutatingPoliciesServed says whether it serves MutatingAdmissionPolicy v1.
+	MutatingPoliciesServed release.Fact[bool]
 }
 
 // AdmissionPolicies are what the API server evaluates itself.

@@ -249,8 +249,13 @@ var _ = suite.Describe("A write of a NodeSlicePool", Ordered, func() {
 			And(ContainSubstring(before[1].SliceRange), Not(ContainSubstring("was to get it")))))
 	})
 
-	It("that takes nothing from a node does not reach the webhook, nor does one that divides otherwise, nor the manager's own", func(ctx context.Context) {
-		Expect(ownersOf(patch(ctx, writer, 0, give(3, "x")))[3]).To(Equal("x"))
+	It("that takes nothing from a node is left as it is", func(ctx context.Context) {
+		Expect(ownersOf(patch(ctx, writer, 1, give(3, "x")))).To(Equal([]string{a, b, before[2].NodeName, "x"}))
+		Expect(warnings.Take()).To(BeEmpty())
+	})
+
+	It("does not reach the webhook if it changes no slice, or divides the range otherwise, or is the manager's own", func(ctx context.Context) {
+		Expect(ownersOf(patch(ctx, writer, 0, step{"add", "/metadata/labels", map[string]string{"changed": "yes"}}))[0]).To(Equal(a))
 		manager := fixture.Account(ctx, story.ManagerNamespace, "holdfast-manager", nil)
 		Expect(ownersOf(patch(ctx, manager, 0, give(0, "")))[0]).To(BeEmpty())
 		pool := patch(ctx, writer, 0, step{"replace", "/spec/sliceSize", "/25"}, step{"replace", statusPath, allocations{}})
