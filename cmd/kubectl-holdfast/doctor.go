@@ -15,7 +15,8 @@ import (
 
 const doctorDescription = `Doctor looks at the installation: whether its types are served, the manager's replicas, its
 configuration, the serving certificate, why cert-manager cannot issue it or when it renews it,
-whether every webhook trusts it and has a replica behind it, whether a pod is really protected, webhooks of others that would keep a finalizer on,
+whether every webhook trusts it and has a replica behind it, whether a pod is really protected,
+webhooks of others that would keep a finalizer on,
 whether guarded pods can be changed, whether the guard could keep the cluster from starting, the
 rights of the accounts, the IPAM, removals that were not safe, agents, versions, what is held the
 longest, and what no row of the decision table fits.
