@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -67,9 +66,6 @@ func applyOne(ctx context.Context, objects dynamic.Interface, m manifest) {
 	GinkgoHelper()
 	kind := m.object.GroupVersionKind()
 	mapping, err := admin.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) && strings.HasPrefix(kind.Kind, "MutatingAdmissionPolicy") {
-		return // before Kubernetes 1.36
-	}
 	Expect(err).NotTo(HaveOccurred(), "%s", m)
 	body, err := json.Marshal(m.object.Object)
 	Expect(err).NotTo(HaveOccurred())

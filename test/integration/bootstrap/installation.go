@@ -19,7 +19,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
-	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -47,7 +46,7 @@ type installation struct {
 func newInstallation(base string, policies map[string]*v1alpha1.NodeResourcePolicy, components ...string) *installation {
 	GinkgoHelper()
 	i := &installation{policies: policies}
-	for _, object := range fixture.WithoutUnserved(render("config/default", components...)) {
+	for _, object := range render("config/default", components...) {
 		if object.GroupVersionKind().Group == "monitoring.coreos.com" { // not served here
 			continue
 		}

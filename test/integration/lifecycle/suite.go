@@ -216,7 +216,6 @@ func jobOf(w *story.World) *batchv1.Job {
 // server then refuses. pods/status is not matched.
 func breakPodUpdates(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	fixture.NeedMutatingPolicies()
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "break-" + namespace},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{

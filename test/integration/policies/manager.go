@@ -15,7 +15,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
-	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const managerPods = "holdfast-manager-pods"
@@ -143,7 +142,6 @@ func named(pod *corev1.Pod) finalizer.Pod {
 // the change is the label "added", by which it is seen on the probe.
 func mutate(ctx context.Context, namespace, change string, probe *corev1.Pod) {
 	GinkgoHelper()
-	fixture.NeedMutatingPolicies()
 	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "somebody"},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{

@@ -43,7 +43,6 @@ var _ = suite.Describe("The protection policy", Ordered, func() {
 // installPolicy is undone, and seen to be undone, after the specs.
 func installPolicy(ctx context.Context) {
 	GinkgoHelper()
-	fixture.NeedMutatingPolicies()
 	DeferCleanup(func(ctx context.Context) { Eventually(isProtected(ctx)).Should(BeFalse()) }) // the last clean-up registered runs first
 	for _, object := range render("admission-policy-protection") {
 		if object.GetKind() == "MutatingWebhookConfiguration" {

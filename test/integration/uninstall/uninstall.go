@@ -15,13 +15,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/uninstall"
-	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 var _ = suite.Describe("An uninstallation", func() {
@@ -107,7 +105,6 @@ var _ = suite.Describe("An uninstallation", func() {
 	}, SpecTimeout(specTimeout))
 
 	It("notices that what protects is applied again between the two clean reads", func(ctx context.Context) {
-		fixture.NeedMutatingPolicies()
 		hold(ctx, apps, 1)
 		var late *corev1.Pod
 		out.at("0 with the finalizer", func() {
@@ -213,11 +210,7 @@ func webhooksAndProtectors(ctx context.Context) []string {
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind + "List"))
-		err := admin.List(ctx, list)
-		if meta.IsNoMatchError(err) { // MutatingAdmissionPolicies before Kubernetes 1.36
-			continue
-		}
-		Expect(err).NotTo(HaveOccurred())
+		Expect(admin.List(ctx, list)).To(Succeed())
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)
 		}
