@@ -110,6 +110,21 @@ func (r *reconciler) observing() time.Time {
 
 // unwritten are the Node UIDs whose object is not as it has to be; gone says whether a machine of any object is gone.
 func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool, err error) {
+	all, gone, err := r.nodeUIDs(ctx)
+	for _, uid := range slices.Sorted(maps.Keys(all)) {
+		v, err := r.observe(ctx, uid)
+		if err != nil {
+			return nil, false, err
+		}
+		if spec := nodelife.Next(&v.Observation, r.clock.Now()); !equality.Semantic.DeepEqual(spec, v.Spec) && len(spec.Machines) > 0 {
+			uids = append(uids, uid)
+		}
+	}
+	return uids, gone, err
+}
+
+// nodeUIDs are all Node UIDs of Nodes, objects, notes and records.
+func (r *reconciler) nodeUIDs(ctx context.Context) (all map[types.UID]bool, gone bool, err error) {
 	var nodes corev1.NodeList
 	var objects v1alpha1.GuardedNodeList
 	var records v1alpha1.IPAllocationList
@@ -118,7 +133,7 @@ func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool
 			return nil, false, fmt.Errorf("listing Nodes, GuardedNodes and records of the cache: %w", err)
 		}
 	}
-	all := map[types.UID]bool{}
+	all = map[types.UID]bool{}
 	for i := range nodes.Items {
 		all[nodes.Items[i].UID] = true
 	}
@@ -134,16 +149,7 @@ func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool
 			all[uid] = true
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(all)) {
-		v, err := r.observe(ctx, uid)
-		if err != nil {
-			return nil, false, err
-		}
-		if spec := nodelife.Next(&v.Observation, r.clock.Now()); !equality.Semantic.DeepEqual(spec, v.Spec) && len(spec.Machines) > 0 {
-			uids = append(uids, uid)
-		}
-	}
-	return uids, gone, nil
+	return all, gone, nil
 }
 
 // renewLease renews the Lease while a machine is gone. Where it has the observation of another leader, which overlapped with this one, and which does not

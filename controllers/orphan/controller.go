@@ -274,8 +274,8 @@ func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reco
 	if after == 0 {
 		after = r.lookAgain(v, d)
 	}
-	if v.facts.Addressed != nil && v.facts.Addressed.NodeGoneSince.IsKnown() && (after == 0 || after > nodelife.LookInterval) {
-		after = nodelife.LookInterval // no event tells that the delay has begun again
+	if v.facts.Addressed != nil && v.facts.Addressed.NodeGoneSince.IsKnown() {
+		after = sooner(after, nodelife.LookInterval) // no event tells that the delay has begun again
 	}
 	if v.record == nil {
 		return reconcile.Result{RequeueAfter: after}, nil
@@ -289,10 +289,15 @@ func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if later > 0 && (after == 0 || later < after) {
-		after = later
+	return reconcile.Result{RequeueAfter: sooner(after, later)}, nil
+}
+
+// sooner is the shorter of two waits; zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || (b > 0 && b < a) {
+		return b
 	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	return a
 }
 
 // lookAgain is when to look at what no event may tell the end of.

@@ -192,11 +192,11 @@ var nodeMutants = []mutant{
 		old: `			all[uid] = true
 		}
 	}
-	for _, uid := range slices`,
+	return all`,
 		new: `			_ = uid
 		}
 	}
-	for _, uid := range slices`, by: inNode,
+	return all`, by: inNode,
 	},
 	{
 		rule: "nodes: an observation that has had no complete round knows not all machines (0276)",
