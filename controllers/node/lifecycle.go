@@ -226,5 +226,7 @@ func (l *Lifecycle) isOurs(ctx context.Context, acquired time.Time) (bool, error
 	if err := l.r.live.Get(ctx, types.NamespacedName{Namespace: l.r.options.Namespace, Name: v1alpha1.NodeObservationLease}, &lease); err != nil {
 		return false, fmt.Errorf("reading the Lease of the observation of Nodes: %w", err)
 	}
-	return isOf(acquired, &lease.Spec), nil
+	isOurs := isOf(acquired, &lease.Spec)
+	l.r.dispute(!isOurs)
+	return isOurs, nil
 }

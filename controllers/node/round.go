@@ -48,7 +48,7 @@ func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: retryInterval}, nil
 	}
 	r.completed(began)
-	if began.Sub(r.renewed).Abs() >= lookInterval {
+	if (gone || r.isDisputed()) && began.Sub(r.renewed).Abs() >= lookInterval {
 		if err := r.renewLease(ctx, gone, began); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -165,6 +165,19 @@ func (r *reconciler) renewLease(ctx context.Context, gone bool, now time.Time) e
 			r.interrupt("the Lease had the observation of another manager, which has ended")
 		}
 	})
+}
+
+// dispute notes whether the Lease has the observation of another manager.
+func (r *reconciler) dispute(is bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.disputed = is
+}
+
+func (r *reconciler) isDisputed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.disputed
 }
 
 // isOf says whether the Lease has an observation that began then.

@@ -90,6 +90,8 @@ type reconciler struct {
 	// complete is when the last complete round began, and renewed when the Lease was last looked at. isWhole: this observation has had one.
 	complete, renewed time.Time
 	isWhole           bool
+	// disputed: the Lease had the observation of another manager when it was last read.
+	disputed bool
 
 	// wrote is the last write of an object, and looked when a machine of it that is gone was last looked for.
 	wrote  map[types.UID]write

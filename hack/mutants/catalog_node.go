@@ -126,7 +126,7 @@ var nodeMutants = []mutant{
 	{
 		rule: "nodes: a manager that another one has replaced ends no delay (0170 R3)",
 		file: "controllers/node/lifecycle.go",
-		old:  `return isOf(acquired, &lease.Spec), nil`,
+		old:  `return isOurs, nil`,
 		new:  `return true, nil`, by: inNode,
 	},
 	{
