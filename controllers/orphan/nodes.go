@@ -50,7 +50,10 @@ func (k *reclaimer) goneDue(nodes []orphan.Node) time.Duration {
 			continue
 		}
 		left := nodes[i].GoneSince.Get().Add(k.orphans.options.Settings.NodeGoneDelay).Sub(k.orphans.clock.Now())
-		if left > 0 && (due == 0 || left < due) {
+		if left <= 0 {
+			left = nodelife.LookInterval // what was read live may not confirm it
+		}
+		if due == 0 || left < due {
 			due = left
 		}
 	}

@@ -175,7 +175,8 @@ func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err erro
 // lookLive reads Leases, Nodes and GuardedNodes, and gives back what no node has or had; false while the Nodes are not confirmed.
 func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfirmed bool, err error) {
 	now := k.orphans.clock.Now() // a delay that is over by now is confirmed by what is read after it
-	if k.read == nil || now.Sub(k.read.at).Abs() >= nodelife.Reuse {
+	isKept := k.read != nil && now.Sub(k.read.at).Abs() < nodelife.Reuse
+	if !isKept {
 		acknowledged, err := k.leases.read(ctx)
 		if err != nil {
 			return false, err
@@ -193,6 +194,9 @@ func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfi
 		return false, err
 	}
 	k.countMissing(nodes)
+	if isKept { // what became complete since the Leases were read is looked at once more
+		k.nodesChanged()
+	}
 	return true, k.reclaim(ctx, complete, nodes, now)
 }
 
