@@ -243,9 +243,13 @@ func (r *Reconciler) unprotectEmpty(ctx context.Context, seen *view, decision re
 	return false, result, err
 }
 
-// writePools carries out what changes entries, or which of them the record has. Who else has an address is looked up in the cache of records, which therefore must not
-// have been behind.
+// writePools carries out what changes entries, or which of them the record has. Who else has an address is looked up in the cache of records, which
+// therefore must not have been behind. To disown only keeps, and the next pod of the name does not wait.
 func (r *Reconciler) writePools(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
+	if decision.Action == release.Disown {
+		err = r.disown(ctx, seen, decision)
+		return err == nil, result, err
+	}
 	if late, err := seen.recordsLate(); err != nil {
 		return false, result, err
 	} else if late {
@@ -262,8 +266,6 @@ func (r *Reconciler) writePools(ctx context.Context, seen *view, decision releas
 	case release.Drop:
 		metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 		err = r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil)
-	case release.Disown:
-		err = r.disown(ctx, seen, decision)
 	default:
 		settled, err = r.release(ctx, seen, decision)
 	}

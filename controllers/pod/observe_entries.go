@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -42,14 +43,32 @@ func (r *Reconciler) observeEntries(ctx context.Context, v *view) error {
 		switch held, ours := facts.Attribute(v.uid, v.ref(), v.record, &snapshot.entries[i], append(others, candidates...)); {
 		case ours:
 			v.held = append(v.held, held)
-		case facts.IsUnowned(v.pod, v.ref(), &held):
+		case !v.podFact.IsUnknown() && facts.IsUnowned(v.pod, nil, v.ref(), &held):
 			v.unowned = append(v.unowned, held)
 		}
+	}
+	if err := r.leaveToNext(ctx, v); err != nil {
+		return err
 	}
 	if err := r.rememberMissing(ctx, v, snapshot); err != nil {
 		return err
 	}
 	return r.markConflicts(ctx, v)
+}
+
+// leaveToNext drops the unowned entries of a pod that is gone where the next pod of its name may have made them by now.
+func (r *Reconciler) leaveToNext(ctx context.Context, v *view) error {
+	if v.pod != nil || len(v.unowned) == 0 {
+		return nil
+	}
+	var next corev1.Pod
+	if err := r.live.Get(ctx, types.NamespacedName(v.ref()), &next); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading the next pod of the name of %s: %w", v.podName(), err)
+	}
+	v.unowned = slices.DeleteFunc(v.unowned, func(held facts.Held) bool { return !facts.IsUnowned(nil, &next, v.ref(), &held) })
+	return nil
 }
 
 // reading is what all backends answered. The versions are those of each backend's pools, not copied: there may be one pool

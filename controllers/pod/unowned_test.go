@@ -3,6 +3,7 @@
 package pod
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,50 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 			}
 			if diff := cmp.Diff([]string{takesFinalizerOff}, f.Writes); diff != "" {
 				t.Errorf("writes besides those of the record (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestI3NoPodInheritsAnUnownedEntryOfOneThatIsGone: its finalizer was removed by force, its node made it another sandbox, and deleted it. The cache of
+// records is behind, so that nothing can be released yet.
+func TestI3NoPodInheritsAnUnownedEntryOfOneThatIsGone(t *testing.T) {
+	sandbox := strings.Repeat("0a", 32)
+	unbound := onepod.PodOf("new", "10.0.0.6")
+	unbound.Annotations, unbound.Spec.NodeName = nil, ""
+	bound := onepod.PodOf("new", "10.0.0.6")
+	for name, tc := range map[string]struct {
+		next     *corev1.Pod
+		disowned bool
+	}{
+		"no pod has the name":             {nil, true},
+		"the next pod is not bound yet":   {unbound, true},
+		"the entry may be the next pod's": {bound, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1")}
+			if tc.next != nil {
+				objects = append(objects, tc.next.DeepCopy())
+			}
+			f := newWorld(t, objects...)
+			late := onepod.RecordOfOld(onepod.OldMachine())
+			late.ResourceVersion = "1"
+			f.r.client = lateRecords{f.r.client, late}
+			later := onepod.HeldByOld()[0]
+			later.IP, later.SandboxID = netip.MustParseAddr("10.0.0.7"), sandbox
+			f.Pool.Late, f.Pool.Entries = f.Pool.Entries, append(f.Pool.Entries, later)
+			if _, err := f.r.Reconcile(t.Context(), "old"); err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if tc.disowned {
+				want = v1alpha1.OrphanPrefix + sandbox
+			}
+			if got := f.Pool.Entries[1].Releasing; got != want {
+				t.Errorf("the entry has the tombstone of record %q, expected %q", got, want)
+			}
+			if _, recorded := f.Addresses()[v1alpha1.OrphanPrefix+sandbox]; recorded != tc.disowned {
+				t.Errorf("an orphan's record has the sandbox: %t, expected %t", recorded, tc.disowned)
 			}
 		})
 	}

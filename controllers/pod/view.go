@@ -33,7 +33,7 @@ type view struct {
 	// held are the entries that belong to the UID; heldFact carries why they could not be read.
 	held     []facts.Held
 	heldRead release.Fact[struct{}]
-	// unowned are the entries under the name of a pod that is being deleted which no pod UID can be shown to own.
+	// unowned are the entries under the name of a pod that is being deleted, or is gone, which no pod UID can be shown to own.
 	unowned []facts.Held
 	// poolVersions are those of the pools in which the entries were looked for, by backend.
 	poolVersions map[string]map[string]string

@@ -97,8 +97,28 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I3: unowned entries under the name of a pod are disowned before its Unprotect",
 		file: "internal/release/decide.go",
-		old:  `if d.Action != Unprotect || len(o.Unowned) == 0 {`,
-		new:  `if d.Action != Unprotect || len(o.Unowned) <= 1 {`, by: inRelease,
+		old:  `if len(o.Unowned) == 0 || (d`,
+		new:  `if len(o.Unowned) <= 1 || (d`, by: inRelease,
+	},
+	{
+		rule: "I3: unowned entries under the name of a pod that is gone are disowned at once (0277)",
+		file: "internal/release/decide.go",
+		old:  `(d.Action != Unprotect && !o.Pod.IsAbsent())`,
+		new:  `d.Action != Unprotect`, by: inRelease,
+	},
+	{
+		rule: "I3: to disown does not wait for a late cache of records (0277)",
+		file: "controllers/pod/controller.go",
+		old: `	if decision.Action == release.Disown {
+		err = r.disown`,
+		new: `	if late, _ := seen.recordsLate(); decision.Action == release.Disown && !late {
+		err = r.disown`, by: inPods,
+	},
+	{
+		rule: "I3: what the next pod of the name may have made is not disowned for the one that is gone (0277)",
+		file: "controllers/pod/observe_entries.go",
+		old:  `if v.pod != nil || len(v.unowned) == 0 {`,
+		new:  `if v.pod != nil || len(v.unowned) >= 0 {`, by: inPods,
 	},
 	{
 		rule: "I3: unowned entries under the name of a pod are observed",

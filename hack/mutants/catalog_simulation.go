@@ -38,8 +38,8 @@ var plantedMutants = []mutant{
 	{
 		rule: "planted: a pod goes while an entry under its name has no owner that a live read can tell (L1)",
 		file: "internal/facts/owner.go",
-		old:  `return pod != nil && pod.DeletionTimestamp != nil && held.Owner != nil`,
-		new:  `return pod != nil && pod.DeletionTimestamp == nil && held.Owner != nil`, by: inSimulation, histories: 50,
+		old:  `return held.Owner != nil && *held.Owner == ref`,
+		new:  `return held.Owner != nil && *held.Owner != ref`, by: inSimulation, histories: 50,
 	},
 	{
 		rule: "planted: an orphan whose address another pod has by now is never dropped (the Conflict that never ends)",

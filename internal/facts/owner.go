@@ -54,9 +54,14 @@ func Attribute(uid types.UID, ref ipam.PodRef, record *v1alpha1.IPAllocation, en
 	return held, owner.UID == uid
 }
 
-// IsUnowned says whether the entry has the name of a pod that is being deleted without a pod UID that can be shown to own it.
-func IsUnowned(pod *corev1.Pod, ref ipam.PodRef, held *Held) bool {
-	return pod != nil && pod.DeletionTimestamp != nil && held.Owner != nil && *held.Owner == ref && held.Releasing == "" &&
+// IsUnowned says whether the entry has the name of a pod that is being deleted, or is gone, and no pod UID can be shown to own it. Next is the pod that has
+// the name of one that is gone, as it was after the entry was read; nil if there is none. Once that is bound, the entry may be its own.
+func IsUnowned(pod, next *corev1.Pod, ref ipam.PodRef, held *Held) bool {
+	mayBeNext := next != nil && next.Spec.NodeName != ""
+	if (pod != nil && pod.DeletionTimestamp == nil) || (pod == nil && mayBeNext) {
+		return false
+	}
+	return held.Owner != nil && *held.Owner == ref && held.Releasing == "" &&
 		held.Attribution == v1alpha1.AttributionNone && ownership.KindOf(held.SandboxID) == ownership.KindSandbox
 }
 

@@ -33,7 +33,7 @@ type Read struct {
 	// Held are the entries that belong to the UID, and HeldRead says why they could not be read.
 	Held     []Held
 	HeldRead release.Fact[struct{}]
-	// Unowned are the entries under the name of a pod that is being deleted which no pod UID can be shown to own.
+	// Unowned are the entries under the name of a pod that is being deleted, or is gone, which no pod UID can be shown to own.
 	Unowned []Held
 	// Node is only needed where NeedsNode says so.
 	Node release.Fact[release.Node]

@@ -36,10 +36,11 @@ func needsLive(o Observation, d Decision) bool {
 	return !o.Recorded || d.Row == RowNodeOutOfService || d.Row == RowNodeDeleted || d.Row == RowMayBeStarting
 }
 
-// decideOwned disowns entries without an owner before every Unprotect: the next pod with the name would inherit them (docs/decisions/0147).
+// decideOwned disowns entries without an owner before every Unprotect, and once the pod is gone: the next pod with the name would inherit them
+// (docs/decisions/0147, 0277).
 func decideOwned(o Observation, now time.Time) Decision {
 	d := decide(o, now)
-	if d.Action != Unprotect || len(o.Unowned) == 0 {
+	if len(o.Unowned) == 0 || (d.Action != Unprotect && !o.Pod.IsAbsent()) {
 		return d
 	}
 	return Decision{Row: d.Row, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: o.Unowned,

@@ -94,6 +94,29 @@ func TestI3UnownedEntriesAreDisownedBeforeUnprotect(t *testing.T) {
 	}
 }
 
+// TestI3UnownedEntriesOfAPodThatIsGoneAreDisownedAtOnce: nothing keeps the next pod with the name from them while the other sandboxes wait.
+func TestI3UnownedEntriesOfAPodThatIsGoneAreDisownedAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Observation)
+		action Action
+	}{
+		"its sandbox waits":       {agent, Confirm},
+		"its sandbox is released": {node(Node{Machine: machine, OutOfService: true}), Release},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := terminating(podGone(Pod{Bound: true}), tc.change)
+			if before := Decide(o, now); before.Action != tc.action {
+				t.Fatalf("without such an entry: row %s, %s (%s); expected %s", before.Row, before.Action, before.Message, tc.action)
+			}
+			o.Unowned = []string{"s9"}
+			d := Decide(o, now)
+			if d.Action != Disown || len(d.Sandboxes) != 1 || d.Sandboxes[0] != "s9" {
+				t.Errorf("row %s, %s of %v (%s); expected to disown s9", d.Row, d.Action, d.Sandboxes, d.Message)
+			}
+		})
+	}
+}
+
 // TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere: its Node registered anew, or was deleted, before anybody read it.
 func TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere(t *testing.T) {
 	nowhere := func(s *Sandbox) { s.Machine = Unknown[Machine]("its Node is younger than its entry") }

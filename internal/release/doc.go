@@ -80,8 +80,8 @@
 // A sandbox that no agent saw on the pod's node, and that only the time of its ADD ties to the pod, may run on another node. With agents,
 // evidence about the pod's node alone leads to Disown, in every row (docs/decisions/0132, 0148).
 //
-// Entries under the name of a pod that no pod UID can be shown to own are disowned before its Unprotect: the next pod with the name would inherit
-// them (docs/decisions/0147).
+// Entries under the name of a pod that no pod UID can be shown to own are disowned before its Unprotect, and in every row once its object is gone:
+// the next pod with the name would inherit them (docs/decisions/0147, 0277).
 //
 // A sandbox whose address a later one of the pod has is judged by the same rows, and dropped from the record once it is proven gone. Until then
 // the later one is not released (docs/decisions/0135).

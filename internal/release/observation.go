@@ -42,7 +42,7 @@ type Observation struct {
 	// Sandboxes are the sandboxes of this UID that still have entries in a pool; Absent when there are none.
 	Sandboxes Fact[[]Sandbox]
 	// Unowned are sandboxes with an entry under the name of the pod that no pod UID can be shown to own. They are only given of a pod that is
-	// being deleted: the next pod with its name would inherit the entries.
+	// being deleted, or is gone: the next pod with its name would inherit the entries.
 	Unowned []string
 	// Node is the Node object that now stands under the node name of the pod.
 	Node Fact[Node]

@@ -200,7 +200,7 @@ func (f *Facts) unowned() []facts.Held {
 	var all []facts.Held
 	for i := range entries {
 		h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &entries[i], append(f.recordedElsewhere(entries[i].SandboxID), candidates...))
-		if !ours && facts.IsUnowned(f.pod(), f.Ref, &h) {
+		if !ours && facts.IsUnowned(f.pod(), f.SameName, f.Ref, &h) {
 			all = append(all, h)
 		}
 	}
