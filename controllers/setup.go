@@ -39,9 +39,9 @@ type Options struct {
 	Settings release.Settings
 	// Handshakes bound how many questions to agents are open at once.
 	Handshakes pod.Handshakes
-	// ManagerNamespace holds the node inventory, and AgentNamespace the Leases of the agents.
-	ManagerNamespace, AgentNamespace string
-	// MaxAsked is how many orphans all nodes are asked about at once.
+	// ManagerNamespace holds the Lease of the observation of Nodes.
+	ManagerNamespace string
+	// MaxAsked is how many orphans all nodes are queried about at once.
 	MaxAsked int
 	// Rules say which pods are protected; the late protection and the early unprotect follow them like the webhook.
 	Rules protection.Rules
@@ -64,8 +64,6 @@ type Options struct {
 	NodeWatches *node.Watches
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
-	// NewInformer makes the informers of the controllers' own caches. Default: client-go's.
-	NewInformer orphan.NewInformer
 }
 
 func (o Options) withDefaults() Options {
@@ -108,10 +106,10 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{ManagerNamespace: o.ManagerNamespace, AgentNamespace: o.AgentNamespace, MaxAsked: o.MaxAsked,
+	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{MaxAsked: o.MaxAsked,
 		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
 		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Machines: nodes,
-		Running: routes.start, NewInformer: o.NewInformer})
+		Running: routes.start})
 	if err != nil {
 		return err
 	}

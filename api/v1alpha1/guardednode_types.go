@@ -10,10 +10,11 @@ import (
 // GuardedNode is one registration of a node: the machines that reported under one Node UID, and what became of them. Its name is the Node UID. It
 // outlives its Node: an address is in use for as long as the machine may run, whether a Node object names the machine or not.
 //
-// The manager writes all of it and deletes it, when no Node has the UID, every machine has a successor or is gone for nodeGoneDelay, and no
-// IPAllocation names the UID.
+// The manager writes the spec, and the agent of the node the status. The manager deletes it when no Node has the UID, every machine has a successor or
+// is gone for nodeGoneDelay, no IPAllocation names the UID, and it claims no sandbox for which a query stands.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=gn
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
 // +kubebuilder:printcolumn:name="Machine",type=string,JSONPath=`.spec.machines[0].machineID`
@@ -26,6 +27,8 @@ type GuardedNode struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec GuardedNodeSpec `json:"spec"`
+	// +optional
+	Status GuardedNodeStatus `json:"status,omitempty,omitzero"`
 }
 
 // GuardedNodeList is a list of GuardedNode.
@@ -50,6 +53,13 @@ type GuardedNodeSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Machines []GuardedMachine `json:"machines"`
+}
+
+// GuardedNodeStatus is what the agent of the node reports.
+type GuardedNodeStatus struct {
+	// AllNodes is its response to the AllNodesQuery; unset while there was none.
+	// +optional
+	AllNodes *AllNodesResponse `json:"allNodes,omitempty"`
 }
 
 // GuardedMachine is a machine, and whether a Node object reports it. Empty IDs are unknown: its Node has not named them.

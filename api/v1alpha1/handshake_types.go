@@ -9,17 +9,16 @@ import (
 
 // Mark asks an agent whether a sandbox is gone, or whether any sandbox of the record's pod UID is left (AnySandbox).
 //
-// +kubebuilder:validation:XValidation:rule="self.sandboxID != '*' || (has(self.nodeUID) && size(self.nodeUID) > 0)",message="only a named Node can be asked for every sandbox of a pod UID"
+// +kubebuilder:validation:XValidation:rule="size(self.nodeUID) > 0",message="a mark names the Node that is asked"
 type Mark struct {
 	// SandboxID is the sandbox in question, or AnySandbox.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SandboxID string `json:"sandboxID"`
-	// NodeUID is the Node that is asked; empty asks all.
-	// +optional
-	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// NodeUID is the Node that is asked.
+	NodeUID types.UID `json:"nodeUID"`
 	// BootID is the boot in which that Node is asked, as a live read of it said when the mark was set. An agent in another boot
-	// is silent: what it would say may be about another machine. Empty in a mark that asks all, and where the Node reports none.
+	// does not respond: what it would say may be about another machine. Empty where the Node reports none.
 	// +optional
 	BootID string `json:"bootID,omitempty"`
 	// Epoch grows with every new question about the same sandbox. An answer counts for its own epoch only.

@@ -189,6 +189,9 @@ type SandboxRecord struct {
 	ObservedTime metav1.Time `json:"observedTime"`
 	// Attribution says what ties this sandbox to the pod UID.
 	Attribution Attribution `json:"attribution"`
+	// PodUID is the pod UID with which the agent of its node saw the sandbox of an orphan; unset in the record of a pod, which has the UID for its name.
+	// +optional
+	PodUID types.UID `json:"podUID,omitempty"`
 }
 
 // Attribution is the evidence that ties a sandbox, or an IPAM entry, to a pod UID.

@@ -18,7 +18,7 @@ var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &IPAllocation{}, &IPAllocationList{}, &NodeResourcePolicy{}, &NodeResourcePolicyList{},
-		&GuardedNode{}, &GuardedNodeList{})
+		&GuardedNode{}, &GuardedNodeList{}, &AllNodesQuery{}, &AllNodesQueryList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -73,15 +73,14 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 	runtime := cri.New(runtimeOptions(&c.Runtime))
 	defer runtime.Close(context.WithoutCancel(ctx))
 	node, err := agent.New(agent.Options{
-		NodeName:       o.nodeName,
-		Client:         direct,
-		Lister:         runtime,
-		Machine:        agent.MachineFiles{MachineID: c.Machine.MachineIDFile, BootID: c.Machine.BootIDFile, SystemUUID: c.Machine.SystemUUIDFile},
-		Recorder:       mgr.GetEventRecorder(agent.Name),
-		LeaseNamespace: c.LeaseNamespace,
-		ListInterval:   c.Runtime.ListInterval.Duration,
-		Settings:       handshake.Settings{SandboxCreationMax: c.Delays.SandboxCreationMax.Duration},
-		Log:            logger,
+		NodeName:     o.nodeName,
+		Client:       direct,
+		Lister:       runtime,
+		Machine:      agent.MachineFiles{MachineID: c.Machine.MachineIDFile, BootID: c.Machine.BootIDFile, SystemUUID: c.Machine.SystemUUIDFile},
+		Recorder:     mgr.GetEventRecorder(agent.Name),
+		ListInterval: c.Runtime.ListInterval.Duration,
+		Settings:     handshake.Settings{SandboxCreationMax: c.Delays.SandboxCreationMax.Duration},
+		Log:          logger,
 	})
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (r *reconciler) isObserving() bool {
 	return !r.observing().IsZero() && len(r.options.Watches.notes.uids()) == 0
 }
 
-// isNeeded reads live what may still need the object: a Node of its UID, or a record that names it.
+// isNeeded reads live what may still need the object: a Node of its UID, a record that names it, or a query to all nodes about a sandbox that it claims.
 func (r *reconciler) isNeeded(ctx context.Context, v *view) (bool, error) {
 	var node corev1.Node
 	err := r.live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, &node)
@@ -92,7 +92,23 @@ func (r *reconciler) isNeeded(ctx context.Context, v *view) (bool, error) {
 			return true, nil
 		}
 	}
-	return false, nil
+	return r.isClaimant(ctx, v)
+}
+
+// isClaimant: the object claims a sandbox for which a query stands.
+func (r *reconciler) isClaimant(ctx context.Context, v *view) (bool, error) {
+	response := v.object.Status.AllNodes
+	if response == nil || len(response.Claims) == 0 {
+		return false, nil
+	}
+	var all v1alpha1.AllNodesQuery
+	err := r.live.Get(ctx, types.NamespacedName{Name: v1alpha1.AllNodesQueryName}, &all)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the queries to all nodes: %w", err)
+	}
+	return slices.ContainsFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool {
+		return slices.ContainsFunc(response.Claims, func(c v1alpha1.SandboxClaim) bool { return c.SandboxID == q.SandboxID })
+	}), nil
 }
 
 // delete compares UID and resourceVersion: what was written since the cached object needs another decision.

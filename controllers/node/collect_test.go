@@ -40,6 +40,10 @@ func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 			Sandboxes: []v1alpha1.SandboxRecord{{Node: &v1alpha1.NodeIdentity{UID: types.UID(node)}}}}}
 	}
 	renewed := metav1.NewMicroTime(at)
+	queries := func(sandbox string) *v1alpha1.AllNodesQuery {
+		return &v1alpha1.AllNodesQuery{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AllNodesQueryName}, Spec: v1alpha1.AllNodesQuerySpec{
+			Queries: []v1alpha1.OrphanQuery{{SandboxID: sandbox, Epoch: 1}}}}
+	}
 	cases := map[string]struct {
 		live    []client.Object
 		kubelet nodelife.Kubelet
@@ -53,6 +57,8 @@ func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 		"a Node of its UID":                                {live: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "u1"}}}, stays: true},
 		"another object that has the machine for a moment": {live: []client.Object{object("u2", goneSince(time.Second))}, stays: true},
 		"a Node that has the machine":                      {live: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "u3"}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: "m", SystemUUID: "s"}}}}, stays: true},
+		"a query about a sandbox that it claims":           {live: []client.Object{queries("claimed")}, stays: true},
+		"a query about another sandbox":                    {live: []client.Object{queries("other")}},
 		"a kubelet that lives":                             {kubelet: nodelife.Kubelet{LeaseRenewed: &renewed}, stays: true},
 		"a machine that reported and is not written":       {change: func(r *reconciler) { r.options.Watches.notes.unwritten = map[types.UID]reports{"u2": {name: "node"}} }, stays: true},
 		"an observation that has only begun":               {change: func(r *reconciler) { r.acquired = at.Add(-time.Minute) }, stays: true},
@@ -68,6 +74,7 @@ func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			byNode := func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.NodeName} }
 			cached := object("u1", goneSince(time.Hour))
+			cached.Status.AllNodes = &v1alpha1.AllNodesResponse{Claims: []v1alpha1.SandboxClaim{{SandboxID: "claimed"}}}
 			live := indexed(t).WithObjects(append(c.live, cached, lease(at))...).WithIndex(&v1alpha1.IPAllocation{}, "spec.nodeName", byNode).Build()
 			r := observing(indexed(t).WithObjects(cached.DeepCopy()).Build(), live, clocktesting.NewFakePassiveClock(at), c.kubelet)
 			if c.change != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,7 +55,6 @@ func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (rec
 			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(entry, now))
 		}
 	}
-	r.reclaimer.forget(v.id) // what was said before did not know of these
 	if err := records.Put(ctx, r.client, record); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -87,20 +85,12 @@ func (r *Reconciler) yield(ctx context.Context, v *view) error {
 	return nil
 }
 
-// askAll puts the next question to every node. Only the version that this write gives shows later who has seen it.
-func (r *Reconciler) askAll(ctx context.Context, v *view, d orphan.Decision) error {
-	r.reclaimer.forget(v.id)
-	record, err := r.askNodes(ctx, v.record, []records.Question{{SandboxID: string(v.id)}})
-	if err != nil {
+// queryAll has every node queried, unless queries are only to be reported.
+func (r *Reconciler) queryAll(ctx context.Context, v *view, d orphan.Decision) error {
+	if err := r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+v.record.Name, "every node would be queried"); err != nil {
 		return err
 	}
-	version, err := strconv.ParseUint(record.ResourceVersion, 10, 64)
-	if err != nil {
-		return fmt.Errorf("reading the resourceVersion of the question about sandbox %s: %w", v.id, err)
-	}
-	metrics.OrphansAsked.Inc()
-	v.record = record
-	r.reclaimer.sent(v, version)
+	r.reclaimer.want(v.id)
 	return r.tellStep(ctx, v, d)
 }
 
@@ -114,11 +104,10 @@ func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) er
 	record := v.record.DeepCopy()
 	record.Spec.NodeName = d.Claim.NodeName
 	for i := range record.Spec.Sandboxes {
-		record.Spec.Sandboxes[i].Node = &identity
+		record.Spec.Sandboxes[i].Node, record.Spec.Sandboxes[i].PodUID = &identity, d.Claim.PodUID
 		record.Spec.Sandboxes[i].Attribution = v1alpha1.AttributionAgentSeen
 	}
 	if node == nil {
-		record.Spec.Marks = nil // only a record of unknown node may ask all
 		err = records.Put(ctx, r.client, record)
 	} else {
 		record, err = r.askNodes(ctx, record, records.QuestionsTo(facts.Node(node), []string{string(v.id)}, false))
@@ -126,7 +115,7 @@ func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) er
 	if err != nil {
 		return err
 	}
-	r.reclaimer.forget(v.id) // not before: what every other node has acknowledged would have to be asked again
+	r.reclaimer.forget(v.id) // the record has the claim now, and the query may be withdrawn (R7)
 	log.FromContext(ctx).Info("A node has claimed a sandbox without an owner", "sandbox", v.id, "node", d.Claim.NodeName, "nodeUID", identity.UID)
 	v.record = record
 	return r.tellStep(ctx, v, d)
@@ -144,10 +133,7 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d orphan.Decision) er
 
 // askNodes asks, unless questions are only to be reported.
 func (r *Reconciler) askNodes(ctx context.Context, record *v1alpha1.IPAllocation, questions []records.Question) (*v1alpha1.IPAllocation, error) {
-	whom := "every node"
-	if uid := questions[0].NodeUID; uid != "" {
-		whom = "the Node of UID " + string(uid)
-	}
+	whom := "the Node of UID " + string(questions[0].NodeUID)
 	if err := r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+record.Name, whom+" would be asked"); err != nil {
 		return nil, err
 	}

@@ -26,18 +26,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// addClaims reads what nodes have said in a record that has no node yet. Whatever they said, the sandbox is or was theirs.
-func (r *Reconciler) addClaims(ctx context.Context, v *view) error {
+// addClaims reads what nodes claim of a sandbox without a node. Whatever they said, the sandbox is or was theirs.
+func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) error {
 	if v.record == nil || v.addressed() {
 		return nil
 	}
 	var claims []orphan.Claim
-	for i := range v.record.Status.Answers {
-		answer := &v.record.Status.Answers[i]
-		if answer.SandboxID != string(v.id) {
-			continue
-		}
-		claim, err := r.claimOf(ctx, v, answer)
+	for i := range seen.claims[v.id] {
+		claim, err := r.claimOf(ctx, v, &seen.claims[v.id][i])
 		if err != nil {
 			return err
 		}
@@ -52,21 +48,21 @@ func (r *Reconciler) addClaims(ctx context.Context, v *view) error {
 	return nil
 }
 
-// claimOf finds who an answer is from: a Node that is there, by its UID or as the same machine, or one that was.
-func (r *Reconciler) claimOf(ctx context.Context, v *view, answer *v1alpha1.Answer) (orphan.Claim, error) {
-	claim := orphan.Claim{NodeUID: answer.NodeUID, PodUID: answer.PodUID, Pod: release.Absent[string]()}
+// claimOf finds who claims: a Node that is there, by its UID or as the same machine, or one that was.
+func (r *Reconciler) claimOf(ctx context.Context, v *view, of *nodeClaim) (orphan.Claim, error) {
+	claim := orphan.Claim{NodeUID: of.nodeUID, BootID: of.BootID, PodUID: of.PodUID, Pod: release.Absent[string]()}
 	var nodes corev1.NodeList
 	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return claim, fmt.Errorf("looking for the Node of UID %s, which has claimed sandbox %s: %w", answer.NodeUID, v.id, err)
+		return claim, fmt.Errorf("looking for the Node of UID %s, which has claimed sandbox %s: %w", of.nodeUID, v.id, err)
 	}
 	var err error
-	if claim.NodeName, claim.Live, err = r.nodeOfClaim(ctx, nodes.Items, answer); err != nil {
+	if claim.NodeName, claim.Live, err = r.nodeOfClaim(ctx, nodes.Items, of); err != nil {
 		return claim, err
 	}
-	if answer.PodUID == "" || claim.NodeName == "" { // the pod of a Node UID that no Node and no machine has any more cannot be checked
+	if of.PodUID == "" || claim.NodeName == "" { // the pod of a Node UID that no Node and no machine has any more cannot be checked
 		return claim, nil
 	}
-	pod, err := r.podOfUID(ctx, v, answer.PodUID)
+	pod, err := r.podOfUID(ctx, v, of.PodUID)
 	switch {
 	case err != nil:
 		claim.Pod = release.Unknown[string](err.Error())
@@ -81,13 +77,13 @@ func (r *Reconciler) claimOf(ctx context.Context, v *view, answer *v1alpha1.Answ
 
 // nodeOfClaim is the name of the Node that speaks for a claimant's machine now; live says that its object is there. Without a Node of the
 // claim's UID it is the one of the same machine, by all that is known of it and never by its boot ID alone. Where two are, it is neither.
-func (r *Reconciler) nodeOfClaim(ctx context.Context, nodes []corev1.Node, answer *v1alpha1.Answer) (name string, live bool, err error) {
+func (r *Reconciler) nodeOfClaim(ctx context.Context, nodes []corev1.Node, of *nodeClaim) (name string, live bool, err error) {
 	for i := range nodes {
-		if nodes[i].UID == answer.NodeUID {
+		if nodes[i].UID == of.nodeUID {
 			return nodes[i].Name, true, nil
 		}
 	}
-	name, machine, err := r.machineOf(ctx, answer.NodeUID, answer.BootID)
+	name, machine, err := r.machineOf(ctx, of.nodeUID, of.BootID)
 	if err != nil || machine.UID == "" {
 		return "", false, err
 	}
@@ -181,7 +177,9 @@ func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 	v.record = v.claimed.Record
 	observation := v.claimed.Observation()
 	if said := release.AskedOf(v.record, string(v.id)).Answer; said.IsKnown() && said.Get().PodUID != "" {
-		observation.UID = said.Get().PodUID // whose sandbox it was, nobody but the node knows
+		observation.UID = said.Get().PodUID // the node alone knows the pod
+	} else if at := slices.IndexFunc(v.record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == string(v.id) && s.PodUID != "" }); at >= 0 {
+		observation.UID = v.record.Spec.Sandboxes[at].PodUID
 	}
 	v.facts.Addressed = &observation
 	return nil
@@ -226,12 +224,7 @@ func answersOf(record *v1alpha1.IPAllocation, uid types.UID) string {
 // claimant is the machine that has claimed a sandbox, as a live Node or the GuardedNode shows it for the boot of the
 // claim, with the Node object that is there; nil where there is none.
 func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) (v1alpha1.NodeIdentity, *corev1.Node, error) {
-	identity := v1alpha1.NodeIdentity{UID: claim.NodeUID}
-	for i := range v.record.Status.Answers {
-		if a := &v.record.Status.Answers[i]; a.SandboxID == string(v.id) && a.NodeUID == claim.NodeUID {
-			identity.BootID = a.BootID
-		}
-	}
+	identity := v1alpha1.NodeIdentity{UID: claim.NodeUID, BootID: claim.BootID}
 	_, seen, err := r.machineOf(ctx, claim.NodeUID, identity.BootID)
 	if err != nil {
 		return identity, nil, err

@@ -19,15 +19,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// claims writes the claim of a node's agent into the record.
+// claims has the agent of a node claim the sandbox.
 func (s *search) claims(node *corev1.Node, seenWith types.UID) {
 	s.Helper()
-	record := s.record()
-	record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: string(lost), NodeUID: node.UID, BootID: node.Status.NodeInfo.BootID,
-		Epoch: record.Spec.Marks[0].Epoch, Verdict: v1alpha1.VerdictDoNotRelease, Reason: string(v1alpha1.ReasonSandboxOfThisNode), PodUID: seenWith})
-	if err := s.Truth.Status().Update(s.Context(), record); err != nil {
-		s.Fatal(err)
-	}
+	s.reports(node, func(r *v1alpha1.AllNodesResponse) {
+		r.Claims = []v1alpha1.SandboxClaim{{SandboxID: string(lost), BootID: node.Status.NodeInfo.BootID, Reason: string(v1alpha1.ReasonSandboxOfThisNode), PodUID: seenWith}}
+	})
 }
 
 // settle looks, and then lets the controller take what it says up.
@@ -61,7 +58,7 @@ func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
 			s.claims(liar, seenWith)
 			s.acknowledges(liar, 0)
 			record := s.settle()
-			if record.Spec.NodeName != "" || len(record.Spec.Marks) != 1 || record.Spec.Marks[0].NodeUID != "" {
+			if record.Spec.NodeName != "" || len(record.Spec.Marks) != 0 {
 				t.Fatalf("node %q is asked alone (%+v) before the other one has said anything", record.Spec.NodeName, record.Spec.Marks)
 			}
 			waitsWith(t, record, v1alpha1.ReasonAwaitingAllNodes)
@@ -131,12 +128,12 @@ func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 			object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
 			object.Spec = nodelife.Next(&nodelife.Observation{UID: "node-1", NodeName: "node", Seen: []v1alpha1.NodeIdentity{facts.Identity(claimant())}}, s.Clock.Now())
 			s.Apply(object)
-			answer := &v1alpha1.Answer{SandboxID: string(lost), NodeUID: "node-1", BootID: claimant().Status.NodeInfo.BootID}
+			claim := &nodeClaim{"node-1", v1alpha1.SandboxClaim{SandboxID: string(lost), BootID: claimant().Status.NodeInfo.BootID}}
 			var all []corev1.Node
 			for _, n := range tc.now {
 				all = append(all, *n)
 			}
-			if got, live, err := s.r.nodeOfClaim(t.Context(), all, answer); err != nil || got != tc.want || live != tc.live {
+			if got, live, err := s.r.nodeOfClaim(t.Context(), all, claim); err != nil || got != tc.want || live != tc.live {
 				t.Errorf("node %q (live: %v, %v), expected %q (live: %v)", got, live, err, tc.want, tc.live)
 			}
 		})

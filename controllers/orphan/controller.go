@@ -13,8 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -50,27 +48,22 @@ type sandboxID string
 // Options configure the Reconciler.
 type Options struct {
 	// What is not explained is as in controllers.Options.
-	Backends                         []ipam.Backend
-	Evidence                         release.Evidence
-	Settings                         release.Settings
-	ManagerNamespace, AgentNamespace string
-	MaxAsked                         int
-	Rules                            protection.Rules
-	Shadow                           *shadow.Reporter
-	LastRetry                        time.Duration
-	SimulatedQueues                  bool
-	PoliciesSince                    func(context.Context) (time.Time, error)
+	Backends        []ipam.Backend
+	Evidence        release.Evidence
+	Settings        release.Settings
+	MaxAsked        int
+	Rules           protection.Rules
+	Shadow          *shadow.Reporter
+	LastRetry       time.Duration
+	SimulatedQueues bool
+	PoliciesSince   func(context.Context) (time.Time, error)
 	// Witness has seen the pods, Liveness tells which other Nodes resemble theirs, and Machines since when their machines are gone.
 	Witness  *witness.Pods
 	Liveness *liveness.Observer
 	Machines Machines
 	// Running is called once orphans are looked at.
-	Running     func(context.Context)
-	NewInformer NewInformer
+	Running func(context.Context)
 }
-
-// NewInformer makes an informer, as cache.Options has it.
-type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
 // Reconciler carries the entries of a sandbox that no pod UID can be shown to own through the life that internal/orphan
 // describes. What it decides by caches leads to nothing but a look past them: the reclaimer gives addresses back, many at once.
@@ -108,7 +101,8 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 	sources := []source.TypedSource[sandboxID]{
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
-		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, r.machineEvents()),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, reportEvents[*v1alpha1.GuardedNode](r)),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.AllNodesQuery{}, reportEvents[*v1alpha1.AllNodesQuery](r)),
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		r.reclaimer.feed.Source(o.Running),
 	}
@@ -185,18 +179,12 @@ func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	}
 }
 
-// machineEvents wake the reclaimer: which machines have to report, or since when one is gone, may have changed.
-func (r *Reconciler) machineEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, sandboxID] {
-	return handler.TypedFuncs[*v1alpha1.GuardedNode, sandboxID]{
-		CreateFunc: func(context.Context, event.TypedCreateEvent[*v1alpha1.GuardedNode], requests) {
-			r.reclaimer.nodesChanged()
-		},
-		UpdateFunc: func(context.Context, event.TypedUpdateEvent[*v1alpha1.GuardedNode], requests) {
-			r.reclaimer.nodesChanged()
-		},
-		DeleteFunc: func(context.Context, event.TypedDeleteEvent[*v1alpha1.GuardedNode], requests) {
-			r.reclaimer.nodesChanged()
-		},
+// reportEvents wake the reclaimer: which machines have to report, since when one is gone, or what was reported, may have changed.
+func reportEvents[T client.Object](r *Reconciler) handler.TypedFuncs[T, sandboxID] {
+	return handler.TypedFuncs[T, sandboxID]{
+		CreateFunc: func(context.Context, event.TypedCreateEvent[T], requests) { r.reclaimer.nodesChanged() },
+		UpdateFunc: func(context.Context, event.TypedUpdateEvent[T], requests) { r.reclaimer.nodesChanged() },
+		DeleteFunc: func(context.Context, event.TypedDeleteEvent[T], requests) { r.reclaimer.nodesChanged() },
 	}
 }
 
@@ -218,9 +206,9 @@ func (r *Reconciler) look(ctx context.Context, id sandboxID) (reconcile.Result, 
 	v, err := r.observe(ctx, id)
 	if err == nil && v.wantsLive() {
 		var views []*view
-		if views, err = r.lookLive(ctx, []sandboxID{id}, r.reclaimer.cachedNodes()); err == nil {
+		if views, err = r.lookLive(ctx, []sandboxID{id}, r.reclaimer.last()); err == nil {
 			v = views[0]
-			v.facts.Live = v.facts.Addressed != nil // the others rest on Leases that were not read
+			v.facts.Live = v.facts.Addressed != nil // the others rest on responses that were not read live
 		}
 	}
 	if err != nil {
@@ -251,7 +239,7 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 	case orphan.Adopt:
 		return r.adopt(ctx, v, d)
 	case orphan.Ask:
-		return reconcile.Result{}, r.askAll(ctx, v, d)
+		return reconcile.Result{}, r.queryAll(ctx, v, d)
 	case orphan.Address:
 		return reconcile.Result{}, r.address(ctx, v, d)
 	case orphan.Attribute:
@@ -306,7 +294,7 @@ func (r *Reconciler) lookAgain(v *view, d orphan.Decision) time.Duration {
 	pause := max(r.options.Settings.ReleaseDelay, poolsCatchUp)
 	switch {
 	case d.Reason == v1alpha1.ReasonOrphanQueued:
-		r.reclaimer.awaitTurn(v.id)
+		r.reclaimer.want(v.id)
 		return 0
 	case d.Reason == v1alpha1.ReasonAwaitingAllNodes, d.Row == orphan.RowNotQueried && !v.facts.Entries.Get().TakenOver:
 		return 0

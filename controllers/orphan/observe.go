@@ -49,8 +49,10 @@ func (v *view) hasTombstone() bool {
 }
 
 // addressed: it is known which node has, or had, the sandbox, or that a kubelet ended its pod.
-func (v *view) addressed() bool {
-	return v.record != nil && (v.record.Spec.NodeName != "" || v.record.Spec.Kubelet != nil)
+func (v *view) addressed() bool { return v.record != nil && isAddressed(v.record) }
+
+func isAddressed(record *v1alpha1.IPAllocation) bool {
+	return record.Spec.NodeName != "" || record.Spec.Kubelet != nil
 }
 
 // observe reads caches.
@@ -66,25 +68,24 @@ func (r *Reconciler) observe(ctx context.Context, id sandboxID) (*view, error) {
 	}
 	found := r.unowned(ctx, v)
 	v.entries = found.entries
-	v.facts = r.baseFacts(v, found.owned)
+	v.facts = r.baseFacts(v, found.owned, r.reclaimer.last())
 	v.facts.Entries = v.entriesFact(nil)
-	v.facts.Nodes = r.reclaimer.cachedNodes()
 	// Both are looked for past the caches, before a release.
 	v.facts.Shown, v.facts.Rival = release.Absent[string](), release.Absent[string]()
-	return v, r.addClaims(ctx, v)
+	return v, r.addClaims(ctx, v, r.reclaimer.last())
 }
 
 // lookLive observes sandboxes past every cache, and writes down what the decision rests on.
-func (r *Reconciler) lookLive(ctx context.Context, ids []sandboxID, nodes release.Fact[[]orphan.Node]) ([]*view, error) {
-	views, err := r.observeLive(ctx, ids, nodes)
+func (r *Reconciler) lookLive(ctx context.Context, ids []sandboxID, seen *reports) ([]*view, error) {
+	views, err := r.observeLive(ctx, ids, seen)
 	for i := 0; err == nil && i < len(views); i++ {
 		err = r.recordClaimed(ctx, views[i])
 	}
 	return views, err
 }
 
-// observeLive reads records, and then pools, past every cache. The nodes are to have been read before.
-func (r *Reconciler) observeLive(ctx context.Context, ids []sandboxID, nodes release.Fact[[]orphan.Node]) ([]*view, error) {
+// observeLive reads records, and then pools, past every cache. The reports are to have been read before.
+func (r *Reconciler) observeLive(ctx context.Context, ids []sandboxID, seen *reports) ([]*view, error) {
 	views := make([]*view, 0, len(ids))
 	for _, id := range ids {
 		v := &view{id: id, live: true}
@@ -103,27 +104,27 @@ func (r *Reconciler) observeLive(ctx context.Context, ids []sandboxID, nodes rel
 		return nil, err
 	}
 	for _, v := range views {
-		if err := r.completeLive(ctx, v, pools, nodes); err != nil {
+		if err := r.completeLive(ctx, v, pools, seen); err != nil {
 			return nil, err
 		}
 	}
 	return views, r.usedElsewhere(ctx, views)
 }
 
-func (r *Reconciler) completeLive(ctx context.Context, v *view, pools *livePools, nodes release.Fact[[]orphan.Node]) error {
+func (r *Reconciler) completeLive(ctx context.Context, v *view, pools *livePools, seen *reports) error {
 	v.entries, v.taken = pools.entries[v.id], pools.takenOver(v)
-	v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned)
-	v.facts.Live, v.facts.Nodes = true, nodes
+	v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned, seen)
+	v.facts.Live = true
 	v.facts.Entries = v.entriesFact(pools)
-	if err := r.addClaims(ctx, v); err != nil || !v.addressed() {
+	if err := r.addClaims(ctx, v, seen); err != nil || !v.addressed() {
 		return err
 	}
 	return r.observeClaimed(ctx, v, pools)
 }
 
-func (r *Reconciler) baseFacts(v *view, owned bool) orphan.Facts {
-	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Asked: r.reclaimer.askedOf(v),
-		Room: r.reclaimer.hasRoom(), Settings: r.orphanSettings()}
+func (r *Reconciler) baseFacts(v *view, owned bool, seen *reports) orphan.Facts {
+	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Asked: seen.queries[v.id],
+		Room: len(seen.queries) < r.options.MaxAsked, Nodes: seen.nodes, Settings: r.orphanSettings()}
 	if v.record != nil {
 		facts.Record = release.Known(orphan.Record{})
 	}

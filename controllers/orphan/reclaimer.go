@@ -4,6 +4,8 @@ package orphan
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,54 +24,35 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// reclaimerGather is how long wakes are gathered: Leases change one by one.
+// reclaimerGather is how long wakes are gathered: agents respond one by one.
 const reclaimerGather = 250 * time.Millisecond
 
-// reclaimer knows which orphans all nodes are asked about, and gives the addresses of those back that no node has or had, many at once. It only runs
-// where agents are the evidence.
+// reclaimer writes the queries to all nodes, and gives the addresses of those orphans back that no node has or had, many at once. It only runs where
+// agents are the evidence.
 //
-// Caches say when a look is worth it. A look reads the Leases, then the Nodes, then the records, then the pools, all past the caches.
+// Caches say when a look is worth it. A look reads the queries, the responses, the Nodes, the records and the pools, in this order and past the caches.
 type reclaimer struct {
 	orphans *Reconciler
-	leases  *agentLeases
-	// read are the Leases of a look of which the Nodes are not confirmed yet.
-	read  *readLeases
+	// read are the reports of a look of which the Nodes are not confirmed yet.
+	read  *reports
 	woken chan struct{}
-	// changed: a Lease or a Node is not as it was when the asked orphans were woken last.
+	// changed: a response, a query or a Node is not as it was when the orphans were woken last.
 	changed atomic.Bool
 	feed    queue.Feed[sandboxID]
-	nodes   atomic.Pointer[[]orphan.Node]
+	reports atomic.Pointer[reports]
 
 	mu sync.Mutex
-	// observed is since when Nodes are observed without a gap.
-	observed time.Time
-	// asked are the open questions of this process, complete those that the caches show to be answered by all.
-	asked map[sandboxID]askedAll
-	// voided is when this process sent a query that another one has replaced since.
-	voided   map[sandboxID]time.Time
-	complete sets.Set[sandboxID]
-	// turn are those that wait for room.
-	turn sets.Set[sandboxID]
-}
-
-// readLeases are the Leases as one list had them, and when it was over.
-type readLeases struct {
-	at           time.Time
-	acknowledged map[string]orphan.Acknowledgement
+	// wanted are the orphans about which all nodes are to be queried, and complete those that the caches show to be responded to by all.
+	wanted, complete sets.Set[sandboxID]
 }
 
 func newReclaimer(of *Reconciler) *reclaimer {
-	return &reclaimer{orphans: of, woken: make(chan struct{}, 1), asked: map[sandboxID]askedAll{}, voided: map[sandboxID]time.Time{},
-		complete: sets.New[sandboxID](), turn: sets.New[sandboxID](),
-		leases: &agentLeases{live: of.live, namespace: of.options.AgentNamespace, newInformer: of.options.NewInformer}}
+	return &reclaimer{orphans: of, woken: make(chan struct{}, 1), wanted: sets.New[sandboxID](), complete: sets.New[sandboxID]()}
 }
 
 func (k *reclaimer) setup(mgr manager.Manager) error {
 	if k.orphans.options.Evidence != release.EvidenceAgent {
 		return nil
-	}
-	if err := k.leases.setup(mgr, k.nodesChanged); err != nil {
-		return err
 	}
 	return mgr.Add(k)
 }
@@ -77,7 +60,7 @@ func (k *reclaimer) setup(mgr manager.Manager) error {
 // NeedLeaderElection: one reclaimer in the cluster is enough.
 func (k *reclaimer) NeedLeaderElection() bool { return true }
 
-// nodesChanged is called for each change of a Lease, a Node or a GuardedNode.
+// nodesChanged is called for each change of the queries, a Node or a GuardedNode.
 func (k *reclaimer) nodesChanged() {
 	k.changed.Store(true)
 	k.wake()
@@ -133,8 +116,11 @@ func (k *reclaimer) pause(ctx context.Context, again time.Duration) {
 	}
 }
 
-// round looks at the caches, and past them where that is worth it; again is when to look next though nothing has changed.
+// round writes the queries, looks at the caches, and past them where that is worth it; again is when to look next though nothing has changed.
 func (k *reclaimer) round(ctx context.Context) (again time.Duration, err error) {
+	if err := k.writeQueries(ctx); err != nil {
+		return 0, err
+	}
 	if again, err = k.lookCached(ctx); err != nil {
 		return 0, err
 	}
@@ -150,59 +136,57 @@ func (k *reclaimer) round(ctx context.Context) (again time.Duration, err error) 
 	return again, nil
 }
 
-// lookCached finds by the caches which machines have to report, and wakes the orphans about which all are asked where that has changed; due is when the
+// lookCached finds by the caches what the nodes have reported, and wakes the orphans about which all are queried where that has changed; due is when the
 // delay of a machine without a Node is over.
 func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err error) {
 	known, err := k.orphans.options.Machines.Known(ctx)
 	if err != nil {
 		return 0, err
 	}
-	nodes, err := k.nodesOf(ctx, known, k.leases.cached(ctx))
+	seen, err := k.cachedReports(ctx)
 	if err != nil {
 		return 0, err
 	}
-	before := k.nodes.Swap(&nodes)
-	k.observedSince(known.Acquired)
-	k.countMissing(nodes)
+	nodes := orphan.Nodes(known, seen.acknowledged, k.orphans.clock.Now())
+	seen.nodes = release.Known(nodes)
+	seen.observedSince(known.Acquired, k.orphans.clock.Now())
+	before := k.reports.Swap(seen)
+	k.countMissing(seen)
 	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(known.Nodes)))
 	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(known.Nodes)))
-	if k.changed.Swap(false) || before == nil || len(*before) != len(nodes) {
-		k.feed.Add(k.allAsked()...)
+	if k.changed.Swap(false) || before == nil || len(before.nodes.Get()) != len(nodes) {
+		k.feed.Add(slices.Sorted(maps.Keys(seen.queries))...)
 	}
 	return k.goneDue(nodes), nil
 }
 
-// lookLive reads Leases, Nodes and GuardedNodes, and gives back what no node has or had; false while the Nodes are not confirmed.
+// lookLive reads queries, responses, Nodes and GuardedNodes, and gives back what no node has or had; false while the Nodes are not confirmed.
 func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfirmed bool, err error) {
 	now := k.orphans.clock.Now() // a delay that is over by now is confirmed by what is read after it
 	isKept := k.read != nil && now.Sub(k.read.at).Abs() < nodelife.Reuse
 	if !isKept {
-		acknowledged, err := k.leases.read(ctx)
-		if err != nil {
+		if k.read, err = k.readReports(ctx); err != nil {
 			return false, err
 		}
-		k.read = &readLeases{k.orphans.clock.Now(), acknowledged}
 	}
 	machines, err := k.orphans.options.Machines.All(ctx, k.read.at)
 	if err != nil || machines == nil {
 		return false, err
 	}
-	k.observedSince(machines.Acquired)
-	nodes, err := k.nodesOf(ctx, machines, k.read.acknowledged)
+	read := k.read
 	k.read = nil
-	if err != nil {
-		return false, err
-	}
-	k.countMissing(nodes)
-	if isKept { // what became complete since the Leases were read is looked at once more
+	read.observedSince(machines.Acquired, now)
+	read.nodes = release.Known(orphan.Nodes(machines, read.acknowledged, k.orphans.clock.Now()))
+	k.countMissing(read)
+	if isKept { // what became complete since the responses were read is looked at once more
 		k.nodesChanged()
 	}
-	return true, k.reclaim(ctx, complete, nodes, now)
+	return true, k.reclaim(ctx, complete, read, now)
 }
 
 // reclaim decides about orphans on live facts, and gives back together what may go.
-func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan.Node, now time.Time) error {
-	views, err := k.orphans.lookLive(ctx, ids, release.Known(nodes))
+func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, read *reports, now time.Time) error {
+	views, err := k.orphans.lookLive(ctx, ids, read)
 	if err != nil {
 		return err
 	}
@@ -228,12 +212,4 @@ func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, nodes []orphan
 		return nil
 	}
 	return shadow.Ignore(k.orphans.release(ctx, gone, decisions))
-}
-
-// cachedNodes is what the caches, or the last look, showed of every Node ever seen.
-func (k *reclaimer) cachedNodes() release.Fact[[]orphan.Node] {
-	if nodes := k.nodes.Load(); nodes != nil {
-		return release.Known(*nodes)
-	}
-	return release.Unknown[[]orphan.Node]("no Node was looked for yet")
 }

@@ -6,13 +6,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
@@ -65,7 +64,7 @@ func newSearch(t *testing.T, objects ...client.Object) *search {
 	s.Pool.Entries[0].SandboxID = string(lost)
 	s.Pool.OnLive = func() { s.note("pools") }
 	live, o := s.watched(), s.r.options
-	o.Evidence, o.ManagerNamespace, o.AgentNamespace, o.MaxAsked = release.EvidenceAgent, "holdfast-system", "holdfast-agent", 10
+	o.Evidence, o.MaxAsked = release.EvidenceAgent, 10
 	o.Liveness = liveness.New(live, s.Clock, func(context.Context) (time.Time, error) { return time.Time{}, nil })
 	s.machines = newMachines(s.Client, live, s.Clock)
 	o.Machines = s.machines
@@ -108,28 +107,48 @@ func (s *search) record() *v1alpha1.IPAllocation {
 	return &record
 }
 
-// ask has every node asked, and lets the time pass after which answers count.
+// ask has every node queried, and lets the time pass after which responses count.
 func (s *search) ask() {
 	s.Helper()
 	if _, err := s.r.Reconcile(s.Context(), lost); err != nil {
 		s.Fatal(err)
 	}
-	if marks := s.record().Spec.Marks; len(marks) != 1 || marks[0].NodeUID != "" {
-		s.Fatalf("marks %v, expected one that asks all", marks)
+	if _, err := s.r.reclaimer.round(s.Context()); err != nil {
+		s.Fatal(err)
 	}
-	s.Clock.SetTime(s.Clock.Now().Add(onepod.NodeGoneDelay))
+	if all := s.queries(); len(all.Spec.Queries) != 1 || all.Spec.Queries[0].Epoch != all.Generation {
+		s.Fatalf("the queries are %+v of generation %d, expected one of now", all.Spec.Queries, all.Generation)
+	}
+	s.Clock.SetTime(s.Clock.Now().Add(onepod.NodeGoneDelay + time.Second)) // a query's time is rounded up
 }
 
-// acknowledges writes the Lease of a node's agent, at the version that the record has now and more.
-func (s *search) acknowledges(node *corev1.Node, more int) {
+func (s *search) queries() *v1alpha1.AllNodesQuery {
 	s.Helper()
-	version, err := strconv.Atoi(s.record().ResourceVersion)
+	all, err := readQueries(s.Context(), s.Truth)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.Apply(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "holdfast-agent", Name: v1alpha1.AgentLeaseName(node.Name), Annotations: map[string]string{
-		v1alpha1.AcknowledgedVersionAnnotation: strconv.Itoa(version + more), v1alpha1.AcknowledgedNodeUIDAnnotation: string(node.UID),
-		v1alpha1.AcknowledgedBootIDAnnotation: node.Status.NodeInfo.BootID}}})
+	return all
+}
+
+// reports changes what the agent of a node has written.
+func (s *search) reports(node *corev1.Node, change func(*v1alpha1.AllNodesResponse)) {
+	s.Helper()
+	object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(node.UID)}}
+	if err := client.IgnoreNotFound(s.Truth.Get(s.Context(), client.ObjectKeyFromObject(object), object)); err != nil {
+		s.Fatal(err)
+	}
+	if object.Status.AllNodes == nil {
+		object.Status.AllNodes = &v1alpha1.AllNodesResponse{UID: s.queries().UID, BootID: node.Status.NodeInfo.BootID}
+	}
+	change(object.Status.AllNodes)
+	s.Apply(object)
+}
+
+// acknowledges has the agent of a node respond to the generation of now and some more.
+func (s *search) acknowledges(node *corev1.Node, more int64) {
+	s.Helper()
+	s.reports(node, func(r *v1alpha1.AllNodesResponse) { r.Generation = s.queries().Generation + more })
 }
 
 // look is a look past the caches, as for an orphan that they show to be ready.
@@ -143,7 +162,7 @@ func (s *search) look() (released int) {
 	return len(s.Pool.Released)
 }
 
-func TestI6ALookReadsLeasesThenNodesThenRecordsThenPools(t *testing.T) {
+func TestI6ALookReadsQueriesThenResponsesThenNodesThenRecordsThenPools(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, node)
 	s.ask()
@@ -151,50 +170,33 @@ func TestI6ALookReadsLeasesThenNodesThenRecordsThenPools(t *testing.T) {
 	if s.look() != 1 {
 		t.Fatal("not released")
 	}
-	want := []string{"leaselist", "nodelist", "*v1alpha1.ipallocation", "pools", "pod"}
+	want := []string{"*v1alpha1.allnodesquery", "*v1alpha1.guardednodelist", "nodelist", "*v1alpha1.ipallocation", "pools", "pod"}
 	if diff := cmp.Diff(want, s.reads[:min(len(want), len(s.reads))]); diff != "" {
 		t.Errorf("the reads (-want +got)\n%s", diff)
 	}
 }
 
-// The acknowledgement covers every claim that was written before it, so a record that is read after the Lease has it.
-func TestI1AClaimThatIsWrittenWhileALookReadsIsSeen(t *testing.T) {
-	for _, moment := range []string{"leaselist", "nodelist", "*v1alpha1.ipallocation"} {
-		t.Run("before the read of "+moment, func(t *testing.T) {
-			node := onepod.Node("node", "node-1", "m1")
-			s := newSearch(t, node)
-			s.ask()
-			s.acknowledges(node, 0)
-			claimed := false
-			s.before = func(what string) {
-				if what != moment || claimed {
-					return
-				}
-				claimed = true
-				record := s.record()
-				record.Status.Answers = []v1alpha1.Answer{{SandboxID: string(lost), NodeUID: node.UID, BootID: "m1-boot", Epoch: record.Spec.Marks[0].Epoch,
-					Verdict: v1alpha1.VerdictDoNotRelease, Reason: string(v1alpha1.ReasonSandboxReady)}}
-				if err := s.Truth.Status().Update(t.Context(), record); err != nil {
-					t.Error(err)
-				}
-			}
-			if s.look() != 0 || !claimed {
-				t.Errorf("released a sandbox that a node has claimed (%v)", claimed)
-			}
-			if got := s.record().Spec.NodeName; got != "node" {
-				t.Errorf("the record has node %q, expected the claimant", got)
-			}
-		})
-	}
-}
-
-func TestI6LeasesAndNodesAreReadPastTheCache(t *testing.T) {
-	t.Run("a Lease that only the cache has", func(t *testing.T) {
+func TestI6ResponsesAndNodesAreReadPastTheCache(t *testing.T) {
+	t.Run("a response that only the cache has", func(t *testing.T) {
 		node := onepod.Node("node", "node-1", "m1")
 		s := newSearch(t, node)
 		s.ask()
 		s.acknowledges(node, 0)
-		s.hidden = "leaselist"
+		s.hidden = "*v1alpha1.guardednodelist"
+		if s.look() != 0 {
+			t.Error("released")
+		}
+	})
+	t.Run("a claim that comes with the response", func(t *testing.T) {
+		node := onepod.Node("node", "node-1", "m1")
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, 0)
+		s.before = func(what string) {
+			if what == "*v1alpha1.guardednodelist" {
+				s.claims(node, "")
+			}
+		}
 		if s.look() != 0 {
 			t.Error("released")
 		}
@@ -205,7 +207,7 @@ func TestI6LeasesAndNodesAreReadPastTheCache(t *testing.T) {
 		s.ask()
 		s.acknowledges(node, 0)
 		s.before = func(what string) {
-			if what == "leaselist" {
+			if what == "*v1alpha1.guardednodelist" {
 				s.Apply(unseen)
 			}
 		}
@@ -215,42 +217,86 @@ func TestI6LeasesAndNodesAreReadPastTheCache(t *testing.T) {
 	})
 }
 
-func TestI5OnlyWhatWasAcknowledgedAfterTheQuestionCounts(t *testing.T) {
+func TestI5OnlyResponsesToTheQueryThatStandsCount(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
-	t.Run("a version before it", func(t *testing.T) {
+	t.Run("a generation before it", func(t *testing.T) {
 		s := newSearch(t, node)
 		s.ask()
-		s.acknowledges(node, -3)
-		if s.look() != 0 {
-			t.Error("released")
-		}
-	})
-	t.Run("by another process, whose question it was", func(t *testing.T) {
-		s := newSearch(t, node)
-		s.ask()
-		s.acknowledges(node, 0)
-		epoch := s.record().Spec.Marks[0].Epoch
-		s.r.reclaimer = newReclaimer(s.r)
-		if s.look() != 0 {
-			t.Error("released")
-		}
-		if got := s.record().Spec.Marks[0].Epoch; got <= epoch {
-			t.Errorf("epoch %d, expected a later one than %d", got, epoch)
-		}
-	})
-	t.Run("of a question that another process has put since", func(t *testing.T) {
-		s := newSearch(t, node)
-		s.ask()
-		record := s.record()
-		record.Spec.Marks[0].Epoch++
-		if err := s.Truth.Update(t.Context(), record); err != nil {
-			t.Fatal(err)
-		}
 		s.acknowledges(node, -1)
 		if s.look() != 0 {
 			t.Error("released")
 		}
 	})
+	t.Run("to a query that was withdrawn and made again", func(t *testing.T) {
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, 0)
+		all := s.queries()
+		all.Generation, all.Spec.Queries[0].Epoch = 3, 3
+		if err := s.Truth.Update(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		if s.look() != 0 {
+			t.Error("released")
+		}
+	})
+	t.Run("to an object that was made anew", func(t *testing.T) {
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, 0)
+		s.reports(node, func(r *v1alpha1.AllNodesResponse) { r.UID = "before" })
+		if s.look() != 0 {
+			t.Error("released")
+		}
+	})
+	t.Run("in another boot", func(t *testing.T) {
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, 0)
+		s.reports(node, func(r *v1alpha1.AllNodesResponse) { r.BootID = "before" })
+		if s.look() != 0 {
+			t.Error("released")
+		}
+	})
+	t.Run("to a query that another process made", func(t *testing.T) {
+		s := newSearch(t, node)
+		s.ask()
+		s.acknowledges(node, 0)
+		s.r.reclaimer = newReclaimer(s.r)
+		if s.look() != 1 {
+			t.Error("a query outlives the process that made it, and is not made again")
+		}
+	})
+}
+
+// TestAQueryIsWithdrawnOnceNoRecordNeedsIt, and what waits for room gets its place.
+func TestAQueryIsWithdrawnOnceNoRecordNeedsIt(t *testing.T) {
+	s := newSearch(t, onepod.Node("node", "node-1", "m1"))
+	s.r.options.MaxAsked = 1
+	s.ask()
+	next := s.record()
+	next.Name = v1alpha1.OrphanPrefix + "next"
+	s.Apply(next)
+	s.r.reclaimer.want("next")
+	rounds := func() []string {
+		if _, err := s.r.reclaimer.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, q := range s.queries().Spec.Queries {
+			ids = append(ids, fmt.Sprint(q.SandboxID, " ", q.Epoch))
+		}
+		return ids
+	}
+	if diff := cmp.Diff([]string{string(lost) + " 1"}, rounds()); diff != "" {
+		t.Errorf("without room (-want +got)\n%s", diff)
+	}
+	if err := s.Truth.Delete(t.Context(), s.record()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"next 2"}, rounds()); diff != "" {
+		t.Errorf("once the first record is gone (-want +got)\n%s", diff)
+	}
 }
 
 func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
@@ -280,7 +326,7 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}
 }
 
-// TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed: the look is made again, with the Leases of the first one.
+// TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed: the look is made again, with the responses of the first one.
 func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, node)
@@ -291,9 +337,36 @@ func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 		t.Fatal("released")
 	}
 	s.machines.unconfirmed, s.reads = false, nil
+	for len(s.r.reclaimer.woken) > 0 {
+		<-s.r.reclaimer.woken
+	}
 	again, err := s.r.reclaimer.round(t.Context())
-	if err != nil || len(s.Pool.Released) != 1 || slices.Contains(s.reads, "leaselist") {
+	if err != nil || len(s.Pool.Released) != 1 || slices.Contains(s.reads, "*v1alpha1.guardednodelist") {
 		t.Errorf("%d addresses are released after reads %v, and the next look is in %s (%v)", len(s.Pool.Released), s.reads, again, err)
+	}
+	if len(s.r.reclaimer.woken) == 0 || !s.r.reclaimer.changed.Load() {
+		t.Error("what was queried after those responses were read is not looked at again")
+	}
+}
+
+// TestADelayThatIsOverByCachesIsLookedAtEachMinute: live reads may not confirm it, and no event tells when they would.
+func TestADelayThatIsOverByCachesIsLookedAtEachMinute(t *testing.T) {
+	s := newSearch(t)
+	gone := func(ago time.Duration) orphan.Node {
+		return orphan.Node{Live: release.Absent[release.Node](), GoneSince: release.Known(s.Clock.Now().Add(-ago))}
+	}
+	for name, tc := range map[string]struct {
+		nodes []orphan.Node
+		want  time.Duration
+	}{
+		"no machine is gone":              {nil, 0},
+		"one was gone for long":           {[]orphan.Node{gone(time.Hour)}, nodelife.LookInterval},
+		"the delay of one is over sooner": {[]orphan.Node{gone(time.Hour), gone(onepod.NodeGoneDelay - time.Second)}, time.Second},
+		"the delay of one has just begun": {[]orphan.Node{gone(0)}, nodelife.LookInterval},
+	} {
+		if got := s.r.reclaimer.goneDue(tc.nodes); got != tc.want {
+			t.Errorf("%s: %s, expected %s", name, got, tc.want)
+		}
 	}
 }
 
@@ -304,22 +377,6 @@ func TestR3AQuestionCountsFromWhenNodesAreObserved(t *testing.T) {
 	s.ask()
 	s.acknowledges(node, 0)
 	s.machines.acquired = s.Clock.Now().Add(-time.Second)
-	if s.look() != 0 {
-		t.Fatal("released")
-	}
-	s.Clock.SetTime(s.Clock.Now().Add(onepod.NodeGoneDelay))
-	if s.look() != 1 {
-		t.Error("still held")
-	}
-}
-
-// A machine of which there is only the Lease of an agent has to be gone for the delay.
-func TestAMachineThatOnlyALeaseNamesHasToBeGone(t *testing.T) {
-	node, before := onepod.Node("node", "node-1", "m1"), onepod.Node("before", "node-0", "m0")
-	s := newSearch(t, node)
-	s.ask()
-	s.acknowledges(node, 0)
-	s.acknowledges(before, 0)
 	if s.look() != 0 {
 		t.Fatal("released")
 	}

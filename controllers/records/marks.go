@@ -19,7 +19,7 @@ import (
 // Question is what is to be asked about one sandbox, or about every one of a pod (v1alpha1.AnySandbox).
 type Question struct {
 	SandboxID string
-	// NodeUID and BootID are of a live read of the Node that is asked; both are empty where all are.
+	// NodeUID and BootID are of a live read of the Node that is asked.
 	NodeUID types.UID
 	BootID  string
 	Fence   bool
@@ -66,8 +66,6 @@ func Ask(ctx context.Context, c client.Client, now time.Time, record *v1alpha1.I
 
 func (q Question) about() string {
 	switch {
-	case q.NodeUID == "":
-		return metrics.AskedAll
 	case q.SandboxID == v1alpha1.AnySandbox:
 		return metrics.AskedAny
 	case q.Fence:

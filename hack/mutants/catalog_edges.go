@@ -91,18 +91,6 @@ var edgeMutants = []mutant{
 		new:  `case s.Token.NodeUID == "":`, by: inHandshake,
 	},
 	{
-		rule: "handshake: a node acknowledges no version before the query in it is settled",
-		file: "internal/handshake/acknowledge.go",
-		old:  `if !m.Settled && m.By > last {`,
-		new:  `if !m.Settled && m.By > view {`, by: inHandshake,
-	},
-	{
-		rule: "agent: a query whose record returned with a restored etcd is not older than the view",
-		file: "internal/agent/view.go",
-		old:  `if seen.by <= seen.after {`,
-		new:  `if seen.by < 0*seen.after {`, by: inAgent,
-	},
-	{
 		rule: "compare-and-release: a removal tests the sandbox ID",
 		file: "internal/ipam/whereabouts/patch.go",
 		old: `		{"test", i.path() + "/id", i.SandboxID},

@@ -33,8 +33,8 @@ var livenessMutants = []mutant{
 	{
 		rule: "liveness: a claim under a Node UID that is not known any more holds no other claim",
 		file: "controllers/orphan/claim.go",
-		old:  `answer.PodUID == "" || claim.NodeName == ""`,
-		new:  `answer.PodUID == ""`, by: inOrphans,
+		old:  `of.PodUID == "" || claim.NodeName == ""`,
+		new:  `of.PodUID == ""`, by: inOrphans,
 	},
 	{
 		rule: "liveness: a conflict with what another pod of the name shows ends with that pod (L5)",
@@ -117,8 +117,8 @@ var livenessMutants = []mutant{
 	{
 		rule: "I10: the tombstone of an orphan's record says that no pod owns the entry",
 		file: "controllers/orphan/observe.go",
-		old:  `v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned)`,
-		new:  `v.facts = r.baseFacts(v, r.unowned(ctx, v).owned)`, by: inOrphans,
+		old:  `v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned, seen)`,
+		new:  `v.facts = r.baseFacts(v, r.unowned(ctx, v).owned, seen)`, by: inOrphans,
 	},
 	{
 		rule: "plugin: a table cannot control the terminal (security 10)",

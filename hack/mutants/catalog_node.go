@@ -226,18 +226,6 @@ var nodeMutants = []mutant{
 	if err != nil {`, by: inOrphans,
 	},
 	{
-		rule: "orphans: a query counts from when Nodes are observed (0276, R3)",
-		file: "controllers/orphan/asked.go",
-		old:  `if k.observed.After(asked.Since) {`,
-		new:  `if false {`, by: inOrphans,
-	},
-	{
-		rule: "orphans: a machine that only the Lease of an agent names has to be gone (0276)",
-		file: "controllers/orphan/nodes.go",
-		old:  `uid == "" || uids[uid]`,
-		new:  `uid != "" || uids[uid]`, by: inOrphans,
-	},
-	{
 		rule: "orphan: a sandbox that is gone yields the addresses that others have by now",
 		file: "controllers/orphan/controller.go",
 		old:  `if d.Proven && len(v.taken) > 0 {`,

@@ -139,12 +139,6 @@ var ownershipMutants = []mutant{
 		new:  `return false`, by: inRelease,
 	},
 	{
-		rule: "liveness: two leaders do not replace each other's queries of all nodes again and again",
-		file: "internal/orphan/decide.go",
-		old:  `case asked.Version == 0 && left > 0:`,
-		new:  `case asked.Version == 0 && left > time.Hour:`, by: inOrphan,
-	},
-	{
 		rule: "I2: a sandbox whose own entry was removed before the next one came is not followed",
 		file: "controllers/pod/observe_missing.go",
 		old:  `removed.SandboxID == address.SandboxID`,

@@ -255,18 +255,6 @@ var decisionMutants = []mutant{
 		new:  `if missing, names := missing(f, now); missing > 1 {`, by: inOrphan,
 	},
 	{
-		rule: "orphans, AwaitAcknowledgments: an acknowledgement of an earlier version says nothing",
-		file: "internal/orphan/node.go",
-		old:  `case asked.Version == 0 || said.Version < asked.Version:`,
-		new:  `case asked.Version == 0:`, by: inOrphan,
-	},
-	{
-		rule: "orphans, AwaitAcknowledgments: an acknowledgement of another boot says nothing",
-		file: "internal/orphan/node.go",
-		old:  `case said.NodeUID != node.NodeUID || said.BootID != node.BootID || said.NodeUID == "" || said.BootID == "":`,
-		new:  `case said.NodeUID != node.NodeUID || said.NodeUID == "":`, by: inOrphan,
-	},
-	{
 		rule: "orphans, AbsentOnAllNodes: an address that a live pod shows is not given back",
 		file: "internal/orphan/decide.go",
 		old:  `case f.Shown.IsKnown():`,

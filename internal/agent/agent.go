@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the node's side of the release handshake: it watches the marks that ask its node, or all nodes, looks at the
+// Package agent is the node's side of the release handshake: it watches what asks its node, or all nodes, looks at the
 // container runtime, and writes what internal/handshake makes of it.
 //
-//	view          the records of this node, and those of unknown node, each by one watch
-//	round         every mark against one complete list of the runtime, taken after the marks were read
-//	writer        answers into the records' status, at most one write per record and second, again until it succeeds
-//	acknowledger  the acknowledgement of marks to all, on the Lease of this agent
-//	identity      for which Node UID the agent may speak: token, live Node, machine
+//	view       the records of this node, by one watch
+//	queries    the AllNodesQuery, by one watch
+//	round      every mark and query against one complete list of the runtime, taken after they were read
+//	writer     answers into the records' status, at most one write per record and second, again until it succeeds
+//	responder  the response to the AllNodesQuery, in the status of the node's GuardedNode
+//	identity   for which Node UID the agent may speak: token, live Node, machine
 //
 // One goroutine makes the rounds; it alone has the memory. Nothing is read from the API server while nobody asks.
 package agent
@@ -15,12 +16,12 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,8 +45,6 @@ type Options struct {
 	Machine MachineFiles
 	// Recorder writes events on the Node.
 	Recorder events.EventRecorder
-	// LeaseNamespace holds the Lease of the agent.
-	LeaseNamespace string
 	// ListInterval is how often the runtime is listed while nobody asks.
 	ListInterval time.Duration
 	// Settings are the delays of the handshake.
@@ -58,18 +57,19 @@ type Options struct {
 
 // Agent answers for one node.
 type Agent struct {
-	options      Options
-	clock        clock.WithTicker
-	log          logr.Logger
-	own, all     *view
-	identity     *identity
-	writer       *writer
-	acknowledger *acknowledger
-	silences     *silences
-	memory       handshake.Memory
-	pace         pace
-	health       health
-	poked        chan struct{}
+	options   Options
+	clock     clock.WithTicker
+	log       logr.Logger
+	own       *view
+	all       *queries
+	identity  *identity
+	writer    *writer
+	responder *responder
+	silences  *silences
+	memory    handshake.Memory
+	pace      pace
+	health    health
+	poked     chan struct{}
 	// began is when the last round began.
 	began time.Time
 	// open: there are questions without a final answer.
@@ -78,17 +78,17 @@ type Agent struct {
 
 // New makes an agent that is ready to be started.
 func New(o Options) (*Agent, error) {
-	if o.NodeName == "" || o.Client == nil || o.Lister == nil || o.Recorder == nil || o.LeaseNamespace == "" || o.ListInterval <= 0 || o.Settings.SandboxCreationMax <= 0 {
+	if o.NodeName == "" || o.Client == nil || o.Lister == nil || o.Recorder == nil || o.ListInterval <= 0 || o.Settings.SandboxCreationMax <= 0 {
 		return nil, errors.New("making the agent: every option but Clock and Log is required")
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
 	a := &Agent{options: o, clock: o.Clock, log: o.Log, poked: make(chan struct{}, 1), pace: pace{longest: o.ListInterval}}
-	a.own, a.all = newView(o.Clock, a.poke), newView(o.Clock, a.poke)
+	a.own, a.all = newView(o.Clock, a.poke), newQueries(o.Clock, a.poke)
 	a.identity = &identity{client: o.Client, nodeName: o.NodeName, files: o.Machine, clock: o.Clock}
 	a.writer = newWriter(o.Client, a.identity, o.Clock, o.Log.WithName("writer"), a.written)
-	a.acknowledger = &acknowledger{client: o.Client, namespace: o.LeaseNamespace, nodeName: o.NodeName, clock: o.Clock}
+	a.responder = &responder{client: o.Client, clock: o.Clock}
 	a.silences = &silences{recorder: o.Recorder, nodeName: o.NodeName, log: o.Log.WithName("silence")}
 	return a, nil
 }
@@ -99,11 +99,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for selector, view := range map[string]*view{a.options.NodeName: a.own, "": a.all} {
-		reflector, err := newReflector(a.options.Client, selector, view, a.log)
-		if err != nil {
-			return fmt.Errorf("watching the records of node %q: %w", selector, err)
-		}
+	for _, reflector := range []*cache.Reflector{watchRecords(a.options.Client, a.options.NodeName, a.own, a.log), watchQueries(a.options.Client, a.all, a.log)} {
 		running.Go(func() { reflector.RunWithContext(ctx) })
 	}
 	running.Go(func() { a.writer.run(ctx) })

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -73,33 +72,6 @@ func TestBootIDsAreSaidAsTheNodeSpellsThem(t *testing.T) {
 	b.round(t.Context())
 	if s := b.writer.waiting["web"]; s == nil || len(s.answers) != 1 || s.answers[0].BootID != "BOOT" {
 		t.Errorf("got %+v", s)
-	}
-}
-
-func TestARecordInBothViewsIsTheNewerOne(t *testing.T) {
-	for name, tc := range map[string]struct {
-		own, all *v1alpha1.IPAllocation
-		want     []outcome
-		leases   int
-	}{
-		"it was given a node name": {marked("web", 120, nodeUID, 2), marked("web", 110, "", 1), []outcome{{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", 2}}, 0},
-		"it lost it":               {marked("web", 110, nodeUID, 1), marked("web", 120, "", 2), []outcome{{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", 2}}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-			claimed := answeredBefore(marked("orphan-s1", 105, "", 1), v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "", bootID, 1)
-			if err := errors.Join(b.own.Replace([]any{tc.own}, "120"), b.all.Replace([]any{tc.all, claimed}, "120")); err != nil {
-				t.Fatal(err)
-			}
-			b.round(t.Context())
-			if diff := cmp.Diff(tc.want, b.said("web")); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-			if _, leases := b.api.count(); leases != tc.leases {
-				t.Error("acknowledged with a mark of the view that was not judged")
-			}
-		})
 	}
 }
 

@@ -2,14 +2,16 @@
 
 package agent
 
-// What the account of every agent may do. It has no right to pods, and none to write anything but its answers, its Lease and
+// What the account of every agent may do. It has no right to pods, and none to write anything but its answers, the status of its GuardedNode and
 // events.
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=list;watch
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations/status,verbs=patch
+// +kubebuilder:rbac:groups=holdfast.dev,resources=allnodesqueries,verbs=list;watch
+// +kubebuilder:rbac:groups=holdfast.dev,resources=guardednodes,verbs=get
+// +kubebuilder:rbac:groups=holdfast.dev,resources=guardednodes/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 // +kubebuilder:rbac:groups=events.k8s.io,namespace=default,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=holdfast-agent,resources=leases,verbs=create;get;patch

@@ -32,60 +32,55 @@ type word struct {
 	final bool
 }
 
-// round reads the marks, then the runtime, and says what there is to say.
+// claim is what there is to say to one query to all nodes.
+type claim struct {
+	queried
+	question handshake.Question
+	handshake.Word
+}
+
+// round reads the marks and queries, then the runtime, and says what there is to say.
 func (a *Agent) round(ctx context.Context) {
 	a.began = a.clock.Now()
 	a.health.step(a.began)
-	own, all := a.own.snapshot(), a.all.snapshot()
+	own := a.own.snapshot()
+	all, standing, synced := a.all.snapshot()
 	me := a.whoAmI(ctx, own.marks)
-	records := newest(own, all)
-	words := a.questions(own, all, records, me)
-	look := a.look(ctx, words, me)
+	words := make([]word, 0, len(own.marks))
+	for _, m := range own.marks {
+		words = append(words, a.ask(m, me))
+	}
+	claims := a.claims(standing, me)
+	look := a.look(ctx, words, claims, me)
 	a.health.step(a.clock.Now())
 	for i := range words {
 		a.judge(&words[i], look, me)
 	}
-	a.report(words, look, me)
-	if me.nodeUID != "" {
-		a.say(records, words, me)
+	for i := range claims {
+		claims[i].Word = a.wordOn(claims[i].question, look, me)
 	}
-	if me.nodeUID != "" && all.synced {
-		a.acknowledge(ctx, all, words, look, me)
+	a.report(words, claims, look, me)
+	if me.nodeUID != "" {
+		a.say(own.records, words, me)
+	}
+	if me.nodeUID != "" && all != nil && look.Listing != nil {
+		a.respond(ctx, all, claims, look.Listing.Began)
 	}
 	a.health.step(a.clock.Now())
-	a.health.ended(own.synced && all.synced && look.Listing != nil && me.nodeUID != "")
+	a.health.ended(own.synced && synced && look.Listing != nil && me.nodeUID != "")
 }
 
-// questions are the marks of the records as they are now that are for this agent, or may be.
-func (a *Agent) questions(own, all sights, records map[string]*v1alpha1.IPAllocation, me self) []word {
-	var words []word
-	for _, m := range own.marks {
-		if records[m.record.Name] == m.record {
-			words = append(words, a.ask(m, me))
+// claims makes questions of the queries to all nodes. With which pod the agent saw a sandbox in this boot stands in its own response.
+func (a *Agent) claims(standing []queried, me self) []claim {
+	claims := make([]claim, 0, len(standing))
+	for _, query := range standing {
+		q := handshake.Question{SandboxID: query.SandboxID, Seen: query.at, Ended: true}
+		if given := a.responder.claimOf(query.SandboxID, me); given != nil {
+			q.Affirmed = given.PodUID
 		}
+		claims = append(claims, claim{queried: query, question: q})
 	}
-	for _, m := range all.marks {
-		if records[m.record.Name] == m.record && (m.mark.NodeUID == "" || m.mark.NodeUID == me.nodeUID) {
-			words = append(words, a.ask(m, me))
-		}
-	}
-	return words
-}
-
-// newest are the records of both views. One that was given a node name, or lost it, may be in both for a moment.
-func newest(own, all sights) map[string]*v1alpha1.IPAllocation {
-	records := own.records
-	for name, record := range all.records {
-		if standing, ok := records[name]; ok {
-			mine, _ := parseVersion(standing.ResourceVersion)
-			theirs, _ := parseVersion(record.ResourceVersion)
-			if mine >= theirs {
-				continue
-			}
-		}
-		records[name] = record
-	}
-	return records
+	return claims
 }
 
 // whoAmI is what was found last, or finds it out where that does not do: at the start, while the agent may not speak, and when
@@ -116,6 +111,7 @@ func (a *Agent) ask(m asked, me self) word {
 	if !isOrphan(m.record) {
 		q.RecordUID = types.UID(m.record.Name)
 	}
+	q.Affirmed = claimedWith(m.record, m.mark.SandboxID, me)
 	w := word{asked: m}
 	if given := answerOf(m.record, m.mark.SandboxID, me.nodeUID); given != nil {
 		if given.BootID == me.bootID && me.bootID != "" {
@@ -127,16 +123,31 @@ func (a *Agent) ask(m asked, me self) word {
 	return w
 }
 
-// look lists the runtime, and takes the list in.
-func (a *Agent) look(ctx context.Context, words []word, me self) handshake.Look {
-	questions := make([]handshake.Question, 0, len(words))
-	about := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
-	for i := range words {
-		if q := words[i].question; !words[i].final {
-			questions = append(questions, q)
-			about.IDs.Insert(q.SandboxID)
-			about.Pods.Insert(q.Pods(a.memory.Recall(q))...)
+// claimedWith is the pod UID with which this node claimed the sandbox of an orphan in this boot, before the record named the node; empty if it did not.
+func claimedWith(record *v1alpha1.IPAllocation, sandboxID string, me self) types.UID {
+	for i := range record.Spec.Sandboxes {
+		if s := &record.Spec.Sandboxes[i]; s.ID == sandboxID && s.Node != nil && s.Node.UID == me.nodeUID && s.Node.BootID == me.bootID {
+			return s.PodUID
 		}
+	}
+	return ""
+}
+
+// look lists the runtime, and takes the list in.
+func (a *Agent) look(ctx context.Context, words []word, claims []claim, me self) handshake.Look {
+	questions := make([]handshake.Question, 0, len(words)+len(claims))
+	for i := range words {
+		if !words[i].final {
+			questions = append(questions, words[i].question)
+		}
+	}
+	for i := range claims {
+		questions = append(questions, claims[i].question)
+	}
+	about := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
+	for _, q := range questions {
+		about.IDs.Insert(q.SandboxID)
+		about.Pods.Insert(q.Pods(a.memory.Recall(q))...)
 	}
 	a.memory.Expect(questions)
 	began := a.clock.Now()
@@ -174,22 +185,25 @@ func (a *Agent) list(ctx context.Context, about sandbox.Asked, me self) handshak
 
 // judge fills in the word.
 func (a *Agent) judge(w *word, look handshake.Look, me self) {
-	silence := func(message string) {
-		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: message}
+	if w.final {
+		return
 	}
+	if foreign := handshake.Foreign(w.mark, me.nodeUID, me.bootID); me.nodeUID != "" && foreign != "" {
+		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: foreign}
+		return
+	}
+	w.Word = a.wordOn(w.question, look, me)
+}
+
+// wordOn is what there is to say to a question that is for this agent.
+func (a *Agent) wordOn(q handshake.Question, look handshake.Look, me self) handshake.Word {
 	switch {
-	case w.final:
 	case me.nodeUID == "" && me.reason == "":
-		w.Word = handshake.Word{Kind: handshake.Later, Message: "the API server did not say yet for which Node the agent speaks"}
+		return handshake.Word{Kind: handshake.Later, Message: "the API server did not say yet for which Node the agent speaks"}
 	case me.nodeUID == "":
-		silence(me.message)
-	default:
-		if foreign := handshake.Foreign(w.mark, me.nodeUID, me.bootID); foreign != "" {
-			silence(foreign)
-			return
-		}
-		w.Word = handshake.Judge(w.question, look, a.memory.Recall(w.question), a.options.Settings)
+		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: me.message}
 	}
+	return handshake.Judge(q, look, a.memory.Recall(q), a.options.Settings)
 }
 
 // isOrphan: nobody knows whose addresses the record holds, so its name is no pod UID.

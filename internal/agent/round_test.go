@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -72,7 +71,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{api: newStubAPI(), clock: newClock(), events: events.NewFakeRecorder(100)}
 	b.lister = &stubLister{clock: b.clock}
 	agent, err := New(Options{NodeName: nodeName, Client: b.api, Lister: b.lister, Machine: writeMachine(t, bootID, "machine"), Recorder: b.events,
-		LeaseNamespace: "holdfast-agent", ListInterval: time.Second, Settings: handshake.Settings{SandboxCreationMax: 10 * time.Minute}, Clock: b.clock})
+		ListInterval: time.Second, Settings: handshake.Settings{SandboxCreationMax: 10 * time.Minute}, Clock: b.clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +81,50 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// list brings a complete list of both watches.
+// query brings the AllNodesQuery with a query about each sandbox, the epoch of which is its place.
+func (b *bench) query(sandboxes ...string) error {
+	b.api.all = nil
+	if len(sandboxes) == 0 {
+		return b.all.Replace(nil, "")
+	}
+	b.api.all = &v1alpha1.AllNodesQuery{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AllNodesQueryName, UID: "all", Generation: int64(len(sandboxes))}}
+	for i, id := range sandboxes {
+		b.api.all.Spec.Queries = append(b.api.all.Spec.Queries, v1alpha1.OrphanQuery{SandboxID: id, Epoch: int64(i + 1)})
+	}
+	return b.all.Replace([]any{b.api.all.DeepCopy()}, "")
+}
+
+// asks is query where that cannot fail.
+func (b *bench) asks(t *testing.T, sandboxes ...string) {
+	t.Helper()
+	if err := b.query(sandboxes...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// responds demands what was last written into the GuardedNode, after that many writes: the generation, and what is claimed.
+func (b *bench) responds(t *testing.T, writes int, generation int64, claimed ...string) {
+	t.Helper()
+	if got := len(b.api.responses); got != writes {
+		t.Fatalf("%d responses, expected %d", got, writes)
+	}
+	if writes == 0 {
+		return
+	}
+	last := b.api.responses[writes-1]
+	var got []string
+	for _, c := range last.Claims {
+		got = append(got, c.SandboxID+" of pod "+string(c.PodUID)+" in "+c.BootID)
+	}
+	if diff := cmp.Diff(claimed, got); diff != "" || last.Generation != generation || last.UID != "all" || last.BootID != bootID {
+		t.Errorf("response %+v, expected generation %d; claims (-want +got)\n%s", last, generation, diff)
+	}
+}
+
+// list brings a complete list of the records of the node, and no query to all nodes.
 func (b *bench) list(t *testing.T, own ...any) {
 	t.Helper()
-	if err := errors.Join(b.own.Replace(own, "100"), b.all.Replace(nil, "100")); err != nil {
+	if err := errors.Join(b.own.Replace(own, "100"), b.query()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -319,109 +358,98 @@ func TestASilenceIsToldOnceAndItsEndToo(t *testing.T) {
 	}
 }
 
-func TestWhatMarksToAllAreAcknowledged(t *testing.T) {
+func TestANodeThatNeverHadASandboxRespondsAfterSandboxCreationMax(t *testing.T) {
 	b := newBench(t)
 	b.round(t.Context())
-	orphan := marked("orphan-s0", 110, "", 1)
-	if err := b.all.Add(orphan); err != nil {
-		t.Fatal(err)
-	}
-	b.all.UpdateResourceVersion("110")
+	b.asks(t, "s0")
 	for range 11 {
 		b.round(t.Context())
-		if _, leases := b.api.count(); leases != 0 {
-			t.Fatal("acknowledged before sandboxCreationMax was over")
-		}
+		b.responds(t, 0, 0)
 		b.clock.Step(time.Minute - time.Second)
 	}
 	b.clock.Step(time.Minute)
-	b.all.UpdateResourceVersion("150")
 	for range 5 {
 		b.clock.Step(time.Second)
 		b.round(t.Context())
 	}
-	if _, leases := b.api.count(); leases != 1 {
-		t.Fatalf("%d acknowledgements of one mark", leases)
-	}
-	want := map[string]string{v1alpha1.AcknowledgedVersionAnnotation: "150", v1alpha1.AcknowledgedNodeUIDAnnotation: string(nodeUID),
-		v1alpha1.AcknowledgedBootIDAnnotation: bootID, v1alpha1.AcknowledgedTimeAnnotation: b.api.leases[0].Annotations[v1alpha1.AcknowledgedTimeAnnotation]}
-	if diff := cmp.Diff(want, b.api.leases[0].Annotations); diff != "" || *b.api.leases[0].Name != "holdfast-agent-node-a" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if b.said("orphan-s0") != nil {
-		t.Error("a node that never had the sandbox says something about it")
-	}
+	b.responds(t, 1, 1)
 }
 
-func TestAClaimIsWrittenBeforeItIsAcknowledged(t *testing.T) {
+func TestAClaimAndTheGenerationComeInOneWrite(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
 	b.round(t.Context())
-	orphan := marked("orphan-s0", 110, "", 1)
-	if err := b.all.Add(orphan); err != nil {
-		t.Fatal(err)
-	}
-	b.all.UpdateResourceVersion("110")
+	b.asks(t, "s0")
 	b.round(t.Context())
 	b.round(t.Context())
-	if diff := cmp.Diff([]outcome{{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", 1}}, b.said("orphan-s0")); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if _, leases := b.api.count(); leases != 0 {
-		t.Fatal("acknowledged with the claim unwritten")
-	}
-	claimed := answeredBefore(orphan.DeepCopy(), v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", bootID, 1)
-	claimed.ResourceVersion = "120"
-	if err := b.all.Update(claimed); err != nil {
-		t.Fatal(err)
-	}
-	b.all.UpdateResourceVersion("120")
+	b.responds(t, 1, 1, "s0 of pod web in boot")
+	b.asks(t, "s0", "s1") // whether it has the other one is not known yet
 	b.round(t.Context())
-	if _, leases := b.api.count(); leases != 1 {
-		t.Error("the claim is written, and not acknowledged")
-	}
+	b.responds(t, 1, 1, "s0 of pod web in boot")
 }
 
-func TestAClaimOfAnEarlierBootSettlesNothing(t *testing.T) {
-	b := newBench(t)
-	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-	claimed := answeredBefore(marked("orphan-s0", 110, "", 1), v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", "earlier", 1)
-	if err := b.all.Replace([]any{claimed}, "200"); err != nil {
-		t.Fatal(err)
-	}
-	b.round(t.Context())
-	if _, leases := b.api.count(); leases != 0 {
-		t.Error("acknowledged before the claim of this boot is written")
-	}
-	if got := b.writer.waiting["orphan-s0"]; got == nil || got.answers[0].BootID != bootID {
-		t.Errorf("the claim is not said for this boot: %+v", got)
-	}
-}
-
-func TestAnEarlierAcknowledgementOfThisNodeAndBootStands(t *testing.T) {
-	cases := map[string]struct {
-		uid, boot string
-		want      int
+func TestAClaimOfAnEarlierBootStandsUntilThisOneClaims(t *testing.T) {
+	earlier := v1alpha1.AllNodesResponse{UID: "all", Generation: 1, BootID: "earlier", Claims: []v1alpha1.SandboxClaim{
+		{SandboxID: "s0", BootID: "earlier", PodUID: "web", Reason: string(v1alpha1.ReasonSandboxOfThisNode)}}}
+	for name, tc := range map[string]struct {
+		listed []handshake.Sandbox
+		want   string
 	}{
-		"of this Node and boot: quiet":   {string(nodeUID), bootID, 0},
-		"of an earlier Node: said again": {"earlier", bootID, 1},
-		"of an earlier boot: said again": {string(nodeUID), "earlier", 1},
-	}
-	for name, tc := range cases {
+		"it is listed":     {[]handshake.Sandbox{sandboxS0("web")}, "s0 of pod web in boot"},
+		"it is not listed": {nil, "s0 of pod web in earlier"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.api.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AcknowledgedVersionAnnotation: "110",
-				v1alpha1.AcknowledgedNodeUIDAnnotation: tc.uid, v1alpha1.AcknowledgedBootIDAnnotation: tc.boot}}}
-			claimed := answeredBefore(marked("orphan-s0", 110, "", 1), v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxOfThisNode, "web", bootID, 1)
-			if err := b.all.Replace([]any{claimed}, "200"); err != nil {
-				t.Fatal(err)
+			b.api.guarded.Status.AllNodes = &earlier
+			b.lister.sandboxes = tc.listed
+			b.asks(t, "s0")
+			b.round(t.Context())
+			b.clock.Step(time.Second)
+			b.round(t.Context())
+			b.responds(t, 1, 1, tc.want)
+		})
+	}
+}
+
+func TestAnEarlierResponseOfThisNodeAndBootStands(t *testing.T) {
+	for name, tc := range map[string]struct {
+		uid  types.UID
+		boot string
+		want int
+	}{
+		"of this boot: quiet":                        {"all", bootID, 0},
+		"of an earlier boot: not before it is known": {"all", "earlier", 0},
+		"to an object that was made anew":            {"before", bootID, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.api.guarded.Status.AllNodes = &v1alpha1.AllNodesResponse{UID: tc.uid, Generation: 1, BootID: tc.boot}
+			b.asks(t, "s0")
+			b.round(t.Context())
+			b.round(t.Context())
+			b.responds(t, tc.want, 1)
+			for range 11 {
+				b.clock.Step(time.Minute)
+				b.round(t.Context())
 			}
-			b.round(t.Context())
-			b.round(t.Context())
-			if _, leases := b.api.count(); leases != tc.want {
-				t.Errorf("%d acknowledgements", leases)
+			if tc.boot == bootID && tc.uid == "all" {
+				b.responds(t, 0, 1)
+			} else {
+				b.responds(t, 1, 1)
 			}
 		})
+	}
+}
+
+// TestTheRecordKeepsWhatANodeClaimed: the agent was started anew between its claim and the mark that asks its node alone, and the sandbox is gone.
+func TestTheRecordKeepsWhatANodeClaimed(t *testing.T) {
+	b := newBench(t)
+	record := marked("orphan-s0", 90, nodeUID, 1)
+	record.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: "s0", PodUID: "web", Node: &v1alpha1.NodeIdentity{UID: nodeUID, BootID: bootID}}}
+	b.list(t, record)
+	b.round(t.Context())
+	if diff := cmp.Diff([]outcome{{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "web", 1}}, b.said("orphan-s0")); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
@@ -462,25 +490,61 @@ func TestAHintShortensAWaitAndMakesNone(t *testing.T) {
 	}
 }
 
-func TestAMarkToAllThatComesWhileTheRuntimeIsListedIsNotAcknowledgedWithIt(t *testing.T) {
+func TestAQueryThatComesWhileTheRuntimeIsListedIsNotRespondedToWithIt(t *testing.T) {
 	b := newBench(t)
 	b.round(t.Context())
-	claimed := answeredBefore(marked("orphan-s0", 110, "", 1), v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "web", bootID, 1)
-	if err := b.all.Replace([]any{claimed}, "120"); err != nil {
-		t.Fatal(err)
-	}
+	b.asks(t, "s0")
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+	before := b.api.all
 	b.lister.during = func() {
-		if err := b.all.Add(marked("orphan-s1", 130, "", 1)); err != nil {
-			t.Error(err)
-		}
-		b.all.UpdateResourceVersion("130")
+		b.asks(t, "s0", "s1")
+		b.api.all = before // the API server shows it a moment later
 	}
 	b.round(t.Context())
-	if _, leases := b.api.count(); leases != 1 {
-		t.Fatalf("%d acknowledgements", leases)
+	b.responds(t, 1, 1, "s0 of pod web in boot")
+}
+
+// TestAResponseIsToTheQueriesThatStand: etcd was restored, and another query has the generation of the one that the watch brought before.
+func TestAResponseIsToTheQueriesThatStand(t *testing.T) {
+	b := newBench(t)
+	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+	b.asks(t, "s0")
+	b.api.all.Spec.Queries[0].SandboxID = "s9"
+	b.round(t.Context())
+	b.responds(t, 0, 0)
+}
+
+func TestTheGuardedNodeIsReadEverLessOften(t *testing.T) {
+	b := newBench(t)
+	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+	b.asks(t, "s0")
+	b.round(t.Context())
+	reads := func() int {
+		before := b.api.guardedReads
+		for range 120 {
+			b.clock.Step(time.Minute)
+			b.round(t.Context())
+		}
+		return b.api.guardedReads - before
 	}
-	if got := b.api.leases[0].Annotations[v1alpha1.AcknowledgedVersionAnnotation]; got != "120" {
-		t.Errorf("acknowledged version %s", got)
+	if first := reads(); first > 12 {
+		t.Errorf("%d reads in two hours", first)
 	}
+	if later := reads(); later != int(2*time.Hour/lastCheck) {
+		t.Errorf("%d reads in the next two hours", later)
+	}
+}
+
+// TestAResponseThatWasTakenAwayIsWrittenAgain: the object was deleted and made anew, or etcd was restored.
+func TestAResponseThatWasTakenAwayIsWrittenAgain(t *testing.T) {
+	b := newBench(t)
+	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+	b.asks(t, "s0")
+	b.round(t.Context())
+	b.api.guarded.Status.AllNodes = nil
+	b.round(t.Context())
+	b.responds(t, 1, 1, "s0 of pod web in boot")
+	b.clock.Step(firstCheck)
+	b.round(t.Context())
+	b.responds(t, 2, 1, "s0 of pod web in boot")
 }

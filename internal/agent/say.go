@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
@@ -41,7 +42,7 @@ func (a *Agent) say(records map[string]*v1alpha1.IPAllocation, words []word, me 
 }
 
 // report counts what is left unanswered and says once what begins or ends.
-func (a *Agent) report(words []word, look handshake.Look, me self) {
+func (a *Agent) report(words []word, claims []claim, look handshake.Look, me self) {
 	counts := map[v1alpha1.Reason]int{}
 	first := map[v1alpha1.Reason]string{}
 	if look.Listing == nil {
@@ -50,46 +51,32 @@ func (a *Agent) report(words []word, look handshake.Look, me self) {
 	if me.reason != "" {
 		counts[me.reason], first[me.reason] = 0, me.message
 	}
-	for i := range words {
-		if w := &words[i]; w.Kind == handshake.Silence {
-			counts[w.Reason]++
-			if first[w.Reason] == "" {
-				first[w.Reason] = w.Message
-			}
+	count := func(w *handshake.Word) {
+		if w.Kind != handshake.Silence {
+			return
 		}
+		counts[w.Reason]++
+		if first[w.Reason] == "" {
+			first[w.Reason] = w.Message
+		}
+	}
+	for i := range words {
+		count(&words[i].Word)
+	}
+	for i := range claims {
+		count(&claims[i].Word)
 	}
 	a.silences.update(counts, first, me)
 }
 
-// acknowledge says on the Lease up to which version this node's silence about marks to all counts. A mark of the view that was not
-// judged, because the record is another by now, is not settled.
-func (a *Agent) acknowledge(ctx context.Context, all sights, words []word, look handshake.Look, me self) {
-	if look.Listing == nil {
-		return
+// respond writes what the node claims of the queries to all nodes, and up to which of them it was asked.
+func (a *Agent) respond(ctx context.Context, all *v1alpha1.AllNodesQuery, claims []claim, listed time.Time) {
+	queries := handshake.Queries{UID: all.UID, Generation: all.Generation}
+	for i := range claims {
+		queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: claims[i].SandboxID, Epoch: claims[i].Epoch, Word: claims[i].Word})
 	}
-	done := map[markKey]bool{}
-	for i := range words {
-		w := &words[i]
-		done[keyOf(w.record, w.mark)] = settled(w, me)
-	}
-	var pending []handshake.Pending
-	for _, m := range all.marks {
-		if m.mark.NodeUID == "" {
-			pending = append(pending, handshake.Pending{After: m.after, By: m.by, Settled: done[keyOf(m.record, m.mark)]})
-		}
-	}
-	err := a.acknowledger.acknowledge(ctx, pending, all.version, look.Listing.Began, a.identity)
-	if err != nil {
+	if err := a.responder.respond(ctx, all, &queries, listed, a.identity); err != nil {
 		metrics.AgentWriteFailures.WithLabelValues(metrics.AgentWroteAcknowledgement).Inc()
-		a.log.Error(err, "Acknowledging the marks that ask all nodes; trying again")
+		a.log.Error(err, "Responding to the queries to all nodes; trying again")
 	}
-}
-
-// settled: there is nothing to claim, or the record that was read has the claim.
-func settled(w *word, me self) bool {
-	if w.Kind == handshake.Nothing {
-		return true
-	}
-	given := answerOf(w.record, w.mark.SandboxID, me.nodeUID)
-	return w.Kind == handshake.Answer && given != nil && given.Epoch == w.mark.Epoch && given.BootID == me.bootID
 }

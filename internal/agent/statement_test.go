@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
@@ -78,31 +79,22 @@ func TestWhatNoMarkAsksAboutAnyMoreIsDropped(t *testing.T) {
 func TestTheConditionIsTheAskedNodesAlone(t *testing.T) {
 	unreachable, answers := v1alpha1.ReasonRuntimeUnreachable, v1alpha1.ReasonAnswered
 	cases := map[string]struct {
-		asks     string // the Node UID; empty asks all
+		asks     string // the Node UID
 		standing v1alpha1.Reason
 		listed   bool
 		want     string // of the condition that is written; empty for none
 	}{
-		"asked, silent":                                          {asks: string(nodeUID), want: "False"},
-		"asked, silent, and it was said":                         {asks: string(nodeUID), standing: v1alpha1.ReasonListFailed, want: ""},
-		"asked, answering after a silence":                       {asks: string(nodeUID), standing: unreachable, listed: true, want: "True"},
-		"asked, answering as before":                             {asks: string(nodeUID), standing: answers, listed: true, want: "True"},
-		"asked, answering, and it was never not":                 {asks: string(nodeUID), listed: true, want: ""},
-		"all are asked, silent":                                  {want: ""},
-		"all are asked, silent, another said True":               {standing: answers, want: ""},
-		"all are asked, claiming, another said why it is silent": {standing: unreachable, listed: true, want: ""},
-		"another Node is asked, and says why it is silent":       {asks: "another", standing: unreachable, listed: true, want: ""},
+		"asked, silent":                                    {asks: string(nodeUID), want: "False"},
+		"asked, silent, and it was said":                   {asks: string(nodeUID), standing: v1alpha1.ReasonListFailed, want: ""},
+		"asked, answering after a silence":                 {asks: string(nodeUID), standing: unreachable, listed: true, want: "True"},
+		"asked, answering as before":                       {asks: string(nodeUID), standing: answers, listed: true, want: "True"},
+		"asked, answering, and it was never not":           {asks: string(nodeUID), listed: true, want: ""},
+		"another Node is asked, and says why it is silent": {asks: "another", standing: unreachable, listed: true, want: ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			record := marked("orphan-s0", 90, "", 1)
-			if tc.asks != "" {
-				record.Spec.Marks[0].NodeUID, record.Spec.Marks[0].BootID = nodeUID, bootID
-				if tc.asks != string(nodeUID) {
-					record.Spec.Marks[0].NodeUID = "another"
-				}
-			}
+			record := marked("orphan-s0", 90, types.UID(tc.asks), 1)
 			switch tc.standing {
 			case "":
 			case answers:
@@ -115,7 +107,7 @@ func TestTheConditionIsTheAskedNodesAlone(t *testing.T) {
 			} else {
 				b.lister.alone = true // ListFailed
 			}
-			if err := b.all.Replace([]any{record}, "100"); err != nil {
+			if err := b.own.Replace([]any{record}, "100"); err != nil {
 				t.Fatal(err)
 			}
 			b.round(t.Context())

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,14 +41,16 @@ type stubAPI struct {
 	mu       sync.Mutex
 	node     *corev1.Node
 	nodeUIDs []string // of the token
-	lease    *coordinationv1.Lease
+	guarded  *v1alpha1.GuardedNode
+	all      *v1alpha1.AllNodesQuery
 	fail     error
 	version  int64
 	applied  []*unstructured.Unstructured
-	leases   []*coordinationv1ac.LeaseApplyConfiguration
-	reads    int
-	// leaseReads are those of the Lease.
-	leaseReads int
+	// responses are the writes of the response to all nodes.
+	responses []v1alpha1.AllNodesResponse
+	reads     int
+	// guardedReads are those of the GuardedNode.
+	guardedReads int
 	// refused is the error of every write of an answer, records what the record is, or unlisted why that cannot be read.
 	refused  error
 	records  []v1alpha1.IPAllocation
@@ -62,7 +62,8 @@ type stubAPI struct {
 func newStubAPI() *stubAPI {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: nodeUID}}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{BootID: bootID, MachineID: "machine"}
-	return &stubAPI{node: node, nodeUIDs: []string{string(nodeUID)}, version: 1000, tried: make(chan struct{}, 1000)}
+	return &stubAPI{node: node, nodeUIDs: []string{string(nodeUID)}, version: 1000, tried: make(chan struct{}, 1000),
+		guarded: &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(nodeUID)}}}
 }
 
 func (s *stubAPI) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
@@ -90,25 +91,14 @@ func (s *stubAPI) Get(_ context.Context, key client.ObjectKey, into client.Objec
 			s.node.DeepCopyInto(o)
 			return nil
 		}
-	case *coordinationv1.Lease:
-		s.leaseReads++
-		if s.lease != nil {
-			s.lease.DeepCopyInto(o)
+	case *v1alpha1.GuardedNode:
+		s.guardedReads++
+		if s.guarded != nil && s.guarded.Name == key.Name {
+			s.guarded.DeepCopyInto(o)
 			return nil
 		}
 	}
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-}
-
-func (s *stubAPI) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fail == nil {
-		applied := o.(*coordinationv1ac.LeaseApplyConfiguration)
-		s.leases = append(s.leases, applied)
-		s.lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: applied.Annotations}}
-	}
-	return s.fail
 }
 
 func (s *stubAPI) List(_ context.Context, into client.ObjectList, o ...client.ListOption) error {
@@ -116,6 +106,12 @@ func (s *stubAPI) List(_ context.Context, into client.ObjectList, o ...client.Li
 	defer s.mu.Unlock()
 	var options client.ListOptions
 	options.ApplyOptions(o)
+	if list, isQuery := into.(*v1alpha1.AllNodesQueryList); isQuery {
+		if s.all != nil {
+			list.Items = append(list.Items, *s.all.DeepCopy())
+		}
+		return nil
+	}
 	for i := range s.records {
 		if options.FieldSelector.Matches(fields.Set{metav1.ObjectNameField: s.records[i].Name}) {
 			list := into.(*v1alpha1.IPAllocationList)
@@ -148,6 +144,16 @@ func (s *stubStatus) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ..
 	return nil
 }
 
+func (s *stubStatus) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
+	s.api.mu.Lock()
+	defer s.api.mu.Unlock()
+	if s.api.fail == nil {
+		s.api.guarded = o.(*v1alpha1.GuardedNode).DeepCopy()
+		s.api.responses = append(s.api.responses, *s.api.guarded.Status.AllNodes)
+	}
+	return s.api.fail
+}
+
 // answers are those of the last write.
 func (s *stubAPI) last(t *testing.T) v1alpha1.IPAllocationStatus {
 	t.Helper()
@@ -169,10 +175,10 @@ func (s *stubAPI) failWith(err error) {
 	s.fail = err
 }
 
-func (s *stubAPI) count() (writes, leases int) {
+func (s *stubAPI) count() (writes, responses int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.applied), len(s.leases)
+	return len(s.applied), len(s.responses)
 }
 
 func newClock() *clocktesting.FakeClock { return clocktesting.NewFakeClock(start) }

@@ -18,23 +18,18 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// view is the records that one watch selects. It is the store of a reflector itself, with no queue in between: the version
-// that it says it has is that of what it holds, which the stores behind informers do not promise.
+// view is the records of the node, as one watch selects them. It is the store of a reflector.
 type view struct {
 	clock   clock.PassiveClock
 	changed func()
 
 	mu      sync.Mutex
 	records map[string]*v1alpha1.IPAllocation
-	marks   map[markKey]firstSeen
-	version uint64
+	marks   map[markKey]time.Time
 	synced  bool
 }
 
-var (
-	_ cache.ReflectorStore         = &view{}
-	_ cache.ResourceVersionUpdater = &view{}
-)
+var _ cache.ReflectorStore = &view{}
 
 // markKey is one question: another epoch is another one, and so is another boot.
 type markKey struct {
@@ -45,22 +40,16 @@ type markKey struct {
 	epoch     int64
 }
 
-// firstSeen is when and where a mark was first in the view.
-type firstSeen struct {
-	at time.Time
-	// after is a version of the view without the mark; by is the version of the record with it.
-	after, by uint64
-}
-
 // asked is one mark that stands.
 type asked struct {
 	record *v1alpha1.IPAllocation
 	mark   v1alpha1.Mark
-	firstSeen
+	// at is when this agent first saw it.
+	at time.Time
 }
 
 func newView(c clock.PassiveClock, changed func()) *view {
-	return &view{clock: c, changed: changed, records: map[string]*v1alpha1.IPAllocation{}, marks: map[markKey]firstSeen{}}
+	return &view{clock: c, changed: changed, records: map[string]*v1alpha1.IPAllocation{}, marks: map[markKey]time.Time{}}
 }
 
 // Add is the reflector's: an event of the watch.
@@ -70,15 +59,15 @@ func (v *view) Add(object any) error { return v.put(object) }
 func (v *view) Update(object any) error { return v.put(object) }
 
 func (v *view) put(object any) error {
-	record, by, err := asRecord(object)
+	record, err := asRecord(object)
 	if err != nil {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := v.records[record.Name]
-	current := map[markKey]firstSeen{}
-	news := v.sight(record, by, current)
+	current := map[markKey]time.Time{}
+	news := v.sight(record, current)
 	v.records[record.Name] = record
 	v.forget(record.UID)
 	maps.Copy(v.marks, current)
@@ -89,20 +78,15 @@ func (v *view) put(object any) error {
 }
 
 // sight notes the marks of a record; true if one is new.
-func (v *view) sight(record *v1alpha1.IPAllocation, by uint64, into map[markKey]firstSeen) bool {
+func (v *view) sight(record *v1alpha1.IPAllocation, into map[markKey]time.Time) bool {
 	news := false
 	for _, mark := range record.Spec.Marks {
 		key := keyOf(record, mark)
-		seen, known := v.marks[key]
+		at, known := v.marks[key]
 		if !known {
-			seen = firstSeen{at: v.clock.Now(), after: v.version, by: by}
-			news = true
+			at, news = v.clock.Now(), true
 		}
-		if seen.by <= seen.after {
-			// The record cannot be older than a view that did not have it: etcd was restored, and versions are given again.
-			seen.after = 0
-		}
-		into[key] = seen
+		into[key] = at
 	}
 	return news
 }
@@ -130,7 +114,7 @@ func (v *view) forget(record types.UID) {
 
 // Delete is the reflector's: the record is gone, or of another node by now.
 func (v *view) Delete(object any) error {
-	record, _, err := asRecord(object)
+	record, err := asRecord(object)
 	if err != nil {
 		return err
 	}
@@ -142,54 +126,25 @@ func (v *view) Delete(object any) error {
 }
 
 // Replace is the reflector's: a list, the first one or after a gap in the watch.
-func (v *view) Replace(objects []any, version string) error {
-	at, err := parseVersion(version)
-	if err != nil {
-		return err
-	}
+func (v *view) Replace(objects []any, _ string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if at < v.version {
-		v.restart()
-	}
-	records, marks := make(map[string]*v1alpha1.IPAllocation, len(objects)), map[markKey]firstSeen{}
+	records, marks := make(map[string]*v1alpha1.IPAllocation, len(objects)), map[markKey]time.Time{}
 	for _, object := range objects {
-		record, by, err := asRecord(object)
+		record, err := asRecord(object)
 		if err != nil {
 			return err
 		}
 		records[record.Name] = record
-		v.sight(record, by, marks)
+		v.sight(record, marks)
 	}
-	v.records, v.marks = records, marks
-	v.version, v.synced = at, true
+	v.records, v.marks, v.synced = records, marks, true
 	v.changed()
 	return nil
 }
 
-// restart forgets where marks stand: a list that is older than the view is of a history that began again (etcd was restored), in
-// which versions are given for a second time. When a mark was first seen stays true.
-func (v *view) restart() {
-	v.version = 0
-	for key, seen := range v.marks {
-		seen.after = 0
-		v.marks[key] = seen
-	}
-}
-
 // Resync is the reflector's, and nothing here: there is no queue to fill again.
 func (v *view) Resync() error { return nil }
-
-// UpdateResourceVersion is the reflector's, after an event or a bookmark, once the watch is in order.
-func (v *view) UpdateResourceVersion(version string) {
-	at, err := parseVersion(version)
-	if err != nil {
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.version = max(v.version, at)
-}
 
 // sights is what a view has at one moment.
 type sights struct {
@@ -197,19 +152,18 @@ type sights struct {
 	records map[string]*v1alpha1.IPAllocation
 	// marks are those that stand.
 	marks []asked
-	// version is the view's; synced is false while there has been no list.
-	version uint64
-	synced  bool
+	// synced is false while there has been no list.
+	synced bool
 }
 
 func (v *view) snapshot() sights {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	now := sights{records: maps.Clone(v.records), version: v.version, synced: v.synced}
+	now := sights{records: maps.Clone(v.records), synced: v.synced}
 	for _, name := range slices.Sorted(maps.Keys(v.records)) {
 		record := v.records[name]
 		for _, mark := range record.Spec.Marks {
-			now.marks = append(now.marks, asked{record: record, mark: mark, firstSeen: v.marks[keyOf(record, mark)]})
+			now.marks = append(now.marks, asked{record: record, mark: mark, at: v.marks[keyOf(record, mark)]})
 		}
 	}
 	return now
@@ -219,13 +173,12 @@ func keyOf(record *v1alpha1.IPAllocation, mark v1alpha1.Mark) markKey {
 	return markKey{record: record.UID, sandboxID: mark.SandboxID, nodeUID: mark.NodeUID, bootID: mark.BootID, epoch: mark.Epoch}
 }
 
-func asRecord(object any) (*v1alpha1.IPAllocation, uint64, error) {
+func asRecord(object any) (*v1alpha1.IPAllocation, error) {
 	record, ok := object.(*v1alpha1.IPAllocation)
 	if !ok {
-		return nil, 0, fmt.Errorf("watching IPAllocations: expected an IPAllocation, found %T", object)
+		return nil, fmt.Errorf("watching IPAllocations: expected an IPAllocation, found %T", object)
 	}
-	version, err := parseVersion(record.ResourceVersion)
-	return record, version, err
+	return record, nil
 }
 
 // parseVersion reads a resourceVersion, which is a number and grows (KEP-5504).

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -25,125 +26,94 @@ func recordAt(name string, at int64, epochs ...int64) *v1alpha1.IPAllocation {
 	return record
 }
 
-// placed is where a mark stands in a view.
-type placed struct {
-	Record    string
-	Epoch     int64
-	After, By uint64
-	Seen      time.Duration
-}
-
 func TestView(t *testing.T) {
-	must := func(t *testing.T, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+	type seen struct {
+		Epoch int64
+		At    time.Duration
 	}
 	cases := map[string]struct {
-		play    func(t *testing.T, v *view, step func())
-		want    []placed
-		version uint64
-		synced  bool
+		play func(v *view, step func()) error
+		want map[string]seen
 	}{
-		"a mark of the first list may be as old as everything": {
-			play: func(t *testing.T, v *view, _ func()) { must(t, v.Replace([]any{recordAt("a", 90, 1)}, "100")) },
-			want: []placed{{"a", 1, 0, 90, 0}}, version: 100, synced: true},
-		"a mark that an event brings is younger than the view before": {
-			play: func(t *testing.T, v *view, step func()) {
-				must(t, v.Replace(nil, "100"))
-				step()
-				must(t, v.Add(recordAt("a", 110, 1)))
-				v.UpdateResourceVersion("110")
-			}, want: []placed{{"a", 1, 100, 110, time.Second}}, version: 110, synced: true},
-		"a later write of the record leaves the mark where it was": {
-			play: func(t *testing.T, v *view, step func()) {
-				must(t, v.Replace(nil, "100"))
-				must(t, v.Add(recordAt("a", 110, 1)))
-				v.UpdateResourceVersion("110")
-				step()
-				must(t, v.Update(recordAt("a", 120, 1)))
-				v.UpdateResourceVersion("120")
-			}, want: []placed{{"a", 1, 100, 110, 0}}, version: 120, synced: true},
-		"another epoch is another mark": {
-			play: func(t *testing.T, v *view, step func()) {
-				must(t, v.Replace([]any{recordAt("a", 90, 1)}, "100"))
-				step()
-				must(t, v.Update(recordAt("a", 120, 2)))
-			}, want: []placed{{"a", 2, 100, 120, time.Second}}, version: 100, synced: true},
-		"a list after a gap keeps what is known and bounds what is new by the version before the gap": {
-			play: func(t *testing.T, v *view, step func()) {
-				must(t, v.Replace([]any{recordAt("a", 90, 1)}, "100"))
-				step()
-				must(t, v.Replace([]any{recordAt("b", 150, 1), recordAt("a", 160, 1)}, "200"))
-			}, want: []placed{{"a", 1, 0, 90, 0}, {"b", 1, 100, 150, time.Second}}, version: 200, synced: true},
-		"a record that is gone asks nothing": {
-			play: func(t *testing.T, v *view, _ func()) {
-				must(t, v.Replace([]any{recordAt("a", 90, 1), recordAt("b", 91, 1)}, "100"))
-				must(t, v.Delete(recordAt("a", 110, 1)))
-			}, want: []placed{{"b", 1, 0, 91, 0}}, version: 100, synced: true},
-		"a bookmark raises the version": {
-			play: func(t *testing.T, v *view, _ func()) {
-				must(t, v.Replace(nil, "100"))
-				v.UpdateResourceVersion("500")
-			}, version: 500, synced: true},
-		"an event before the first list is no list": {
-			play: func(t *testing.T, v *view, _ func()) { must(t, v.Add(recordAt("a", 90, 1))) },
-			want: []placed{{"a", 1, 0, 90, 0}}},
+		"a list": {func(v *view, _ func()) error { return v.Replace([]any{recordAt("a", 90, 1)}, "100") }, map[string]seen{"a": {1, 0}}},
+		"an event": {func(v *view, step func()) error {
+			step()
+			return v.Add(recordAt("a", 110, 1))
+		}, map[string]seen{"a": {1, time.Second}}},
+		"a later write of the record leaves the mark when it was first seen": {func(v *view, step func()) error {
+			first := v.Add(recordAt("a", 110, 1))
+			step()
+			return errors.Join(first, v.Update(recordAt("a", 120, 1)))
+		}, map[string]seen{"a": {1, 0}}},
+		"another epoch is another mark": {func(v *view, step func()) error {
+			first := v.Replace([]any{recordAt("a", 90, 1)}, "100")
+			step()
+			return errors.Join(first, v.Update(recordAt("a", 120, 2)))
+		}, map[string]seen{"a": {2, time.Second}}},
+		"a list after a gap keeps what is known": {func(v *view, step func()) error {
+			first := v.Replace([]any{recordAt("a", 90, 1)}, "100")
+			step()
+			return errors.Join(first, v.Replace([]any{recordAt("b", 150, 1), recordAt("a", 160, 1)}, "200"))
+		}, map[string]seen{"a": {1, 0}, "b": {1, time.Second}}},
+		"a record that is gone asks nothing": {func(v *view, _ func()) error {
+			return errors.Join(v.Replace([]any{recordAt("a", 90, 1), recordAt("b", 91, 1)}, "100"), v.Delete(recordAt("a", 110, 1)))
+		}, map[string]seen{"b": {1, 0}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			clock := newClock()
 			changes := 0
 			v := newView(clock, func() { changes++ })
-			tc.play(t, v, func() { clock.Step(time.Second) })
-			now := v.snapshot()
-			got := map[string]placed{}
-			for _, m := range now.marks {
-				got[m.record.Name] = placed{m.record.Name, m.mark.Epoch, m.after, m.by, m.at.Sub(start)}
+			if err := tc.play(v, func() { clock.Step(time.Second) }); err != nil {
+				t.Fatal(err)
 			}
-			want := map[string]placed{}
-			for _, p := range tc.want {
-				want[p.Record] = p
+			got := map[string]seen{}
+			for _, m := range v.snapshot().marks {
+				got[m.record.Name] = seen{m.mark.Epoch, m.at.Sub(start)}
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
-			if now.version != tc.version || now.synced != tc.synced || changes == 0 {
-				t.Errorf("version %d, synced %t, %d changes", now.version, now.synced, changes)
+			if diff := cmp.Diff(tc.want, got); diff != "" || changes == 0 {
+				t.Errorf("%d changes (-want +got)\n%s", changes, diff)
 			}
 		})
 	}
 }
 
-func TestWhatHappensToAViewWhenEtcdIsRestored(t *testing.T) {
-	v := newView(newClock(), func() {})
-	place := func() map[string]placed {
-		got := map[string]placed{}
-		for _, m := range v.snapshot().marks {
-			got[m.record.Name] = placed{Record: m.record.Name, Epoch: m.mark.Epoch, After: m.after, By: m.by}
+// TestQueries: a query is seen when it first stands under its object and epoch.
+func TestQueries(t *testing.T) {
+	clock := newClock()
+	q := newQueries(clock, func() {})
+	at := func() map[string]time.Duration {
+		got := map[string]time.Duration{}
+		_, standing, _ := q.snapshot()
+		for _, s := range standing {
+			got[s.SandboxID] = s.at.Sub(start)
 		}
 		return got
 	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
+	object := func(uid types.UID, queries ...v1alpha1.OrphanQuery) *v1alpha1.AllNodesQuery {
+		return &v1alpha1.AllNodesQuery{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: v1alpha1.AllNodesQuerySpec{Queries: queries}}
+	}
+	a, b, again := v1alpha1.OrphanQuery{SandboxID: "a", Epoch: 1}, v1alpha1.OrphanQuery{SandboxID: "b", Epoch: 2}, v1alpha1.OrphanQuery{SandboxID: "a", Epoch: 4}
+	for i, step := range []struct {
+		take func() error
+		want map[string]time.Duration
+	}{
+		{func() error { return q.Replace([]any{object("all", a)}, "1") }, map[string]time.Duration{"a": 0}},
+		{func() error { return q.Update(object("all", a, b)) }, map[string]time.Duration{"a": 0, "b": time.Second}},
+		{func() error { return q.Update(object("all", again, b)) }, map[string]time.Duration{"a": 2 * time.Second, "b": time.Second}},
+		{func() error { return q.Update(object("anew", b)) }, map[string]time.Duration{"b": 3 * time.Second}},
+		{func() error { return q.Delete(object("anew", b)) }, map[string]time.Duration{}},
+	} {
+		if err := step.take(); err != nil {
 			t.Fatal(err)
 		}
+		if diff := cmp.Diff(step.want, at()); diff != "" {
+			t.Errorf("step %d (-want +got)\n%s", i, diff)
+		}
+		clock.Step(time.Second)
 	}
-	must(v.Replace(nil, "900"))
-	must(v.Add(recordAt("old", 910, 1)))
-	v.UpdateResourceVersion("910")
-	// Restored to 700; a mark was written since, before the agent listed again.
-	must(v.Replace([]any{recordAt("old", 650, 1), recordAt("new", 720, 1)}, "730"))
-	want := map[string]placed{"old": {Record: "old", Epoch: 1, By: 910}, "new": {Record: "new", Epoch: 1, By: 720}}
-	if diff := cmp.Diff(want, place()); diff != "" || v.snapshot().version != 730 {
-		t.Errorf("at %d: no version that was given before the restoration bounds a mark of now (-want +got)\n%s", v.snapshot().version, diff)
-	}
-	// Restored again, and written so much that the list is newer than the view: what the record says shows it.
-	must(v.Replace([]any{recordAt("late", 725, 1)}, "800"))
-	if diff := cmp.Diff(map[string]placed{"late": {Record: "late", Epoch: 1, By: 725}}, place()); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	if q.Add(&v1alpha1.IPAllocation{}) == nil {
+		t.Error("it took another kind")
 	}
 }
 
@@ -200,14 +170,14 @@ func TestRoundsThatSomethingNewCausesLieApart(t *testing.T) {
 
 func TestAViewRefusesWhatItCannotRead(t *testing.T) {
 	v := newView(newClock(), func() {})
-	if v.Add(&v1alpha1.NodeResourcePolicy{}) == nil || v.Add(&v1alpha1.IPAllocation{}) == nil || v.Replace(nil, "x") == nil {
+	if v.Add(&v1alpha1.NodeResourcePolicy{}) == nil {
 		t.Error("it took it")
 	}
-	if v.Replace([]any{recordAt("a", 1, 1), &v1alpha1.IPAllocation{}}, "100") == nil {
+	if v.Replace([]any{recordAt("a", 1, 1), &v1alpha1.NodeResourcePolicy{}}, "100") == nil {
 		t.Error("it took half a list")
 	}
-	if now := v.snapshot(); len(now.marks) > 0 || now.version > 0 || now.synced {
-		t.Errorf("%d marks at %d", len(now.marks), now.version)
+	if now := v.snapshot(); len(now.marks) > 0 || now.synced {
+		t.Errorf("%d marks", len(now.marks))
 	}
 }
 

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,28 +16,28 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// nodeNameField selects records by their node on the server; the empty name selects those of unknown node.
-const nodeNameField = "spec.nodeName"
+// watchRecords keeps the records of the node true: one list, then a watch, again after every failure.
+func watchRecords(c client.WithWatch, nodeName string, into cache.ReflectorStore, log logr.Logger) *cache.Reflector {
+	return newReflector(c, "spec.nodeName", nodeName, func() client.ObjectList { return &v1alpha1.IPAllocationList{} }, &v1alpha1.IPAllocation{}, into, log)
+}
 
-// newReflector keeps a view true: one list, then a watch, again after every failure.
-func newReflector(c client.WithWatch, nodeName string, into *view, log logr.Logger) (*cache.Reflector, error) {
-	selector, err := fields.ParseSelector(fields.OneTermEqualSelector(nodeNameField, nodeName).String())
-	if err != nil {
-		return nil, fmt.Errorf("selecting by %s: %w", nodeNameField, err)
-	}
+// watchQueries keeps the AllNodesQuery true. A watch by name costs the API server nothing for other objects.
+func watchQueries(c client.WithWatch, into cache.ReflectorStore, log logr.Logger) *cache.Reflector {
+	return newReflector(c, metav1.ObjectNameField, v1alpha1.AllNodesQueryName, func() client.ObjectList { return &v1alpha1.AllNodesQueryList{} },
+		&v1alpha1.AllNodesQuery{}, into, log)
+}
+
+func newReflector(c client.WithWatch, field, value string, newList func() client.ObjectList, of client.Object, into cache.ReflectorStore, log logr.Logger) *cache.Reflector {
+	selector := fields.OneTermEqualSelector(field, value)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			var list v1alpha1.IPAllocationList
-			return &list, c.List(ctx, &list, &client.ListOptions{FieldSelector: selector, Raw: &o})
+			list := newList()
+			return list, c.List(ctx, list, &client.ListOptions{FieldSelector: selector, Raw: &o})
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return c.Watch(ctx, &v1alpha1.IPAllocationList{}, &client.ListOptions{FieldSelector: selector, Raw: &o})
+			return c.Watch(ctx, newList(), &client.ListOptions{FieldSelector: selector, Raw: &o})
 		},
 	}
-	name := "IPAllocations of node " + nodeName
-	if nodeName == "" {
-		name = "IPAllocations of unknown node"
-	}
-	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, c), &v1alpha1.IPAllocation{}, into,
-		cache.ReflectorOptions{Name: name, Logger: &log}), nil
+	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, c), of, into,
+		cache.ReflectorOptions{Name: field + " " + value, Logger: &log})
 }

@@ -25,9 +25,8 @@ func agentDefaults() *configv1alpha1.AgentConfiguration {
 		Delays:   configv1alpha1.AgentDelays{SandboxCreationMax: duration(10 * time.Minute)},
 		Machine: configv1alpha1.AgentMachine{MachineIDFile: "/etc/machine-id", BootIDFile: "/proc/sys/kernel/random/boot_id",
 			SystemUUIDFile: "/sys/class/dmi/id/product_uuid"},
-		Stores:         configv1alpha1.AgentStores{Interval: duration(30 * time.Second)},
-		Server:         configv1alpha1.AgentServer{MetricsBindAddress: ":8443", HealthProbeBindAddress: ":8081"},
-		LeaseNamespace: "holdfast-agent",
+		Stores: configv1alpha1.AgentStores{Interval: duration(30 * time.Second)},
+		Server: configv1alpha1.AgentServer{MetricsBindAddress: ":8443", HealthProbeBindAddress: ":8081"},
 	}
 }
 
@@ -38,10 +37,9 @@ func TestParseAgentAccepts(t *testing.T) {
 	}{
 		"a file that says only what it is gets every default": {content: agentHeader},
 		"a given value wins over the default": {
-			content: agentHeader + "runtime: {endpoint: unix:///run/crio/crio.sock, listInterval: 1s}\nleaseNamespace: elsewhere\n",
+			content: agentHeader + "runtime: {endpoint: unix:///run/crio/crio.sock, listInterval: 1s}\n",
 			change: func(c *configv1alpha1.AgentConfiguration) {
 				c.Runtime.Endpoint, c.Runtime.ListInterval = "unix:///run/crio/crio.sock", duration(time.Second)
-				c.LeaseNamespace = "elsewhere"
 			},
 		},
 		"containerd's state is not beside its socket": {
@@ -78,7 +76,7 @@ func TestParseAgentRefuses(t *testing.T) {
 		want    []string
 	}{
 		"an empty file":                       {"", []string{"(the file): ", "is empty"}},
-		"a file that does not say what it is": {"leaseNamespace: a\n", []string{"apiVersion: Required", "kind: Required value: expected AgentConfiguration"}},
+		"a file that does not say what it is": {"stores: {}\n", []string{"apiVersion: Required", "kind: Required value: expected AgentConfiguration"}},
 		"the manager's file":                  {header, []string{`kind: Unsupported value: "ManagerConfiguration"`}},
 		"a field that is not there":           {agentHeader + "evidence: Agent\n", []string{"evidence: ", "unknown field"}},
 		"a relative socket":                   {agentHeader + "runtime: {endpoint: containerd.sock}\n", []string{"runtime.endpoint: ", "absolute path"}},
@@ -90,8 +88,7 @@ func TestParseAgentRefuses(t *testing.T) {
 		"no time for a sandbox to start":      {agentHeader + "delays: {sandboxCreationMax: 0s}\n", []string{"delays.sandboxCreationMax: ", "greater than 0s"}},
 		"a relative file":                     {agentHeader + "machine: {bootIDFile: boot_id}\n", []string{"machine.bootIDFile: ", "absolute path"}},
 		"two endpoints on one port":           {agentHeader + "server: {metricsBindAddress: \":1\", healthProbeBindAddress: \":1\"}\n", []string{"server.healthProbeBindAddress: ", "server.metricsBindAddress"}},
-		"a namespace that can be none":        {agentHeader + "leaseNamespace: A_b\n", []string{"leaseNamespace: "}},
-		"every mistake is listed":             {agentHeader + "a: 1\nruntime: {timeout: soon}\nleaseNamespace: A\n", []string{"has 3 mistakes", "- a: ", "- runtime.timeout: ", "- leaseNamespace: "}},
+		"every mistake is listed":             {agentHeader + "a: 1\nruntime: {timeout: soon}\nb: A\n", []string{"has 3 mistakes", "- a: ", "- runtime.timeout: ", "- b: "}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +126,7 @@ func TestWithoutAFileEveryDefaultHolds(t *testing.T) {
 	if diff := cmp.Diff(agentDefaults(), got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if _, err := CompleteAgent(&configv1alpha1.AgentConfiguration{LeaseNamespace: "A"}); err == nil {
+	if _, err := CompleteAgent(&configv1alpha1.AgentConfiguration{Server: configv1alpha1.AgentServer{MetricsBindAddress: "A"}}); err == nil {
 		t.Error("a wrong configuration of the program was accepted")
 	}
 	if _, err := LoadAgent("absent"); !errors.Is(err, os.ErrNotExist) {

@@ -280,7 +280,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			content: header + "orphans: {maxAsked: 0, agentNamespace: Agents}\n",
 			want: []string{
 				`orphans.agentNamespace: Invalid value: "Agents": ` + namespaceLabel,
-				"orphans.maxAsked: Invalid value: 0: must be between 1 and 5000, inclusive",
+				"orphans.maxAsked: Invalid value: 0: must be between 1 and 1000, inclusive",
 			},
 		},
 		"a mode of the audit that nobody knows": {

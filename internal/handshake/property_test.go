@@ -163,109 +163,95 @@ func longRow(row []Listing, seen time.Time) bool {
 	return last.Began.Sub(first.Ended) > settings.SandboxCreationMax
 }
 
-// history is a random course of marks being written, seen by a watch or by a list, and settled in any order.
-type history struct {
-	random              *rand.Rand
-	marks               []*markTruth
-	version, view, last uint64
-}
-
-// markTruth is a mark with the version at which it was really written, which no agent knows.
-type markTruth struct {
-	version uint64
-	Pending
-}
-
-// write writes a mark; its record may be written again before anybody sees it.
-func (h *history) write() {
-	h.version += 1 + h.random.Uint64N(3)
-	h.marks = append(h.marks, &markTruth{version: h.version})
-	h.version += h.random.Uint64N(3)
-}
-
-// catchUp is a watch, or a list, that brings all that was written.
-func (h *history) catchUp() {
-	for _, m := range h.marks {
-		if m.By == 0 {
-			m.After, m.By = h.view, m.version+h.random.Uint64N(h.version-m.version+1)
-		}
-	}
-	h.view = h.version
-}
-
-func (h *history) settleOne() {
-	if len(h.marks) > 0 {
-		m := h.marks[h.random.IntN(len(h.marks))]
-		m.Settled = m.By != 0
-	}
-}
-
-// acknowledge says what is wrong with what is acknowledged; empty if nothing is.
-func (h *history) acknowledge() string {
-	var pending []Pending
-	for _, m := range h.marks {
-		if m.By != 0 {
-			pending = append(pending, m.Pending)
-		}
-	}
-	said, due := Acknowledge(pending, h.view, h.last)
-	if !due {
-		return ""
-	}
-	if said <= h.last || said > h.view {
-		return fmt.Sprintf("acknowledged %d after %d with a view of %d", said, h.last, h.view)
-	}
-	for _, m := range h.marks {
-		if m.version <= said && !m.Settled {
-			return fmt.Sprintf("acknowledged %d with an open mark of version %d: %+v", said, m.version, m)
-		}
-	}
-	h.last = said
-	return ""
-}
-
-// TestAnAcknowledgedVersionContainsNoOpenMark holds what is acknowledged against the versions at which the marks were written.
-func TestAnAcknowledgedVersionContainsNoOpenMark(t *testing.T) {
-	acknowledged := 0
+// TestNoResponseCoversAnUnsettledQuery: queries come and go, lists settle some of them, the agent restarts and the machine reboots. A response covers no
+// query that no list of its boot settled, loses no claim of a query that stands, and is not written again without news.
+func TestNoResponseCoversAnUnsettledQuery(t *testing.T) {
+	responses := 0
 	for seed := range uint64(500) {
-		h := &history{random: rand.New(rand.NewPCG(seed, 2))}
+		h := &history{random: rand.New(rand.NewPCG(seed, 2)), boot: "boot-0", settled: map[string]map[int64]bool{"boot-0": {}}, claimed: map[string]bool{}}
 		for step := range 200 {
-			[]func(){h.write, h.catchUp, h.settleOne}[h.random.IntN(3)]()
-			if wrong := h.acknowledge(); wrong != "" {
+			h.change()
+			if wrong := h.respond(); wrong != "" {
 				t.Fatalf("seed %d, step %d: %s", seed, step, wrong)
 			}
 		}
-		if h.last > 0 {
-			acknowledged++
-		}
+		responses += h.responses
 	}
-	if acknowledged < 100 {
-		t.Errorf("only %d of 500 histories acknowledged anything", acknowledged)
+	if responses < 5000 {
+		t.Errorf("only %d responses in 500 histories", responses)
 	}
 }
 
-func TestAcknowledge(t *testing.T) {
-	cases := map[string]struct {
-		marks      []Pending
-		view, last uint64
-		want       uint64
-	}{
-		"no mark: quiet": {nil, 100, 0, 0},
-		"a settled mark: up to the view, which is more than the mark":      {[]Pending{{After: 10, By: 12, Settled: true}}, 100, 0, 100},
-		"it was acknowledged: quiet":                                       {[]Pending{{After: 10, By: 12, Settled: true}}, 200, 100, 0},
-		"an open mark: nothing":                                            {[]Pending{{After: 10, By: 12}}, 100, 0, 0},
-		"an open mark that is younger than a settled one: up to before it": {[]Pending{{After: 10, By: 12, Settled: true}, {After: 20, By: 22}}, 100, 0, 20},
-		"both came by one list, one is open: nothing":                      {[]Pending{{After: 10, By: 12, Settled: true}, {After: 10, By: 40}}, 100, 0, 0},
-		"from the first list, its record written since: nothing":           {[]Pending{{By: 60}, {By: 12, Settled: true}}, 100, 0, 0},
-		"what was acknowledged need not be settled again":                  {[]Pending{{By: 12}, {After: 100, By: 110, Settled: true}}, 120, 50, 120},
-		"the view is older than what an earlier agent acknowledged: quiet": {[]Pending{{After: 10, By: 12, Settled: true}}, 100, 100, 0},
+type history struct {
+	random     *rand.Rand
+	generation int64
+	standing   []Finding
+	boot       string
+	response   *v1alpha1.AllNodesResponse
+	responses  int
+	// settled are the epochs that a list settled, by boot, and claimed the sandboxes that a written response claimed.
+	settled map[string]map[int64]bool
+	claimed map[string]bool
+}
+
+func (h *history) change() {
+	switch h.random.IntN(8) {
+	case 0, 1, 2:
+		h.generation++
+		h.standing = append(h.standing, Finding{SandboxID: fmt.Sprint("s", h.generation), Epoch: h.generation})
+	case 3:
+		if len(h.standing) > 0 {
+			h.generation++
+			at := h.random.IntN(len(h.standing))
+			delete(h.claimed, h.standing[at].SandboxID)
+			h.standing = append(h.standing[:at:at], h.standing[at+1:]...)
+		}
+	case 4:
+		if h.random.IntN(10) == 0 {
+			h.boot = fmt.Sprint("boot-", len(h.settled))
+			h.settled[h.boot] = map[int64]bool{}
+		}
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got, due := Acknowledge(tc.marks, tc.view, tc.last)
-			if got != tc.want || due != (tc.want > 0) {
-				t.Errorf("got %s", fmt.Sprint(got, due))
-			}
-		})
+}
+
+func (h *history) respond() string {
+	queries := Queries{UID: "all", Generation: h.generation}
+	for _, f := range h.standing {
+		f.Word = Word{Kind: []Kind{Nothing, Answer, Later, Silence}[h.random.IntN(4)], Reason: v1alpha1.ReasonSandboxOfThisNode}
+		if f.Kind == Nothing || f.Kind == Answer {
+			h.settled[h.boot][f.Epoch] = true
+		}
+		queries.Findings = append(queries.Findings, f)
 	}
+	next, due := queries.Respond(h.response, h.boot, start)
+	if !due {
+		return ""
+	}
+	if wrong := h.check(&next); wrong != "" {
+		return wrong
+	}
+	h.response = &next
+	h.responses++
+	if _, again := queries.Respond(h.response, h.boot, start.Add(time.Minute)); again {
+		return fmt.Sprintf("the same findings are written again after %+v", next)
+	}
+	return ""
+}
+
+// check says what is wrong with a response; empty if nothing is.
+func (h *history) check(next *v1alpha1.AllNodesResponse) string {
+	for _, f := range h.standing {
+		claims := slices.ContainsFunc(next.Claims, func(c v1alpha1.SandboxClaim) bool { return c.SandboxID == f.SandboxID })
+		if f.Epoch <= next.Generation && !h.settled[h.boot][f.Epoch] && !claims {
+			return fmt.Sprintf("generation %d covers %+v, which no list of %s settled", next.Generation, f, h.boot)
+		}
+		if h.claimed[f.SandboxID] && !claims {
+			return fmt.Sprintf("the claim of %s is lost", f.SandboxID)
+		}
+		h.claimed[f.SandboxID] = claims
+	}
+	if next.Generation > h.generation || (h.response != nil && h.response.BootID == h.boot && next.Generation < h.response.Generation) {
+		return fmt.Sprintf("generation %d of %d after %+v", next.Generation, h.generation, h.response)
+	}
+	return ""
 }

@@ -71,12 +71,10 @@ func (s Speaker) machine() string {
 	return ""
 }
 
-// Foreign says why a mark is not for the agent that speaks for a Node in a boot; empty if it is. A mark that asks all nodes is for
-// every agent. One that names a Node and no boot is for none: its answer would count for no boot.
+// Foreign says why a mark is not for the agent that speaks for a Node in a boot; empty if it is. One that names no boot is for none: its answer
+// would count for no boot.
 func Foreign(m v1alpha1.Mark, node types.UID, boot string) string {
 	switch {
-	case m.NodeUID == "":
-		return ""
 	case m.NodeUID != node:
 		return fmt.Sprintf("the mark asks Node UID %s, but this Node has UID %s", m.NodeUID, node)
 	case m.BootID == "" || m.BootID != boot:
@@ -88,6 +86,6 @@ func Foreign(m v1alpha1.Mark, node types.UID, boot string) string {
 // Final tells whether the answer that a record has to a mark is the last word. Sandbox IDs do not return, so that there is nothing to look for;
 // of another epoch or boot it is the word on another question.
 func Final(m v1alpha1.Mark, given v1alpha1.Answer) bool {
-	return given.Verdict == v1alpha1.VerdictReadyForRelease && given.SandboxID == m.SandboxID && m.NodeUID != "" && given.NodeUID == m.NodeUID &&
+	return given.Verdict == v1alpha1.VerdictReadyForRelease && given.SandboxID == m.SandboxID && given.NodeUID == m.NodeUID &&
 		given.Epoch == m.Epoch && m.BootID != "" && given.BootID == m.BootID
 }

@@ -164,7 +164,6 @@ func TestForWhomAMarkIs(t *testing.T) {
 		want   bool
 	}{
 		"this Node in this boot":         {func(*v1alpha1.Mark) {}, true},
-		"all Nodes":                      {func(m *v1alpha1.Mark) { m.NodeUID, m.BootID = "", "" }, true},
 		"another Node UID":               {func(m *v1alpha1.Mark) { m.NodeUID = "earlier" }, false},
 		"an earlier boot":                {func(m *v1alpha1.Mark) { m.BootID = "earlier" }, false},
 		"a Node, and nobody knows which": {func(m *v1alpha1.Mark) { m.BootID = "" }, false},
@@ -193,7 +192,6 @@ func TestReadyForReleaseIsFinalForItsEpochAndBoot(t *testing.T) {
 		"neither with a boot":       func(m *v1alpha1.Mark, a *v1alpha1.Answer) { m.BootID, a.BootID = "", "" },
 		"another Node":              func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.NodeUID = types.UID("b") },
 		"another sandbox":           func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.SandboxID = "b" },
-		"a mark to all":             func(m *v1alpha1.Mark, a *v1alpha1.Answer) { m.NodeUID, a.NodeUID = "", "" },
 		"asked of a fenced Node":    func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.Fence = true },
 		"an answer of another time": func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.Reason = "Other" },
 	} {
@@ -202,7 +200,7 @@ func TestReadyForReleaseIsFinalForItsEpochAndBoot(t *testing.T) {
 		got[name] = Final(m, a)
 	}
 	want := map[string]bool{"the same": true, "DoNotRelease": false, "another epoch": false, "another boot": false, "an answer without a boot": false, "neither with a boot": false,
-		"another Node": false, "another sandbox": false, "a mark to all": false, "asked of a fenced Node": true, "an answer of another time": true}
+		"another Node": false, "another sandbox": false, "asked of a fenced Node": true, "an answer of another time": true}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -49,10 +49,10 @@ var (
 		Help: "Writes of the agent that failed and are tried again, by what was written (answer, acknowledgement).",
 	}, []string{"what"}))
 
-	// AgentAcknowledgements counts acknowledgements of marks to all.
+	// AgentAcknowledgements counts responses to the queries to all nodes.
 	AgentAcknowledgements = register(prometheus.NewCounter(prometheus.CounterOpts{
 		Name: Prefix + "agent_acknowledgements_total",
-		Help: "Acknowledgements of marks that ask all nodes that the agent wrote on its Lease.",
+		Help: "Responses to the queries to all nodes that the agent wrote into its GuardedNode.",
 	}))
 )
 

@@ -155,7 +155,7 @@ func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes say that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
 	case chosen != nil && chosen.NodeName == "":
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and its machine is not known any more: "+
-			"the addresses are held; delete the record's answer, or the pool's entry, once you know that it is gone", chosen.NodeUID), true
+			"the addresses are held; release them by hand once you know that it is gone: kubectl holdfast release ADDRESS", chosen.NodeUID), true
 	}
 	return chosen, Decision{}, false
 }
@@ -192,19 +192,14 @@ func askedMessage(claim *Claim) string {
 	return "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"
 }
 
-// queryAgain is how long a query that another process replaced is not sent again: two leaders replace each other's for as long as they overlap.
-const queryAgain = 30 * time.Second
-
-// decideAsked is the rows QueryAllNodes to AwaitAcknowledgments: true while the question to all nodes is open.
+// decideAsked is the rows QueryAllNodes to AwaitAcknowledgments: true while the query to all nodes is open.
 func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
 	asked := f.Asked
-	switch left := asked.Since.Add(queryAgain).Sub(now); {
-	case asked.Version == 0 && left > 0:
-		return wait(RowQueryAllNodes, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
-	case (asked.Epoch == 0 || asked.Version == 0) && !f.Room:
+	switch {
+	case asked.Epoch == 0 && !f.Room:
 		return wait(RowQueryAllNodes, v1alpha1.ReasonOrphanQueued, 0,
-			"no pod UID can be shown to own these addresses; every node will be asked for their sandbox once fewer others are asked about"), true
-	case asked.Epoch == 0 || asked.Version == 0:
+			"no pod UID can be shown to own these addresses; every node will be queried about their sandbox once there are fewer other queries"), true
+	case asked.Epoch == 0:
 		return Decision{Row: RowQueryAllNodes, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: what}, true
 	case !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0: // somebody ran the sandbox, so that no node at all is a failed read
 		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why()), true

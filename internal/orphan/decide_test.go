@@ -17,7 +17,7 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-const asked uint64 = 1000
+const asked int64 = 1000
 
 func settings() Settings {
 	return Settings{ReleaseDelay: 3 * time.Minute, NodeGoneDelay: 5 * time.Minute}
@@ -31,7 +31,7 @@ func live(name string) release.Node {
 func silent(name string) Node {
 	n := live(name)
 	return Node{Name: name, Live: release.Known(n), GoneSince: release.Absent[time.Time](),
-		Acknowledged: release.Known(Acknowledgement{Version: asked, NodeUID: n.NodeUID, BootID: n.BootID})}
+		Acknowledged: release.Known(Acknowledgement{UID: "all", Generation: asked, BootID: n.BootID})}
 }
 
 func goneSince(name string, since time.Time) Node {
@@ -41,7 +41,7 @@ func goneSince(name string, since time.Time) Node {
 // reclaimable are facts in which nothing is missing.
 func reclaimable(change ...func(*Facts)) Facts {
 	f := Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Known(Entries{}), Record: release.Known(Record{}),
-		Asked: Asked{Epoch: 2, Version: asked, Since: now.Add(-time.Hour)}, Room: true,
+		Asked: Asked{UID: "all", Epoch: asked, Since: now.Add(-time.Hour)}, Room: true,
 		Nodes: release.Known([]Node{silent("a"), silent("b")}),
 		Shown: release.Absent[string](), Rival: release.Absent[string](), Settings: settings()}
 	for _, c := range change {
@@ -134,26 +134,24 @@ func TestDecide(t *testing.T) {
 		"nobody has said of what kind the owner is": {facts: reclaimable(ofKind(0)), row: RowNotQueried, action: Wait, reason: v1alpha1.ReasonOwnerKindUnknown},
 		"a release by hand of what a ResourceClaim owned was interrupted": {
 			facts: reclaimable(ofKind(ownership.KindResourceClaim), entries(Entries{Tombstone: true})), row: RowNotQueried, action: Wait, reason: v1alpha1.ReasonOwnedByResourceClaim},
-		"the kubelet is the only evidence":          {facts: reclaimable(kubelet), row: RowNotQueried, action: Wait, reason: v1alpha1.ReasonOwnerUnknown},
-		"a node has seen it with a live pod":        {facts: reclaimable(claims(claimOf(livePod))), row: RowOwnerNamedByNode, action: Attribute, reason: v1alpha1.ReasonOwnerFound},
-		"whether that pod lives is not known":       {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Pod = release.Unknown[string]("x") }))), row: RowObservationFailed, action: Wait, reason: v1alpha1.ReasonObservationFailed},
-		"a node claims it":                          {facts: reclaimable(claims(claimOf())), row: RowQueryOneNode, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
-		"a node that is gone has claimed it":        {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live = false }))), row: RowQueryOneNode, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
-		"a node that nobody knows has claimed it":   {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: RowConflictingClaims, action: Wait, reason: v1alpha1.ReasonClaimantUnknown},
-		"two live nodes claim it":                   {facts: reclaimable(claims(claimOf(), other)), row: RowConflictingClaims, action: Wait, reason: v1alpha1.ReasonClaimedTwice},
-		"two do, and one names a live pod":          {facts: reclaimable(claims(claimOf(livePod), other)), row: RowConflictingClaims, action: Wait, reason: v1alpha1.ReasonClaimedTwice},
-		"one claims it that is there, one that was": {facts: reclaimable(claims(other, claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: RowQueryOneNode, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
-		"a node claims it, and nobody was asked":    {facts: reclaimable(claims(claimOf()), unasked), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"a node claims it, of an unknown question":  {facts: reclaimable(claims(claimOf()), func(f *Facts) { f.Asked.Version = 0 }), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"a node claims it a minute after the mark":  {facts: reclaimable(claims(claimOf()), fresh), row: RowAwaitDeletedNodes, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
-		"a node claims it, and another is missing":  {facts: reclaimable(claims(claimOf()), deaf), row: RowAwaitAcknowledgments, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"one names a live pod, another is missing":  {facts: reclaimable(claims(claimOf(livePod)), deaf), row: RowAwaitAcknowledgments, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"a node claims it, by caches":               {facts: reclaimable(claims(claimOf()), cached), row: RowQueryOneNode, action: Reread, reason: v1alpha1.ReasonAwaitingNodeAnswer},
-		"one names a live pod, by caches":           {facts: reclaimable(claims(claimOf(livePod)), cached), row: RowOwnerNamedByNode, action: Reread, reason: v1alpha1.ReasonOwnerFound},
-		"nobody was asked":                          {facts: reclaimable(unasked), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"another process has asked":                 {facts: reclaimable(func(f *Facts) { f.Asked.Version = 0 }), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"another process has replaced this one's question": {facts: reclaimable(func(f *Facts) { f.Asked.Version, f.Asked.Since = 0, now.Add(-10*time.Second) }),
-			row: RowQueryAllNodes, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 20 * time.Second},
+		"the kubelet is the only evidence":            {facts: reclaimable(kubelet), row: RowNotQueried, action: Wait, reason: v1alpha1.ReasonOwnerUnknown},
+		"a node has seen it with a live pod":          {facts: reclaimable(claims(claimOf(livePod))), row: RowOwnerNamedByNode, action: Attribute, reason: v1alpha1.ReasonOwnerFound},
+		"whether that pod lives is not known":         {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Pod = release.Unknown[string]("x") }))), row: RowObservationFailed, action: Wait, reason: v1alpha1.ReasonObservationFailed},
+		"a node claims it":                            {facts: reclaimable(claims(claimOf())), row: RowQueryOneNode, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"a node that is gone has claimed it":          {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live = false }))), row: RowQueryOneNode, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"a node that nobody knows has claimed it":     {facts: reclaimable(claims(claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: RowConflictingClaims, action: Wait, reason: v1alpha1.ReasonClaimantUnknown},
+		"two live nodes claim it":                     {facts: reclaimable(claims(claimOf(), other)), row: RowConflictingClaims, action: Wait, reason: v1alpha1.ReasonClaimedTwice},
+		"two do, and one names a live pod":            {facts: reclaimable(claims(claimOf(livePod), other)), row: RowConflictingClaims, action: Wait, reason: v1alpha1.ReasonClaimedTwice},
+		"one claims it that is there, one that was":   {facts: reclaimable(claims(other, claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: RowQueryOneNode, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"a node claims it, and nobody was asked":      {facts: reclaimable(claims(claimOf()), unasked), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"a node claims it, and no query stands":       {facts: reclaimable(claims(claimOf()), func(f *Facts) { f.Asked.Epoch = 0 }), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"a node claims it a minute after the mark":    {facts: reclaimable(claims(claimOf()), fresh), row: RowAwaitDeletedNodes, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
+		"a node claims it, and another is missing":    {facts: reclaimable(claims(claimOf()), deaf), row: RowAwaitAcknowledgments, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"one names a live pod, another is missing":    {facts: reclaimable(claims(claimOf(livePod)), deaf), row: RowAwaitAcknowledgments, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"a node claims it, by caches":                 {facts: reclaimable(claims(claimOf()), cached), row: RowQueryOneNode, action: Reread, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"one names a live pod, by caches":             {facts: reclaimable(claims(claimOf(livePod)), cached), row: RowOwnerNamedByNode, action: Reread, reason: v1alpha1.ReasonOwnerFound},
+		"nobody was asked":                            {facts: reclaimable(unasked), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"it was withdrawn":                            {facts: reclaimable(func(f *Facts) { f.Asked.Epoch = 0 }), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
 		"nobody was asked, and there is no room":      {facts: reclaimable(unasked, full), row: RowQueryAllNodes, action: Wait, reason: v1alpha1.ReasonOrphanQueued},
 		"all were asked a minute ago":                 {facts: reclaimable(fresh), row: RowAwaitDeletedNodes, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
 		"the nodes could not be read":                 {facts: reclaimable(func(f *Facts) { f.Nodes = release.Unknown[[]Node]("x") }), row: RowObservationFailed, action: Wait, reason: v1alpha1.ReasonObservationFailed},
@@ -183,12 +181,12 @@ func TestDecide(t *testing.T) {
 }
 
 func TestWhatASilenceIsWorth(t *testing.T) {
-	question := Asked{Epoch: 2, Version: asked}
+	question := Asked{UID: "all", Epoch: asked}
 	hold := settings()
 	hold.HoldGoneNodes = true
 	of := func(change func(*release.Node, *Acknowledgement)) Node {
 		n := live("a")
-		said := Acknowledgement{Version: asked, NodeUID: n.NodeUID, BootID: n.BootID}
+		said := Acknowledgement{UID: "all", Generation: asked, BootID: n.BootID}
 		change(&n, &said)
 		return Node{Name: "a", Live: release.Known(n), GoneSince: release.Absent[time.Time](), Acknowledged: release.Known(said)}
 	}
@@ -198,13 +196,13 @@ func TestWhatASilenceIsWorth(t *testing.T) {
 		want     Silence
 	}{
 		"acknowledged":                                    {node: silent("a"), want: Counted},
-		"acknowledged a later version":                    {node: of(func(_ *release.Node, a *Acknowledgement) { a.Version++ }), want: Counted},
+		"acknowledged a later version":                    {node: of(func(_ *release.Node, a *Acknowledgement) { a.Generation++ }), want: Counted},
 		"acknowledged, and is not Ready":                  {node: of(func(n *release.Node, _ *Acknowledgement) { n.Ready = false }), want: Counted},
-		"acknowledged the version before":                 {node: of(func(_ *release.Node, a *Acknowledgement) { a.Version-- }), want: Behind},
-		"has not, and is not Ready":                       {node: of(func(n *release.Node, a *Acknowledgement) { n.Ready, a.Version = false, 1 }), want: Behind},
-		"has not, and is tainted while Ready":             {node: of(func(n *release.Node, a *Acknowledgement) { n.OutOfService, a.Version = true, 1 }), want: Behind},
-		"has not, and is fenced":                          {node: of(func(n *release.Node, a *Acknowledgement) { n.OutOfService, n.Ready, a.Version = true, false, 1 }), want: Fenced},
-		"acknowledged under an earlier Node UID":          {node: of(func(_ *release.Node, a *Acknowledgement) { a.NodeUID = "before" }), want: Elsewhere},
+		"acknowledged the version before":                 {node: of(func(_ *release.Node, a *Acknowledgement) { a.Generation-- }), want: Behind},
+		"has not, and is not Ready":                       {node: of(func(n *release.Node, a *Acknowledgement) { n.Ready, a.Generation = false, 1 }), want: Behind},
+		"has not, and is tainted while Ready":             {node: of(func(n *release.Node, a *Acknowledgement) { n.OutOfService, a.Generation = true, 1 }), want: Behind},
+		"has not, and is fenced":                          {node: of(func(n *release.Node, a *Acknowledgement) { n.OutOfService, n.Ready, a.Generation = true, false, 1 }), want: Fenced},
+		"responded to an object that was made anew":       {node: of(func(_ *release.Node, a *Acknowledgement) { a.UID = "before" }), want: Behind},
 		"acknowledged in an earlier boot":                 {node: of(func(_ *release.Node, a *Acknowledgement) { a.BootID = "before" }), want: Elsewhere},
 		"acknowledged in no boot, and reports none":       {node: of(func(n *release.Node, a *Acknowledgement) { n.BootID, a.BootID = "", "" }), want: Elsewhere},
 		"has no agent":                                    {node: changed(silent("a"), func(n *Node) { n.Acknowledged = release.Absent[Acknowledgement]() }), want: NoAgent},
@@ -240,7 +238,7 @@ func TestTheMessageNamesTheFirstFewNodes(t *testing.T) {
 	}
 	all = append(all, silent("z"), goneSince("gone", now))
 	d := Decide(reclaimable(nodes(all...)), now)
-	for _, want := range []string{"6 of 7 nodes are missing", "5 without an agent (a, b, c and 2 more)", "1 of which the Node object is gone, but not for long enough without a sign that its machine is alive (gone)"} {
+	for _, want := range []string{"6 of 7 nodes are missing", "5 of which no agent has responded (a, b, c and 2 more)", "1 of which the Node object is gone, but not for long enough without a sign that its machine is alive (gone)"} {
 		if !strings.Contains(d.Message, want) {
 			t.Errorf("%q is not in %q", want, d.Message)
 		}

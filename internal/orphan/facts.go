@@ -15,8 +15,8 @@ import (
 type Facts struct {
 	// Evidence is the mode of the installation.
 	Evidence release.Evidence
-	// Live says that the Leases, then the Nodes, then the record and its claims, and last the pools, were read past every cache, in
-	// this order: a claim that was written before an acknowledgement is then never missed.
+	// Live says that the queries, then the responses to them, then the Nodes, then the record, and last the pools, were read past every cache, in
+	// this order.
 	Live bool
 	// Owner is the kind of owner that the entries' ID names.
 	Owner ownership.Kind
@@ -29,7 +29,7 @@ type Facts struct {
 	// Addressed is the observation of a sandbox that a node has claimed, as of a pod that is gone; nil where the record has no
 	// node name.
 	Addressed *release.Observation
-	// Asked is the mark to all that stands.
+	// Asked is the query to all nodes that stands.
 	Asked Asked
 	// Room: fewer orphans are asked about than may be at once.
 	Room bool
@@ -72,7 +72,9 @@ type Record struct {
 type Claim struct {
 	// NodeUID is the Node that claims.
 	NodeUID types.UID
-	// NodeName is its name, by a live Node or by what was remembered; empty where nobody knows it.
+	// BootID is the boot of the machine in which its agent claimed.
+	BootID string
+	// NodeName is its name, by a live Node or by its GuardedNode; empty where neither is there.
 	NodeName string
 	// Live: a Node object of that UID is there.
 	Live bool

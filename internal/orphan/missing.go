@@ -17,9 +17,9 @@ var kinds = []struct {
 	silence Silence
 	what    string
 }{
-	{NoAgent, "without an agent"},
-	{Behind, "not through with the question yet"},
-	{Elsewhere, "whose agent has not reported in this boot and under this Node UID"},
+	{NoAgent, "of which no agent has responded"},
+	{Behind, "not through with the query yet"},
+	{Elsewhere, "of which the agent has not responded in this boot"},
 	{NotGoneYet, "of which the Node object is gone, but not for long enough without a sign that its machine is alive"},
 	{NeverGone, "of which the Node object is gone, which is no proof here (delays.nodeGoneAction: Hold)"},
 	{Unread, "of which nothing could be read"},

@@ -20,26 +20,25 @@ type Node struct {
 	Live release.Fact[release.Node]
 	// GoneSince is since when it is proven that it has none, with no sign of its kubelet or machine since; persisted.
 	GoneSince release.Fact[time.Time]
-	// Acknowledged is what the Lease of the agent on a node of that name says; Absent where there is no Lease.
+	// Acknowledged is what its agent has responded to the queries to all nodes; Absent where there is no response.
 	Acknowledged release.Fact[Acknowledgement]
 }
 
-// Acknowledgement is what an agent has written on its Lease: at that version of the records every mark to all was compared with
-// the runtime, and every claim was written.
+// Acknowledgement is up to which query an agent has responded: it claims the sandbox of each, or its node has none.
 type Acknowledgement struct {
-	Version uint64
-	NodeUID types.UID
-	BootID  string
+	// UID is that of the AllNodesQuery.
+	UID        types.UID
+	Generation int64
+	BootID     string
 }
 
-// Asked is a mark that asks all nodes.
+// Asked is a query to all nodes.
 type Asked struct {
-	// Epoch is the mark's; zero where there is no mark.
+	// UID is that of the AllNodesQuery.
+	UID types.UID
+	// Epoch is the query's; zero where none stands.
 	Epoch int64
-	// Version is the resourceVersion that the write of the mark gave; zero where nobody knows it any more.
-	Version uint64
-	// Since is when that write was made, by the clock of the process that made it. Where the version is zero, it is when this process made one that
-	// another process has replaced.
+	// Since is when it was made, or when the present observation of Nodes began.
 	Since time.Time
 }
 
@@ -48,17 +47,17 @@ type Silence uint8
 
 // The kinds of silence. Only the first three count.
 const (
-	// Counted: its agent has acknowledged the question on the machine and the boot that the live Node object names.
+	// Counted: its agent has responded to the query on the machine and the boot that the live Node object names.
 	Counted Silence = iota + 1
 	// Gone: its Node object has been gone for nodeGoneDelay without a sign that its machine is alive.
 	Gone
 	// Fenced: it is tainted out-of-service and not Ready.
 	Fenced
-	// NoAgent: there is no Lease of an agent.
+	// NoAgent: there is no response of an agent.
 	NoAgent
-	// Behind: its agent has not acknowledged the question.
+	// Behind: its agent has not responded to the query.
 	Behind
-	// Elsewhere: what was acknowledged was another Node UID's or another boot's word.
+	// Elsewhere: its agent has responded in another boot.
 	Elsewhere
 	// NotGoneYet: its Node object is gone, and not for long enough.
 	NotGoneYet
@@ -93,9 +92,9 @@ func acknowledged(n *Node, node *release.Node, asked Asked) Silence {
 	switch {
 	case n.Acknowledged.IsAbsent():
 		return NoAgent
-	case said.NodeUID != node.NodeUID || said.BootID != node.BootID || said.NodeUID == "" || said.BootID == "":
+	case said.BootID != node.BootID || said.BootID == "":
 		return Elsewhere
-	case asked.Version == 0 || said.Version < asked.Version:
+	case asked.Epoch == 0 || said.UID != asked.UID || said.Generation < asked.Epoch:
 		return Behind
 	}
 	return Counted

@@ -53,9 +53,9 @@ func (d dice) node() Node {
 	if d.one(20) {
 		n.BootID = ""
 	}
-	said := Acknowledgement{Version: pick(d, asked, asked, asked, asked, asked+1, asked-1, 0), NodeUID: n.NodeUID, BootID: n.BootID}
+	said := Acknowledgement{UID: "all", Generation: pick(d, asked, asked, asked, asked, asked+1, asked-1, 0), BootID: n.BootID}
 	if d.one(12) {
-		said.NodeUID = pick(d, types.UID(""), types.UID("other"))
+		said.UID = pick(d, types.UID(""), types.UID("other"))
 	}
 	if d.one(12) {
 		said.BootID = pick(d, "", "other")
@@ -86,7 +86,7 @@ func (d dice) facts() Facts {
 		claims = append(claims, d.claim())
 	}
 	f.Record = fact(d, Record{Claims: claims})
-	f.Asked = Asked{Epoch: pick(d, int64(1), 1, 1, 0), Version: pick(d, asked, asked, asked, 0), Since: now.Add(-time.Duration(d.IntN(30)) * time.Minute)}
+	f.Asked = Asked{UID: "all", Epoch: pick(d, asked, asked, asked, 0), Since: now.Add(-time.Duration(d.IntN(30)) * time.Minute)}
 	var all []Node
 	for range d.IntN(4) {
 		all = append(all, d.node())
@@ -186,7 +186,7 @@ func claimantsWord(o *release.Observation) (string, bool) {
 }
 
 func everyNodeSilent(f *Facts) bool {
-	if f.Asked.Epoch == 0 || f.Asked.Version == 0 || now.Sub(f.Asked.Since) < 5*time.Minute {
+	if f.Asked.Epoch == 0 || now.Sub(f.Asked.Since) < 5*time.Minute {
 		return false
 	}
 	for _, n := range f.Nodes.Get() {
@@ -199,8 +199,8 @@ func everyNodeSilent(f *Facts) bool {
 
 func acknowledges(n Node, question Asked) bool {
 	node, said := n.Live.Get(), n.Acknowledged.Get()
-	return n.Live.IsKnown() && n.Acknowledged.IsKnown() && said.Version >= question.Version &&
-		said.NodeUID == node.NodeUID && said.BootID == node.BootID && said.BootID != ""
+	return n.Live.IsKnown() && n.Acknowledged.IsKnown() && said.UID == question.UID && said.Generation >= question.Epoch &&
+		said.BootID == node.BootID && said.BootID != ""
 }
 
 func isFenced(n Node) bool {

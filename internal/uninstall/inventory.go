@@ -21,8 +21,6 @@ const (
 	managerName = "holdfast-manager"
 	// agentName is the node agents' account and namespace.
 	agentName = "holdfast-agent"
-	// agentLeases begins the names of the node agents' Leases.
-	agentLeases = "holdfast-agent-"
 	// aggregateLabel is on the ClusterRoles with what the manager may read for a NodeResourcePolicy.
 	aggregateLabel = "rbac.holdfast.dev/aggregate-to-node-resources"
 
@@ -89,8 +87,8 @@ const finalizerPolicy = "holdfast-finalizer"
 var obstacles = []string{finalizerPolicy, "holdfast-leases"}
 
 // otherPolicies are the names of the other admission policies, and of their bindings (config/policies, config/components).
-var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-answers", "holdfast-agent-leases", "holdfast-records",
-	"holdfast-guarded-nodes", "holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-foreign-removals"}
+var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-answers", "holdfast-agent-reports", "holdfast-records",
+	"holdfast-guarded-nodes", "holdfast-queries", "holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-foreign-removals"}
 
 var policyNames = slices.Concat(obstacles, otherPolicies)
 
@@ -132,8 +130,6 @@ func isOurs(gvk schema.GroupVersionKind, object *metav1.PartialObjectMetadata) b
 		return object.Labels[partOfLabel] == partOf && name != metav1.NamespaceDefault && !strings.HasPrefix(name, "kube-")
 	case gvk.Group == admissionGroup && strings.HasSuffix(name, domain), slices.Contains(known[gvk.Kind], name):
 		return true
-	case gvk.Kind == "Lease":
-		return strings.HasPrefix(name, agentLeases)
 	case gvk.Kind == "ClusterRole" && object.Labels[aggregateLabel] == "true":
 		return strings.HasPrefix(name, prefix)
 	}

@@ -29,7 +29,6 @@ func TestIsOurs(t *testing.T) {
 		"a preset's role":                                     {clusterRole, "holdfast-node-resources-ciliumnodes", map[string]string{aggregateLabel: "true"}, true},
 		"a user's role that is collected":                     {clusterRole, "team-network", map[string]string{aggregateLabel: "true"}, false},
 		"the manager's Lease":                                 {lease, "holdfast-manager", nil, true},
-		"an agent's Lease":                                    {lease, "holdfast-agent-node-a", nil, true},
 		"somebody's Lease":                                    {lease, "holdfast-1", nil, false},
 		"the namespace of an installation":                    {namespaces, "holdfast-system", ours, true},
 		"a namespace of another name that came with it":       {namespaces, "network-guard", ours, true},

@@ -44,11 +44,3 @@ func (w *world) reasons(ctx context.Context) func() ([]string, error) {
 		return found, nil
 	}
 }
-
-// number reads a resourceVersion.
-func number(version string) uint64 {
-	GinkgoHelper()
-	value, err := strconv.ParseUint(version, 10, 64)
-	Expect(err).NotTo(HaveOccurred())
-	return value
-}

@@ -7,10 +7,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	apitest "k8s.io/cri-api/pkg/apis/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,23 +82,21 @@ var _ = Describe("For whom the agent speaks", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A mark that asks all nodes", func() {
+var _ = Describe("A query to all nodes", func() {
 	var f *fakeRuntime
 	var w *world
 	var own *apitest.FakePodSandbox
 	var p pod
 
-	acknowledged := func(ctx context.Context) func() (uint64, error) {
-		return func() (uint64, error) {
-			var lease coordinationv1.Lease
-			err := admin.Get(ctx, client.ObjectKey{Namespace: agentNamespace, Name: v1alpha1.AgentLeaseName(w.node.Name)}, &lease)
-			if client.IgnoreNotFound(err) != nil || err != nil {
-				return 0, client.IgnoreNotFound(err)
+	// acknowledged is up to which generation the agent has responded in this boot.
+	acknowledged := func(ctx context.Context) func() (int64, error) {
+		return func() (int64, error) {
+			var object v1alpha1.GuardedNode
+			err := admin.Get(ctx, client.ObjectKey{Name: string(w.node.UID)}, &object)
+			if response := object.Status.AllNodes; response != nil && response.BootID == w.node.Status.NodeInfo.BootID {
+				return response.Generation, err
 			}
-			if types.UID(lease.Annotations[v1alpha1.AcknowledgedNodeUIDAnnotation]) != w.node.UID {
-				return 0, nil
-			}
-			return number(lease.Annotations[v1alpha1.AcknowledgedVersionAnnotation]), nil
+			return 0, client.IgnoreNotFound(err)
 		}
 	}
 
@@ -111,36 +107,34 @@ var _ = Describe("A mark that asks all nodes", func() {
 		own = listed("0wn", w.own(), isReady)
 		p = newPod()
 		f.have(own, listed("m1ne", p, isReady))
+		w.guard(ctx)
 		w.startAgent(ctx)
 		w.ready(ctx)
 	}
 
-	It("is claimed by the node that has the sandbox, with the pod UID, before it acknowledges", func(ctx context.Context) {
+	It("is claimed by the node that has the sandbox, with the pod UID, as it acknowledges", func(ctx context.Context) {
 		start(ctx)
-		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"m1ne", "m1ne", "")
-		version := markOf(ctx, orphan, "m1ne", "", 1)
-		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
-		Expect(answer(ctx, orphan, "m1ne", w.node.UID, 1)()).To(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		epoch := queryAll(ctx, "m1ne")
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", epoch))
+		Expect(w.claims(ctx)).To(ConsistOf(And(HaveField("SandboxID", "m1ne"), HaveField("PodUID", p.uid), HaveField("Reason", string(v1alpha1.ReasonSandboxReady)))))
 
 		By("addressed to the node that claimed it, after the sandbox went")
+		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"m1ne", "m1ne", w.node.Name)
 		f.have(own)
 		markOf(ctx, orphan, "m1ne", w.node.UID, 2)
 		Eventually(ctx, answer(ctx, orphan, "m1ne", w.node.UID, 2)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
 	}, SpecTimeout(specTimeout))
 
-	It("is acknowledged in silence by a node that never had it, after sandboxCreationMax, and quietly from then on", func(ctx context.Context) {
+	It("is acknowledged without a claim by a node that never had it, after sandboxCreationMax, and quietly from then on", func(ctx context.Context) {
 		start(ctx)
-		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"f0reign", "f0reign", "")
-		version := markOf(ctx, orphan, "f0reign", "", 1)
-		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
-		Expect(answer(ctx, orphan, "f0reign", w.node.UID, 1)()).To(Equal(said{}))
-		first, err := acknowledged(ctx)()
-		Expect(err).NotTo(HaveOccurred())
-		Consistently(ctx, acknowledged(ctx)).Should(Equal(first))
+		epoch := queryAll(ctx, "f0reign")
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", epoch))
+		Expect(w.claims(ctx)).To(BeEmpty())
+		Consistently(ctx, acknowledged(ctx)).Should(Equal(epoch))
 
-		By("a newer mark")
-		version = markOf(ctx, orphan, "f0reign", "", 2)
-		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
+		By("a newer query")
+		epoch = queryAll(ctx, "f0reign")
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", epoch))
 	}, SpecTimeout(specTimeout))
 
 	It("is looked for anew by an agent that was killed and started again, and by one whose runtime was", func(ctx context.Context) {
@@ -149,9 +143,8 @@ var _ = Describe("A mark that asks all nodes", func() {
 		w.config.Delays.SandboxCreationMax.Duration = long
 		w.startAgent(ctx)
 		w.ready(ctx)
-		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"f0reign", "f0reign", "")
-		version := markOf(ctx, orphan, "f0reign", "", 1)
-		Consistently(ctx, acknowledged(ctx)).Should(BeNumerically("<", number(version)), "before sandboxCreationMax is over")
+		epoch := queryAll(ctx, "f0reign")
+		Consistently(ctx, acknowledged(ctx)).Should(BeNumerically("<", epoch), "before sandboxCreationMax is over")
 		Expect(w.process.Kill()).To(Succeed())
 
 		By("an agent whose sandboxCreationMax is over soon, and a runtime that goes away meanwhile")
@@ -159,20 +152,19 @@ var _ = Describe("A mark that asks all nodes", func() {
 		w.startAgent(ctx)
 		f.Stop()
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonRuntimeUnreachable)))
-		Consistently(ctx, acknowledged(ctx), 2*settled).Should(BeNumerically("<", number(version)))
+		Consistently(ctx, acknowledged(ctx), 2*settled).Should(BeNumerically("<", epoch))
 		f.serve()
 		f.have(own)
-		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", epoch))
 	}, SpecTimeout(specTimeout))
 
 	It("is not acknowledged while the runtime gives no list", func(ctx context.Context) {
 		start(ctx)
 		f.have()
-		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"f0reign", "f0reign", "")
-		version := markOf(ctx, orphan, "f0reign", "", 1)
+		epoch := queryAll(ctx, "f0reign")
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonListFailed)))
-		Consistently(ctx, acknowledged(ctx), 2*settled).Should(BeNumerically("<", number(version)))
+		Consistently(ctx, acknowledged(ctx), 2*settled).Should(BeNumerically("<", epoch))
 		f.have(own)
-		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", number(version)))
+		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", epoch))
 	}, SpecTimeout(specTimeout))
 })

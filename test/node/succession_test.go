@@ -76,7 +76,7 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		id := engine.runSandbox(ctx, p)
 		engine.cleanUp(id)
 		record := w.record(ctx, string(p.uid), id, w.node.Name)
-		orphan := w.record(ctx, v1alpha1.OrphanPrefix+id, id, "")
+		w.guard(ctx)
 		w.startAgent(ctx)
 		w.ready(ctx)
 		markOf(ctx, record, id, w.node.UID, 1)
@@ -100,10 +100,10 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		unsaid := w.record(ctx, v1alpha1.OrphanPrefix+"2-"+id, id, w.node.Name)
 		w.startAgent(ctx)
 		markOf(ctx, unsaid, id, w.node.UID, 1)
-		markOf(ctx, orphan, id, "", 1)
+		queryAll(ctx, id)
 		unseen := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, ""}
 		Eventually(ctx, answer(ctx, unsaid, id, w.node.UID, 1)).Should(Equal(unseen))
-		Eventually(ctx, answer(ctx, orphan, id, w.node.UID, 1)).Should(Equal(unseen), "its node claims it")
+		Eventually(ctx, w.claims).Should(ConsistOf(And(HaveField("SandboxID", id), HaveField("Reason", string(v1alpha1.ReasonSandboxNotLoaded)))), "its node claims it")
 		Consistently(ctx, answer(ctx, unsaid, id, w.node.UID, 1), 2*settled).Should(Equal(unseen))
 
 		By("asked for every sandbox of the pod UID, which its task names; what nobody asks any more is dropped")

@@ -174,6 +174,41 @@ func markOf(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string
 	return setMarks(ctx, record, v1alpha1.Mark{SandboxID: sandboxID, NodeUID: nodeUID, BootID: bootOf(ctx, nodeUID), Epoch: epoch})
 }
 
+// guard makes the GuardedNode of the node, as the manager does.
+func (w *world) guard(ctx context.Context) {
+	GinkgoHelper()
+	Expect(admin.Create(ctx, &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(w.node.UID)}, Spec: v1alpha1.GuardedNodeSpec{NodeName: w.node.Name,
+		Machines: []v1alpha1.GuardedMachine{{BootID: w.node.Status.NodeInfo.BootID, FirstSeenTime: metav1.Now()}}}})).To(Succeed())
+}
+
+// claims are what its agent claims.
+func (w *world) claims(ctx context.Context) ([]v1alpha1.SandboxClaim, error) {
+	var object v1alpha1.GuardedNode
+	if err := admin.Get(ctx, client.ObjectKey{Name: string(w.node.UID)}, &object); err != nil || object.Status.AllNodes == nil {
+		return nil, err
+	}
+	return object.Status.AllNodes.Claims, nil
+}
+
+// queryAll makes a query about a sandbox to all nodes, as the manager does, and gives its epoch. It ends with the spec.
+func queryAll(ctx context.Context, id string) int64 {
+	GinkgoHelper()
+	write := func(ctx context.Context, queries func(*v1alpha1.AllNodesQuery) []v1alpha1.OrphanQuery) int64 {
+		all := &v1alpha1.AllNodesQuery{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AllNodesQueryName}}
+		Expect(client.IgnoreAlreadyExists(admin.Create(ctx, all))).To(Succeed())
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(all), all)).To(Succeed())
+		all.Spec.Queries = queries(all)
+		Expect(admin.Update(ctx, all)).To(Succeed())
+		return all.Generation
+	}
+	DeferCleanup(func(ctx context.Context) {
+		write(ctx, func(*v1alpha1.AllNodesQuery) []v1alpha1.OrphanQuery { return nil })
+	})
+	return write(ctx, func(all *v1alpha1.AllNodesQuery) []v1alpha1.OrphanQuery {
+		return []v1alpha1.OrphanQuery{{SandboxID: id, Epoch: all.Generation + 1, Time: metav1.Now()}}
+	})
+}
+
 // setMarks sets all marks of a record, but for their times, and gives its version with them.
 func setMarks(ctx context.Context, record *v1alpha1.IPAllocation, marks ...v1alpha1.Mark) string {
 	GinkgoHelper()

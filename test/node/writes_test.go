@@ -79,23 +79,22 @@ var _ = Describe("What agents write into records", func() {
 		other.startAgent(ctx)
 		other.ready(ctx)
 		failing.have() // not even its own: ListFailed
-		orphan := w.record(ctx, v1alpha1.OrphanPrefix+id, id, "")
+		record := w.record(ctx, string(p.uid), id, other.node.Name)
 
-		By("all are asked: one claims, the other is silent, and neither writes a condition")
-		markOf(ctx, orphan, id, "", 1)
-		Eventually(ctx, status(ctx, orphan)).Should(Equal([2]int{1, 0}))
+		By("another Node is asked, and this one is silent")
+		markOf(ctx, record, id, w.node.UID, 1)
 		Eventually(ctx, other.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonListFailed)))
-		Consistently(ctx, status(ctx, orphan)).Should(Equal([2]int{1, 0}))
+		Consistently(ctx, status(ctx, record)).Should(Equal([2]int{0, 0}))
 
-		By("the silent one is asked, and the one that answers leaves its word alone")
-		markOf(ctx, orphan, id, other.node.UID, 2)
+		By("it is asked itself")
+		markOf(ctx, record, id, other.node.UID, 2)
 		silent := [2]string{"False", string(v1alpha1.ReasonListFailed)}
-		Eventually(ctx, answered(ctx, orphan)).Should(Equal(silent))
-		Consistently(ctx, answered(ctx, orphan)).Should(Equal(silent))
+		Eventually(ctx, answered(ctx, record)).Should(Equal(silent))
+		Consistently(ctx, answered(ctx, record)).Should(Equal(silent))
 
 		By("it answers again")
 		failing.have(otherOwn, listed(id, p, isReady))
-		Eventually(ctx, answered(ctx, orphan)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
+		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
 	}, SpecTimeout(specTimeout))
 
 	It("is written into the record as it is now, however often others write it", func(ctx context.Context) {

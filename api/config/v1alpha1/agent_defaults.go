@@ -16,8 +16,6 @@ const (
 	DefaultMachineIDFile  = "/etc/machine-id"
 	DefaultBootIDFile     = "/proc/sys/kernel/random/boot_id"
 	DefaultSystemUUIDFile = "/sys/class/dmi/id/product_uuid"
-
-	DefaultLeaseNamespace = "holdfast-agent"
 )
 
 // SetAgentDefaults fills in what the file leaves open.
@@ -33,5 +31,4 @@ func SetAgentDefaults(c *AgentConfiguration) {
 	setAgentStoreDefaults(&c.Stores)
 	c.Server.MetricsBindAddress = orDefault(c.Server.MetricsBindAddress, DefaultMetricsBindAddress)
 	c.Server.HealthProbeBindAddress = orDefault(c.Server.HealthProbeBindAddress, DefaultHealthProbeBindAddress)
-	c.LeaseNamespace = orDefault(c.LeaseNamespace, DefaultLeaseNamespace)
 }

@@ -25,9 +25,6 @@ type AgentConfiguration struct {
 	Stores AgentStores `json:"stores,omitempty"`
 	// Server configures what the process serves.
 	Server AgentServer `json:"server,omitempty"`
-	// LeaseNamespace holds the Leases on which agents acknowledge marks that ask all nodes; a namespace of their own, so that no
-	// node can write the Lease of the manager. Default: holdfast-agent.
-	LeaseNamespace string `json:"leaseNamespace,omitempty"`
 }
 
 // AgentRuntime says where the node's container runtime is and how it is asked.

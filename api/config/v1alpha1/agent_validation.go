@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -35,8 +34,7 @@ func ValidateAgent(c *AgentConfiguration) field.ErrorList {
 	}
 	errs = append(errs, validateAgentMachine(&c.Machine, field.NewPath("machine"))...)
 	errs = append(errs, validateAgentStores(&c.Stores, field.NewPath("stores"))...)
-	errs = append(errs, validateAgentServer(&c.Server, field.NewPath("server"))...)
-	return append(errs, asErrors(field.NewPath("leaseNamespace"), c.LeaseNamespace, validation.IsDNS1123Label(c.LeaseNamespace))...)
+	return append(errs, validateAgentServer(&c.Server, field.NewPath("server"))...)
 }
 
 func validateAgentRuntime(r *AgentRuntime, path *field.Path) field.ErrorList {

@@ -9,9 +9,9 @@ import (
 
 // Orphans says how addresses whose owner nobody can tell are reclaimed. With evidence Kubelet they are held.
 type Orphans struct {
-	// AgentNamespace is where the agents have their Leases. Default: holdfast-agent.
+	// AgentNamespace is where the agents run. Default: holdfast-agent.
 	AgentNamespace string `json:"agentNamespace,omitempty"`
-	// MaxAsked is how many orphans all nodes are asked about at once, 1 to 5000. Every agent reads each of them, and a round takes
+	// MaxAsked is how many orphans all nodes are queried about at once, 1 to 1000. Every agent reads each of them, and a round takes
 	// delays.sandboxCreationMax and more. Default: 200.
 	MaxAsked *int32 `json:"maxAsked,omitempty"`
 }
@@ -21,8 +21,8 @@ const (
 	DefaultAgentNamespace = "holdfast-agent"
 	// DefaultMaxAsked empties a pool of a /20 in some hours, and is a small watch for an agent.
 	DefaultMaxAsked int32 = 200
-	// maxMaxAsked keeps what every agent has to read within bounds.
-	maxMaxAsked = 5000
+	// maxMaxAsked is the most that an AllNodesQuery holds.
+	maxMaxAsked = 1000
 )
 
 func setOrphansDefaults(o *Orphans) {

@@ -29,7 +29,6 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/controllers/node"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
-	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
@@ -78,7 +77,7 @@ type Options struct {
 	// shadow is nil in mode Guard; the configuration has the mode.
 	shadow *shadow.Reporter
 	// newInformer makes the informers of every cache; nil is client-go's own.
-	newInformer orphan.NewInformer
+	newInformer node.NewInformer
 	// nodeWatches counts the lists of the manager's cache.
 	nodeWatches *node.Watches
 }

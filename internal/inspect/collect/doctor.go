@@ -170,6 +170,8 @@ var neededRights = []struct{ verbs, group, resource, subresource, namespace stri
 	{"get list watch", "", "nodes", "", ""},
 	{"get list watch create update delete", "holdfast.dev", "ipallocations", "", ""},
 	{"patch update", "holdfast.dev", "ipallocations", "status", ""},
+	{"get list watch create update delete", "holdfast.dev", "guardednodes", "", ""},
+	{"get list watch create update", "holdfast.dev", "allnodesqueries", "", ""},
 	{"get list watch patch", "whereabouts.cni.cncf.io", "ippools", "", ""},
 	{"get list create patch delete", "whereabouts.cni.cncf.io", "overlappingrangeipreservations", "", ""},
 	{"get list patch", "whereabouts.cni.cncf.io", "nodeslicepools", "", ""},
@@ -183,7 +185,9 @@ var neededByAgents = []struct{ verbs, group, resource, subresource, namespace st
 	{"list watch", "holdfast.dev", "ipallocations", "", ""},
 	{"patch", "holdfast.dev", "ipallocations", "status", ""},
 	{"get", "", "nodes", "", ""},
-	{"create get patch", "coordination.k8s.io", "leases", "", agentName},
+	{"list watch", "holdfast.dev", "allnodesqueries", "", ""},
+	{"get", "holdfast.dev", "guardednodes", "", ""},
+	{"update", "holdfast.dev", "guardednodes", "status", ""},
 }
 
 // rights asks the API server whether the accounts have what they need.

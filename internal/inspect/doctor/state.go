@@ -115,7 +115,7 @@ func silentQuestions(f *Facts, now time.Time) []string {
 		r := &f.Records.Get()[i]
 		for j := range r.Spec.Marks {
 			m := &r.Spec.Marks[j]
-			if m.NodeUID == "" || now.Sub(m.Time.Time) <= unanswered || explain.CurrentAnswer(r, m.SandboxID) != nil {
+			if now.Sub(m.Time.Time) <= unanswered || explain.CurrentAnswer(r, m.SandboxID) != nil {
 				continue
 			}
 			text := fmt.Sprintf("record %s, node %s", r.Name, r.Spec.NodeName)

@@ -220,3 +220,23 @@ func (f *Facts) recordEvidence() []Evidence {
 	}
 	return rows
 }
+
+// claimEvidence says which nodes claim the sandbox of an orphan.
+func (f *Facts) claimEvidence() []Evidence {
+	if !f.GuardedNodes.IsKnown() {
+		return []Evidence{{"claims of nodes", unknown, f.GuardedNodes.Why(), "GuardedNodes"}}
+	}
+	var rows []Evidence
+	for _, object := range f.GuardedNodes.Get() {
+		if object.Status.AllNodes == nil {
+			continue
+		}
+		for _, c := range object.Status.AllNodes.Claims {
+			if v1alpha1.OrphanPrefix+c.SandboxID == f.Record.Name {
+				rows = append(rows, Evidence{"claim of node " + object.Spec.NodeName, known,
+					fmt.Sprintf("%s, at %s, seen with pod UID %q", c.Reason, inspect.Timestamp(&c.Time), c.PodUID), "GuardedNode " + object.Name})
+			}
+		}
+	}
+	return rows
+}

@@ -384,7 +384,13 @@ func TestAnOrphanIsExplainedByItsRecord(t *testing.T) {
 	f.Record.Name, f.UID = v1alpha1.OrphanPrefix+sandbox, v1alpha1.OrphanPrefix+sandbox
 	f.Record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonConflict), Message: "taken over", LastTransitionTime: before(time.Hour)}}
 	f.Pod = release.Absent[*corev1.Pod]()
+	f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: "node-uid"}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "node-7"},
+		Status: v1alpha1.GuardedNodeStatus{AllNodes: &v1alpha1.AllNodesResponse{Claims: []v1alpha1.SandboxClaim{{SandboxID: sandbox, Reason: "SandboxReady"}, {SandboxID: "other"}}}}}})
 	got := Explain(f, now)
+	last := got.Evidence[len(got.Evidence)-1]
+	if last.Fact != "claim of node node-7" || !strings.HasPrefix(last.Value, "SandboxReady") || last.Source != "GuardedNode node-uid" {
+		t.Errorf("the last evidence is %+v, expected the claim", last)
+	}
 	if got.Decision.Reason != v1alpha1.ReasonConflict || got.UID != "" || !got.Held || got.ReasonSince == nil || got.Addresses[0].Standing != StandingInPool {
 		t.Errorf("got %+v", got)
 	}

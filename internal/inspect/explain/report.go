@@ -231,7 +231,7 @@ func (e *Explanation) ofOrphan(f *Facts) *Explanation {
 			Attribution: v1alpha1.AttributionNone, Standing: f.standing(a), Decision: e.Decision})
 	}
 	e.Ends = f.orphanEnds()
-	e.Evidence = f.evidence(nil, release.Observation{}, time.Time{})
+	e.Evidence = append(f.evidence(nil, release.Observation{}, time.Time{}), f.claimEvidence()...)
 	return e
 }
 

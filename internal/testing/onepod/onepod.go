@@ -93,6 +93,13 @@ func (f *World) write(name string) error {
 	return nil
 }
 
+// count gives the AllNodesQuery the generation that an API server would give it.
+func count(o client.Object) {
+	if all, is := o.(*v1alpha1.AllNodesQuery); is {
+		all.Generation++
+	}
+}
+
 // recordingClient names and counts the writes of pods and records.
 func (f *World) recordingClient() client.Client {
 	kind := func(o client.Object) string { return strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*")) }
@@ -101,12 +108,14 @@ func (f *World) recordingClient() client.Client {
 			if f.FailWrites == "create "+kind(o) {
 				return errors.New("the API server refuses it")
 			}
+			count(o)
 			return c.Create(ctx, o, opts...)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			if f.FailWrites == "update "+kind(o) {
 				return errors.New("the API server refuses it")
 			}
+			count(o)
 			return c.Update(ctx, o, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {

@@ -28,7 +28,7 @@ var plane, admin = fixture.Plane, fixture.Admin
 
 // The chart brings its definitions, so that there are to be none.
 var suite = fixture.NewSuite("chart", fixture.PlaneOne, func(ctx context.Context) {
-	for _, name := range []string{"guardednodes.holdfast.dev", "ipallocations.holdfast.dev", "noderesourcepolicies.holdfast.dev"} {
+	for _, name := range []string{"allnodesqueries.holdfast.dev", "guardednodes.holdfast.dev", "ipallocations.holdfast.dev", "noderesourcepolicies.holdfast.dev"} {
 		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		Expect(admin.Delete(ctx, definition)).To(Succeed())
 		Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))

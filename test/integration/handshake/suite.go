@@ -11,11 +11,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -36,25 +34,12 @@ const (
 var notHere = []string{"CustomResourceDefinition", "Deployment", "DaemonSet", "PodDisruptionBudget", "Service", "Certificate", "Issuer",
 	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 
-var (
-	admin = fixture.Admin
-
-	suite = fixture.NewSuite("handshake", fixture.PlaneTwo, func(ctx context.Context) {
-		objects := fixture.Installation().Objects(notHere...)
-		for _, object := range objects { // the administrator writes what the nodes of this suite report
-			Expect(admission.TrustKubelets(object, "admin")).To(Succeed())
-		}
-		fixture.Apply(ctx, objects)
-	})
-)
-
-// Every Node that was ever seen counts for an orphan, and a spec is to see its own alone.
-var _ = suite.Add(func() {
-	AfterEach(func(ctx context.Context) {
-		collector := fixture.Client(admission.As(fixture.Plane.Config(), admission.Collector))
-		Expect(collector.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(story.AgentNamespace))).To(Succeed())
-		Expect(admin.DeleteAllOf(ctx, &corev1.ConfigMap{}, client.InNamespace(story.ManagerNamespace))).To(Succeed())
-	})
+var suite = fixture.NewSuite("handshake", fixture.PlaneTwo, func(ctx context.Context) {
+	objects := fixture.Installation().Objects(notHere...)
+	for _, object := range objects { // the administrator writes what the nodes of this suite report
+		Expect(admission.TrustKubelets(object, "admin")).To(Succeed())
+	}
+	fixture.Apply(ctx, objects)
 })
 
 // startManager starts a manager whose evidence are agents.
@@ -183,12 +168,12 @@ var _ = suite.Describe("An address whose owner nobody can tell", func() {
 		w.Give(ctx, ghost, sandbox)
 		Eventually(ctx, why).Should(And(HavePrefix(reason(v1alpha1.ReasonAwaitingAllNodes)), ContainSubstring("second-of-"+w.Name)))
 		second.KillAgent()
-		Eventually(ctx, first.Acknowledged).ShouldNot(BeEmpty())
+		Eventually(ctx, first.Response).ShouldNot(BeNil())
 		Consistently(ctx, w.Holds).Should(BeTrue())
 		second.StartRuntime()
 		second.StartAgent(ctx)
 		reclaimed(ctx)
-		Expect(second.Acknowledged(ctx)).NotTo(BeEmpty())
+		Expect(second.Response(ctx)).To(HaveField("Claims", BeEmpty()))
 	})
 
 	It("I1: of a sandbox that runs is held until its node says that it is gone", func(ctx context.Context) {

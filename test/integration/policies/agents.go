@@ -8,7 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,22 +19,15 @@ import (
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
-const (
-	agentAnswers = "holdfast-agent-answers"
-	agentLeases  = "holdfast-agent-leases"
-)
+const agentAnswers = "holdfast-agent-answers"
 
 // The refusals of the policies.
 const (
 	noMore      = "write nothing of an IPAllocation but their answers"
 	noNode      = "this token names none"
-	noOtherNode = "answer about the records of their own node, and of unknown nodes, only"
+	noOtherNode = "answer about the records of their own node only"
 	noOtherUID  = "and leave the answers of others as they are"
-	noRelease   = "may only claim the sandbox"
 	noState     = "but their answers and the condition Answered"
-	noLease     = "agents write no other"
-	noLeaseUID  = "agents acknowledge marks under no other"
-	noDeletion  = "agents delete no Lease"
 )
 
 // answer is an agent's word on the record's own sandbox.
@@ -91,12 +83,9 @@ var _ = suite.Describe("What an agent answers", func() {
 		Entry("A under B's UID on A", byA, nodeA, uidOfB, v1alpha1.VerdictReadyForRelease, noOtherUID),
 		Entry("A under an earlier UID of A", byA, nodeA, uidOfNobody, v1alpha1.VerdictReadyForRelease, noOtherUID),
 		Entry("A under no UID", byA, nodeA, func() types.UID { return "" }, v1alpha1.VerdictReadyForRelease, noOtherUID),
-		Entry("A claims what is of an unknown node", byA, "", uidOfA, v1alpha1.VerdictDoNotRelease, allowed),
-		Entry("A claims what is of an unknown node for B", byA, "", uidOfB, v1alpha1.VerdictDoNotRelease, noOtherUID),
-		Entry("A releases what is of an unknown node", byA, "", uidOfA, v1alpha1.VerdictReadyForRelease, noRelease),
+		Entry("A about what is of an unknown node", byA, "", uidOfA, v1alpha1.VerdictDoNotRelease, noOtherNode),
 		Entry("nobody's token on A", byUnbound, nodeA, uidOfA, v1alpha1.VerdictReadyForRelease, noNode),
 		Entry("nobody's token under no UID", byUnbound, nodeA, func() types.UID { return "" }, v1alpha1.VerdictReadyForRelease, noNode),
-		Entry("nobody's token on an unknown node", byUnbound, "", uidOfA, v1alpha1.VerdictDoNotRelease, noNode),
 	)
 
 	DescribeTable("leaves everything else as it is",
@@ -225,50 +214,3 @@ func uidOfNobody() types.UID { return "an-earlier-uid" }
 func status(field string, value any) any {
 	return map[string]any{"status": map[string]any{field: value}}
 }
-
-// leaseOf is the Lease of a node's agent, acknowledged for a Node UID.
-func leaseOf(node string, uid types.UID) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: agentNamespace, Name: v1alpha1.AgentLeaseName(node),
-		Annotations: map[string]string{v1alpha1.AcknowledgedNodeUIDAnnotation: string(uid), v1alpha1.AcknowledgedVersionAnnotation: "1"}}}
-}
-
-var _ = suite.Describe("The Lease on which an agent acknowledges", func() {
-	DescribeTable("is that of its own node, for the Node UID of its token",
-		func(ctx context.Context, who account, lease func() *coordinationv1.Lease, refusal string) {
-			object := lease()
-			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(collector.Delete(ctx, object))).To(Succeed()) }, NodeTimeout(soon))
-			Expect(who().Create(ctx, object.DeepCopy())).To(outcome(agentLeases, refusal))
-			Expect(client.IgnoreAlreadyExists(collector.Create(ctx, &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name}}))).To(Succeed())
-			written := object.DeepCopy()
-			written.Annotations[v1alpha1.AcknowledgedVersionAnnotation] = "2"
-			Expect(client.IgnoreNotFound(who().Patch(ctx, written, client.MergeFrom(&coordinationv1.Lease{ObjectMeta: object.ObjectMeta})))).
-				To(outcome(agentLeases, refusal))
-		},
-		Entry("A's by A", byA, func() *coordinationv1.Lease { return leaseOf(nodeA, uidA) }, allowed),
-		Entry("B's by B", byB, func() *coordinationv1.Lease { return leaseOf(nodeB, uidB) }, allowed),
-		Entry("B's by A", byA, func() *coordinationv1.Lease { return leaseOf(nodeB, uidB) }, noLease),
-		Entry("B's by A for A's UID", byA, func() *coordinationv1.Lease { return leaseOf(nodeB, uidA) }, noLease),
-		Entry("A's by A for B's UID", byA, func() *coordinationv1.Lease { return leaseOf(nodeA, uidB) }, noLeaseUID),
-		Entry("A's by A for an earlier UID", byA, func() *coordinationv1.Lease { return leaseOf(nodeA, "an-earlier-uid") }, noLeaseUID),
-		Entry("A's by A for no UID", byA, func() *coordinationv1.Lease { return leaseOf(nodeA, "") }, noLeaseUID),
-		Entry("the manager's by A", byA, func() *coordinationv1.Lease {
-			lease := leaseOf(nodeA, uidA)
-			lease.Namespace, lease.Name = managerNamespace, "holdfast-manager"
-			return lease
-		}, noLease),
-		Entry("a node's by A", byA, func() *coordinationv1.Lease {
-			lease := leaseOf(nodeA, uidA)
-			lease.Namespace, lease.Name = corev1.NamespaceNodeLease, "node-x"
-			return lease
-		}, noLease),
-		Entry("A's by nobody's token", byUnbound, func() *coordinationv1.Lease { return leaseOf(nodeA, uidA) }, noNode),
-	)
-
-	It("goes with its Node, and by no agent's hand", func(ctx context.Context) {
-		lease := leaseOf(nodeA, uidA)
-		Expect(agentA.Create(ctx, lease)).To(Succeed())
-		Expect(agentA.Delete(ctx, lease.DeepCopy())).To(outcome(agentLeases, noDeletion))
-		Expect(collector.Delete(ctx, lease)).To(Succeed())
-	}, SpecTimeout(soon))
-})

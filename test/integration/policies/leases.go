@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
 func newLease(namespace, name string) *coordinationv1.Lease {
@@ -21,9 +19,7 @@ func newLease(namespace, name string) *coordinationv1.Lease {
 
 var _ = suite.Describe("A Lease of Holdfast", func() {
 	leases := map[string]struct{ namespace, name string }{
-		"the manager's":  {managerNamespace, "holdfast-manager"},
-		"an agent's":     {agentNamespace, v1alpha1.AgentLeaseName(nodeB)},
-		"one of another": {agentNamespace, "somebody-elses"},
+		"the manager's": {managerNamespace, "holdfast-manager"},
 	}
 	actors := map[string]struct {
 		account account

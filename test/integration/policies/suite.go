@@ -101,7 +101,7 @@ var _ = suite.Describe("The policies", func() {
 				}
 			}
 		}
-		Expect(named).To(Equal(5))
+		Expect(named).To(Equal(6))
 		Expect(subject).To(Equal("other-holdfast-manager"))
 	})
 

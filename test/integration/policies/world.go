@@ -62,11 +62,11 @@ func createWorld(ctx context.Context) {
 	fixture.Grant(ctx, "too-wide-manager", []rbacv1.PolicyRule{{APIGroups: []string{""},
 		Resources: []string{"pods", "pods/status", "pods/ephemeralcontainers", "pods/resize"}, Verbs: all}}, fixture.AccountSubject(managerNamespace, managerAccount))
 	fixture.Grant(ctx, "too-wide-agent", []rbacv1.PolicyRule{
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipallocations", "ipallocations/status", "guardednodes"}, Verbs: all},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: all}}, fixture.AccountSubject(agentNamespace, agentAccount))
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"ipallocations", "ipallocations/status",
+			"guardednodes", "guardednodes/status", "allnodesqueries"}, Verbs: all}}, fixture.AccountSubject(agentNamespace, agentAccount))
 	fixture.Grant(ctx, "administrator", []rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}}, fixture.UserSubject("jane"))
 	operator = fixture.User("operator")
-	fixture.Grant(ctx, "operator", []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"guardednodes"}, Verbs: all}},
+	fixture.Grant(ctx, "operator", []rbacv1.PolicyRule{{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"guardednodes", "guardednodes/status", "allnodesqueries"}, Verbs: all}},
 		fixture.UserSubject("operator"))
 	createActors(ctx)
 }
@@ -99,7 +99,8 @@ func createNode(ctx context.Context, name string, itself client.Client) types.UI
 func awaitPolicies(ctx context.Context) {
 	GinkgoHelper()
 	pod, record := reported(ctx), newRecord(ctx, nodeA)
-	lease := leaseOf(nodeB, uidB)
+	lease, reported := newLease(managerNamespace, "holdfast-manager"), newGuardedNode()
+	Expect(manager.Create(ctx, reported)).To(Succeed())
 	deleting := deletingPod(ctx)
 	Expect(patchPod(ctx, kubelet, pod, inStatus, `{"status":{"phase":"Pending"}}`, client.FieldOwner("kubelet"))).To(Succeed())
 	probes := map[string]func() error{
@@ -110,7 +111,8 @@ func awaitPolicies(ctx context.Context) {
 			return patchPod(ctx, manager, pod, "", `{"metadata":{"labels":{"app":null}}}`, client.DryRunAll)
 		},
 		"holdfast-agent-answers": func() error { return agentA.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
-		"holdfast-agent-leases":  func() error { return agentA.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
+		agentReports:             func() error { return respond(ctx, agentA, reported, client.DryRunAll) },
+		queriesPolicy:            func() error { return user.Create(ctx, newQuery(), client.DryRunAll) },
 		"holdfast-records":       func() error { return user.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
 		guardedNodesPolicy:       func() error { return user.Create(ctx, newGuardedNode(), client.DryRunAll) },
 		leasesPolicy:             func() error { return user.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
@@ -173,8 +175,7 @@ func patchPod(ctx context.Context, c client.Client, pod *corev1.Pod, subresource
 
 var records int
 
-// newRecord is the record of a pod with one address and marks to both nodes and to all; of an unknown node where none is named, and then
-// with a mark to all.
+// newRecord is the record of a pod with one address and a mark to its node, or to node A where it is of an unknown one.
 func newRecord(ctx context.Context, node string, change ...func(*v1alpha1.IPAllocation)) *v1alpha1.IPAllocation {
 	GinkgoHelper()
 	records++
@@ -186,7 +187,7 @@ func newRecord(ctx context.Context, node string, change ...func(*v1alpha1.IPAllo
 			Sandboxes: []v1alpha1.SandboxRecord{{ID: id, ObservedTime: now, Attribution: v1alpha1.AttributionNetworkStatus}},
 			Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/pool", IP: "192.0.2.1", PodRef: "apps/web-0",
 				SandboxID: id, ObservedTime: now, PoolResourceVersion: "1"}},
-			Marks: []v1alpha1.Mark{{SandboxID: id, NodeUID: map[string]types.UID{nodeA: uidA, nodeB: uidB}[node], Epoch: 1, Time: now}},
+			Marks: []v1alpha1.Mark{{SandboxID: id, NodeUID: map[string]types.UID{nodeA: uidA, nodeB: uidB, "": uidA}[node], Epoch: 1, Time: now}},
 		},
 	}
 	for _, c := range change {

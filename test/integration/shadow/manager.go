@@ -151,15 +151,15 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// asksSomebody: the request writes a record that has a mark. One for its status has the marks with it, and changes none.
+// asksSomebody: the request writes a record that has a mark, or a query to all nodes. One for a record's status has the marks with it, and changes none.
 func asksSomebody(request *http.Request) bool {
 	call := calls.Of(request)
-	if request.Body == nil || call.Resource.Resource != "ipallocations" || call.Subresource != "" {
+	if request.Body == nil || call.Subresource != "" || (call.Resource.Resource != "ipallocations" && call.Resource.Resource != "allnodesqueries") {
 		return false
 	}
 	content, err := io.ReadAll(request.Body)
 	request.Body = io.NopCloser(bytes.NewReader(content))
-	return err == nil && bytes.Contains(content, []byte(`"marks":[{`))
+	return err == nil && (bytes.Contains(content, []byte(`"marks":[{`)) || bytes.Contains(content, []byte(`"queries":[{`)))
 }
 
 // asked is how many writes had a question in them.

@@ -60,7 +60,7 @@ func (s *State) visible(i int) [marks]Mark {
 // deliver: the watch brings what stands now.
 func (t *turn) deliver(i int) {
 	now := t.From.visible(i)
-	if now == t.From.Agent[i].View && (t.From.Agent[i].Version == t.From.RV || t.From.Rec.At != noName) {
+	if now == t.From.Agent[i].View {
 		return
 	}
 	to := t.From
@@ -73,11 +73,8 @@ func (t *turn) deliver(i int) {
 		if now[k].Epoch == 0 && k != anyMark {
 			a.Row[k] = RowNone
 		}
-		if now[k].All {
-			a.After, a.By = a.Version, to.Rec.Version
-		}
 	}
-	a.View, a.Version = now, to.RV
+	a.View = now
 	if a.View == ([marks]Mark{}) {
 		a.drop(t.m.Off)
 	}
@@ -86,7 +83,7 @@ func (t *turn) deliver(i int) {
 
 // drop forgets a list. Whoever caches lists keeps it.
 func (a *Agent) drop(off Switch) {
-	a.Fresh, a.Began = [marks]bool{}, 0
+	a.Fresh = [marks]bool{}
 	if off != CachedList {
 		a.Listed, a.List = false, [boxes]Phase{}
 	}
@@ -109,7 +106,7 @@ func (t *turn) list(i int) {
 	}
 	asked := a.View != [marks]Mark{}
 	a.lengthen(&to)
-	a.Listed, a.Began = true, a.Version
+	a.Listed = true
 	if !asked {
 		a.drop(t.m.Off)
 	}
@@ -174,41 +171,34 @@ func (s *State) speaks(i int) uint8 {
 	return s.Agent[i].Token
 }
 
-// speak: the agent judges its list and writes what it has to say; with nothing to write, it acknowledges.
+// speak: the agent judges its list and writes what it has to say.
 func (t *turn) speak(i int) {
 	to := t.From
 	a := &to.Agent[i]
-	view, began := a.View, a.Began
+	view := a.View
 	me := to.speaks(i)
 	var said []string
-	settled := true
 	for k := range view {
 		if me == 0 || view[k].Epoch == 0 || to.visible(i)[k].Epoch == 0 {
 			continue
 		}
 		word := t.m.word(&t.From, i, k, me)
+		wrote := ""
 		if view[k].All {
-			settled = to.Rec.settles(k, me, view[k], word)
+			wrote = t.respond(&to, i, me, view[k], word)
+		} else {
+			wrote = t.write(&to, i, k, me, word)
 		}
-		if wrote := t.write(&to, i, k, me, word); wrote != "" {
+		if wrote != "" {
 			said = append(said, wrote)
 		}
 	}
 	a.drop(t.m.Off)
 	label := t.Say("the agent on machine %d says: %s", i, strings.Join(said, "; "))
-	if len(said) == 0 && to.Rec == t.From.Rec {
+	if len(said) == 0 && to.Rec == t.From.Rec && to.Response == t.From.Response {
 		label = t.Say("the agent on machine %d has nothing new to say", i)
-		if to.acknowledge(i, me, view[0], began, settled) {
-			label = t.Say("the agent on machine %d acknowledges the marks to all nodes", i)
-		}
 	}
 	t.Owed(to, label)
-}
-
-// settles: there is nothing to claim, or the record has the claim.
-func (r *Record) settles(k int, me uint8, mark Mark, word handshake.Word) bool {
-	given := r.answer(k, me)
-	return word.Kind == handshake.Nothing || (word.Kind == handshake.Answer && given != nil && given.Epoch == mark.Epoch)
 }
 
 // write puts an answer into the record, unless it has it or the last word was said.
@@ -224,19 +214,10 @@ func (t *turn) write(to *State, i, k int, me uint8, word handshake.Word) string 
 		return ""
 	}
 	to.Rec.put(k, said)
-	to.wrote()
 	if !t.Explain {
 		return ""
 	}
 	return string(word.Verdict) + " about " + boxID(k) + " (" + string(word.Reason) + ")"
-}
-
-// wrote: the record has a new version.
-func (s *State) wrote() {
-	if s.Rec.Kind == RecordOrphan && s.Rec.At == noName {
-		s.RV++
-		s.Rec.Version = s.RV
-	}
 }
 
 // answer is what the record has from a Node UID; nil if nothing.
@@ -267,20 +248,30 @@ func (r *Record) put(k int, said Answer) {
 	}
 }
 
-// acknowledge writes the Lease, if that is due.
-func (s *State) acknowledge(i int, me uint8, mark Mark, began uint8, settled bool) bool {
-	machine := s.Machine[i]
-	if me == 0 || !mark.All {
-		return false
+// respond writes the response of a node to the query to all nodes, with its claim, if that is due.
+func (t *turn) respond(to *State, i int, me uint8, query Mark, word handshake.Word) string {
+	name, boot := to.Machine[i].Name, bootKey(uint8(i), to.Machine[i].Boot)
+	standing := &v1alpha1.AllNodesResponse{}
+	if last := to.Response[name]; last.UID == me {
+		standing.UID, standing.BootID, standing.Generation = allUID, bootID(last.Boot), int64(last.Generation)
 	}
-	last, boot := uint8(0), bootKey(uint8(i), machine.Boot)
-	if lease := s.Lease[machine.Name]; lease.UID == me && lease.Boot == boot {
-		last = lease.Version
+	if given := to.Rec.answer(0, me); given != nil {
+		standing.Claims = []v1alpha1.SandboxClaim{{SandboxID: boxID(0), BootID: bootID(given.Boot), Reason: answerOf(0, given).Reason, PodUID: podUID(given.Pod)}}
 	}
-	a := &s.Agent[i]
-	version, due := handshake.Acknowledge([]handshake.Pending{{After: uint64(a.After), By: uint64(a.By), Settled: settled}}, uint64(began), uint64(last))
-	if due {
-		s.Lease[machine.Name] = Lease{UID: me, Boot: boot, Version: uint8(version)}
+	queries := handshake.Queries{UID: allUID, Generation: int64(query.Epoch),
+		Findings: []handshake.Finding{{SandboxID: boxID(0), Epoch: int64(query.Epoch), Word: word}}}
+	next, due := queries.Respond(standing, bootID(boot), now)
+	if !due {
+		return ""
 	}
-	return due
+	to.Response[name] = Response{UID: me, Boot: boot, Generation: uint8(next.Generation)}
+	for _, claim := range next.Claims {
+		if given := to.Rec.answer(0, me); given == nil || claim.BootID == bootID(boot) {
+			to.Rec.put(0, Answer{Epoch: query.Epoch, UID: me, Boot: boot, Reason: reasonIndex(claim.Reason), Pod: podIndex(claim.PodUID)})
+		}
+	}
+	if !t.Explain {
+		return ""
+	}
+	return "it responds to the query to all nodes"
 }

@@ -83,7 +83,7 @@ func (m *Model) explain(s *State) (v1alpha1.Reason, bool) {
 	}
 	if s.Rec.Kind == RecordOrphan && s.Rec.At == noName {
 		c := *s
-		c.Ctl.Lease = s.Lease
+		c.Ctl.Response, c.Ctl.Answer = s.Response, s.Rec.Answer
 		d := orphan.Decide(m.orphanFacts(&c), now)
 		return d.Reason, d.Action == orphan.Wait
 	}

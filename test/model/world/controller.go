@@ -78,7 +78,7 @@ func (t *turn) pass() {
 	}
 	if t.May(CachedPass) {
 		to := t.From
-		to.Ctl = Controller{Stage: StageCached, Mark: s.Rec.Mark, Answer: s.Rec.Answer, Node: s.Node, Pod: *s.subject(), Entry: s.Entry, Version: s.Ctl.Version}
+		to.Ctl = Controller{Stage: StageCached, Mark: s.Rec.Mark, Answer: s.Rec.Answer, Node: s.Node, Pod: *s.subject(), Entry: s.Entry}
 		t.Chance(CachedPass, to, t.Say("the controller looks at what its caches show"))
 	}
 	if !s.promised() {
@@ -86,7 +86,7 @@ func (t *turn) pass() {
 		return
 	}
 	to := t.From
-	to.Ctl = Controller{Stage: StageRead, Mark: s.Rec.Mark, Answer: s.Rec.Answer, Version: s.Ctl.Version}
+	to.Ctl = Controller{Stage: StageRead, Mark: s.Rec.Mark, Answer: s.Rec.Answer}
 	t.Owed(to, t.Say("the controller reads the record with its answers"))
 }
 
@@ -188,7 +188,6 @@ func (s *State) ask(d release.Decision, node Node, living bool) {
 		}
 		s.Rec.Mark[k] = mark
 	}
-	s.wrote()
 }
 
 // readdress: the record follows a machine to its new Node UID.
@@ -208,7 +207,7 @@ func (s *State) readdress() {
 
 // plan notes the entries as they were read.
 func (s *State) plan(stage Stage, v sight, d release.Decision) {
-	c := Controller{Stage: stage, Version: s.Ctl.Version}
+	c := Controller{Stage: stage}
 	for _, id := range d.Sandboxes {
 		b := markIndex(id)
 		for addr := range v.entry {
@@ -224,7 +223,7 @@ func (s *State) plan(stage Stage, v sight, d release.Decision) {
 func (t *turn) act() {
 	to := t.From
 	c := t.From.Ctl
-	to.Ctl = Controller{Version: c.Version}
+	to.Ctl = Controller{}
 	var label string
 	switch c.Stage {
 	case StageUnprotect:

@@ -244,13 +244,8 @@ func (t *turn) runtime(b int) {
 	}
 }
 
-// pools: what is free is given to another pod. Other records are written, too.
+// pools: what is free is given to another pod.
 func (t *turn) pools() {
-	if t.May(OtherWrite) && t.From.Rec.Kind == RecordOrphan {
-		to := t.From
-		to.RV++
-		t.Chance(OtherWrite, to, t.Say("another record is written"))
-	}
 	for addr := range t.From.Entry {
 		entry := t.From.Entry[addr]
 		if entry.Holder != HolderNone || entry.Others > 1 || !t.From.used(addr) {

@@ -166,8 +166,8 @@ func (t *turn) administrators() {
 		if t.May(NodeDelete) {
 			to := t.From
 			to.Node[name] = Node{}
-			if int(to.Lease[name].UID) == int(node.UID) {
-				to.Lease[name] = Lease{} // its owner is gone
+			if to.Response[name].UID == node.UID {
+				to.Response[name] = Response{} // no Node has the UID again, so that it counts for none
 			}
 			t.Chance(NodeDelete, to, t.Say("an administrator deletes node %d", name))
 		}

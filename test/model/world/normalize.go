@@ -17,10 +17,10 @@ func (m *Model) Normalize(s *State) {
 		}
 	}
 	if s.Ctl.Stage == StageIdle {
-		s.Ctl = Controller{Version: s.Ctl.Version}
+		s.Ctl = Controller{}
 	}
 	if s.over() {
-		s.Machine, s.Node, s.Agent, s.Left, s.Lease = [machines]Machine{}, [machines]Node{}, [machines]Agent{}, [chances]uint8{}, [machines]Lease{}
+		s.Machine, s.Node, s.Agent, s.Left, s.Response = [machines]Machine{}, [machines]Node{}, [machines]Agent{}, [chances]uint8{}, [machines]Response{}
 	}
 	if m.Off != AnswerKept && m.Off != BySandboxAlone && s.Rec.Kind != RecordOrphan {
 		s.oldAnswers()
@@ -29,7 +29,6 @@ func (m *Model) Normalize(s *State) {
 	s.aliveUnder()
 	s.settledOrphan()
 	s.epochs()
-	s.versions()
 }
 
 // aliveUnder forgets a Node UID that never comes back, or has said what it can.
@@ -39,20 +38,10 @@ func (s *State) aliveUnder() {
 	}
 }
 
-// settledOrphan forgets versions where nobody asks all nodes any more.
+// settledOrphan forgets responses where all nodes are not queried any more.
 func (s *State) settledOrphan() {
-	gone := s.Rec.Kind != RecordOrphan || s.Rec.At != noName
-	for i := range s.Agent {
-		a := &s.Agent[i]
-		if !a.View[0].All || gone {
-			a.After, a.By = 0, 0
-		}
-		if gone {
-			a.Version, a.Began = 0, 0
-		}
-	}
-	if gone {
-		s.RV, s.Rec.Version, s.Ctl.Version, s.Lease, s.Ctl.Lease = 0, 0, 0, [machines]Lease{}, [machines]Lease{}
+	if s.Rec.Kind != RecordOrphan || s.Rec.At != noName {
+		s.Response, s.Ctl.Response = [machines]Response{}, [machines]Response{}
 	}
 }
 
@@ -71,15 +60,15 @@ func (s *State) oldAnswers() {
 // epochs numbers the epochs of each mark anew: only their order matters.
 func (s *State) epochs() {
 	for k := range s.Rec.Epochs {
-		renumber(&s.Rec.Epochs[k], &s.Rec.Mark[k].Epoch, &s.Rec.Answer[k][0].Epoch, &s.Rec.Answer[k][1].Epoch,
-			&s.Ctl.Mark[k].Epoch, &s.Ctl.Answer[k][0].Epoch, &s.Ctl.Answer[k][1].Epoch, &s.Agent[0].View[k].Epoch, &s.Agent[1].View[k].Epoch)
+		all := []*uint8{&s.Rec.Epochs[k], &s.Rec.Mark[k].Epoch, &s.Rec.Answer[k][0].Epoch, &s.Rec.Answer[k][1].Epoch,
+			&s.Ctl.Mark[k].Epoch, &s.Ctl.Answer[k][0].Epoch, &s.Ctl.Answer[k][1].Epoch, &s.Agent[0].View[k].Epoch, &s.Agent[1].View[k].Epoch}
+		if k == 0 {
+			for i := range s.Response {
+				all = append(all, &s.Response[i].Generation, &s.Ctl.Response[i].Generation)
+			}
+		}
+		renumber(all...)
 	}
-}
-
-// versions numbers the versions of the records anew: only their order matters.
-func (s *State) versions() {
-	renumber(&s.RV, &s.Rec.Version, &s.Ctl.Version, &s.Lease[0].Version, &s.Lease[1].Version, &s.Ctl.Lease[0].Version, &s.Ctl.Lease[1].Version,
-		&s.Agent[0].Version, &s.Agent[0].After, &s.Agent[0].By, &s.Agent[0].Began, &s.Agent[1].Version, &s.Agent[1].After, &s.Agent[1].By, &s.Agent[1].Began)
 }
 
 // renumber gives numbers without gaps that have the order of the old ones; 0 stays.

@@ -35,7 +35,6 @@ func (t *turn) adoptFor(kind Kind, at uint8, b int) {
 	to.Rec = Record{Kind: kind, At: at}
 	if kind == RecordOrphan {
 		to.Rec.Slot[b].Known = true
-		to.wrote()
 		t.Owed(to, t.Say("the controller records sandbox s%d as an orphan", b))
 		return
 	}
@@ -43,23 +42,22 @@ func (t *turn) adoptFor(kind Kind, at uint8, b int) {
 	t.Owed(to, t.Say("the controller records what the pool has of the second pod's name as the second pod's"))
 }
 
-// passOrphan reads the Leases; the Nodes, the record and the pools come after them. While they do not acknowledge the question there is
+// passOrphan reads the responses with their claims; the Nodes, the record and the pools come after them. While none is to the query that stands there is
 // nothing that could be overtaken.
 func (t *turn) passOrphan() {
 	to := t.From
-	if !to.acknowledged() {
-		to.Ctl.Lease = to.Lease
+	to.Ctl = Controller{Stage: StageRead, Response: t.From.Response, Answer: t.From.Rec.Answer}
+	if !t.From.responded() {
 		t.decideOrphan(to)
 		return
 	}
-	to.Ctl = Controller{Stage: StageRead, Lease: t.From.Lease, Version: t.From.Ctl.Version}
-	t.Owed(to, t.Say("the controller reads the agents' Leases"))
+	t.Owed(to, t.Say("the controller reads what the agents have responded"))
 }
 
-// acknowledged: some node's silence may count.
-func (s *State) acknowledged() bool {
-	for _, lease := range s.Lease {
-		if s.Ctl.Version != 0 && lease.UID != 0 && lease.Version >= s.Ctl.Version {
+// responded: the response of some node may count.
+func (s *State) responded() bool {
+	for _, response := range s.Response {
+		if query := s.Rec.Mark[0]; query.Epoch != 0 && response.UID != 0 && response.Generation >= query.Epoch {
 			return true
 		}
 	}
@@ -69,20 +67,18 @@ func (s *State) acknowledged() bool {
 func (t *turn) decideOrphan(to State) {
 	facts := t.m.orphanFacts(&to)
 	d := orphan.Decide(facts, now)
-	to.Ctl = Controller{Version: to.Ctl.Version}
+	to.Ctl = Controller{}
 	label := t.Say("the controller reads Nodes, record and pools: orphan row %s, %s (%s)", d.Row, d.Action, d.Reason)
 	switch d.Action {
 	case orphan.Ask:
 		to.Rec.Epochs[0]++
 		to.Rec.Mark[0] = Mark{Epoch: to.Rec.Epochs[0], All: true}
-		to.wrote()
-		to.Ctl.Version = to.Rec.Version
 	case orphan.Address:
 		to.address(d.Claim.NodeUID)
 	case orphan.Release:
 		to.plan(StageRelease, sight{entry: to.Entry}, release.Decision{Sandboxes: []string{boxID(0)}})
 	case orphan.Drop:
-		to.Rec, to.Ctl.Version = Record{}, 0
+		to.Rec = Record{}
 	default: // it waits
 	}
 	t.Owed(to, label)
@@ -100,10 +96,11 @@ func (s *State) address(uid types.UID) {
 		if given.Boot == bootKey(node.Machine, node.Boot) {
 			s.Rec.Slot[0].Ident = node.Ident
 		}
-		s.wrote()
-		s.Ctl.Version = 0
 	}
 }
+
+// allUID is the UID of the AllNodesQuery.
+const allUID = "all"
 
 // orphanFacts are what a live pass has read.
 func (m *Model) orphanFacts(s *State) orphan.Facts {
@@ -114,7 +111,7 @@ func (m *Model) orphanFacts(s *State) orphan.Facts {
 		f.Entries = release.Known(orphan.Entries{Since: now.Add(-2 * delay)})
 	}
 	if mark := s.Rec.Mark[0]; mark.Epoch != 0 {
-		f.Asked = orphan.Asked{Epoch: int64(mark.Epoch), Version: uint64(s.Ctl.Version), Since: now}
+		f.Asked = orphan.Asked{UID: allUID, Epoch: int64(mark.Epoch), Since: now}
 		if mark.Waited {
 			f.Asked.Since = now.Add(-2 * delay)
 		}
@@ -124,7 +121,7 @@ func (m *Model) orphanFacts(s *State) orphan.Facts {
 
 func (s *State) claims() []orphan.Claim {
 	var claims []orphan.Claim
-	for _, given := range s.Rec.Answer[0] {
+	for _, given := range s.Ctl.Answer[0] {
 		if given.Epoch == 0 {
 			continue
 		}
@@ -151,8 +148,8 @@ func (m *Model) inventory(s *State) []orphan.Node {
 		if node.UID != 0 {
 			n.Live = release.Known(m.node(s, node))
 		}
-		if lease := s.Ctl.Lease[name]; lease.UID != 0 {
-			n.Acknowledged = release.Known(orphan.Acknowledgement{Version: uint64(lease.Version), NodeUID: nodeUID(lease.UID), BootID: bootID(lease.Boot)})
+		if response := s.Ctl.Response[name]; response.UID != 0 && response.UID == node.UID {
+			n.Acknowledged = release.Known(orphan.Acknowledgement{UID: allUID, Generation: int64(response.Generation), BootID: bootID(response.Boot)})
 		}
 		nodes = append(nodes, n)
 	}

@@ -22,7 +22,6 @@ const (
 	DelLost
 	LateDel
 	HalfMade
-	OtherWrite
 	// An administrator's.
 	Force
 	NodeDelete

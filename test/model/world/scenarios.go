@@ -230,7 +230,7 @@ func ofOrphans() []Scenario {
 		},
 		{
 			Name: "orphan", About: "two nodes, a sandbox of unknown node", Start: orphaned, Orphan: true, Depth: 12,
-			Chances: map[Chance]uint8{ControllerCrash: 1, KubeletFreeze: 1, OtherWrite: 1},
+			Chances: map[Chance]uint8{ControllerCrash: 1, KubeletFreeze: 1},
 		},
 		{
 			Name: "same name", About: "a second pod of the name on another node, while the first one's sandbox lives", Start: sameName, Orphan: true, PoolPerNode: true, Depth: 12,

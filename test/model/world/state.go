@@ -41,9 +41,9 @@ type State struct {
 	Machine [machines]Machine
 	// Node is the Node object of each name.
 	Node [machines]Node
-	// UIDs is the number of Node UIDs that were given out, Taints that of taints, RV the version of the last write of a record.
-	UIDs, Taints, RV uint8
-	Pod              Pod
+	// UIDs is the number of Node UIDs that were given out, Taints that of taints.
+	UIDs, Taints uint8
+	Pod          Pod
 	// Second: a pod of the same name, another UID, on node 1.
 	Second Pod
 	Box    [boxes]Box
@@ -51,8 +51,9 @@ type State struct {
 	Entry [boxes]Entry
 	Rec   Record
 	Agent [machines]Agent
-	Lease [machines]Lease
-	Ctl   Controller
+	// Response is what the agent on each node has responded to the query to all nodes.
+	Response [machines]Response
+	Ctl      Controller
 }
 
 // Machine is a machine with its kubelet.
@@ -149,8 +150,6 @@ type Record struct {
 	Answer [marks][2]Answer
 	// Epochs is the last epoch that was used for each mark.
 	Epochs [marks]uint8
-	// Version is that of its last write; only kept of an orphan's.
-	Version uint8
 	// Gone: nodeGoneDelay has passed since the recorded machine's Node went, without a sign that its machine is alive.
 	Gone bool
 	// Alive is the Node UID of a machine that registered again before the pod ended; 0 is none.
@@ -181,7 +180,7 @@ type Mark struct {
 	Early bool
 	// Waited: releaseDelay has passed since it was asked, and of one that asks all nodes nodeGoneDelay too.
 	Waited bool
-	// All: it asks every node.
+	// All: it is the query to every node. It stands beside the record, and its epoch is the generation of the object.
 	All bool
 	// Living: the pod was not being deleted when it was asked.
 	Living bool
@@ -202,19 +201,15 @@ type Agent struct {
 	Up bool
 	// Token is the Node UID for which its token was issued.
 	Token uint8
-	// View are the marks as its watch has brought them, and Version is that of the view. Each mark was not there at After, and is
-	// in the record at By; both are only kept of the mark that asks all.
-	View               [marks]Mark
-	Version, After, By uint8
+	// View are the marks as its watch has brought them.
+	View [marks]Mark
 	// Seen is 1 + the pod with which it has seen each sandbox.
 	Seen [boxes]uint8
 	Row  [marks]Row
-	// Listed: it has a list, which shows each sandbox in a phase and began after the marks that are Fresh were seen, at Began, a
-	// version of the view.
+	// Listed: it has a list, which shows each sandbox in a phase and began after the marks that are Fresh were seen.
 	Listed bool
 	List   [boxes]Phase
 	Fresh  [marks]bool
-	Began  uint8
 }
 
 // Row is how long an unbroken row of lists has not shown what a mark asks about.
@@ -228,8 +223,8 @@ const (
 	RowLong
 )
 
-// Lease is what a node's agent has acknowledged; UID 0 where there is none.
-type Lease struct{ UID, Boot, Version uint8 }
+// Response is up to which query to all nodes the agent of a Node UID has responded; UID 0 where there is none. Its claims are among the answers.
+type Response struct{ UID, Boot, Generation uint8 }
 
 // Stage is how far a pass of the controller is.
 type Stage uint8
@@ -253,13 +248,12 @@ type Controller struct {
 	// What was read.
 	Mark   [marks]Mark
 	Answer [marks][2]Answer
-	Lease  [machines]Lease
+	// Response is read with the answers.
+	Response [machines]Response
 	// What caches show is as old as the pass.
 	Node  [machines]Node
 	Pod   Pod
 	Entry [boxes]Entry
 	// Keys are the entries of which sandbox a release or rewrite is about, and Next to whom each is given: 1 + a number, by address.
 	Keys, Next [boxes]uint8
-	// Version is that of the write that asked all nodes; 0 where nobody knows it.
-	Version uint8
 }

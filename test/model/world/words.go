@@ -14,7 +14,7 @@ import (
 // word is what the agent has to say about a mark: Judge, on the list that it has and what it remembers.
 func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
 	a := &s.Agent[i]
-	if reason := handshake.Foreign(m.markShown(s, i, k, me), nodeUID(me), bootID(bootKey(uint8(i), s.Machine[i].Boot))); reason != "" {
+	if reason := handshake.Foreign(m.markShown(s, i, k, me), nodeUID(me), bootID(bootKey(uint8(i), s.Machine[i].Boot))); reason != "" && !a.View[k].All {
 		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: reason}
 	}
 	q := handshake.Question{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}

@@ -59,7 +59,7 @@ func (m *machine) startAgent(nodeUID types.UID) {
 	config, transport := m.w.restConfig("agent@"+m.name, account(agentNamespace, "holdfast-agent", "agent", string(uid), m.node, string(nodeUID)))
 	p := &agentProcess{client: transport, clock: &skewed{}, ended: make(chan struct{})}
 	direct := must(client.NewWithWatch(config, client.Options{Scheme: scheme(), Mapper: m.w.server.Mapper()}))
-	a := must(agent.New(agent.Options{NodeName: m.node, Client: direct, Lister: runtimeOf{m, p.clock}, LeaseNamespace: agentNamespace, ListInterval: listInterval,
+	a := must(agent.New(agent.Options{NodeName: m.node, Client: direct, Lister: runtimeOf{m, p.clock}, ListInterval: listInterval,
 		Machine:  agent.MachineFiles{MachineID: filepath.Join(m.dir, "machine"), BootID: filepath.Join(m.dir, "boot"), SystemUUID: filepath.Join(m.dir, "system")},
 		Recorder: events.NewFakeRecorder(1 << 12), Settings: handshake.Settings{SandboxCreationMax: sandboxCreationMax}, Clock: p.clock, Log: m.w.log}))
 	ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), m.w.log))

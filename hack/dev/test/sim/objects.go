@@ -82,6 +82,7 @@ var kindsOf = sync.OnceValue(func() []*apiserver.Kind {
 	for _, path := range []string{
 		filepath.Join(repository(), "config", "crd", "bases", "holdfast.dev_ipallocations.yaml"),
 		filepath.Join(repository(), "config", "crd", "bases", "holdfast.dev_guardednodes.yaml"),
+		filepath.Join(repository(), "config", "crd", "bases", "holdfast.dev_allnodesqueries.yaml"),
 		filepath.Join(pools, "whereabouts.cni.cncf.io_ippools.yaml"),
 		filepath.Join(pools, "whereabouts.cni.cncf.io_overlappingrangeipreservations.yaml"),
 		filepath.Join(pools, "whereabouts.cni.cncf.io_nodeslicepools.yaml"),

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// +kubebuilder:rbac:groups=holdfast.dev,resources=allnodesqueries,verbs=get;list;watch;create;update
+
+// want notes an orphan about which all nodes are to be queried, and has the query written.
+func (k *reclaimer) want(id sandboxID) {
+	k.mu.Lock()
+	k.wanted.Insert(id)
+	k.mu.Unlock()
+	k.wake()
+}
+
+// forget takes back what was noted of an orphan, and has its query withdrawn if its record needs none any more.
+func (k *reclaimer) forget(id sandboxID) {
+	k.mu.Lock()
+	k.complete.Delete(id)
+	k.wanted.Delete(id)
+	k.mu.Unlock()
+	k.wake()
+}
+
+// ready notes orphans that are worth a look past the caches, and has it made.
+func (k *reclaimer) ready(ids ...sandboxID) {
+	k.retry(ids...)
+	k.wake()
+}
+
+// retry notes orphans for the next look past the caches, which comes after the back-off.
+func (k *reclaimer) retry(ids ...sandboxID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.complete.Insert(ids...)
+}
+
+func (k *reclaimer) takeComplete() []sandboxID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	taken := sets.List(k.complete)
+	k.complete.Clear()
+	return taken
+}
+
+// writeQueries makes the queries that are wanted, as far as there is room, and withdraws those that no record needs, in one write. The cache says when
+// that is worth it.
+func (k *reclaimer) writeQueries(ctx context.Context) error {
+	cached, err := readQueries(ctx, k.orphans.client)
+	if err != nil || !k.change(ctx, cached.DeepCopy()) {
+		return err
+	}
+	all, err := readQueries(ctx, k.orphans.live)
+	if err != nil {
+		return err
+	}
+	if !k.change(ctx, all) {
+		return nil
+	}
+	// The epochs of new queries are of the generation that follows the version which was read (R4).
+	if all.ResourceVersion == "" {
+		err = k.orphans.client.Create(ctx, all, client.FieldOwner(finalizer.FieldManager))
+	} else {
+		err = k.orphans.client.Update(ctx, all, client.FieldOwner(finalizer.FieldManager))
+	}
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		k.wake() // another leader wrote it
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("writing the queries to all nodes: %w", err)
+	}
+	made := 0
+	for i := range all.Spec.Queries {
+		if all.Spec.Queries[i].Epoch == all.Generation {
+			made++
+		}
+	}
+	metrics.OrphansAsked.Add(float64(made))
+	metrics.Marks.WithLabelValues(metrics.AskedAll).Add(float64(made))
+	log.FromContext(ctx).Info("Queried all nodes", "queries", len(all.Spec.Queries), "new", made, "generation", all.Generation)
+	return nil
+}
+
+// change brings an object to what is to stand; false if it is that already. What is wanted and has a query is wanted no more.
+func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) bool {
+	before := len(all.Spec.Queries)
+	all.Spec.Queries = slices.DeleteFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return !k.needsQuery(ctx, q.SandboxID) })
+	isChanged := len(all.Spec.Queries) != before
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := records.RoundUp(k.orphans.clock.Now())
+	for _, id := range sets.List(k.wanted) {
+		switch {
+		case slices.ContainsFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return q.SandboxID == string(id) }):
+			k.wanted.Delete(id)
+		case len(all.Spec.Queries) < k.orphans.options.MaxAsked:
+			all.Spec.Queries = append(all.Spec.Queries, v1alpha1.OrphanQuery{SandboxID: string(id), Epoch: all.Generation + 1, Time: at})
+			isChanged = true
+		}
+	}
+	return isChanged
+}
+
+// needsQuery: the sandbox has a record, and no node is known for it.
+func (k *reclaimer) needsQuery(ctx context.Context, sandbox string) bool {
+	var record v1alpha1.IPAllocation
+	err := k.orphans.client.Get(ctx, types.NamespacedName{Name: v1alpha1.OrphanPrefix + sandbox}, &record)
+	return err != nil && !apierrors.IsNotFound(err) || err == nil && !isAddressed(&record)
+}
+
+// readQueries reads the AllNodesQuery; an empty one where there is none.
+func readQueries(ctx context.Context, reader client.Reader) (*v1alpha1.AllNodesQuery, error) {
+	all := &v1alpha1.AllNodesQuery{}
+	err := reader.Get(ctx, types.NamespacedName{Name: v1alpha1.AllNodesQueryName}, all)
+	if apierrors.IsNotFound(err) {
+		return &v1alpha1.AllNodesQuery{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AllNodesQueryName}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the queries to all nodes: %w", err)
+	}
+	return all, nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package orphan
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/pages"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// reports are what all nodes were queried about, and what they have reported: by caches, or past them.
+type reports struct {
+	// queries are those that stand.
+	queries map[sandboxID]orphan.Asked
+	// claims are what agents claim, and acknowledged up to which query they have responded.
+	claims       map[sandboxID][]nodeClaim
+	acknowledged map[types.UID]orphan.Acknowledgement
+	// nodes are the Nodes and machines of which a report has to count.
+	nodes release.Fact[[]orphan.Node]
+	// at is when the responses had been read.
+	at time.Time
+}
+
+// nodeClaim is what the agent of one Node claims.
+type nodeClaim struct {
+	nodeUID types.UID
+	v1alpha1.SandboxClaim
+}
+
+// newReports are reports without any Nodes yet.
+func newReports(all *v1alpha1.AllNodesQuery, at time.Time) *reports {
+	r := &reports{queries: make(map[sandboxID]orphan.Asked, len(all.Spec.Queries)), claims: map[sandboxID][]nodeClaim{},
+		acknowledged: map[types.UID]orphan.Acknowledgement{}, nodes: release.Unknown[[]orphan.Node]("no Node was looked for yet"), at: at}
+	for _, q := range all.Spec.Queries {
+		r.queries[sandboxID(q.SandboxID)] = orphan.Asked{UID: all.UID, Epoch: q.Epoch, Since: q.Time.Time}
+	}
+	return r
+}
+
+// add takes in what the agents have written into some GuardedNodes.
+func (r *reports) add(objects []v1alpha1.GuardedNode) {
+	for i := range objects {
+		response, uid := objects[i].Status.AllNodes, types.UID(objects[i].Name)
+		if response == nil {
+			continue
+		}
+		r.acknowledged[uid] = orphan.Acknowledgement{UID: response.UID, Generation: response.Generation, BootID: response.BootID}
+		for _, c := range response.Claims {
+			r.claims[sandboxID(c.SandboxID)] = append(r.claims[sandboxID(c.SandboxID)], nodeClaim{uid, c})
+		}
+	}
+}
+
+// observedSince counts the queries from the start of the present observation of Nodes, since a Node may have come and gone before; a zero time is none (R3).
+func (r *reports) observedSince(acquired, now time.Time) {
+	if acquired.IsZero() {
+		acquired = now
+	}
+	for id, asked := range r.queries {
+		if acquired.After(asked.Since) {
+			asked.Since = acquired
+			r.queries[id] = asked
+		}
+	}
+}
+
+// readReports reads past the caches the queries and then the responses to them. The Nodes are to be read after it (R11).
+func (k *reclaimer) readReports(ctx context.Context) (*reports, error) {
+	all, err := readQueries(ctx, k.orphans.live)
+	if err != nil {
+		return nil, err
+	}
+	read := newReports(all, time.Time{})
+	for page, err := range pages.Of[v1alpha1.GuardedNodeList](ctx, k.orphans.live) {
+		if err != nil {
+			return nil, fmt.Errorf("listing what the agents report in GuardedNodes: %w", err)
+		}
+		read.add(page.Items)
+	}
+	read.at = k.orphans.clock.Now()
+	return read, nil
+}
+
+// cachedReports are those of the caches, without Nodes.
+func (k *reclaimer) cachedReports(ctx context.Context) (*reports, error) {
+	all, err := readQueries(ctx, k.orphans.client)
+	if err != nil {
+		return nil, err
+	}
+	var objects v1alpha1.GuardedNodeList
+	if err := k.orphans.client.List(ctx, &objects, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("reading what the agents report from the cache: %w", err)
+	}
+	cached := newReports(all, k.orphans.clock.Now())
+	cached.add(objects.Items)
+	return cached, nil
+}
+
+// last are the reports of the caches as the reclaimer looked into them last.
+func (k *reclaimer) last() *reports {
+	if r := k.reports.Load(); r != nil {
+		return r
+	}
+	return newReports(&v1alpha1.AllNodesQuery{}, time.Time{})
+}
+
+// countMissing sets the gauge of the nodes that the oldest query waits for.
+func (k *reclaimer) countMissing(of *reports) {
+	var oldest orphan.Asked
+	for _, asked := range of.queries {
+		if oldest.Epoch == 0 || asked.Epoch < oldest.Epoch {
+			oldest = asked
+		}
+	}
+	missing, nodes := 0, of.nodes.Get()
+	for i := range nodes {
+		if oldest.Epoch != 0 && !orphan.SilenceOf(&nodes[i], oldest, k.orphans.orphanSettings(), k.orphans.clock.Now()).Counts() {
+			missing++
+		}
+	}
+	metrics.OrphanNodesMissing.Set(float64(missing))
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// queryMutants break the queries to all nodes and the responses to them.
+var queryMutants = []mutant{
+	{
+		rule: "handshake: a node acknowledges no generation before the query in it is settled (0281)",
+		file: "internal/handshake/respond.go",
+		old:  `case f.Kind != Nothing && f.Epoch > settled:`,
+		new:  `case f.Kind == Silence && f.Epoch > settled:`, by: inHandshake,
+	},
+	{
+		rule: "handshake: what was settled in another boot is not settled in this one (0281)",
+		file: "internal/handshake/respond.go",
+		old:  `if before.UID == q.UID && before.BootID == bootID {`,
+		new:  `if before.UID == q.UID {`, by: inHandshake,
+	},
+	{
+		rule: "handshake: a claim stands as long as a query about its sandbox (0281)",
+		file: "internal/handshake/respond.go",
+		old: `if f.Kind != Answer {
+		return claim, false`,
+		new: `if f.Kind != Answer {
+		return nil, false`, by: inHandshake,
+	},
+	{
+		rule: "agent: a response is to the queries that stand, also after etcd was restored (0281)",
+		file: "internal/agent/responder.go",
+		old:  `equality.Semantic.DeepEqual(live.Items[0].Spec, all.Spec), nil`,
+		new:  `equality.Semantic.DeepEqual(all.Spec, all.Spec), nil`, by: inAgent,
+	},
+	{
+		rule: "agent: a response that was taken away is written again (0281)",
+		file: "internal/agent/responder.go",
+		old:  `r.standing, r.check = &next, firstCheck`,
+		new:  `r.standing, r.check = &next, 100*lastCheck`, by: inAgent,
+	},
+	{
+		rule: "agent: the record of an orphan keeps with which pod its node saw the sandbox (0281)",
+		file: "internal/agent/round.go",
+		old:  `			return s.PodUID`,
+		new:  `			return ""`, by: inAgent,
+	},
+	{
+		rule: "orphans: a query counts from when Nodes are observed (0276, R3)",
+		file: "controllers/orphan/reports.go",
+		old:  `if acquired.After(asked.Since) {`,
+		new:  `if false {`, by: inOrphans,
+	},
+	{
+		rule: "orphans: a query is withdrawn once no record needs it (0281)",
+		file: "controllers/orphan/queries.go",
+		old:  `return !k.needsQuery(ctx, q.SandboxID)`,
+		new:  `return false`, by: inOrphans,
+	},
+	{
+		rule: "orphans: responses are read before the Nodes (0281, R11)",
+		file: "controllers/orphan/reclaimer.go",
+		old:  `if k.read, err = k.readReports(ctx); err != nil {`,
+		new:  `if k.read, err = k.cachedReports(ctx); err != nil {`, by: inOrphans,
+	},
+	{
+		rule: "orphans: what became complete since the responses were read is looked at again (0276)",
+		file: "controllers/orphan/reclaimer.go",
+		old:  `if isKept { // what became`,
+		new:  `if !isKept { // what became`, by: inOrphans,
+	},
+	{
+		rule: "orphans: a delay that is over by caches is looked at each minute (0276)",
+		file: "controllers/orphan/nodes.go",
+		old:  `left = nodelife.LookInterval // what`,
+		new:  `left = 0 // what`, by: inOrphans,
+	},
+	{
+		rule: "nodes: a GuardedNode that claims a sandbox is kept as long as a query about it stands (0281)",
+		file: "controllers/node/collect.go",
+		old: `	return r.isClaimant(ctx, v)
+}`,
+		new: `	_ = r.isClaimant
+	return false, nil
+}`, by: []string{"./controllers/node"},
+	},
+	{
+		rule: "orphans, AwaitAcknowledgments: a response to an earlier generation says nothing",
+		file: "internal/orphan/node.go",
+		old:  `said.UID != asked.UID || said.Generation < asked.Epoch:`,
+		new:  `said.UID != asked.UID:`, by: inOrphan,
+	},
+	{
+		rule: "orphans, AwaitAcknowledgments: a response of another boot says nothing",
+		file: "internal/orphan/node.go",
+		old:  `case said.BootID != node.BootID || said.BootID == "":`,
+		new:  `case said.BootID == "":`, by: inOrphan,
+	},
+	{
+		rule: "orphans, AwaitAcknowledgments: a response to an object that was made anew says nothing (0281, R4)",
+		file: "internal/orphan/node.go",
+		old:  `said.UID != asked.UID || said`,
+		new:  `said`, by: inOrphan,
+	},
+}
