@@ -163,11 +163,14 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 		}
 		facts := &referenceFacts{}
 		read[keys[i]] = facts
-		if pod != nil {
-			reads.Go(func() error { facts.pod = readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*pod)); return nil })
-		}
-		reads.Go(func() error { facts.records = v.readRecords(ctx, keys[i].podRef, keys[i].sandboxID); return nil })
 		facts.withoutPod(c.PodRef, pod, err)
+		reads.Go(func() error {
+			if pod != nil {
+				facts.pod = readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*pod))
+			}
+			facts.records = v.readRecords(ctx, keys[i].podRef, keys[i].sandboxID, facts.pod)
+			return nil
+		})
 	}
 	_ = reads.Wait() // what failed is an unknown fact
 	abouts := make([]runtime.Object, len(write.Cases))
@@ -181,7 +184,7 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 
 // readRecords reads the records that can hold an entry: those of the pod's name, the one that a tombstone names, or, where
 // the reference names nothing, the orphan of the sandbox.
-func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, podRef, sandboxID string) release.Fact[[]v1alpha1.IPAllocation] {
+func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, podRef, sandboxID string, named release.Fact[corev1.Pod]) release.Fact[[]v1alpha1.IPAllocation] {
 	pod, record, err := ipam.ParseReference(podRef)
 	switch {
 	case err != nil:
@@ -189,7 +192,7 @@ func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, podRef, sandbo
 	case pod == nil:
 		return v.recordNamed(ctx, record)
 	default:
-		return v.recordsOf(ctx, *pod)
+		return v.recordsOf(ctx, *pod, named)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -205,18 +206,33 @@ func (g *releaseGuard) podFact(ctx context.Context, pod release.Fact[corev1.Pod]
 	})
 }
 
-// recordsOf lists, live, the records of a pod's name: of every UID that had it, and of orphans.
+// recordsOf are the records of a pod's name: of every UID that had it, and of orphans. They show a rival, another UID's record of the same address.
 //
-// The API server goes through all records for it, from its watch cache. CNI DEL needs it too: only the list shows a rival,
-// another UID's record of the same address. The live pod's own record cannot stand in for it. That it names this very
-// sandbox says nothing of a rival; and its state Conflict is written after its spec, in another request, gives way to other
-// reasons to wait, and is missing while no controller runs. Without it, an address in conflict would be emptied.
-func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef) release.Fact[[]v1alpha1.IPAllocation] {
+// A live list has the API server go through all records. It is not needed where the pod lives, and the cache has its record, as new as a live read
+// shows it, and no other of the name: one watch brings all records in the order of their versions, and a rival is older than the record
+// of the address's next user (docs/decisions/0282).
+func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef, pod release.Fact[corev1.Pod]) release.Fact[[]v1alpha1.IPAllocation] {
+	if pod.IsKnown() && g.options.CachedRecords != nil {
+		own := g.recordNamed(ctx, string(pod.Get().UID))
+		if own.IsKnown() && g.isAlone(ctx, ref, &own.Get()[0]) {
+			return own
+		}
+	}
 	list := &v1alpha1.IPAllocationList{}
 	if err := g.reader.List(ctx, list, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
 		return release.Unknown[[]v1alpha1.IPAllocation](err.Error())
 	}
 	return release.Known(list.Items)
+}
+
+// isAlone says whether a cache that is as new as a record shows no other record of the pod's name.
+func (g *releaseGuard) isAlone(ctx context.Context, ref ipam.PodRef, own *v1alpha1.IPAllocation) bool {
+	cached, err := g.options.CachedRecords(ctx, ref)
+	if err != nil || len(cached) != 1 || cached[0].UID != own.UID {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(cached[0].ResourceVersion, own.ResourceVersion)
+	return err == nil && order >= 0
 }
 
 // recordNamed reads one record, live.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -58,6 +59,8 @@ type ReleaseOptions struct {
 	CNIUsers []string
 	// Backend is the IPAM whose pools and reservations are reviewed.
 	Backend ipam.Reviewable
+	// CachedRecords are the records of a pod's name, by a cache that one watch fills in the order of the versions. Nil: every look is a live list.
+	CachedRecords func(context.Context, ipam.PodRef) ([]v1alpha1.IPAllocation, error)
 	// Timeout bounds the live reads of one request. Default: 700 ms, for a webhook timeout of 1 s.
 	Timeout time.Duration
 	// Clock is the real one except in tests; it limits events.

@@ -2,7 +2,7 @@
 
 package main
 
-// queryMutants break the queries to all nodes and the responses to them.
+// queryMutants break the queries to all nodes and the responses to them, and what stands for a list.
 var queryMutants = []mutant{
 	{
 		rule: "handshake: a node acknowledges no generation before the query in it is settled (0281)",
@@ -98,5 +98,23 @@ var queryMutants = []mutant{
 		file: "internal/orphan/node.go",
 		old:  `said.UID != asked.UID || said`,
 		new:  `said`, by: inOrphan,
+	},
+	{
+		rule: "admission, removals: a cache that is behind does not stand for a list of records (0282)",
+		file: "webhooks/release_reader.go",
+		old: `return err == nil && order >= 0
+}
+
+// recordNamed`,
+		new: `return err == nil && order >= -1
+}
+
+// recordNamed`, by: []string{"./webhooks"},
+	},
+	{
+		rule: "admission, removals: a further record of the name has the records listed (0282)",
+		file: "webhooks/release_reader.go",
+		old:  `len(cached) != 1 || cached`,
+		new:  `len(cached) < 1 || cached`, by: []string{"./webhooks"},
 	},
 }

@@ -15,7 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -47,7 +49,11 @@ func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerCo
 	if err := webhooks.SetupPodWebhook(mgr, podOptions(c, o, backends)); err != nil {
 		return fmt.Errorf("setting up the webhook that protects pods: %w", err)
 	}
-	if err := webhooks.SetupReleaseWebhooks(mgr, releaseOptions(c, o, backend)); err != nil {
+	removals := releaseOptions(c, o, backend)
+	removals.CachedRecords = func(ctx context.Context, pod ipam.PodRef) ([]v1alpha1.IPAllocation, error) {
+		return index.Records(ctx, mgr.GetClient(), index.RecordPod, pod.String())
+	}
+	if err := webhooks.SetupReleaseWebhooks(mgr, removals); err != nil {
 		return err
 	}
 	if err := webhooks.SetupNodeSliceWebhook(mgr, webhooks.NodeSliceOptions{Slices: backend, ManagerUser: o.User, Clock: o.Clock}); err != nil {

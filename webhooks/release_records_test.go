@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/release"
+)
+
+// TestI6RecordsAreListedUnlessTheCacheIsAsNewAsThePodsOwn: a rival that only a list shows would lose its address to the next pod.
+func TestI6RecordsAreListedUnlessTheCacheIsAsNewAsThePodsOwn(t *testing.T) {
+	record := func(name, version string) v1alpha1.IPAllocation {
+		r := v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
+		r.UID, r.Spec.PodNamespace, r.Spec.PodName = "of-uid-0", "default", "web-0"
+		if name != "uid-0" {
+			r.UID = "of-another"
+		}
+		return r
+	}
+	for name, tc := range map[string]struct {
+		cached []v1alpha1.IPAllocation
+		err    error
+		gone   bool
+		lists  int
+	}{
+		"the cache has the same version":            {cached: []v1alpha1.IPAllocation{record("uid-0", "7")}},
+		"the cache has a later version":             {cached: []v1alpha1.IPAllocation{record("uid-0", "10")}},
+		"the cache has an earlier version":          {cached: []v1alpha1.IPAllocation{record("uid-0", "6")}, lists: 1},
+		"the cache has none":                        {lists: 1},
+		"the cache cannot be read":                  {err: errors.New("it is not filled"), lists: 1},
+		"the cache shows another one of the name":   {cached: []v1alpha1.IPAllocation{record("uid-0", "7"), record("orphan-s", "5")}, lists: 1},
+		"the cache shows nothing but another one":   {cached: []v1alpha1.IPAllocation{record("earlier", "9")}, lists: 1},
+		"the pod is gone, so that it has no record": {cached: []v1alpha1.IPAllocation{record("uid-0", "7")}, gone: true, lists: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := onNodeA()
+			own := record("uid-0", "7")
+			c.objects = append(c.objects, &own)
+			guard, _ := c.guard(t, ReleaseModeDeny)
+			lists := 0
+			guard.reader = interceptor.NewClient(guard.reader.(client.WithWatch), interceptor.Funcs{
+				List: func(ctx context.Context, next client.WithWatch, o client.ObjectList, opts ...client.ListOption) error {
+					lists++
+					return next.List(ctx, o, opts...)
+				}})
+			guard.options.CachedRecords = func(context.Context, ipam.PodRef) ([]v1alpha1.IPAllocation, error) { return tc.cached, tc.err }
+			pod := release.Known(corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid-0"}})
+			if tc.gone {
+				pod = release.Absent[corev1.Pod]()
+			}
+			got := guard.recordsOf(t.Context(), ipam.PodRef{Namespace: "default", Name: "web-0"}, pod)
+			if lists != tc.lists || len(got.Get()) != 1 || got.Get()[0].Name != "uid-0" {
+				t.Errorf("%d lists gave %v (%s), expected %d lists and the pod's record", lists, got.Get(), got.Why(), tc.lists)
+			}
+		})
+	}
+}
