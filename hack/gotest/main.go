@@ -51,7 +51,7 @@ func main() {
 }
 
 func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
-	lanes, err := selectLanes(what, narrow)
+	lanes, err := selectLanes(what)
 	if err != nil {
 		return tally{}, err
 	}
@@ -65,7 +65,7 @@ func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
 		}
 	}
 	r, began := run{w: &lineWriter{w: w}}, time.Now()
-	if err := r.sideBySide(lanes); err != nil {
+	if err := r.sideBySide(lanes, narrow); err != nil {
 		return tally{}, err
 	}
 	fmt.Fprintf(w, "%s; %.0f s in all\n", r.spent, time.Since(began).Seconds())
@@ -83,26 +83,42 @@ type run struct {
 	spent seconds
 }
 
-// sideBySide runs lanes at the same time, and the groups of each in order.
-func (r *run) sideBySide(lanes []lane) error {
+// sideBySide runs lanes at the same time. Each finds its groups when it comes to them: what does not compute begins at once.
+func (r *run) sideBySide(lanes []lane, narrow []string) error {
 	var running errgroup.Group
-	for _, groups := range lanes {
+	for _, selectors := range lanes {
 		running.Go(func() error {
-			for _, g := range groups {
-				start := time.Now()
-				counted, err := g.run(r.w)
+			for _, find := range selectors {
+				groups, err := find(narrow)
 				if err != nil {
 					return err
 				}
-				r.mu.Lock()
-				r.total = r.total.plus(counted)
-				r.spent.add(g.tier, time.Since(start))
-				r.mu.Unlock()
+				if err := r.inOrder(groups); err != nil {
+					return err
+				}
 			}
 			return nil
 		})
 	}
 	return running.Wait()
+}
+
+func (r *run) inOrder(groups []group) error {
+	for _, g := range groups {
+		if len(g.packages) == 0 {
+			continue
+		}
+		start := time.Now()
+		counted, err := g.run(r.w)
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.total = r.total.plus(counted)
+		r.spent.add(g.tier, time.Since(start))
+		r.mu.Unlock()
+	}
+	return nil
 }
 
 // group is one invocation of go test: the tier that it belongs to, where it runs and with which arguments.
@@ -116,16 +132,16 @@ type group struct {
 	yields bool
 }
 
-// lane is a number of groups that run one after the other.
-type lane []group
-
 // selector finds groups, narrowed by names.
 type selector func(names []string) ([]group, error)
 
+// lane is what runs one after the other.
+type lane []selector
+
 // selectLanes gives the lanes of a run. What computes fills the time in which the suites wait, and begins with the simulation, which uses one
 // processor: unit tests use all that is left at the end.
-func selectLanes(what string, narrow []string) ([]lane, error) {
-	all := map[string][][]selector{
+func selectLanes(what string) ([]lane, error) {
+	all := map[string][]lane{
 		"unit":       {{unitGroups}},
 		"simulation": {{simulationGroups}},
 		"suites":     {{suiteGroups}, {aloneGroups}},
@@ -137,27 +153,7 @@ func selectLanes(what string, narrow []string) ([]lane, error) {
 	if all[what] == nil {
 		return nil, fmt.Errorf("the first argument is %q: expected unit, simulation, suites, nodes, all, extended or machine", what)
 	}
-	var lanes []lane
-	for _, selectors := range all[what] {
-		groups, err := selectGroups(selectors, narrow)
-		if err != nil {
-			return nil, err
-		}
-		lanes = append(lanes, groups)
-	}
-	return lanes, nil
-}
-
-func selectGroups(selectors []selector, narrow []string) (lane, error) {
-	var groups lane
-	for _, find := range selectors {
-		more, err := find(narrow)
-		if err != nil {
-			return nil, err
-		}
-		groups = append(groups, more...)
-	}
-	return slices.DeleteFunc(groups, func(g group) bool { return len(g.packages) == 0 }), nil
+	return all[what], nil
 }
 
 // unitGroups are the unit tests of all modules, under the race detector where goroutines are started.

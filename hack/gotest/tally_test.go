@@ -165,7 +165,7 @@ func TestKindOf(t *testing.T) {
 }
 
 func TestSelectLanesRefusesAnUnknownKind(t *testing.T) {
-	if lanes, err := selectLanes("fast", nil); err == nil {
+	if lanes, err := selectLanes("fast"); err == nil {
 		t.Errorf("got %v for an unknown kind of test, want an error", lanes)
 	}
 }
