@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,21 +38,9 @@ type listed struct {
 // withGoroutines says which packages of the module in dir are tested beside goroutines: a file of ours starts one, in the package, in its tests
 // or in what they are built from. The race detector can find nothing in the others.
 func withGoroutines(dir string) (map[string]bool, error) {
-	cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,Deps,Module", "./...")
-	cmd.Dir, cmd.Stderr = dir, os.Stderr
-	out, err := cmd.Output()
+	packages, err := listTests(dir)
 	if err != nil {
-		return nil, fmt.Errorf("listing what the tests of module %s are built from: %w", dir, err)
-	}
-	packages := map[string]listed{}
-	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p listed
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return nil, fmt.Errorf("reading what the tests of module %s are built from: %w", dir, err)
-		}
-		packages[p.ImportPath] = p
+		return nil, err
 	}
 	starts := map[string]bool{}
 	for path, p := range packages {
@@ -73,6 +62,26 @@ func withGoroutines(dir string) (map[string]bool, error) {
 		}
 	}
 	return tested, nil
+}
+
+// listTests are all packages that the tests of the module in dir are built from, by their paths, and a package "PATH.test" for each binary.
+func listTests(dir string) (map[string]listed, error) {
+	cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,Deps,Module", "./...")
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing what the tests of module %s are built from: %w", dir, err)
+	}
+	packages := map[string]listed{}
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading what the tests of module %s are built from: %w", dir, err)
+		}
+		packages[p.ImportPath] = p
+	}
 }
 
 // startsGoroutine says whether a file of Go has a go statement, imports one of starters, or names one of starting.
