@@ -138,15 +138,15 @@ type selector func(names []string) ([]group, error)
 // lane is what runs one after the other.
 type lane []selector
 
-// selectLanes gives the lanes of a run. What computes fills the time in which the suites wait, and begins with the simulation, which uses one
-// processor: unit tests use all that is left at the end.
+// selectLanes gives the lanes of a run. Unit tests fill the time in which the suites wait, and use all processors at the end; the simulation uses
+// one, and comes late enough to find its packages compiled.
 func selectLanes(what string) ([]lane, error) {
 	all := map[string][]lane{
 		"unit":       {{unitGroups}},
 		"simulation": {{simulationGroups}},
 		"suites":     {{suiteGroups}, {aloneGroups}},
 		"nodes":      {{nodeGroups}},
-		"all":        {{simulationGroups, unitGroups}, {suiteGroups}, {nodeGroups, aloneGroups}},
+		"all":        {{unitGroups}, {suiteGroups}, {nodeGroups, aloneGroups, simulationGroups}},
 		"extended":   {{extendedGroups}},
 		"machine":    {{machineGroups}},
 	}
