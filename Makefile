@@ -105,7 +105,7 @@ verify: ## Regenerate, check everything, demand a clean tree
 ##@ Test
 
 .PHONY: test
-test: kube build helm-tool ## Run the unit tests (with the race detector), the simulation, the suites on two control planes, the simulated nodes
+test: kube build helm-tool ## Run the unit tests (under the race detector where goroutines are started), the simulation, the suites on two control planes, the simulated nodes
 	@$(GOTEST) all
 
 .PHONY: test-extended

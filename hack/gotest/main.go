@@ -4,11 +4,12 @@
 //
 //	go run ./hack/gotest [-assets DIR] unit|simulation|suites|nodes|all|extended|machine [NAME...]
 //
-// unit is every package that starts no control plane, in every module that has tests, under the race detector. simulation plays histories of the
-// whole product (hack/dev/test/sim), without it, since a seed is one history only where nothing but the scheduler chooses. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows it to suites.
-// nodes is the smoke of the simulated nodes (hack/dev/test). all is these four: unit first, and the others beside each other. extended is what all
-// leaves out: a release built twice, cert-manager from its module, every shape of whereabouts' pools, the quickstart. machine is the packages named that need root
-// and a whole machine. It runs at the top of the repository.
+// unit is every package that starts no control plane, in every module that has tests, under the race detector where goroutines are started
+// (goroutines.go). simulation plays histories of the whole product (hack/dev/test/sim), without it, since a seed is one history only where nothing
+// but the scheduler chooses. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows
+// it to suites. nodes is the smoke of the simulated nodes (hack/dev/test). all is these four, side by side. extended is what all leaves out: a
+// release built twice, cert-manager from its module, every shape of whereabouts' pools, the quickstart. machine is the packages named that need
+// root and a whole machine. It runs at the top of the repository.
 package main
 
 import (
@@ -26,6 +27,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 )
+
+// raceOptions let goroutines that outlive the tests of a package run into a race for a tenth of a second, instead of a whole one for each package.
+const raceOptions = "atexit_sleep_ms=100"
 
 func main() {
 	assets := flag.String("assets", "bin/kube", "folder with etcd, kube-apiserver and kubectl")
@@ -47,7 +51,7 @@ func main() {
 }
 
 func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
-	stages, err := selectStages(what, narrow)
+	lanes, err := selectLanes(what)
 	if err != nil {
 		return tally{}, err
 	}
@@ -55,18 +59,16 @@ func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
 	if err != nil {
 		return tally{}, err
 	}
-	for name, value := range map[string]string{"CGO_ENABLED": "1", "KUBEBUILDER_ASSETS": assets} {
+	for name, value := range map[string]string{"CGO_ENABLED": "1", "KUBEBUILDER_ASSETS": assets, "GORACE": raceOptions} {
 		if err := os.Setenv(name, value); err != nil {
 			return tally{}, err
 		}
 	}
-	r := run{w: &lineWriter{w: w}}
-	for _, lanes := range stages {
-		if err := r.sideBySide(lanes); err != nil {
-			return tally{}, err
-		}
+	r, began := run{w: &lineWriter{w: w}}, time.Now()
+	if err := r.sideBySide(lanes, narrow); err != nil {
+		return tally{}, err
 	}
-	fmt.Fprintln(w, r.spent)
+	fmt.Fprintf(w, "%s; %.0f s in all\n", r.spent, time.Since(began).Seconds())
 	if r.total == (tally{}) {
 		return tally{}, fmt.Errorf("no test ran for %q %v: expected at least one", what, narrow)
 	}
@@ -81,26 +83,42 @@ type run struct {
 	spent seconds
 }
 
-// sideBySide runs lanes at the same time, and the groups of each in order.
-func (r *run) sideBySide(lanes []lane) error {
+// sideBySide runs lanes at the same time. Each finds its groups when it comes to them: what does not compute begins at once.
+func (r *run) sideBySide(lanes []lane, narrow []string) error {
 	var running errgroup.Group
-	for _, groups := range lanes {
+	for _, selectors := range lanes {
 		running.Go(func() error {
-			for _, g := range groups {
-				start := time.Now()
-				counted, err := g.run(r.w)
+			for _, find := range selectors {
+				groups, err := find(narrow)
 				if err != nil {
 					return err
 				}
-				r.mu.Lock()
-				r.total = r.total.plus(counted)
-				r.spent.add(g.tier, time.Since(start))
-				r.mu.Unlock()
+				if err := r.inOrder(groups); err != nil {
+					return err
+				}
 			}
 			return nil
 		})
 	}
 	return running.Wait()
+}
+
+func (r *run) inOrder(groups []group) error {
+	for _, g := range groups {
+		if len(g.packages) == 0 {
+			continue
+		}
+		start := time.Now()
+		counted, err := g.run(r.w)
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.total = r.total.plus(counted)
+		r.spent.add(g.tier, time.Since(start))
+		r.mu.Unlock()
+	}
+	return nil
 }
 
 // group is one invocation of go test: the tier that it belongs to, where it runs and with which arguments.
@@ -110,75 +128,77 @@ type group struct {
 	packages  []string
 	// suites, by name, or "all", are run by the binary of the one package.
 	suites []string
+	// yields: it computes, and lets those go first that wait for API servers most of their time.
+	yields bool
 }
-
-// lane is a number of groups that run one after the other.
-type lane []group
 
 // selector finds groups, narrowed by names.
 type selector func(names []string) ([]group, error)
 
-// selectStages gives the stages of a run: the lanes of each run side by side. Unit tests need the processor, and all else waits for most of its time.
-func selectStages(what string, narrow []string) ([][]lane, error) {
-	all := map[string][][][]selector{
-		"unit":       {{{unitGroups}}},
-		"simulation": {{{simulationGroups}}},
-		"suites":     {{{suiteGroups}, {aloneGroups}}},
-		"nodes":      {{{nodeGroups}}},
-		"all":        {{{unitGroups}}, {{suiteGroups}, {simulationGroups, nodeGroups, aloneGroups}}},
-		"extended":   {{{extendedGroups}}},
-		"machine":    {{{machineGroups}}},
+// lane is what runs one after the other.
+type lane []selector
+
+// selectLanes gives the lanes of a run. Unit tests fill the time in which the suites wait, and use all processors at the end; the simulation uses
+// one, and comes late enough to find its packages compiled.
+func selectLanes(what string) ([]lane, error) {
+	all := map[string][]lane{
+		"unit":       {{unitGroups}},
+		"simulation": {{simulationGroups}},
+		"suites":     {{suiteGroups}, {aloneGroups}},
+		"nodes":      {{nodeGroups}},
+		"all":        {{unitGroups}, {suiteGroups}, {nodeGroups, aloneGroups, simulationGroups}},
+		"extended":   {{extendedGroups}},
+		"machine":    {{machineGroups}},
 	}
 	if all[what] == nil {
 		return nil, fmt.Errorf("the first argument is %q: expected unit, simulation, suites, nodes, all, extended or machine", what)
 	}
-	var stages [][]lane
-	for _, stage := range all[what] {
-		var lanes []lane
-		for _, selectors := range stage {
-			groups, err := selectGroups(selectors, narrow)
-			if err != nil {
-				return nil, err
-			}
-			lanes = append(lanes, groups)
-		}
-		stages = append(stages, lanes)
-	}
-	return stages, nil
+	return all[what], nil
 }
 
-func selectGroups(selectors []selector, narrow []string) (lane, error) {
-	var groups lane
-	for _, find := range selectors {
-		more, err := find(narrow)
-		if err != nil {
-			return nil, err
-		}
-		groups = append(groups, more...)
-	}
-	return slices.DeleteFunc(groups, func(g group) bool { return len(g.packages) == 0 }), nil
-}
-
-func unitGroups([]string) ([]group, error) { return raceGroups("unit tests", unit) }
-
-func extendedGroups([]string) ([]group, error) { return raceGroups("extended", extended) }
-
-// raceGroups are the packages of all modules that need what is asked for, under the race detector.
-func raceGroups(tier string, needs kind) ([]group, error) {
+// unitGroups are the unit tests of all modules, under the race detector where goroutines are started.
+func unitGroups([]string) ([]group, error) {
 	var groups []group
 	for _, dir := range modules {
-		packages, err := testPackages(dir, needs, "./...")
+		packages, err := testPackages(dir, unit, "./...")
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, group{tier: tier, dir: dir, flags: []string{"-race", "-timeout=10m"}, packages: packages})
+		concurrent, err := withGoroutines(dir)
+		if err != nil {
+			return nil, err
+		}
+		g := group{tier: "unit tests", dir: dir, flags: []string{"-timeout=10m"}, yields: true}
+		raced := g
+		raced.flags = append([]string{"-race"}, g.flags...)
+		for _, path := range packages {
+			if concurrent[path] {
+				raced.packages = append(raced.packages, path)
+			} else {
+				g.packages = append(g.packages, path)
+			}
+		}
+		groups = append(groups, raced, g)
+	}
+	return groups, nil
+}
+
+// extendedGroups are all under the race detector.
+func extendedGroups([]string) ([]group, error) {
+	var groups []group
+	for _, dir := range modules {
+		packages, err := testPackages(dir, extended, "./...")
+		if err != nil {
+			return nil, err
+		}
+		groups = append(groups, group{tier: "extended", dir: dir, flags: []string{"-race", "-timeout=10m"}, packages: packages})
 	}
 	return groups, nil
 }
 
 func simulationGroups([]string) ([]group, error) {
 	packages, err := testPackages("hack/dev", simulation, "./...")
-	return []group{{tier: "simulation", dir: "hack/dev", flags: []string{"-timeout=20m", "-count=1"}, packages: packages}}, err
+	return []group{{tier: "simulation", dir: "hack/dev", flags: []string{"-timeout=20m", "-count=1"}, packages: packages, yields: true}}, err
 }
 
 // suiteNames are the last elements of what was named: a folder is welcome too.
@@ -210,7 +230,7 @@ func aloneGroups(names []string) ([]group, error) {
 
 func nodeGroups([]string) ([]group, error) {
 	packages, err := testPackages("hack/dev", nodes, "./...")
-	return []group{{tier: "simulated nodes", dir: "hack/dev", flags: []string{"-timeout=30m", "-p=2", "-count=1"}, packages: packages}}, err
+	return []group{{tier: "simulated nodes", dir: "hack/dev", flags: []string{"-timeout=30m", "-p=1", "-count=1"}, packages: packages}}, err
 }
 
 // machineGroups are packages that are only run when they are named, one at a time.
@@ -245,7 +265,11 @@ func (g group) run(w io.Writer) (tally, error) {
 	if len(g.suites) > 0 {
 		return g.runBinary(w)
 	}
-	return countOf(exec.Command("go", slices.Concat([]string{"test", "-json", "-vet=off"}, g.flags, g.packages)...), g.dir, w)
+	command := slices.Concat([]string{"go", "test", "-json", "-vet=off"}, g.flags, g.packages)
+	if g.yields {
+		command = append([]string{"nice", "-n", "5"}, command...)
+	}
+	return countOf(exec.Command(command[0], command[1:]...), g.dir, w)
 }
 
 // runBinary links the binary once, and runs it for each control plane at the same time.

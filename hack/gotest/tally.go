@@ -31,7 +31,7 @@ func (t tally) String() string {
 	return line
 }
 
-// seconds is the time that each tier took, in the order in which they ran.
+// seconds is the time that each tier took, in the order in which they ended. Tiers run side by side.
 type seconds []tierTime
 
 type tierTime struct {

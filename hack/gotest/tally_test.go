@@ -164,8 +164,8 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-func TestSelectStagesRefusesAnUnknownKind(t *testing.T) {
-	if stages, err := selectStages("fast", nil); err == nil {
-		t.Errorf("got %v for an unknown kind of test, want an error", stages)
+func TestSelectLanesRefusesAnUnknownKind(t *testing.T) {
+	if lanes, err := selectLanes("fast"); err == nil {
+		t.Errorf("got %v for an unknown kind of test, want an error", lanes)
 	}
 }

@@ -87,23 +87,6 @@ var _ = suite.Describe("An uninstallation", func() {
 			Not(ContainSubstring("tried again in the next pass"))), "a policy that is still in force does not end a pass")
 	}, SpecTimeout(specTimeout))
 
-	It("has stopped the manager and removed every webhook and protector before it touches the first pod", func(ctx context.Context) {
-		hold(ctx, apps, 2)
-		looked := false
-		out.at("Taking the finalizer off every pod", func() {
-			looked = true
-			Expect(podsOf(ctx, own)).To(BeEmpty())
-			Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeZero()))
-			Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
-			Expect(heldPods(ctx)).To(HaveLen(2))
-			// What judges and what records is still there: it is removed only once the proof is made.
-			Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-guarded-label"}, &admissionregistrationv1.ValidatingAdmissionPolicy{})).To(Succeed())
-			Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed())
-		})
-		uninstalled(ctx, options(out))
-		Expect(looked).To(BeTrue())
-	}, SpecTimeout(specTimeout))
-
 	It("notices that what protects is applied again between the two clean reads", func(ctx context.Context) {
 		hold(ctx, apps, 1)
 		var late *corev1.Pod

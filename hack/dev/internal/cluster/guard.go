@@ -46,19 +46,22 @@ type GuardOptions struct {
 	Configure func(*configv1alpha1.ManagerConfiguration)
 }
 
-// The delays of ShortDelays. As installed they are 3, 10 and 5 minutes.
+// The delays of ShortDelays. As installed they are 3 minutes, 30 seconds, 10 minutes and 5 minutes.
 const (
 	shortReleaseDelay = time.Second
+	// In the first minute after the installation a kubelet's report is not accepted, and each pod waits for this before its agent is queried.
+	shortGracePeriodSlack = time.Second
 	// A simulated runtime lists a sandbox before an IPAM hears of it, so that this is as safe as any longer time.
-	shortCreationMax = 5 * time.Second
+	shortCreationMax = time.Second
 	// No test that uses this deletes the Node object of a machine that runs a sandbox.
 	shortNodeGoneDelay = 10 * time.Second
 )
 
-// ShortDelays shortens, for tests, the delay before the release of a terminated pod's entry, the time in which a sandbox may be created, and the
-// time that a query of all nodes takes.
+// ShortDelays shortens, for tests, the delay before the release of a terminated pod's entry, the slack of grace periods, the time in which a
+// sandbox may be created, and the time that a query of all nodes takes.
 func ShortDelays(c *configv1alpha1.ManagerConfiguration) {
 	c.Delays.ReleaseDelay = &metav1.Duration{Duration: shortReleaseDelay}
+	c.Delays.GracePeriodSlack = &metav1.Duration{Duration: shortGracePeriodSlack}
 	c.Delays.SandboxCreationMax = &metav1.Duration{Duration: shortCreationMax}
 	c.Delays.NodeGoneDelay = &metav1.Duration{Duration: shortNodeGoneDelay}
 }
