@@ -122,7 +122,7 @@ type observers struct {
 	done   sync.WaitGroup
 }
 
-// open begins the two watches of each agent, of the records of its node and of those of unknown node, unless they stand.
+// open begins the two watches of each agent, of the records of its node and of the queries to all nodes, unless they stand.
 func (o *observers) open(ctx context.Context) error {
 	if o.cancel != nil {
 		return nil
@@ -134,11 +134,11 @@ func (o *observers) open(ctx context.Context) error {
 	var watching context.Context
 	watching, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return inParallel(ctx, clients, 2*watchingAgents, func(_ context.Context, i int) error {
-		selector := "spec.nodeName="
+		kind, selector := "allnodesqueries", "metadata.name="+v1alpha1.AllNodesQueryName
 		if i%2 == 0 {
-			selector += fmt.Sprintf("agent-node-%d", i/2)
+			kind, selector = "ipallocations", fmt.Sprintf("spec.nodeName=agent-node-%d", i/2)
 		}
-		stream, err := clientset.RESTClient().Get().AbsPath(holdfastAPI+"ipallocations").Param("watch", "true").
+		stream, err := clientset.RESTClient().Get().AbsPath(holdfastAPI+kind).Param("watch", "true").
 			Param("fieldSelector", selector).Param("resourceVersion", "0").Stream(watching)
 		if err != nil {
 			return err
