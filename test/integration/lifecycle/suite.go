@@ -88,7 +88,7 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 		Expect(story.RecordOf(ctx, pod)).To(BeNil())
 	})
 
-	It("goes through pods/status where a webhook makes every patch of the pod fail (kubernetes#109164)", func(ctx context.Context) {
+	It("goes through pods/status where somebody's admission makes every patch of the pod fail (kubernetes#109164)", func(ctx context.Context) {
 		pod := w.Running(ctx, "web")
 		breakPodUpdates(ctx, w.Name)
 		story.End(ctx, pod)
