@@ -130,6 +130,9 @@ type group struct {
 	suites []string
 	// yields: it computes, and lets those go first that wait for API servers most of their time.
 	yields bool
+	// ofServer: what the API server that was built cannot show is left out, by selection.
+	ofServer  bool
+	selection selection
 }
 
 // selector finds groups, narrowed by names.
@@ -215,7 +218,7 @@ func suiteGroups(names []string) ([]group, error) {
 	if len(suites) == 0 {
 		suites = []string{"all"}
 	}
-	return []group{{tier: "suites", dir: ".", packages: []string{"./test/integration"}, suites: suites}}, nil
+	return []group{{tier: "suites", dir: ".", packages: []string{"./test/integration"}, suites: suites, ofServer: true}}, nil
 }
 
 // aloneGroups are the suites that start a control plane of their own.
@@ -225,7 +228,7 @@ func aloneGroups(names []string) ([]group, error) {
 	alone = slices.DeleteFunc(alone, func(path string) bool {
 		return strings.HasSuffix(path, "/test/integration") || len(suites) > 0 && !slices.Contains(suites, filepath.Base(path))
 	})
-	return []group{{tier: "suites of an installation", dir: ".", flags: []string{"-timeout=30m", "-p=1", "-count=1"}, packages: alone}}, err
+	return []group{{tier: "suites of an installation", dir: ".", flags: []string{"-timeout=30m", "-p=1", "-count=1"}, packages: alone, ofServer: true}}, err
 }
 
 func nodeGroups([]string) ([]group, error) {
@@ -261,6 +264,15 @@ func testPackages(dir string, needs kind, patterns ...string) ([]string, error) 
 // run shows the progress of the group's tests on w and counts what it ran. A failing test is no error; what cannot be started or read is. go test
 // vets nothing: the linters do, and it would vet each dependency once more for the race detector.
 func (g group) run(w io.Writer) (tally, error) {
+	if g.ofServer {
+		var err error
+		if g.selection, err = readSelection(os.Getenv("KUBEBUILDER_ASSETS")); err != nil {
+			return tally{}, err
+		}
+		if g.packages = g.selection.packages(w, g.packages); len(g.packages) == 0 {
+			return tally{}, nil
+		}
+	}
 	fmt.Fprintf(w, "==> %s: %d packages in %s: go test %s %s\n", g.tier, len(g.packages), g.dir, strings.Join(g.flags, " "), strings.Join(g.suites, " "))
 	if len(g.suites) > 0 {
 		return g.runBinary(w)
@@ -287,21 +299,27 @@ func (g group) runBinary(w io.Writer) (tally, error) {
 	if err := build.Run(); err != nil {
 		return tally{}, fmt.Errorf("building %s: %w", binary, err)
 	}
+	suites := strings.Join(g.suites, " || ")
+	if g.suites[0] == "all" {
+		suites = strings.Join(planes, " || ")
+	}
+	leftOut, err := g.selection.count(binary, folder, suites)
+	if err != nil {
+		return tally{}, err
+	}
+	fmt.Fprintf(w, "==> left out: %d specs, %s; the API server is Kubernetes %s\n", leftOut, g.selection.why(), g.selection.server)
 	counts := make([]tally, len(planes))
 	var running errgroup.Group
 	for i, plane := range planes {
-		filter := plane
-		if g.suites[0] != "all" {
-			filter += " && (" + strings.Join(g.suites, " || ") + ")"
-		}
-		cmd := exec.Command("go", "tool", "test2json", "-t", "-p", plane, binary, "-test.v=test2json", "-test.timeout=30m", "-ginkgo.label-filter="+filter)
+		cmd := exec.Command("go", "tool", "test2json", "-t", "-p", plane, binary, "-test.v=test2json", "-test.timeout=30m",
+			"-ginkgo.label-filter="+plane+" && "+g.selection.narrow(suites))
 		running.Go(func() (err error) {
 			counts[i], err = countOf(cmd, folder, w)
 			return err
 		})
 	}
 	err = running.Wait()
-	var total tally
+	total := tally{leftOut: leftOut}
 	for _, counted := range counts {
 		total = total.plus(counted)
 	}

@@ -16,17 +16,21 @@ import (
 )
 
 // tally counts leaf tests: a test with subtests is its subtests, and a Ginkgo
-// suite is its specs, without those that its labels leave out.
-type tally struct{ passed, failed, skipped int }
+// suite is its specs, without those that its labels leave out. leftOut are
+// specs that the API server cannot show.
+type tally struct{ passed, failed, skipped, leftOut int }
 
 func (t tally) plus(o tally) tally {
-	return tally{t.passed + o.passed, t.failed + o.failed, t.skipped + o.skipped}
+	return tally{t.passed + o.passed, t.failed + o.failed, t.skipped + o.skipped, t.leftOut + o.leftOut}
 }
 
 func (t tally) String() string {
 	line := fmt.Sprintf("%d passed, %d failed", t.passed, t.failed)
 	if t.skipped > 0 {
 		line += fmt.Sprintf(", %d skipped", t.skipped)
+	}
+	if t.leftOut > 0 {
+		line += fmt.Sprintf(", %d left out", t.leftOut)
 	}
 	return line
 }
@@ -124,7 +128,7 @@ func (p *result) add(e event) (line string) {
 		line = colors.ReplaceAllString(e.Output, "")
 		buffer(p.output, e.Test).WriteString(line)
 		if m := specs.FindStringSubmatch(line); m != nil && e.Test != "" {
-			p.tests[e.Test] = tally{atoi(m[1]), atoi(m[2]), atoi(m[3])}
+			p.tests[e.Test] = tally{passed: atoi(m[1]), failed: atoi(m[2]), skipped: atoi(m[3])}
 		}
 	case "pass":
 		p.end(e.Test, tally{passed: 1})

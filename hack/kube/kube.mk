@@ -2,7 +2,7 @@
 #
 # Real Kubernetes binaries from Go modules.
 #
-#   KUBE_VERSION  the minor version: 1.37, 1.36 or 1.31
+#   KUBE_VERSION  the minor version: 1.37, 1.36, 1.35, 1.33 or 1.31
 #   KUBE_MODULE   the module that is built; its go.mod pins 1.37, and go-1.NN.mod
 #                 beside it the others
 #   KUBE_BIN      the folder that gets the binary and its links

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -126,13 +127,13 @@ func decodeAs[T runtime.Object](manifests []manifest, name string) T {
 	return found[0]
 }
 
-// components are the names of all components in config/components.
-func components() []string {
+// components are the names of all components in config/components, without some.
+func components(without ...string) []string {
 	entries, err := os.ReadDir(filepath.Join(repository, "config/components"))
 	utilruntime.Must(err)
 	var names []string
 	for _, entry := range entries {
-		if entry.IsDir() {
+		if entry.IsDir() && !slices.Contains(without, entry.Name()) {
 			names = append(names, entry.Name())
 		}
 	}

@@ -17,9 +17,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// servesMutatingPolicies is the first version that serves MutatingAdmissionPolicy v1.
-var servesMutatingPolicies = version.MajorMinor(1, 36)
-
 // TestEveryExpressionCompilesOnEverySupportedVersion compiles the expressions of every manifest and patch under config/ as the API server of
 // each supported minor version does, and the match conditions that the manager makes of each NodeResourcePolicy. The chart has copies of them.
 func TestEveryExpressionCompilesOnEverySupportedVersion(t *testing.T) {
@@ -28,7 +25,7 @@ func TestEveryExpressionCompilesOnEverySupportedVersion(t *testing.T) {
 		t.Run(v.String(), func(t *testing.T) {
 			found := map[string]int{}
 			for _, m := range objects {
-				if m.kind == "MutatingAdmissionPolicy" && v.LessThan(servesMutatingPolicies) {
+				if m.kind == kubeversion.MutatingAdmissionPolicy.Name && !kubeversion.MutatingAdmissionPolicy.ServedBy(v) {
 					continue
 				}
 				n, errs := apiserver.Expressions(m.object, v)

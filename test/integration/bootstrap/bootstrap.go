@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
@@ -40,16 +41,20 @@ var installations = []struct {
 	where      address
 	// withNetworks and withoutNetworks are the outcomes of pods that name networks and of those that name none.
 	withNetworks, withoutNetworks outcome
+	labels                        Labels
 }{
-	{"default installation, whose manager's address refuses connections", nil, refuses, startsAfterACall, starts},
+	{"default installation, whose manager's address refuses connections", nil, refuses, startsAfterACall, starts, nil},
 	{"components fail-closed and guard-cluster-network, whose manager's address refuses connections",
-		[]string{"fail-closed", "guard-cluster-network"}, refuses, isStopped, isStopped},
-	{"every component, whose manager's address swallows every call", components(), swallows, startsProtected, startsProtected},
+		[]string{"fail-closed", "guard-cluster-network"}, refuses, isStopped, isStopped, nil},
+	{"every component, whose manager's address swallows every call",
+		components(), swallows, startsProtected, startsProtected, fixture.Needs(kubeversion.MutatingAdmissionPolicy)},
+	{"every component but admission-policy-protection, whose manager's address swallows every call",
+		components("admission-policy-protection"), swallows, isStopped, isStopped, fixture.Lacks(kubeversion.MutatingAdmissionPolicy)},
 }
 
 var _ = suite.Describe("No manager is alive:", func() {
 	for _, tc := range installations {
-		Context("the "+tc.name+":", Ordered, func() {
+		Context("the "+tc.name+":", tc.labels, Ordered, func() {
 			var installed *installation
 			var errorsBefore map[string]int
 

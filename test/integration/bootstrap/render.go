@@ -39,13 +39,15 @@ func ofKind[T any](objects []*unstructured.Unstructured, kind string) []*T {
 	return found
 }
 
-// components are the names of all components of the installation.
-func components() []string {
+// components are the names of all components of the installation, without some.
+func components(without ...string) []string {
 	entries, err := os.ReadDir(fixture.Path("config/components"))
 	utilruntime.Must(err)
 	names := make([]string, 0, len(entries))
 	for _, entry := range entries {
-		names = append(names, entry.Name())
+		if !slices.Contains(without, entry.Name()) {
+			names = append(names, entry.Name())
+		}
 	}
 	return names
 }

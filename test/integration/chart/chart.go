@@ -17,11 +17,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 var _ = suite.Describe("the chart", Ordered, func() {
 	const apps = "default"
+
+	It("is refused with the admission policy, which the API server does not serve", fixture.Lacks(kubeversion.MutatingAdmissionPolicy), func(ctx context.Context) {
+		out, err := helm("install", release, chart, "--create-namespace", "--set=protection.admissionPolicy=true")
+		Expect(err).To(HaveOccurred())
+		Expect(out).To(And(ContainSubstring("does not serve MutatingAdmissionPolicy v1"), ContainSubstring("set it to false; the webhook protects pods without it")))
+		var deployments appsv1.DeploymentList
+		Expect(admin.List(ctx, &deployments, client.InNamespace(own))).To(Succeed())
+		Expect(deployments.Items).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
 
 	It("is installed beside what is there, and upgraded", func(ctx context.Context) {
 		install()
@@ -96,7 +106,7 @@ var _ = suite.Describe("the chart", Ordered, func() {
 	}, SpecTimeout(specTimeout))
 
 	It("changes nothing when the same is applied again", func(ctx context.Context) {
-		manifest, err := helm("template", release, chart, "--set=protection.admissionPolicy=true,networkPolicy.enabled=true")
+		manifest, err := helm("template", release, chart, everything())
 		Expect(err).NotTo(HaveOccurred())
 		objects := fixture.Decode([]byte(manifest))
 		Expect(len(objects)).To(BeNumerically(">", 40))

@@ -4,6 +4,7 @@ package chart
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -34,10 +35,16 @@ const (
 	foreign = "example.com/backup"
 )
 
-// install installs the chart with everything that this control plane can have, which has no ServiceMonitors.
+// everything is the values of all that this control plane can have, which has no ServiceMonitors.
+func everything() string {
+	GinkgoHelper()
+	return fmt.Sprintf("--set=protection.admissionPolicy=%t,networkPolicy.enabled=true", fixture.ServesMutatingPolicies())
+}
+
+// install installs the chart with everything.
 func install(args ...string) {
 	GinkgoHelper()
-	all := []string{"install", release, chart, "--create-namespace", "--set=protection.admissionPolicy=true,networkPolicy.enabled=true"}
+	all := []string{"install", release, chart, "--create-namespace", everything()}
 	out, err := helm(append(all, args...)...)
 	Expect(err).NotTo(HaveOccurred(), out)
 }

@@ -8,7 +8,6 @@ import (
 	"context"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -212,38 +211,15 @@ func jobOf(w *story.World) *batchv1.Job {
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}}}
 }
 
-// breakPodUpdates installs what the field has seen: an admission step that changes the spec on every pod update, which the API
-// server then refuses. pods/status is not matched.
+// breakPodUpdates installs what the field has seen: a webhook that changes the spec on every pod update, which the API server then
+// refuses. pods/status is not matched.
 func breakPodUpdates(ctx context.Context, namespace string) {
 	GinkgoHelper()
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "break-" + namespace},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			FailurePolicy:      new(admissionregistrationv1.Fail),
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}},
-			},
-			Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: `Object{spec: Object.spec{hostname: "changed"}}`}}},
-		},
-	}
-	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policy.Name}}
-	Expect(admin.Create(ctx, policy)).To(Succeed())
-	Expect(admin.Create(ctx, binding)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(admin.Delete(ctx, binding)).To(Succeed())
-		Expect(admin.Delete(ctx, policy)).To(Succeed())
-	})
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/none"}}}}
 	Expect(admin.Create(ctx, probe)).To(Succeed())
-	Eventually(func() bool {
-		err := admin.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"touched":"yes"}}}`)))
+	fixture.MutatePods(ctx, namespace, `[{"op":"add","path":"/spec/hostname","value":"changed"}]`, func(ctx context.Context) bool {
+		err := admin.Patch(ctx, probe.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"touched":"yes"}}}`)), client.DryRunAll)
 		return apierrors.IsInvalid(err)
-	}).Should(BeTrue(), "the policy does not break pod updates")
+	})
 }

@@ -7,7 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +14,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const managerPods = "holdfast-manager-pods"
@@ -56,7 +57,7 @@ var _ = suite.Describe("What the manager writes to a pod", func() {
 			`{"spec":{"tolerations":[{"operator":"Exists","effect":"NoExecute","tolerationSeconds":1}]}}`, noSpec),
 		Entry("a container for debugging", "ephemeralcontainers",
 			`{"spec":{"ephemeralContainers":[{"name":"debug","image":"registry.invalid/debug","terminationMessagePolicy":"File"}]}}`, noSpec),
-		Entry("a container's resources", "resize",
+		Entry("a container's resources", fixture.Needs(kubeversion.PodResize), "resize",
 			`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"5m"}}}]}}`, noSpec),
 		Entry("a label", itself, `{"metadata":{"labels":{"app":"other"}}}`, noLabel),
 		Entry("a label off", itself, `{"metadata":{"labels":{"app":null}}}`, noLabel),
@@ -99,10 +100,10 @@ var _ = suite.Describe("What others add in the manager's own writes", Ordered, f
 	It("passes: labels, annotations, finalizers, tolerations", func(ctx context.Context) {
 		pod := newPod(ctx, protected)
 		mutate(ctx, mutated, `[
-			JSONPatch{op: "add", path: "/metadata/finalizers/-", value: "other.example.com/added"},
-			JSONPatch{op: "add", path: "/metadata/labels/added", value: "yes"},
-			JSONPatch{op: "add", path: "/metadata/annotations/" + jsonpatch.escapeKey("example.com/added"), value: "yes"},
-			JSONPatch{op: "add", path: "/spec/tolerations/-", value: Object.spec.tolerations{key: "added", operator: "Exists"}}
+			{"op": "add", "path": "/metadata/finalizers/-", "value": "other.example.com/added"},
+			{"op": "add", "path": "/metadata/labels/added", "value": "yes"},
+			{"op": "add", "path": "/metadata/annotations/example.com~1added", "value": "yes"},
+			{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "added", "operator": "Exists"}}
 		]`, newPod(ctx, protected))
 		way, err := finalizer.Client{Writer: manager, Reader: manager}.Remove(ctx, named(pod))
 		Expect(err).NotTo(HaveOccurred())
@@ -118,9 +119,9 @@ var _ = suite.Describe("What others add in the manager's own writes", Ordered, f
 	It("does not keep the finalizer on a pod where it is more than the policy lets pass", func(ctx context.Context) {
 		pod := newPod(ctx, protected)
 		mutate(ctx, mutated, `[
-			JSONPatch{op: "add", path: "/metadata/labels/added", value: "yes"},
-			JSONPatch{op: "replace", path: "/metadata/labels/app", value: "changed"},
-			JSONPatch{op: "replace", path: "/spec/containers/0/image", value: "registry.invalid/digest"}
+			{"op": "add", "path": "/metadata/labels/added", "value": "yes"},
+			{"op": "replace", "path": "/metadata/labels/app", "value": "changed"},
+			{"op": "replace", "path": "/spec/containers/0/image", "value": "registry.invalid/digest"}
 		]`, newPod(ctx, protected))
 		Expect(patchPod(ctx, manager, pod, itself, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`)).
 			To(outcome(managerPods, noSpec))
@@ -138,39 +139,15 @@ func named(pod *corev1.Pod) finalizer.Pod {
 	return finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 }
 
-// mutate has the API server change every pod of a namespace in each update, as somebody's webhook would, until the spec ends. Part of
-// the change is the label "added", by which it is seen on the probe.
+// mutate has the API server change every pod of a namespace in each update, as another program's webhook would, until the spec ends.
+// Part of the change is the label "added", by which it is seen on the probe.
 func mutate(ctx context.Context, namespace, change string, probe *corev1.Pod) {
 	GinkgoHelper()
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "somebody"},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-			FailurePolicy: new(admissionregistrationv1.Fail), ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}}}},
-			Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: change}}},
-		},
-	}
-	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "somebody"},
-		Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: "somebody"}}
-	changed := func(ctx context.Context) (bool, error) {
+	fixture.MutatePods(ctx, namespace, change, func(ctx context.Context) bool {
 		target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: probe.Namespace, Name: probe.Name}}
 		err := admin.Patch(ctx, target, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"probe":"x"}}}`)), client.DryRunAll)
-		return target.Labels["added"] != "", err
-	}
-	for _, object := range []client.Object{policy, binding} {
-		Expect(admin.Create(ctx, object)).To(Succeed())
-	}
-	DeferCleanup(func(ctx context.Context) {
-		Expect(admin.Delete(ctx, binding)).To(Succeed())
-		Expect(admin.Delete(ctx, policy)).To(Succeed())
-		Eventually(ctx, changed).Should(BeFalse())
-	}, NodeTimeout(soon))
-	Eventually(ctx, changed).Should(BeTrue())
+		return err == nil && target.Labels["added"] != ""
+	})
 }
 
 var _ = suite.Describe("The label of a guarded pod", func() {

@@ -4,16 +4,20 @@ package protection
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
-var _ = suite.Describe("The protection policy", Ordered, func() {
+var _ = suite.Describe("The protection policy", fixture.Needs(kubeversion.MutatingAdmissionPolicy), Ordered, func() {
 	// With the webhook down, only the policy can have protected a pod.
 	BeforeAll(func(ctx context.Context) {
 		replica.stop()
@@ -37,6 +41,21 @@ var _ = suite.Describe("The protection policy", Ordered, func() {
 		created, calls := create(ctx, asked)
 		expectProtection(asked, created, true)
 		Expect(calls).To(BeZero(), "calls of the webhook")
+	})
+})
+
+var _ = suite.Describe("The protection policy, where the API server does not serve its kind,", fixture.Lacks(kubeversion.MutatingAdmissionPolicy), func() {
+	It("is refused by kubectl, and the webhook protects alone", func(ctx context.Context) {
+		kubectl := exec.CommandContext(ctx, filepath.Join(plane.AssetsDir(), "kubectl"), "--kubeconfig", plane.Kubeconfig(), "apply", "--server-side",
+			"-f", fixture.Path("config/components/admission-policy-protection/policy.yaml"))
+		kubectl.Env = append(os.Environ(), "KUBECACHEDIR="+GinkgoT().TempDir())
+		out, err := kubectl.CombinedOutput()
+		Expect(err).To(HaveOccurred())
+		Expect(string(out)).To(ContainSubstring(`no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`))
+		pod := newPod(naming("blue"))
+		created, calls := create(ctx, pod)
+		expectProtection(pod, created, true)
+		Expect(calls).To(BeEquivalentTo(1), "calls of the webhook")
 	})
 })
 

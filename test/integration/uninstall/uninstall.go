@@ -19,7 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 	"github.com/holdfast-dev/holdfast/internal/uninstall"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 var _ = suite.Describe("An uninstallation", func() {
@@ -87,7 +89,7 @@ var _ = suite.Describe("An uninstallation", func() {
 			Not(ContainSubstring("tried again in the next pass"))), "a policy that is still in force does not end a pass")
 	}, SpecTimeout(specTimeout))
 
-	It("notices that what protects is applied again between the two clean reads", func(ctx context.Context) {
+	It("notices that what protects is applied again between the two clean reads", fixture.Needs(kubeversion.MutatingAdmissionPolicy), func(ctx context.Context) {
 		hold(ctx, apps, 1)
 		var late *corev1.Pod
 		out.at("0 with the finalizer", func() {
@@ -113,6 +115,23 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(live.Finalizers).To(BeEmpty())
 		Expect(out.String()).To(ContainSubstring("what protects pods has come back"))
 		Expect(strings.Count(out.String(), "0 with the finalizer")).To(BeNumerically(">=", 3), "a clean read before it counts for nothing")
+	}, SpecTimeout(specTimeout))
+
+	It("notices that the webhook is applied again between the two clean reads", func(ctx context.Context) {
+		hold(ctx, apps, 1)
+		late := guarded(apps, "late")
+		out.at("0 with the finalizer", func() {
+			hook := fixture.Find[*admissionregistrationv1.MutatingWebhookConfiguration](rendered(), "holdfast-protect")
+			Expect(admin.Create(ctx, hook)).To(Succeed())
+			Expect(admin.Create(ctx, late)).To(Succeed(), "as a replica protects it")
+		})
+		uninstalled(ctx, options(out))
+
+		live, err := read(ctx, late)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(live.Finalizers).To(BeEmpty())
+		Expect(out.String()).To(ContainSubstring("what protects pods has come back"))
+		Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("goes on trying what fails, proves nothing meanwhile, and says so at the end of its time", func(ctx context.Context) {
@@ -190,7 +209,11 @@ func refusesAnotherNamespace(ctx context.Context, out *said) {
 func webhooksAndProtectors(ctx context.Context) []string {
 	GinkgoHelper()
 	var names []string
-	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+	kinds := []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
+	if fixture.ServesMutatingPolicies() {
+		kinds = append(kinds, "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+	}
+	for _, kind := range kinds {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind + "List"))
 		Expect(admin.List(ctx, list)).To(Succeed())

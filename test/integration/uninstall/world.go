@@ -47,7 +47,7 @@ func createNode(ctx context.Context) {
 // install applies the installation with the presets for node-scoped resources.
 func install(ctx context.Context) {
 	GinkgoHelper()
-	fixture.Apply(ctx, slices.DeleteFunc(rendered(), func(o *unstructured.Unstructured) bool { return o.GroupVersionKind().Group == "monitoring.coreos.com" }))
+	fixture.Apply(ctx, slices.DeleteFunc(fixture.Served(rendered()), func(o *unstructured.Unstructured) bool { return o.GroupVersionKind().Group == "monitoring.coreos.com" }))
 	awaitPods(ctx, own, 2)
 }
 

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestOnlyWhatRanHasARow(t *testing.T) {
+	const table = "text\n\n" + header + "| 1.33.13 | `make matrix ONLY=1.33` | 5 | 1 |\n| 1.37.1 | `make matrix ONLY=1.37` | 6 | 0 |\n\n" + end + "\nmore\n"
+	for name, tc := range map[string]struct {
+		minor      string
+		result     result
+		has, hasNo []string
+	}{
+		"a first run adds a row, and keeps the others":     {"1.31", result{"1.31.4", "4", "2"}, []string{"| 1.31.4 | `make matrix ONLY=1.31` | 4 | 2 |\n| 1.33.13 |", "| 1.37.1 |"}, nil},
+		"another run replaces the row of its version":      {"1.33", result{"1.33.14", "7", "1"}, []string{"| 1.33.14 |"}, []string{"| 1.33.13 |"}},
+		"a run that failed takes the row of its version":   {"1.33", result{}, []string{"| 1.37.1 |"}, []string{"| 1.33"}},
+		"a run that failed where there was none is no row": {"1.31", result{}, []string{"| 1.33.13 |", "| 1.37.1 |"}, []string{"| 1.31"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := withRow(table, tc.minor, tc.result)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range append(tc.has, "text\n\n"+header, end+"\nmore\n") {
+				if !strings.Contains(got, text) {
+					t.Errorf("%q is missing in\n%s", text, got)
+				}
+			}
+			for _, text := range tc.hasNo {
+				if strings.Contains(got, text) {
+					t.Errorf("%q is in\n%s", text, got)
+				}
+			}
+		})
+	}
+	if _, err := withRow("a page", "1.31", result{}); err == nil || !strings.Contains(err.Error(), "no table of the matrix") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestThePageHasTheTable(t *testing.T) {
+	page, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withRow(string(page), "1.31", result{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheTotalIsRead(t *testing.T) {
+	for out, want := range map[string]result{
+		"ok x: 3 passed, 0 failed in 1 s\n9 passed, 0 failed\n":      {passed: "9", leftOut: "0"},
+		"9 passed, 0 failed, 12 left out\n":                          {passed: "9", leftOut: "12"},
+		"1 passed, 0 failed\nlater\n9 passed, 0 failed, 2 skipped\n": {passed: "9", leftOut: "0"},
+	} {
+		if got, err := read(out); err != nil || got != want {
+			t.Errorf("%q: %v, %v, want %v", out, got, err, want)
+		}
+	}
+	for _, out := range []string{"", "9 passed, 1 failed\n"} {
+		if got, err := read(out); err == nil {
+			t.Errorf("%q: %v", out, got)
+		}
+	}
+}
+
+func TestVersionsAreChosen(t *testing.T) {
+	if got, err := choose("1.31,1.35"); err != nil || !slices.Equal(got, []string{"1.31", "1.35"}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := choose(""); err != nil || !slices.Equal(got, minors) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := choose("1.30"); err == nil || !strings.Contains(err.Error(), "expected some of 1.31, 1.33, 1.35, 1.37") {
+		t.Errorf("got %v", err)
+	}
+}
