@@ -94,8 +94,8 @@ func TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack(t *testing.T) {
 	if err := f.after(0); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Pool.Entries) > 0 {
-		t.Errorf("the pool has %v, which no pod and no record leads to", f.Pool.Entries)
+	if len(f.Pool.Entries) > 0 || len(f.Pool.Tombstoned) > 0 {
+		t.Errorf("the pool has %v, which no pod and no record leads to; tombstones were asked for %v", f.Pool.Entries, f.Pool.Tombstoned)
 	}
 }
 

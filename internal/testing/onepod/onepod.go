@@ -276,6 +276,8 @@ type pool struct {
 	Cached, Version string
 	// Removed are the entries that were seen to go.
 	Removed []ipam.Removed
+	// Tombstoned is for what a tombstone was asked for.
+	Tombstoned []ipam.Request
 	// Refuses makes every tombstone fail.
 	Refuses bool
 	// FailsRelease makes every release fail with it.
@@ -318,6 +320,7 @@ func (p *pool) All() ipam.Snapshot {
 func (p *pool) Rewrite(context.Context, []ipam.Rewrite) []ipam.Rewritten { panic("not expected") }
 func (p *pool) Tombstone(_ context.Context, requests []ipam.Request) []ipam.Result {
 	results := make([]ipam.Result, len(requests))
+	p.Tombstoned = append(p.Tombstoned, requests...)
 	for n, request := range requests {
 		if results[n].Request = request; p.Refuses {
 			results[n].Err = errors.New("the API server refuses it")
