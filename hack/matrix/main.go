@@ -104,7 +104,7 @@ func runOne(minor, log string) (result, error) {
 		run.Stdout = io.MultiWriter(os.Stdout, file)
 		run.Stderr = io.MultiWriter(os.Stderr, file)
 		if err := run.Run(); err != nil {
-			return result{}, fmt.Errorf("Kubernetes %s: %s: %w; its output is in %s", minor, strings.Join(command, " "), err, log)
+			return result{}, fmt.Errorf("running the suites on Kubernetes %s: %s: %w; its output is in %s", minor, strings.Join(command, " "), err, log)
 		}
 	}
 	out, err := os.ReadFile(log)
