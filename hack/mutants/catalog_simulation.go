@@ -27,7 +27,7 @@ var plantedMutants = []mutant{
 		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",
 		file: "controllers/pod/empty_pools.go",
 		old:  `if v.live || d.Row == release.RowNeverScheduled {`,
-		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inSimulation, histories: 250,
+		new:  `if v.live || d.Row == release.RowNeverScheduled || d.Row == release.RowNoAddresses {`, by: inSimulation, histories: 600,
 	},
 	{
 		rule: "planted: every end of a pod counts as the report of its kubelet",
