@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// addClaims reads what nodes claim of a sandbox without a node. Whatever they said, the sandbox is or was theirs.
+// addClaims reads what nodes claim of a sandbox without a node. By any claim the sandbox is or was of that node.
 func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) error {
 	if v.record == nil || v.addressed() {
 		return nil
