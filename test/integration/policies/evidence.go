@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -223,11 +224,11 @@ var _ = suite.Describe("A report of the kubelet", func() {
 		pod := reported(ctx)
 		list := func(ctx context.Context, accounts string) {
 			for _, name := range []string{kubeletReports, nodeIdentity} {
-				policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-				Expect(admin.Get(ctx, client.ObjectKey{Name: name}, policy)).To(Succeed())
-				Expect(policy.Spec.Variables[0].Name).To(Equal("kubeletAccounts"))
-				policy.Spec.Variables[0].Expression = accounts
-				Expect(admin.Update(ctx, policy)).To(Succeed())
+				policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				// A patch without a resourceVersion: kube-controller-manager writes the policy's status meanwhile.
+				Expect(admin.Patch(ctx, policy, client.RawPatch(types.JSONPatchType, fmt.Appendf(nil,
+					`[{"op":"test","path":"/spec/variables/0/name","value":"kubeletAccounts"},{"op":"replace","path":"/spec/variables/0/expression","value":%q}]`,
+					accounts)))).To(Succeed())
 			}
 		}
 		forge := func(ctx context.Context) error {

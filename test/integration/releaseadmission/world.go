@@ -89,6 +89,16 @@ func (p *pool) object() *wbv1alpha1.IPPool {
 	return &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: p.name}}
 }
 
+// awaitCached waits until the API server's own cache has the pool as it is. The API server judges a deletion on what it has cached,
+// and calls the webhook once more if that was old (k8s.io/apiserver, conditionalDelete of pkg/storage/etcd3/store.go).
+func (p *pool) awaitCached(ctx context.Context) {
+	GinkgoHelper()
+	live := p.object()
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed())
+	notOlder := &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: live.ResourceVersion}}
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(live), live, notOlder)).To(Succeed())
+}
+
 func (p *pool) ip(offset int) string { return fmt.Sprintf("10.%d.0.%d", p.subnet, offset) }
 
 // operation is one step of a JSON patch.
