@@ -29,17 +29,19 @@ import (
 // adopt writes entries that have been nobody's for long enough into a record of their own, or further ones of its sandbox into the
 // record that there is.
 func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
+	if v.record == nil { // the first record holds what the pools hold: a late cache may show addresses that are the next sandbox's
+		pools, err := r.poolsLive(ctx, []*view{v})
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if v.entries = pools.entries[v.id]; len(v.entries) == 0 {
+			return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
+		}
+	}
 	if owned, err := r.ownedLive(ctx, v.entries); err != nil {
 		return reconcile.Result{}, err
 	} else if owned {
 		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
-	}
-	if v.record == nil {
-		if pools, err := r.poolsLive(ctx, []*view{v}); err != nil {
-			return reconcile.Result{}, err
-		} else if len(pools.entries[v.id]) == 0 { // released by now: a record of it would hold the next pod's address as a conflict
-			return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
-		}
 	}
 	now := metav1.NewTime(r.clock.Now())
 	record := records.OfOrphan(string(v.id), now)

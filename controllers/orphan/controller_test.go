@@ -5,6 +5,7 @@ package orphan
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -59,6 +60,26 @@ func TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded(t *testing.T) {
 	var records v1alpha1.IPAllocationList
 	if err := f.Truth.List(t.Context(), &records); err != nil || len(records.Items) > 0 {
 		t.Errorf("recorded %v, %v; expected no record", records.Items, err)
+	}
+}
+
+// TestI10AnOrphanIsRecordedWithWhatThePoolsHold: an address that only a late pool cache shows for it may be another pod's by now.
+func TestI10AnOrphanIsRecordedWithWhatThePoolsHold(t *testing.T) {
+	f := newWorld(t)
+	f.Pool.Entries[0].SeenSince = onepod.Now.Add(-time.Hour)
+	further := f.Pool.Entries[0]
+	further.IP = netip.MustParseAddr("10.0.0.6")
+	f.Pool.Entries = append(f.Pool.Entries, further)
+	f.Pool.OnLive = func() { f.Pool.Entries = f.Pool.Entries[1:2] }
+	if _, err := f.r.Reconcile(t.Context(), "old-sandbox"); err != nil {
+		t.Fatal(err)
+	}
+	var records v1alpha1.IPAllocationList
+	if err := f.Truth.List(t.Context(), &records); err != nil || len(records.Items) != 1 {
+		t.Fatalf("recorded %v, %v; expected one record", records.Items, err)
+	}
+	if got := records.Items[0].Spec.Addresses; len(got) != 1 || got[0].IP != "10.0.0.6" {
+		t.Errorf("recorded %v; expected 10.0.0.6 alone, which the pool holds", got)
 	}
 }
 

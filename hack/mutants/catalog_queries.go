@@ -100,6 +100,12 @@ var queryMutants = []mutant{
 		new:  `said`, by: inOrphan,
 	},
 	{
+		rule: "orphans, NotRecorded: an orphan is recorded with what the pools hold, not with what a cache shows (0282)",
+		file: "controllers/orphan/act.go",
+		old:  `if v.entries = pools.entries[v.id]; len(v.entries) == 0 {`,
+		new:  `if len(pools.entries[v.id]) == 0 {`, by: []string{"./controllers/orphan"},
+	},
+	{
 		rule: "admission, removals: a cache that is behind does not stand for a list of records (0282)",
 		file: "webhooks/release_reader.go",
 		old: `return err == nil && order >= 0
