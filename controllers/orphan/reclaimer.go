@@ -33,9 +33,10 @@ const reclaimerGather = 250 * time.Millisecond
 // Caches say when a look is worth it. A look reads the queries, the responses, the Nodes, the records and the pools, in this order and past the caches.
 type reclaimer struct {
 	orphans *Reconciler
-	// read are the reports of a look of which the Nodes are not confirmed yet.
-	read  *reports
-	woken chan struct{}
+	// read are the reports of a look of which the Nodes are not confirmed yet, and readFor the orphans that were complete before they were read.
+	read    *reports
+	readFor sets.Set[sandboxID]
+	woken   chan struct{}
 	// changed: a response, a query or a Node is not as it was when the orphans were woken last.
 	changed atomic.Bool
 	feed    queue.Feed[sandboxID]
@@ -168,6 +169,7 @@ func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfi
 		if k.read, err = k.readReports(ctx); err != nil {
 			return false, err
 		}
+		k.readFor = sets.New(complete...)
 	}
 	machines, err := k.orphans.options.Machines.All(ctx, k.read.at)
 	if err != nil || machines == nil {
@@ -178,8 +180,8 @@ func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfi
 	read.observedSince(machines.Acquired, now)
 	read.nodes = release.Known(orphan.Nodes(machines, read.acknowledged, k.orphans.clock.Now()))
 	k.countMissing(read)
-	if isKept { // what became complete since the responses were read is looked at once more
-		k.nodesChanged()
+	if late := sets.New(complete...).Difference(k.readFor); isKept { // what became complete since the responses were read is looked at once more
+		k.feed.Add(sets.List(late)...)
 	}
 	return true, k.reclaim(ctx, complete, read, now)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -333,19 +334,30 @@ func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	s.ask()
 	s.acknowledges(node, 0)
 	s.machines.unconfirmed = true
+	const early, late = sandboxID("was complete before"), sandboxID("became complete later")
+	s.r.reclaimer.ready(early)
 	if s.look() != 0 {
 		t.Fatal("released")
 	}
 	s.machines.unconfirmed, s.reads = false, nil
-	for len(s.r.reclaimer.woken) > 0 {
-		<-s.r.reclaimer.woken
+	looksAt := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[sandboxID]())
+	defer looksAt.ShutDown()
+	if err := s.r.reclaimer.feed.Source(func(context.Context) {}).Start(t.Context(), looksAt); err != nil {
+		t.Fatal(err)
 	}
+	s.r.reclaimer.ready(late)
 	again, err := s.r.reclaimer.round(t.Context())
 	if err != nil || len(s.Pool.Released) != 1 || slices.Contains(s.reads, "*v1alpha1.guardednodelist") {
 		t.Errorf("%d addresses are released after reads %v, and the next look is in %s (%v)", len(s.Pool.Released), s.reads, again, err)
 	}
-	if len(s.r.reclaimer.woken) == 0 || !s.r.reclaimer.changed.Load() {
-		t.Error("what was queried after those responses were read is not looked at again")
+	var looked []sandboxID
+	for looksAt.Len() > 0 {
+		id, _ := looksAt.Get()
+		looked = append(looked, id)
+	}
+	slices.Sort(looked)
+	if diff := cmp.Diff([]sandboxID{lost, late}, looked); diff != "" {
+		t.Errorf("what was released and what became complete after the responses were read is looked at again (-want +got)\n%s", diff)
 	}
 }
 

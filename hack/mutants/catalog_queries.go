@@ -63,8 +63,14 @@ var queryMutants = []mutant{
 	{
 		rule: "orphans: what became complete since the responses were read is looked at again (0276)",
 		file: "controllers/orphan/reclaimer.go",
-		old:  `if isKept { // what became`,
-		new:  `if !isKept { // what became`, by: inOrphans,
+		old:  `isKept { // what became`,
+		new:  `!isKept { // what became`, by: inOrphans,
+	},
+	{
+		rule: "orphans: what was complete when the responses were read waits for its own time (0276)",
+		file: "controllers/orphan/reclaimer.go",
+		old:  `Difference(k.readFor)`,
+		new:  `Union(k.readFor)`, by: inOrphans,
 	},
 	{
 		rule: "orphans: a delay that is over by caches is looked at each minute (0276)",
