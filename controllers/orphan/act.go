@@ -68,6 +68,7 @@ func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (rec
 func (r *Reconciler) drop(ctx context.Context, v *view) error {
 	r.reclaimer.forget(v.id)
 	r.known.set(v.id, "", 0)
+	r.heirs.forget(v.id)
 	return records.Delete(ctx, r.client, v.record)
 }
 

@@ -76,6 +76,7 @@ type Reconciler struct {
 	options  Options
 
 	known     *orphanSet
+	heirs     heirs
 	looks     *scheduledLooks
 	reclaimer *reclaimer
 }

@@ -327,6 +327,43 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}
 }
 
+// TestAPodThatCameAfterTheTombstoneDoesNotHoldIt: it cannot be given the entry of its name, and may wait for an address of a pool that such entries fill.
+func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
+	node, pod := onepod.Node("node", "node-1", "m1"), onepod.PodOf("first", "")
+	pod.Annotations, pod.Finalizers = nil, nil
+	next := pod.DeepCopy()
+	next.UID = "next"
+	tombstone := v1alpha1.OrphanPrefix + string(lost)
+	for name, tc := range map[string]struct {
+		releasing     string
+		first, second *corev1.Pod
+		released      int
+	}{
+		"it was there before":          {tombstone, pod, pod, 0},
+		"it came later":                {tombstone, pod, next, 1},
+		"the entry has the pod's name": {"", pod, next, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSearch(t, node, tc.first)
+			s.Pool.Entries[0].Releasing = tc.releasing
+			s.ask()
+			s.acknowledges(node, 0)
+			if s.look() != 0 {
+				t.Fatal("released at the first look")
+			}
+			if tc.second.UID != tc.first.UID {
+				if err := s.Truth.Delete(t.Context(), tc.first); err != nil {
+					t.Fatal(err)
+				}
+				s.Apply(tc.second.DeepCopy())
+			}
+			if got := s.look(); got != tc.released {
+				t.Errorf("%d addresses are released, expected %d", got, tc.released)
+			}
+		})
+	}
+}
+
 // TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed: the look is made again, with the responses of the first one.
 func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")

@@ -5,9 +5,11 @@ package orphan
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -72,12 +74,12 @@ func (r *Reconciler) shownBy(ctx context.Context, v *view, users []types.Namespa
 		e := &v.entries[i]
 		named := v.podName(e)
 		if named.Name != "" {
-			if fact := r.showsLive(ctx, named, e, true); !fact.IsAbsent() {
+			if fact := r.shownByNamed(ctx, named, e); !fact.IsAbsent() {
 				return fact
 			}
 		}
 		for _, name := range users {
-			if fact := r.showsLive(ctx, name, e, false); name != named && !fact.IsAbsent() {
+			if fact := r.showsLive(ctx, name, e); name != named && !fact.IsAbsent() {
 				return fact
 			}
 		}
@@ -96,35 +98,92 @@ func (v *view) podName(e *ipam.Entry) types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-func (r *Reconciler) showsLive(ctx context.Context, name types.NamespacedName, e *ipam.Entry, inherits bool) release.Fact[string] {
-	var pod corev1.Pod
-	err := r.live.Get(ctx, name, &pod)
+// shownByNamed says whether the pod of the entry's name shows the address, or may be given it.
+func (r *Reconciler) shownByNamed(ctx context.Context, name types.NamespacedName, e *ipam.Entry) release.Fact[string] {
+	pod, err := r.podLive(ctx, name)
+	mayInherit := true
+	if e.Releasing == "" {
+		r.heirs.forget(sandboxID(e.SandboxID))
+	} else if err == nil {
+		mayInherit = r.heirs.isFirst(e.Key, pod)
+	}
 	switch {
-	case apierrors.IsNotFound(err):
-		return release.Absent[string]()
 	case err != nil:
-		return release.Unknown[string](fmt.Sprintf("reading pod %s: %v", name, err))
-	case r.isOver(&pod):
+		return release.Unknown[string](err.Error())
+	case pod == nil || r.isOver(pod):
 		return release.Absent[string]()
-	case ownership.ShownBy(facts.Shown(&pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
-		return r.claimed(ctx, &pod, e, inherits)
-	case inherits && len(facts.Shown(&pod)) == 0 && pod.Spec.NodeName != "":
-		return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one", name, pod.UID))
+	case ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
+		return release.Known(describe(pod)) // one that inherits the entry needs no more than to show it
+	case mayInherit && len(facts.Shown(pod)) == 0 && pod.Spec.NodeName != "":
+		return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one; if it cannot start, delete it", name, pod.UID))
 	}
 	return release.Absent[string]()
 }
 
-// claimed is the pod that shows the address, where that counts. A pod of the entry's name, which inherits the entry, needs no more than to show it.
-func (r *Reconciler) claimed(ctx context.Context, pod *corev1.Pod, e *ipam.Entry, inherits bool) release.Fact[string] {
-	if !inherits {
-		switch counts, err := r.claims(ctx, pod, e); {
-		case err != nil:
-			return release.Unknown[string](err.Error())
-		case !counts:
-			return release.Absent[string]()
-		}
+// showsLive says whether a pod of another name shows the address, where that counts.
+func (r *Reconciler) showsLive(ctx context.Context, name types.NamespacedName, e *ipam.Entry) release.Fact[string] {
+	pod, err := r.podLive(ctx, name)
+	switch {
+	case err != nil:
+		return release.Unknown[string](err.Error())
+	case pod == nil || r.isOver(pod) || !ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
+		return release.Absent[string]()
 	}
-	return release.Known(fmt.Sprintf("%s/%s (uid %s)", pod.Namespace, pod.Name, pod.UID))
+	switch counts, err := r.claims(ctx, pod, e); {
+	case err != nil:
+		return release.Unknown[string](err.Error())
+	case !counts:
+		return release.Absent[string]()
+	}
+	return release.Known(describe(pod))
+}
+
+// podLive reads a pod past the cache; nil if there is none.
+func (r *Reconciler) podLive(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
+	var pod corev1.Pod
+	if err := r.live.Get(ctx, name, &pod); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", name, err)
+	}
+	return &pod, nil
+}
+
+func describe(pod *corev1.Pod) string {
+	return fmt.Sprintf("%s/%s (uid %s)", pod.Namespace, pod.Name, pod.UID)
+}
+
+// heirs are the pods that may have been given an address with a tombstone: an IPAM gives the entry of a name to a pod of that name, and the tombstone has
+// another one. A pod that was made after a tombstone was read live cannot inherit it (docs/decisions/0289).
+type heirs struct {
+	mu sync.Mutex
+	// first is the UID of the pod that had the name when the tombstone was first read; empty if none had.
+	first map[ipam.Key]types.UID
+}
+
+// isFirst says whether the pod, which was read after the tombstone, may have been there before it. pod is nil where there is none.
+func (h *heirs) isFirst(tombstone ipam.Key, pod *corev1.Pod) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var uid types.UID
+	if pod != nil {
+		uid = pod.UID
+	}
+	if first, known := h.first[tombstone]; known {
+		return uid == first
+	}
+	if h.first == nil {
+		h.first = map[ipam.Key]types.UID{}
+	}
+	h.first[tombstone] = uid
+	return true
+}
+
+// forget drops what is known of the entries of a sandbox.
+func (h *heirs) forget(id sandboxID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.first, func(tombstone ipam.Key, _ types.UID) bool { return tombstone.SandboxID == string(id) })
 }
 
 // claims says whether the network-status of a pod of another name counts for the address: its owner can write any. Where the backend cannot

@@ -67,6 +67,26 @@ var queryMutants = []mutant{
 		new:  `!isKept { // what became`, by: inOrphans,
 	},
 	{
+		rule: "orphans: a pod that was there before a tombstone was read may have inherited the entry (0289)",
+		file: "controllers/orphan/use.go",
+		old:  `return uid == first`,
+		new:  `return false`, by: inOrphans,
+	},
+	{
+		rule: "orphans: a pod that came after a tombstone does not hold the entry (0289)",
+		file: "controllers/orphan/use.go",
+		old:  `return uid == first`,
+		new:  `return true`, by: inOrphans,
+	},
+	{
+		rule: "orphans: an entry without a tombstone is inherited by the next pod of the name (0289)",
+		file: "controllers/orphan/use.go",
+		old: `if e.Releasing == "" {
+		r.heirs`,
+		new: `if false {
+		r.heirs`, by: inOrphans,
+	},
+	{
 		rule: "orphans: what was complete when the responses were read waits for its own time (0276)",
 		file: "controllers/orphan/reclaimer.go",
 		old:  `Difference(k.readFor)`,

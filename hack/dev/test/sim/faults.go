@@ -56,7 +56,11 @@ const (
 	ForceDelete       Kind = "force-delete"
 	Forger            Kind = "forged-status"
 	TenantAnnotations Kind = "tenant-annotations"
+	EntryRestored     Kind = "entry-restored"
 )
+
+// rareKinds are played where the owners of entries are unknown, and nowhere else.
+var rareKinds = []Kind{EntryRestored}
 
 // kinds are all that a plan draws from.
 var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled,
@@ -88,11 +92,11 @@ var performers = map[Kind]func(*World, Fault){
 	KubeletLate: func(w *World, f Fault) { w.hold("world kubelet of "+w.near(f).name+" looks", min(f.For, soon)) },
 	Reboot:      (*World).reboot, Replacement: (*World).replace, Partition: (*World).cutOff, Reregistration: (*World).reregister, Clone: (*World).clone,
 	OutOfService: (*World).declareDead, DeclaredDead: (*World).declareDeadAlive, Reconciler: (*World).reconcile, ControlLoop: (*World).collectEntries, StripFinalizer: (*World).strip, ForceDelete: (*World).forceDelete,
-	Forger: (*World).forge, TenantAnnotations: (*World).annotate,
+	Forger: (*World).forge, TenantAnnotations: (*World).annotate, EntryRestored: (*World).restoreEntry,
 }
 
 // counted are the kinds that are counted when they befall a call.
-var counted = []Kind{CrashAfterWrite, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, ReportLost, ReportDoubled, ControlLoop}
+var counted = []Kind{CrashAfterWrite, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, ReportLost, ReportDoubled, ControlLoop, EntryRestored}
 
 func (w *World) locked(f func()) {
 	w.mu.Lock()

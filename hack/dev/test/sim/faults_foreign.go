@@ -4,12 +4,21 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	wbtypes "github.com/k8snetworkplumbingwg/whereabouts/pkg/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
 )
 
@@ -90,7 +99,40 @@ func (w *World) annotate(f Fault) {
 		status = ""
 	}
 	patch := client.MergeFrom(pod.DeepCopy())
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "k8s.v1.cni.cncf.io/network-status", status)
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, networkStatus, status)
 	err := w.client("tenant", account(namespace, "default", "", "", "", "")).Patch(context.Background(), pod, patch)
 	w.note("a tenant annotates %s: %v", pod.Name, err)
+}
+
+// restoreEntry is a person who writes a further entry of a sandbox without an owner into its pool, as from an old copy: it names no pod.
+func (w *World) restoreEntry(f Fault) {
+	for until := w.since() + f.For; w.since() < until; {
+		if !rested(w.ctx, time.Second) || !w.turn(w.ctx, "a person compares the pools with a copy") {
+			return
+		}
+		records := w.server.All("ipallocations")
+		for _, name := range slices.Sorted(maps.Keys(records)) {
+			sandbox, isOrphan := strings.CutPrefix(records[name].GetName(), v1alpha1.OrphanPrefix)
+			if isOrphan && w.addEntry(sandbox) {
+				w.locked(func() { w.faults[EntryRestored]++ })
+				return
+			}
+		}
+	}
+}
+
+// addEntry writes an entry at an address that is free.
+func (w *World) addEntry(sandbox string) bool {
+	const offset = 14 // the last of the range
+	for name, pool := range w.server.All("ippools") {
+		if slices.ContainsFunc(entriesOf(pool.Object), func(e entry) bool { return e.offset == strconv.Itoa(offset) }) {
+			return false
+		}
+		value := must(json.Marshal(wbv1alpha1.IPAllocation{ContainerID: sandbox, IfName: devices[0]}))
+		patch := fmt.Sprintf(`[{"op":"add","path":"/spec/allocations/%d","value":%s}]`, offset, value)
+		err := w.client("person", nil).Patch(w.ctx, refer(wbv1alpha1.SchemeGroupVersion.WithKind("IPPool"), name), client.RawPatch(types.JSONPatchType, []byte(patch)))
+		w.note("a person restores the entry %d of %s in pool %s: %v", offset, sandbox, name, err)
+		return err == nil
+	}
+	return false
 }

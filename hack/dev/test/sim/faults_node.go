@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // reboot ends all that runs on a machine, and starts it again.
@@ -111,7 +112,23 @@ func (w *World) clone(f Fault) {
 		twin.boot = m.boot
 	}
 	twin.report(corev1.ConditionTrue)
-	w.after(f.For, func() { w.deleteNode(name) })
+	if w.plan.Unowned {
+		twin.copySandboxes(m)
+		twin.startAgent(node.UID)
+	}
+	w.after(f.For, func() {
+		twin.agent.kill()
+		w.deleteNode(name)
+	})
+}
+
+// copySandboxes has the runtime of a clone list what the machine had when it was copied. No sandbox uses an address there.
+func (m *machine) copySandboxes(of *machine) {
+	for _, b := range of.byAge() {
+		if b.namespace == namespace {
+			m.boxes[b.id] = &box{id: b.id, namespace: b.namespace, name: b.name, uid: b.uid, machine: m, ready: b.ready, open: b.open, creating: b.creating, running: b.running}
+		}
+	}
 }
 
 // declareDead switches a machine off, and says so by the taint; it comes back later.
@@ -217,5 +234,20 @@ func (w *World) heal() {
 	}
 	if m, err := w.leader(); err != nil || m.paused {
 		w.startManager(0)
+	}
+	w.replaceSilent()
+}
+
+// replaceSilent is what the hold of an orphan tells a person to do once Multus writes statuses again: a pod that shows no address may have any.
+func (w *World) replaceSilent() {
+	if !w.plan.Unowned {
+		return
+	}
+	w.locked(func() { w.mute = false })
+	for _, pod := range w.sortedPods() {
+		if pod.Annotations[networkStatus] == "" && len(pod.Annotations["k8s.v1.cni.cncf.io/networks"]) > 0 && pod.DeletionTimestamp == nil {
+			err := w.client("person", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})
+			w.note("a person deletes %s (%s), which shows no address: %v", pod.Name, pod.UID, err)
+		}
 	}
 }

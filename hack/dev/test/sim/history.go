@@ -51,7 +51,7 @@ func Play(plan Plan, log logr.LogSink, schedule []string) Result {
 	if plan.Replicas {
 		w.startManager(0)
 	}
-	w.sched.Run(10 * time.Second)
+	w.sched.Run(firstPods)
 	w.settledAt = w.server.Revision()
 	for i := range plan.Pods {
 		w.act(func() { w.keepPod(i) })

@@ -76,6 +76,9 @@ func (w *World) startManager(stale uint64) *manager {
 			w.note("%s lost the lead, and ended", m.name)
 			w.locked(m.kill)
 			w.startAgain()
+		case err != nil && strings.Contains(err.Error(), "timed out waiting for cache") && m.isPaused():
+			w.note("%s stood still for longer than its caches may take, and ended", m.name)
+			w.locked(m.kill)
 		case err != nil:
 			w.violate("running", "%s ended by itself: %v", m.name, err)
 		}
@@ -119,6 +122,12 @@ func (m *manager) adjust(o *ctrlmanager.Options) {
 }
 
 // kill ends the process at once: nothing that it does is seen any more.
+func (m *manager) isPaused() bool {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	return m.paused
+}
+
 func (m *manager) kill() {
 	m.dead = true
 	m.client.Kill()

@@ -31,6 +31,9 @@ const forAPerson = "ClaimantUnknown"
 
 var forAPersonMoved = []string{"MachineUnknown", "SandboxRunning"}
 
+// forAPersonCloned are those where two machines have the same identity, and the sandbox was the copy's.
+var forAPersonCloned = []string{"ClaimedTwice", "its machine is registered as node", "the Node object is gone, but the last report of the agent"}
+
 // forASwitch are those where, without agents, the runbook has a person switch the machine off and taint its node out-of-service.
 var forASwitch = []string{"KubeletNotFinished", "MayBeStarting"}
 
@@ -49,7 +52,7 @@ func (w *World) endWaits() {
 	records := w.server.All("ipallocations")
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		waits := func(reason string) bool { return strings.Contains(conditionsOf(records[name]), reason) }
-		if waits(forAPerson) || slices.ContainsFunc(forAPersonMoved, waits) && w.movedUnder(records[name]) {
+		if waits(forAPerson) || w.plan.Unowned && slices.ContainsFunc(forAPersonCloned, waits) || slices.ContainsFunc(forAPersonMoved, waits) && w.movedUnder(records[name]) {
 			w.releaseByHand(records[name])
 		}
 		if waits(forAReplacement) {
@@ -83,14 +86,14 @@ func (w *World) switchOffWaiting(records objects) {
 }
 
 // standsInTheWay says whether a record is that of an orphan of unknown owner, and its address stands for another sandbox by now. Without
-// agents both are held until a person deletes the record (docs/runbook/reasons/waits.md). It does not if a machine runs the sandbox.
+// agents, and where a clone that is gone had claimed the sandbox, both are held until a person deletes the record (docs/runbook/reasons/waits.md). It does not if a machine runs the sandbox.
 func (w *World) standsInTheWay(name string, record *unstructured.Unstructured) bool {
 	state, _, _ := unstructured.NestedString(record.Object, "status", "state")
 	name = strings.TrimPrefix(name, "/")
 	sandbox, isOrphan := strings.CutPrefix(name, orphanPrefix)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return isOrphan && state == "Conflict" && w.isAloneLocked(name) && w.liveBoxesLocked()[sandbox] == nil
+	return isOrphan && state == "Conflict" && (w.plan.Unowned || w.isAloneLocked(name)) && w.liveBoxesLocked()[sandbox] == nil
 }
 
 // deleteRecord does what a refusal of the policy says.

@@ -49,6 +49,9 @@ type Plan struct {
 	Agents bool
 	// Networks is how many each pod is attached to: its sandboxes have so many addresses.
 	Networks int
+	// Unowned: no network-status is ever written, the first sandboxes come while no manager watches, and a clone brings the sandboxes of its machine with
+	// it: whose an entry is has to be found by queries to all nodes.
+	Unowned bool
 	// Slow, Late and Fails: without any fault, one half of a creation of so many is slow, a kubelet learns late of one change of so many, and one
 	// creation of so many fails behind its ADD.
 	// The manager's watches are late behind one change of so many.
@@ -58,6 +61,8 @@ type Plan struct {
 const (
 	// duration is how long a history is played before everything is healed.
 	duration = time.Hour
+	// firstPods is when the first pods are made.
+	firstPods = 10 * time.Second
 	// faultsUntil is when the last fault begins.
 	faultsUntil = 45 * time.Minute
 	minFaults   = 5
@@ -70,6 +75,8 @@ const (
 	withNetworks = 9
 	// withReplicas: one seed of so many has two managers.
 	withReplicas = 8
+	// withUnowned: one seed of so many has entries of which nothing shows the owner.
+	withUnowned = 29
 )
 
 // seldom are how seldom something is slow, late or fails, and does what a user does.
@@ -98,6 +105,13 @@ func NewPlan(seed uint64, keep []int) Plan {
 		p.Events = append(p.Events, Event{At: between(r, time.Minute, 50*time.Minute), Pod: r.IntN(p.Pods), Do: does[r.IntN(len(does))]})
 	}
 	faults := drawFaults(r, &p)
+	if p.Unowned = p.Agents && seed%withUnowned == 17; p.Unowned {
+		p.Networks, p.Slow = 2, often
+		faults = append(faults, Fault{Kind: TwoLeaders, At: firstPods, For: time.Minute, Who: "manager", N: 1},
+			Fault{Kind: ForceDelete, At: firstPods + time.Minute + shortly(r), Pod: r.IntN(p.Pods)},
+			Fault{Kind: Clone, At: 3 * time.Minute, For: between(r, 5*time.Minute, 30*time.Minute), Who: []string{"node-1", "node-2"}[r.IntN(2)], N: 2},
+			Fault{Kind: EntryRestored, At: 4 * time.Minute, For: 40 * time.Minute})
+	}
 	for i, f := range faults {
 		if keep == nil || slices.Contains(keep, i) {
 			p.Faults = append(p.Faults, f)

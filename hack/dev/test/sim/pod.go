@@ -18,6 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// networkStatus is the annotation in which Multus shows the addresses of a pod.
+const networkStatus = "k8s.v1.cni.cncf.io/network-status"
+
 // start makes a sandbox, has whereabouts give it an address, and reports both; false if that has to be tried again.
 func (p *worker) start(pod *corev1.Pod) bool {
 	for _, old := range p.m.of(p.uid) {
@@ -55,8 +58,13 @@ func (p *worker) started(b *box) bool {
 		shown = append(shown, fmt.Sprintf(`{"name":"%s/%s","interface":"%s","ips":["%s"],"dns":{}}`, namespace, network, devices[i], address))
 	}
 	status := "[" + strings.Join(shown, ",") + "]"
+	p.w.locked(func() {
+		if p.w.mute {
+			status = ""
+		}
+	})
 	p.retry(func(ctx context.Context) error {
-		return p.patch(ctx, p.multus, "multus", map[string]any{"metadata": map[string]any{"uid": p.uid, "annotations": map[string]string{"k8s.v1.cni.cncf.io/network-status": status}}})
+		return p.patch(ctx, p.multus, "multus", map[string]any{"metadata": map[string]any{"uid": p.uid, "annotations": map[string]string{networkStatus: status}}})
 	})
 	p.retry(func(ctx context.Context) error {
 		return p.report(ctx, corev1.PodStatus{Phase: corev1.PodRunning, Conditions: readyToStart(corev1.ConditionTrue, ""),

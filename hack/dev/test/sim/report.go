@@ -35,7 +35,7 @@ type Report struct {
 // NewReport counts every kind of fault and every row from zero, so that one that never came true shows.
 func NewReport() *Report {
 	r := &Report{Faults: map[string]int{}, Rows: map[string]int{}, Seeds: []uint64{}}
-	for _, kind := range kinds {
+	for _, kind := range slices.Concat(kinds, rareKinds) {
 		r.Faults[string(kind)] = 0
 	}
 	for table, rows := range rowsOf {

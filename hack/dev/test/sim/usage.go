@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
@@ -46,8 +48,9 @@ func (l *usage) begin(w *World, b *box, address string) {
 		if !other.live || other.uid == b.uid {
 			continue
 		}
-		if excuse := firstOf(b.excuse, other.excuse, other.machine.dead, b.machine.dead); excuse != "" {
+		if excuse := firstOf(b.excuse, other.excuse, other.machine.dead, b.machine.dead, w.whyUnprotectedLocked(other.uid)); excuse != "" {
 			w.noteLocked("excused duplicate of %s and %s: %s", b, other, excuse)
+			b.excuse, other.excuse = firstOf(b.excuse, excuse), firstOf(other.excuse, excuse) // either may take the entry of both
 			continue
 		}
 		w.violateLocked("safety", "%s and %s are alive at once", other, b)
@@ -73,6 +76,15 @@ func (w *World) whyStrayLocked(b *box) string {
 		return "no manager watched its ADD"
 	}
 	return ""
+}
+
+// whyUnprotectedLocked says why a pod that vanished was not protected: in these histories no replica answers when the first pods are made, and they are
+// protected once a pool shows them (docs/limits.md).
+func (w *World) whyUnprotectedLocked(uid types.UID) string {
+	if !w.plan.Unowned {
+		return ""
+	}
+	return w.excused[uid]
 }
 
 func firstOf(texts ...string) string {

@@ -55,10 +55,12 @@ type World struct {
 	managers  []*manager
 	agents    []*agentProcess
 	serial    int
-	faults    map[Kind]int
-	found     []Violation
-	trace     []string
-	usage     usage
+	// mute: no network-status is written.
+	mute   bool
+	faults map[Kind]int
+	found  []Violation
+	trace  []string
+	usage  usage
 	// completed are the pods whose containers ended by themselves.
 	completed map[types.UID]bool
 	// excused are the pods that somebody took out of the guard's care, and why.
@@ -81,7 +83,7 @@ func (v Violation) String() string {
 }
 
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
-	w := &World{plan: plan, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
+	w := &World{plan: plan, mute: plan.Unowned, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
 		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, lateUntil: map[string]time.Duration{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, usage: newUsage()}
 	w.log = logr.New(w.rows)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
