@@ -333,23 +333,39 @@ func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 	pod.Annotations, pod.Finalizers = nil, nil
 	next := pod.DeepCopy()
 	next.UID = "next"
+	of := func(pod *corev1.Pod, change func(*v1alpha1.AddressRecord)) *v1alpha1.IPAllocation {
+		record := onepod.RecordOfOld(nil)
+		record.Name, record.Spec.Addresses[0].IP, record.Spec.Addresses[0].Interface = string(pod.UID), "10.0.0.9", "net1"
+		change(&record.Spec.Addresses[0])
+		return record
+	}
+	itself := func(*v1alpha1.AddressRecord) {}
 	tombstone := v1alpha1.OrphanPrefix + string(lost)
 	for name, tc := range map[string]struct {
 		releasing     string
 		first, second *corev1.Pod
-		released      int
+		// record is that of the second pod; nil if it has none.
+		record   *v1alpha1.IPAllocation
+		released int
 	}{
-		"it was there before":          {tombstone, pod, pod, 0},
-		"it came later":                {tombstone, pod, next, 1},
-		"the entry has the pod's name": {"", pod, next, 0},
+		"it was there before":                                      {tombstone, pod, pod, nil, 0},
+		"it came later":                                            {tombstone, pod, next, nil, 1},
+		"the entry has the pod's name":                             {"", pod, next, nil, 0},
+		"it has another address for that network":                  {tombstone, pod, pod, of(pod, itself), 1},
+		"it has another address, and the entry has the pod's name": {"", pod, pod, of(pod, itself), 0},
+		"it has an address of another interface":                   {tombstone, pod, pod, of(pod, func(a *v1alpha1.AddressRecord) { a.Interface = "net2" }), 0},
+		"it has an address of another pool":                        {tombstone, pod, pod, of(pod, func(a *v1alpha1.AddressRecord) { a.Pool = "kube-system/other" }), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSearch(t, node, tc.first)
-			s.Pool.Entries[0].Releasing = tc.releasing
+			s.Pool.Entries[0].Releasing, s.Pool.Entries[0].Interface = tc.releasing, "net1"
 			s.ask()
 			s.acknowledges(node, 0)
 			if s.look() != 0 {
 				t.Fatal("released at the first look")
+			}
+			if tc.record != nil {
+				s.Apply(tc.record)
 			}
 			if tc.second.UID != tc.first.UID {
 				if err := s.Truth.Delete(t.Context(), tc.first); err != nil {

@@ -115,7 +115,33 @@ func (r *Reconciler) shownByNamed(ctx context.Context, name types.NamespacedName
 	case ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
 		return release.Known(describe(pod)) // one that inherits the entry needs no more than to show it
 	case mayInherit && len(facts.Shown(pod)) == 0 && pod.Spec.NodeName != "":
+		if has, err := r.hasOwn(ctx, pod, e); err != nil || has {
+			return unreadOrAbsent(err)
+		}
 		return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one; if it cannot start, delete it", name, pod.UID))
+	}
+	return release.Absent[string]()
+}
+
+// hasOwn says whether the pod's record has an address of its own in place of one with a tombstone: an IPAM gives one for each interface.
+func (r *Reconciler) hasOwn(ctx context.Context, pod *corev1.Pod, e *ipam.Entry) (bool, error) {
+	if e.Releasing == "" || e.Interface == "" {
+		return false, nil
+	}
+	var record v1alpha1.IPAllocation
+	if err := r.live.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record); apierrors.IsNotFound(err) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("reading the record of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+		return a.Backend == e.Backend && a.Pool == e.Pool && a.Interface == e.Interface && a.IP != e.IP.String()
+	}), nil
+}
+
+func unreadOrAbsent(err error) release.Fact[string] {
+	if err != nil {
+		return release.Unknown[string](err.Error())
 	}
 	return release.Absent[string]()
 }

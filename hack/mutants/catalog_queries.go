@@ -79,6 +79,18 @@ var queryMutants = []mutant{
 		new:  `return true`, by: inOrphans,
 	},
 	{
+		rule: "orphans: only an address of the same interface stands in the place of a tombstone's (0289)",
+		file: "controllers/orphan/use.go",
+		old:  ` && a.Interface == e.Interface`,
+		new:  ``, by: inOrphans,
+	},
+	{
+		rule: "orphans: a pod's own address stands in the place of no entry that has the pod's name (0289)",
+		file: "controllers/orphan/use.go",
+		old:  `if e.Releasing == "" || e.Interface == "" {`,
+		new:  `if e.Interface == "" {`, by: inOrphans,
+	},
+	{
 		rule: "orphans: an entry without a tombstone is inherited by the next pod of the name (0289)",
 		file: "controllers/orphan/use.go",
 		old: `if e.Releasing == "" {

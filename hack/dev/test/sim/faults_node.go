@@ -235,15 +235,14 @@ func (w *World) heal() {
 	if m, err := w.leader(); err != nil || m.paused {
 		w.startManager(0)
 	}
-	w.replaceSilent()
+	w.locked(func() { w.mute = false })
+	if w.plan.Unowned {
+		w.replaceSilent()
+	}
 }
 
-// replaceSilent is what the hold of an orphan tells a person to do once Multus writes statuses again: a pod that shows no address may have any.
+// replaceSilent is what the hold of an orphan tells a person to do: a pod that shows no address may have any.
 func (w *World) replaceSilent() {
-	if !w.plan.Unowned {
-		return
-	}
-	w.locked(func() { w.mute = false })
 	for _, pod := range w.sortedPods() {
 		if pod.Annotations[networkStatus] == "" && len(pod.Annotations["k8s.v1.cni.cncf.io/networks"]) > 0 && pod.DeletionTimestamp == nil {
 			err := w.client("person", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})

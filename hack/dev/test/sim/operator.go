@@ -65,6 +65,11 @@ func (w *World) endWaits() {
 	if !w.plan.Agents {
 		w.switchOffWaiting(records)
 	}
+	if slices.ContainsFunc(slices.Collect(maps.Values(records)), func(record *unstructured.Unstructured) bool {
+		return w.plan.Unowned && strings.Contains(conditionsOf(record), "shows no address yet")
+	}) {
+		w.replaceSilent()
+	}
 }
 
 // switchOffWaiting switches off the machines of the nodes for which a record, or a pod that never had an address, waits.
