@@ -340,6 +340,7 @@ func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 		return record
 	}
 	itself := func(*v1alpha1.AddressRecord) {}
+	shows := onepod.PodOf("first", "10.0.0.5")
 	tombstone := v1alpha1.OrphanPrefix + string(lost)
 	for name, tc := range map[string]struct {
 		releasing     string
@@ -352,6 +353,8 @@ func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 		"it came later":                                            {tombstone, pod, next, nil, 1},
 		"the entry has the pod's name":                             {"", pod, next, nil, 0},
 		"it has another address for that network":                  {tombstone, pod, pod, of(pod, itself), 1},
+		"it has another address, and shows this one":               {tombstone, shows, shows, of(shows, itself), 1},
+		"it has no other address, and shows this one":              {tombstone, shows, shows, nil, 0},
 		"it has another address, and the entry has the pod's name": {"", pod, pod, of(pod, itself), 0},
 		"it has an address of another interface":                   {tombstone, pod, pod, of(pod, func(a *v1alpha1.AddressRecord) { a.Interface = "net2" }), 0},
 		"it has an address of another pool":                        {tombstone, pod, pod, of(pod, func(a *v1alpha1.AddressRecord) { a.Pool = "kube-system/other" }), 0},

@@ -112,15 +112,20 @@ func (r *Reconciler) shownByNamed(ctx context.Context, name types.NamespacedName
 		return release.Unknown[string](err.Error())
 	case pod == nil || r.isOver(pod):
 		return release.Absent[string]()
-	case ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
-		return release.Known(describe(pod)) // one that inherits the entry needs no more than to show it
-	case mayInherit && len(facts.Shown(pod)) == 0 && pod.Spec.NodeName != "":
-		if has, err := r.hasOwn(ctx, pod, e); err != nil || has {
-			return unreadOrAbsent(err)
-		}
-		return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one; if it cannot start, delete it", name, pod.UID))
 	}
-	return release.Absent[string]()
+	shows := ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface})
+	if mayBeGiven := mayInherit && len(facts.Shown(pod)) == 0 && pod.Spec.NodeName != ""; !shows && !mayBeGiven {
+		return release.Absent[string]()
+	}
+	switch has, err := r.hasOwn(ctx, pod, e); {
+	case err != nil:
+		return release.Unknown[string](err.Error())
+	case has:
+		return release.Absent[string]()
+	case shows:
+		return release.Known(describe(pod)) // one that inherits the entry needs no more than to show it
+	}
+	return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one; if it cannot start, delete it", name, pod.UID))
 }
 
 // hasOwn says whether the pod's record has an address of its own in place of one with a tombstone: an IPAM gives one for each interface.
@@ -137,13 +142,6 @@ func (r *Reconciler) hasOwn(ctx context.Context, pod *corev1.Pod, e *ipam.Entry)
 	return slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
 		return a.Backend == e.Backend && a.Pool == e.Pool && a.Interface == e.Interface && a.IP != e.IP.String()
 	}), nil
-}
-
-func unreadOrAbsent(err error) release.Fact[string] {
-	if err != nil {
-		return release.Unknown[string](err.Error())
-	}
-	return release.Absent[string]()
 }
 
 // showsLive says whether a pod of another name shows the address, where that counts.
