@@ -51,7 +51,9 @@ func (w *World) strip(f Fault) {
 	case f.N == frozenAfterStrip && w.giveUp(pod):
 		w.freezeAndForce(f, pod)
 	case f.N == givenUpAndStripped || f.N%3 == leftAfterStrip:
-		w.giveUp(pod)
+		if w.giveUp(pod) {
+			w.excuseDisturbed(f, pod)
+		}
 	case f.N == forcedInVain:
 		w.note("and force-deletes it: %v", c.Delete(w.ctx, pod, uid, client.GracePeriodSeconds(0)))
 	}
@@ -107,15 +109,20 @@ func (w *World) keep(pod *corev1.Pod) error {
 	return err
 }
 
+// excuseDisturbed excuses a pod that lost its finalizer where the manager may not protect it again before it is deleted.
+func (w *World) excuseDisturbed(f Fault, pod *corev1.Pod) {
+	if w.isDisturbed(f, managerKinds, "", time.Minute) {
+		w.excuse(pod, "its finalizer was stripped while the manager could not protect it again")
+	}
+}
+
 // freezeAndForce is what follows a lost finalizer that nobody noticed: the node freezes, and the pod is force-deleted. By then the guard is to have
 // protected it again.
 func (w *World) freezeAndForce(f Fault, pod *corev1.Pod) {
 	if w.isDisturbed(f, []Kind{DeclaredDead}, pod.Spec.NodeName, f.For) {
 		return // an administrator's word about a node that cannot contradict it is believed
 	}
-	if w.isDisturbed(f, managerKinds, "", time.Minute) {
-		w.excuse(pod, "its finalizer was stripped while the manager could not protect it again")
-	}
+	w.excuseDisturbed(f, pod)
 	f.Who = pod.Spec.NodeName
 	w.after(protectedWithin, func() {
 		if f.Who == "" || !w.turn(w.ctx, "the node of %s freezes", pod.Name) {
