@@ -19,7 +19,7 @@ var axes = []axis{
 	{func(*Observation) {}, agent, func(o *Observation) { o.Evidence = 0 }},
 	{func(*Observation) {}, func(o *Observation) { o.Recorded = false }},
 	{ended(EndingNone, time.Time{}), ended(EndingFinished, longAgo), ended(EndingFinished, time.Time{}), ended(EndingCompleted, longAgo),
-		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(0, time.Time{}),
+		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(EndingShared, longAgo), ended(0, time.Time{}),
 		endedBy(EndingFinished, replaced), endedBy(EndingCompleted, replaced), endedSomehow(EndingFinished, longAgo), endedSomehow(EndingRejected, longAgo, aliveUnder("node-1")),
 		endedSomehow(EndingCompleted, longAgo.Add(-time.Second)), endedSomehow(EndingFinished, time.Time{}, aliveUnder("node-2"))},
 	{func(*Observation) {}, notDeleting, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), pod(func(p *Pod) { p.DeletionRequested = longAgo }),
@@ -188,7 +188,7 @@ func letsGo(o Observation) bool {
 	switch {
 	case o.Pod.IsKnown() && !o.Pod.Get().Bound:
 		return true
-	case o.Pod.IsAbsent() || o.Pod.Get().Ending.ByKubelet():
+	case o.Pod.IsAbsent() || o.Pod.Get().Ending.ByKubelet() || (o.Evidence == EvidenceAgent && o.Pod.Get().Ending == EndingShared):
 		return o.Live || o.Recorded
 	case !o.Live:
 		return false
