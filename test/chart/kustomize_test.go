@@ -70,6 +70,10 @@ var profiles = map[string]profile{
 		components:    []string{"components/admission-policy-protection", "components/guard-cluster-network"},
 		configuration: "protection:\n  guardClusterNetwork: true\n",
 	},
+	"k3s":      {values: values{"platform": "k3s"}, components: []string{"components/k3s"}},
+	"k0s":      {values: values{"platform": "k0s"}, components: []string{"components/k0s"}},
+	"microk8s": {values: values{"platform": "microk8s"}, components: []string{"components/microk8s"}},
+	"rke2":     {values: values{"platform": "rke2"}, components: []string{"components/rke2"}},
 	"hostnetwork": {
 		values:     values{"manager": values{"hostNetwork": true}, "namespace": values{"create": true}},
 		components: []string{"components/hostnetwork"},
