@@ -47,7 +47,7 @@ var sharedMutants = []mutant{
 		new:  `return phase`, by: inRelease,
 	},
 	{
-		rule: "a write under a shared name is a sign of life of a deleted Node's kubelet (0283)",
+		rule: "a write under a shared name is a liveness observation of a deleted Node's kubelet (0283)",
 		file: "internal/release/ending.go",
 		old:  `written := (IsKubelet(entry) || isShared(entry)) &&`,
 		new:  `written := IsKubelet(entry) &&`, by: inRelease,
