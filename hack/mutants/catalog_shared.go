@@ -48,9 +48,9 @@ var sharedMutants = []mutant{
 	},
 	{
 		rule: "a write under a shared name is a liveness observation of a deleted Node's kubelet (0283)",
-		file: "internal/release/ending.go",
-		old:  `written := (IsKubelet(entry) || isShared(entry)) &&`,
-		new:  `written := IsKubelet(entry) &&`, by: inRelease,
+		file: "internal/release/shared.go",
+		old:  `{ return IsKubelet(entry) || isShared(entry) }`,
+		new:  `{ return IsKubelet(entry) }`, by: inRelease,
 	},
 	{
 		rule: "the cache keeps what shows that a shared termination is not the kubelet's (0283)",

@@ -120,7 +120,7 @@ func SignOfLife(pod *corev1.Pod, since time.Time) *metav1.Time {
 	var last *metav1.Time
 	for i := range pod.ManagedFields {
 		entry := &pod.ManagedFields[i]
-		written := (IsKubelet(entry) || isShared(entry)) && entry.Subresource == "status" && entry.Time != nil && entry.Time.After(DeletionRequested(pod))
+		written := mayBeKubelet(entry) && entry.Subresource == "status" && entry.Time != nil && entry.Time.After(DeletionRequested(pod))
 		if written && (last == nil || last.Before(entry.Time)) {
 			last = entry.Time
 		}

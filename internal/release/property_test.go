@@ -188,12 +188,18 @@ func letsGo(o Observation) bool {
 	switch {
 	case o.Pod.IsKnown() && !o.Pod.Get().Bound:
 		return true
-	case o.Pod.IsAbsent() || o.Pod.Get().Ending.ByKubelet() || (o.Evidence == EvidenceAgent && o.Pod.Get().Ending == EndingShared):
+	case o.Pod.IsAbsent() || countsWithoutEntries(o):
 		return o.Live || o.Recorded
 	case !o.Live:
 		return false
 	}
 	return quiet || deadNode(o) || neverStarts(o)
+}
+
+// countsWithoutEntries: the termination is the kubelet's, or a shared one where agents are installed.
+func countsWithoutEntries(o Observation) bool {
+	ending := o.Pod.Get().Ending
+	return ending.ByKubelet() || (o.Evidence == EvidenceAgent && ending == EndingShared)
 }
 
 // neverStarts: the kubelet began after the deletion, and what an earlier one was starting is over.

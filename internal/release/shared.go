@@ -19,6 +19,9 @@ func isShared(entry *metav1.ManagedFieldsEntry) bool {
 	return slices.Contains(sharedManagers, entry.Manager)
 }
 
+// mayBeKubelet says whether a kubelet can have made the write that an entry of managedFields stands for.
+func mayBeKubelet(entry *metav1.ManagedFieldsEntry) bool { return IsKubelet(entry) || isShared(entry) }
+
 // IsShared says whether a pod has an entry of managedFields that a kubelet and PodGC alike may have written.
 func IsShared(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return isShared(&entry) })
