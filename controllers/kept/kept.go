@@ -16,6 +16,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -62,10 +63,15 @@ func podTransform(object any) (any, error) {
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Message: pod.Status.Message, Reason: pod.Status.Reason},
 	}
-	stripped.Status.ContainerStatuses = keepEnds(pod.Status.ContainerStatuses)
-	stripped.Status.InitContainerStatuses = keepEnds(pod.Status.InitContainerStatuses)
+	shared := facts.IsTerminal(pod) && release.IsShared(pod)
+	stripped.Status.ContainerStatuses = keepEnds(pod.Status.ContainerStatuses, shared)
+	stripped.Status.InitContainerStatuses = keepEnds(pod.Status.InitContainerStatuses, shared)
+	if shared {
+		stripped.Status.EphemeralContainerStatuses = keepEnds(pod.Status.EphemeralContainerStatuses, true)
+	}
 	for i := range pod.Status.Conditions {
-		if slices.Contains(keptConditions, pod.Status.Conditions[i].Type) {
+		kind := pod.Status.Conditions[i].Type
+		if slices.Contains(keptConditions, kind) || (shared && (kind == corev1.ContainersReady || kind == corev1.DisruptionTarget)) {
 			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
 		}
 	}
@@ -126,11 +132,15 @@ func keep(from map[string]string, keys ...string) map[string]string {
 	return kept
 }
 
-// keepEnds keeps when each container ended: release.PodEnding reads it.
-func keepEnds(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+// keepEnds keeps when each container ended, and with others the name of each that has not: release.PodEnding reads them.
+func keepEnds(statuses []corev1.ContainerStatus, others bool) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for i := range statuses {
-		if ended := statuses[i].State.Terminated; ended != nil {
+		ended := statuses[i].State.Terminated
+		if ended == nil && others {
+			kept = append(kept, corev1.ContainerStatus{Name: statuses[i].Name})
+		}
+		if ended != nil {
 			kept = append(kept, corev1.ContainerStatus{Name: statuses[i].Name, State: corev1.ContainerState{
 				Terminated: &corev1.ContainerStateTerminated{FinishedAt: ended.FinishedAt}}})
 		}

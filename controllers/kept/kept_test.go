@@ -78,6 +78,39 @@ func TestPodTransformKeepsWhatTheGuardReads(t *testing.T) {
 	}
 }
 
+// TestPodTransformKeepsWhoseASharedTerminationIs: only where a pod has one does the cache keep more than of other pods.
+func TestPodTransformKeepsWhoseASharedTerminationIs(t *testing.T) {
+	shared := func() *corev1.Pod {
+		pod := fullPod()
+		pod.ManagedFields[1].Manager = "k3s"
+		pod.ManagedFields[1].FieldsV1 = metav1.NewFieldsV1(`{"f:status":{"f:phase":{},"f:conditions":{"k:{\"type\":\"ContainersReady\"}":{"f:reason":{}}}}}`)
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
+		return pod
+	}
+	running, collected := shared(), shared()
+	running.Status.ContainerStatuses = append(running.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar"})
+	collected.Status.Conditions = append(collected.Status.Conditions,
+		corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByPodGC"})
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want release.Ending
+	}{
+		"the kubelet's":                   {shared(), release.EndingShared},
+		"with a container that is not":    {running, release.EndingForeign},
+		"PodGC's, of a Node that is gone": {collected, release.EndingForeign},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object, err := podTransform(tc.pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := release.PodEnding(object.(*corev1.Pod)); got != tc.want || release.PodEnding(tc.pod) != tc.want {
+				t.Errorf("PodEnding of the cached pod = %d, of the pod %d, want %d", got, release.PodEnding(tc.pod), tc.want)
+			}
+		})
+	}
+}
+
 func TestNodeTransformKeepsIdentityReadinessAndTaints(t *testing.T) {
 	node := func() *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "uid", ResourceVersion: "7"},

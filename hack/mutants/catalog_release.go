@@ -37,8 +37,8 @@ var decisionMutants = []mutant{
 	{
 		rule: "NoAddresses: a pod is let go only once the kubelet ended it",
 		file: "internal/release/decide.go",
-		old:  `case pod.Ending.ByKubelet():`,
-		new:  `case pod.Ending != EndingNone:`, by: inRelease,
+		old:  `case pod.Ending.ByKubelet() || (pod.Ending == EndingShared &&`,
+		new:  `case pod.Ending != EndingNone || (pod.Ending == EndingShared &&`, by: inRelease,
 	},
 	{
 		rule: "NodeOutOfService: the taint counts only on a Node that is not Ready",

@@ -119,6 +119,8 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	switch {
 	case o.Evidence == EvidenceAgent:
 		return decideAny(o, now)
+	case pod.Ending == EndingShared:
+		return wait(RowMayBeStarting, v1alpha1.ReasonKubeletNotFinished, 0, "no pool holds an address for it, but a sandbox may be starting: %s", heldWithoutAgents)
 	case o.Node.IsKnown() && !o.Node.Get().Ready:
 		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
 			"%s is not Ready and has no out-of-service taint: a sandbox of the pod may be starting; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called())
@@ -133,7 +135,7 @@ func emptyForGood(o Observation, pod Pod, now time.Time) (Decision, bool) {
 	case found && !fenced(o.Node.Get()):
 		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, "no pool holds an address for it, but the agent of its node reports sandbox %s of the pod (%s)",
 			reported.SuccessorID, reported.Reason), true
-	case pod.Ending.ByKubelet():
+	case pod.Ending.ByKubelet() || (pod.Ending == EndingShared && o.Evidence == EvidenceAgent):
 		return unprotect(RowNoAddresses, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it"), true
 	case o.Node.IsKnown() && fenced(o.Node.Get()):
 		return unprotect(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService,

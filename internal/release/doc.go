@@ -69,6 +69,9 @@
 // A termination that another account can have written as the kubelet's is, with agents, one by another client (ProvenEnding), and a
 // machine under the same Node UID that another account can have written is ignored in NodeReplaced (docs/decisions/0120).
 //
+// Where kubelet and controller manager are one process (k3s, MicroK8s), PodGC writes under the kubelet's field manager too. A termination there is
+// EndingShared: with agents it is the kubelet's in NoAddresses, and in no other row; without agents it counts nowhere (docs/decisions/0283).
+//
 // With agents, a report counts only if it responds to the query that stands (Counts): sandbox, epoch, Node UID and boot are those of the
 // query, and a Node that was read after the report still is that Node in that boot. A query is made on live reads only, and again
 // when Node, boot or taint changed. A graceful termination that leaves no entries (NoAddresses) queries no agent.

@@ -27,8 +27,11 @@ const (
 	EndingCompleted
 	// EndingRejected: the kubelet refused the pod and killed nothing (kubernetes#133382).
 	EndingRejected
-	// EndingForeign: somebody other than the kubelet wrote the terminal phase: PodGC, for one. It proves nothing.
+	// EndingForeign: a client other than the kubelet wrote the terminal phase: PodGC, for one. It proves nothing.
 	EndingForeign
+	// EndingShared: a field manager that kubelet and PodGC share wrote the terminal phase, and the status shows that it was the kubelet. With
+	// agents it counts where nothing is left to release, and nowhere else.
+	EndingShared
 )
 
 // IsKubelet says whether a kubelet made the write that an entry of managedFields stands for.
@@ -56,6 +59,8 @@ func PodEndingSeen(pod *corev1.Pod, aliveWhileDeleting bool) Ending {
 	}
 	written, byKubelet := phaseWrittenByKubelet(pod.ManagedFields)
 	switch {
+	case !byKubelet && terminatedByShared(pod):
+		return EndingShared
 	case !byKubelet:
 		return EndingForeign
 	case strings.HasPrefix(pod.Status.Message, rejectedMessage):
@@ -86,7 +91,7 @@ func (e Evidence) Ending(pod *corev1.Pod, aliveWhileDeleting bool, since time.Ti
 func ProvenEnding(pod *corev1.Pod, aliveWhileDeleting bool, since time.Time) Ending {
 	ending := PodEndingSeen(pod, aliveWhileDeleting)
 	switch {
-	case pod.DeletionTimestamp == nil || !ending.ByKubelet():
+	case pod.DeletionTimestamp == nil || (!ending.ByKubelet() && ending != EndingShared):
 		return ending
 	case !isGuarded(pod) || !Authentic(pod.CreationTimestamp.Time, DeletionRequested(pod), aliveWhileDeleting, since):
 		return EndingForeign
@@ -115,7 +120,7 @@ func SignOfLife(pod *corev1.Pod, since time.Time) *metav1.Time {
 	var last *metav1.Time
 	for i := range pod.ManagedFields {
 		entry := &pod.ManagedFields[i]
-		written := IsKubelet(entry) && entry.Subresource == "status" && entry.Time != nil && entry.Time.After(DeletionRequested(pod))
+		written := mayBeKubelet(entry) && entry.Subresource == "status" && entry.Time != nil && entry.Time.After(DeletionRequested(pod))
 		if written && (last == nil || last.Before(entry.Time)) {
 			last = entry.Time
 		}

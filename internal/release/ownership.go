@@ -12,17 +12,23 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// ownership is what an entry of managedFields owns of what this package reads: status.phase, the sandbox's condition, spec.nodeName.
-type ownership struct{ phase, sandbox, node bool }
+// ownership is what an entry of managedFields owns of what this package reads: status.phase, the sandbox's condition, spec.nodeName, and of a
+// shared field manager the reason of ContainersReady.
+type ownership struct{ phase, sandbox, node, ready bool }
 
 const (
 	sandboxCondition = `k:{"type":"` + string(corev1.PodReadyToStartContainers) + `"}`
+
+	readyCondition = `k:{"type":"` + string(corev1.ContainersReady) + `"}`
 
 	ownsPhase = `"f:phase":{}`
 	ownsNode  = `"f:spec":{"f:nodeName":{}}`
 )
 
-var ownsSandbox = `"f:conditions":{` + strconv.Quote(sandboxCondition) + `:{}}`
+var (
+	ownsSandbox = strconv.Quote(sandboxCondition) + `:{}`
+	ownsReady   = strconv.Quote(readyCondition) + `:{"f:reason":{}}`
+)
 
 // owned reads an entry. Unreadable ownership must not make somebody else's field look like the kubelet's, nor a node's name like a
 // scheduler's: it counts as an owner of its own.
@@ -47,12 +53,22 @@ func owned(entry *metav1.ManagedFieldsEntry) ownership {
 			return foreign
 		}
 		_, owns.sandbox = conditions[sandboxCondition]
+		owns.ready = isShared(entry) && ownsReason(conditions[readyCondition])
 	}
 	return owns
 }
 
-// FieldOwnership keeps, of all managed fields, only who wrote status.phase, the sandbox's condition and spec.nodeName: what
-// PodEnding, PodTornDown and Bound need and caches should hold.
+// ownsReason reads what an entry owns of a condition.
+func ownsReason(condition json.RawMessage) bool {
+	var fields map[string]json.RawMessage
+	if len(condition) == 0 || json.Unmarshal(condition, &fields) != nil {
+		return false
+	}
+	_, owns := fields["f:reason"]
+	return owns
+}
+
+// FieldOwnership keeps, of all managed fields, only what an ownership has: what PodEnding, PodTornDown and Bound need and caches should hold.
 func FieldOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	for i := range fields {
@@ -70,22 +86,35 @@ func FieldOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEn
 // keptFields are the fields that FieldOwnership writes for what an entry owns: one text for all pods.
 var keptFields = func() map[ownership]string {
 	texts := map[ownership]string{}
-	for _, o := range []ownership{
-		{phase: true}, {sandbox: true}, {phase: true, sandbox: true},
-		{node: true}, {node: true, phase: true}, {node: true, sandbox: true}, {node: true, phase: true, sandbox: true},
-	} {
-		texts[o] = o.text()
+	bits := []bool{false, true}
+	for _, phase := range bits {
+		for _, sandbox := range bits {
+			for _, node := range bits {
+				for _, ready := range bits {
+					o := ownership{phase: phase, sandbox: sandbox, node: node, ready: ready}
+					if o != (ownership{}) {
+						texts[o] = o.text()
+					}
+				}
+			}
+		}
 	}
 	return texts
 }()
 
 func (o ownership) text() string {
-	var status, all []string
+	var conditions, status, all []string
 	if o.phase {
 		status = append(status, ownsPhase)
 	}
 	if o.sandbox {
-		status = append(status, ownsSandbox)
+		conditions = append(conditions, ownsSandbox)
+	}
+	if o.ready {
+		conditions = append(conditions, ownsReady)
+	}
+	if len(conditions) > 0 {
+		status = append(status, `"f:conditions":{`+strings.Join(conditions, ",")+`}`)
 	}
 	if len(status) > 0 {
 		all = append(all, `"f:status":{`+strings.Join(status, ",")+`}`)

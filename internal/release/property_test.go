@@ -19,7 +19,7 @@ var axes = []axis{
 	{func(*Observation) {}, agent, func(o *Observation) { o.Evidence = 0 }},
 	{func(*Observation) {}, func(o *Observation) { o.Recorded = false }},
 	{ended(EndingNone, time.Time{}), ended(EndingFinished, longAgo), ended(EndingFinished, time.Time{}), ended(EndingCompleted, longAgo),
-		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(0, time.Time{}),
+		ended(EndingCompleted, now), ended(EndingRejected, longAgo), ended(EndingForeign, longAgo), ended(EndingShared, longAgo), ended(0, time.Time{}),
 		endedBy(EndingFinished, replaced), endedBy(EndingCompleted, replaced), endedSomehow(EndingFinished, longAgo), endedSomehow(EndingRejected, longAgo, aliveUnder("node-1")),
 		endedSomehow(EndingCompleted, longAgo.Add(-time.Second)), endedSomehow(EndingFinished, time.Time{}, aliveUnder("node-2"))},
 	{func(*Observation) {}, notDeleting, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), pod(func(p *Pod) { p.DeletionRequested = longAgo }),
@@ -188,12 +188,18 @@ func letsGo(o Observation) bool {
 	switch {
 	case o.Pod.IsKnown() && !o.Pod.Get().Bound:
 		return true
-	case o.Pod.IsAbsent() || o.Pod.Get().Ending.ByKubelet():
+	case o.Pod.IsAbsent() || countsWithoutEntries(o):
 		return o.Live || o.Recorded
 	case !o.Live:
 		return false
 	}
 	return quiet || deadNode(o) || neverStarts(o)
+}
+
+// countsWithoutEntries: the termination is the kubelet's, or a shared one where agents are installed.
+func countsWithoutEntries(o Observation) bool {
+	ending := o.Pod.Get().Ending
+	return ending.ByKubelet() || (o.Evidence == EvidenceAgent && ending == EndingShared)
 }
 
 // neverStarts: the kubelet began after the deletion, and what an earlier one was starting is over.

@@ -178,6 +178,8 @@ func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 	case !o.Node.Get().Ready:
 		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
 			"%s is not Ready and has no out-of-service taint: sandbox %s may be alive; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off", o.Node.Get().called(), s.ID)
+	case pod.Ending == EndingShared:
+		return wait(RowAwaitKubeletReport, v1alpha1.ReasonKubeletNotFinished, 0, "sandbox %s may be alive: %s", s.ID, heldWithoutAgents)
 	case pod.Ending == EndingForeign:
 		return wait(RowAwaitKubeletReport, v1alpha1.ReasonKubeletNotFinished, 0,
 			"a client other than the kubelet ended the pod, so sandbox %s may be alive; where its Node object was deleted and is back, the kubelet removes the sandbox, "+

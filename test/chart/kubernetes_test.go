@@ -11,6 +11,7 @@ import (
 func TestWhatKubernetesDoesNotServeIsRefused(t *testing.T) {
 	const policies = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 	withPolicy := values{"protection": values{"admissionPolicy": true}}
+	withoutAgents := values{"agent": values{"enabled": false}, "manager": values{"configuration": values{"evidence": "Kubelet"}}}
 	const refusal = "does not serve MutatingAdmissionPolicy v1"
 	for name, tc := range map[string]struct {
 		given   values
@@ -19,6 +20,8 @@ func TestWhatKubernetesDoesNotServeIsRefused(t *testing.T) {
 	}{
 		"the oldest":                                 {nil, []string{"--kube-version=v1.31.0"}, ""},
 		"one of a provider":                          {nil, []string{"--kube-version=v1.33.5-eks-3025e55"}, ""},
+		"k3s with agents":                            {nil, []string{"--kube-version=v1.33.4+k3s1"}, ""},
+		"k3s without agents":                         {withoutAgents, []string{"--kube-version=v1.33.4+k3s1"}, "there are no agents"},
 		"one below the oldest":                       {nil, []string{"--kube-version=v1.30.14"}, "chart requires kubeVersion: >=1.31.0-0"},
 		"the policy by version":                      {withPolicy, []string{"--kube-version=v1.36.0"}, ""},
 		"the policy by an older version":             {withPolicy, []string{"--kube-version=v1.35.4"}, refusal},

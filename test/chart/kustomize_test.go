@@ -3,6 +3,7 @@
 package chart
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -70,6 +71,10 @@ var profiles = map[string]profile{
 		components:    []string{"components/admission-policy-protection", "components/guard-cluster-network"},
 		configuration: "protection:\n  guardClusterNetwork: true\n",
 	},
+	"k3s":      {values: values{"platform": "k3s"}, components: []string{"components/k3s"}},
+	"k0s":      {values: values{"platform": "k0s"}, components: []string{"components/k0s"}},
+	"microk8s": {values: values{"platform": "microk8s"}, components: []string{"components/microk8s"}},
+	"rke2":     {values: values{"platform": "rke2"}, components: []string{"components/rke2"}},
 	"hostnetwork": {
 		values:     values{"manager": values{"hostNetwork": true}, "namespace": values{"create": true}},
 		components: []string{"components/hostnetwork"},
@@ -239,6 +244,7 @@ func normalize(t *testing.T, objects []*unstructured.Unstructured) map[string]ma
 	normalized := map[string]map[string]any{}
 	for _, object := range objects {
 		renameVolumes(object, names)
+		sortMounts(object)
 		foldExpressions(object.Object)
 		if name := nameOf(object); normalized[name] != nil {
 			t.Errorf("%s is there twice", name)
@@ -277,6 +283,28 @@ func renameVolumes(object *unstructured.Unstructured, names map[string]string) {
 	}
 	if len(volumes) > 0 {
 		_ = unstructured.SetNestedSlice(object.Object, volumes, "spec", "template", "spec", "volumes")
+	}
+}
+
+// sortMounts orders volumes and their mounts by name: kustomize puts those that it has patched first, and their order means nothing.
+func sortMounts(object *unstructured.Unstructured) {
+	byName := func(x, y any) int {
+		of := func(item any) string { return fmt.Sprint(item.(map[string]any)["name"]) }
+		return strings.Compare(of(x), of(y))
+	}
+	pod, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "template", "spec")
+	spec, isMap := pod.(map[string]any)
+	if !found || !isMap {
+		return
+	}
+	if volumes, is := spec["volumes"].([]any); is {
+		slices.SortStableFunc(volumes, byName)
+	}
+	containers, _ := spec["containers"].([]any)
+	for _, container := range containers {
+		if mounts, is := container.(map[string]any)["volumeMounts"].([]any); is {
+			slices.SortStableFunc(mounts, byName)
+		}
 	}
 }
 

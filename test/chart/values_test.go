@@ -19,6 +19,7 @@ var changes = map[string]struct {
 	to   any
 	want string
 }{
+	"platform":                   {"k3s", "path: /run/k3s/containerd\n"},
 	"namespace.create":           {true, "\n  name: holdfast-system\n"},
 	"imagePullSecrets":           {[]any{values{"name": "registry"}}, "imagePullSecrets:"},
 	"protection.admissionPolicy": {true, "kind: MutatingAdmissionPolicyBinding"},

@@ -63,14 +63,51 @@ Takes {root, file}, and annotations and labels that every object gets.
 {{ toJson $arguments }}
 {{- end }}
 
+{{/* What differs on a platform: the socket of its container runtime, the namespace of the pools, and the DaemonSets that run CNI DEL. */}}
+{{- define "holdfast.platform" -}}
+{{- if has .Values.platform (list "rke2" "k3s") }}
+endpoint: /run/k3s/containerd/containerd.sock
+{{- else if eq .Values.platform "k0s" }}
+endpoint: /run/k0s/containerd.sock
+{{- else if eq .Values.platform "microk8s" }}
+endpoint: /var/snap/microk8s/common/run/containerd.sock
+{{- else if eq .Values.platform "openshift" }}
+endpoint: /run/crio/crio.sock
+namespaces: [openshift-multus]
+daemonSets: [openshift-multus/multus-additional-cni-plugins, openshift-multus/whereabouts-token-watcher]
+{{- end }}
+{{- if eq .Values.platform "rke2" }}
+daemonSets: [kube-system/rke2-multus-rke2-whereabouts]
+{{- end }}
+{{- end }}
+
 {{- define "holdfast.managerConfiguration" -}}
+{{- $platform := include "holdfast.platform" . | fromYaml }}
+{{- $configuration := deepCopy .Values.manager.configuration }}
+{{- if and $platform.namespaces (eq (dig "whereabouts" "namespaces" list $configuration | toJson) `["kube-system"]`) }}
+{{- $_ := set $configuration.whereabouts "namespaces" $platform.namespaces }}
+{{- end }}
+{{- if and $platform.daemonSets (eq (dig "unsafeReleases" "daemonSets" list $configuration | toJson) `["kube-system/whereabouts"]`) }}
+{{- $_ := set $configuration.unsafeReleases "daemonSets" $platform.daemonSets }}
+{{- end -}}
 apiVersion: config.holdfast.dev/v1alpha1
 kind: ManagerConfiguration
-{{ toYaml .Values.manager.configuration }}
+{{ toYaml $configuration }}
+{{- end }}
+
+{{/* The socket of the container runtime, as a path; empty if there is none. */}}
+{{- define "holdfast.endpoint" -}}
+{{- $platform := include "holdfast.platform" . | fromYaml }}
+{{- $endpoint := dig "runtime" "endpoint" "" .Values.agent.configuration }}
+{{- if and $platform.endpoint (eq $endpoint "/run/containerd/containerd.sock") }}{{ $endpoint = $platform.endpoint }}{{ end }}
+{{- $endpoint }}
 {{- end }}
 
 {{- define "holdfast.agentConfiguration" -}}
 {{- $configuration := deepCopy .Values.agent.configuration }}
+{{- with include "holdfast.endpoint" . }}
+{{- $_ := set $configuration.runtime "endpoint" . }}
+{{- end }}
 {{- if .Values.agent.audit.hostLocal }}
 {{- $_ := set $configuration "stores" (merge ($configuration.stores | default dict) (dict "hostLocal" (dict "dataDirs" (list "/host/cni/networks")))) }}
 {{- end }}
@@ -119,9 +156,12 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext:
   runAsNonRoot: true
+  {{- /* OpenShift gives each namespace IDs of its own, and restricted-v2 admits no others. */}}
+  {{- if ne .Values.platform "openshift" }}
   runAsUser: 65532
   runAsGroup: 65532
   fsGroup: 65532
+  {{- end }}
   seccompProfile:
     type: RuntimeDefault
 {{- end }}

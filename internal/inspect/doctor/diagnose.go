@@ -22,7 +22,7 @@ var groups = []struct {
 	name   string
 	checks []func(*Diagnosis, *Facts, time.Time)
 }{
-	{"Installation", []func(*Diagnosis, *Facts, time.Time){definitions, manager, configuration, mode, rights, versions, features}},
+	{"Installation", []func(*Diagnosis, *Facts, time.Time){definitions, manager, configuration, mode, rights, versions, features, shared}},
 	{"Certificates and webhooks", []func(*Diagnosis, *Facts, time.Time){certificate, issuing, webhooks, bootstrap}},
 	{"Protection of pods", []func(*Diagnosis, *Facts, time.Time){admissionPolicies, protection, foreign, updates, unprotected}},
 	{"Nodes", []func(*Diagnosis, *Facts, time.Time){agents, policies}},

@@ -198,11 +198,17 @@ func TestDiagnose(t *testing.T) {
 		}, "webhooks", Fail, "does not trust the serving certificate"},
 		"a webhook without a ready endpoint": {func(_ *testing.T, f *Facts) { change(f, 2, func(w *Webhook) { w.Ready = release.Known(0) }) }, "webhooks", Fail, "has no ready endpoint behind its Service"},
 		"a configuration is missing":         {func(_ *testing.T, f *Facts) { f.Webhooks = release.Known(f.Webhooks.Get()[:2]) }, "webhooks", Fail, "there is no webhook configuration holdfast-slices"},
-		"a pod was not protected":            {func(_ *testing.T, f *Facts) { f.Protection = release.Known(Protection{Label: true}) }, "protection", Fail, "was not protected"},
-		"a shadow":                           {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "mode", Warn, "Shadow: nothing is protected"},
-		"a shadow protects nothing":          {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "protection", OK, "was not protected"},
-		"somebody protects beside a shadow":  {func(_ *testing.T, f *Facts) { asShadow(f) }, "protection", Fail, "the mode is Shadow, and a pod"},
-		"protection could not be tried":      {func(_ *testing.T, f *Facts) { f.Protection = release.Unknown[Protection]("no right") }, "protection", Warn, "no right"},
+		"k3s without agents":                 {kubelets("v1.37.1+k3s1"), "field manager of the kubelets", Fail, "on 1 of 1 nodes kubelet and controller manager are one program"},
+		"k3s with agents":                    {func(t *testing.T, f *Facts) { kubelets("v1.37.1+k3s1")(t, f); withAgents(f) }, "field manager of the kubelets", OK, "agents are queried"},
+		"MicroK8s without agents": {func(_ *testing.T, f *Facts) {
+			f.Nodes.Get()[0].Labels = map[string]string{"microk8s.io/cluster": "true"}
+		},
+			"field manager of the kubelets", Fail, "no report of a kubelet releases an address"},
+		"a pod was not protected":           {func(_ *testing.T, f *Facts) { f.Protection = release.Known(Protection{Label: true}) }, "protection", Fail, "was not protected"},
+		"a shadow":                          {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "mode", Warn, "Shadow: nothing is protected"},
+		"a shadow protects nothing":         {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "protection", OK, "was not protected"},
+		"somebody protects beside a shadow": {func(_ *testing.T, f *Facts) { asShadow(f) }, "protection", Fail, "the mode is Shadow, and a pod"},
+		"protection could not be tried":     {func(_ *testing.T, f *Facts) { f.Protection = release.Unknown[Protection]("no right") }, "protection", Warn, "no right"},
 		"somebody else's webhook blocks updates": {func(_ *testing.T, f *Facts) {
 			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Configuration: "c", Name: "x.example.com", Service: "a/b", FailsClosed: true, UpdatesPods: true, Ready: release.Known(0)}))
 		}, "webhooks of others", Fail, "x.example.com (c) is called for updates of pods, fails closed, and has no ready endpoint behind its Service a/b"},

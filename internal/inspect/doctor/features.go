@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
@@ -52,4 +53,32 @@ func oldKubelets(f *Facts) (old, all int) {
 		}
 	}
 	return old, len(nodes)
+}
+
+// shared: where kubelet and controller manager are one process, only agents show that a sandbox is gone (docs/decisions/0283).
+func shared(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "field manager of the kubelets"
+	if !f.Nodes.IsKnown() || !f.Configuration.IsKnown() {
+		return // each has a line of its own that says so
+	}
+	nodes := 0
+	for i := range f.Nodes.Get() {
+		if isSharedKubelet(&f.Nodes.Get()[i]) {
+			nodes++
+		}
+	}
+	found := fmt.Sprintf("on %d of %d nodes kubelet and controller manager are one program (k3s, MicroK8s) and write under one field manager", nodes, len(f.Nodes.Get()))
+	switch {
+	case nodes == 0:
+	case f.Configuration.Get().Evidence == configv1alpha1.EvidenceKubelet:
+		d.add(Fail, name, found+", and there are no agents (evidence: Kubelet): no report of a kubelet releases an address", "install the agents, and set evidence to Agent")
+	default:
+		d.ok(name, "%s: agents are queried where an entry is left", found)
+	}
+}
+
+// isSharedKubelet goes by k3s' version and by the label that MicroK8s gives its nodes.
+func isSharedKubelet(node *corev1.Node) bool {
+	_, micro := node.Labels["microk8s.io/cluster"]
+	return micro || strings.Contains(node.Status.NodeInfo.KubeletVersion, "+k3s")
 }

@@ -83,13 +83,15 @@ var endingText = map[release.Ending]string{
 	release.EndingFinished:  "the kubelet ended it after its deletion, so every sandbox was stopped",
 	release.EndingCompleted: "the kubelet ended it before its deletion, or it is unknown whether it was after",
 	release.EndingRejected:  "the kubelet refused it, and killed nothing",
-	release.EndingForeign:   "a client other than the kubelet wrote that phase (PodGC, for one): no proof",
+	release.EndingShared: "the kubelet ended it, under a field manager that PodGC has too (k3s, MicroK8s): with agents it counts where no entry is left, " +
+		"without them nowhere",
+	release.EndingForeign: "a client other than the kubelet wrote that phase (PodGC, for one): no proof",
 }
 
 // endingText says of a phase under the kubelet's name that others can have written it whose it may be.
 func (f *Facts) endingText(pod *corev1.Pod) string {
 	ending := facts.Ending(f.podFact(), f.Record)
-	if ending == release.EndingForeign && release.PodEnding(pod).ByKubelet() {
+	if seen := release.PodEnding(pod); ending == release.EndingForeign && (seen.ByKubelet() || seen == release.EndingShared) {
 		return "it stands under the kubelet's name, and other accounts can have written that: no proof"
 	}
 	return endingText[ending]

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/internal/config"
+)
+
+// TestPlatform renders each platform and reads what the pods would.
+func TestPlatform(t *testing.T) {
+	for platform, want := range map[string]struct {
+		endpoint               string
+		namespaces, daemonSets []string
+		text                   string
+	}{
+		"generic":   {"/run/containerd/containerd.sock", []string{"kube-system"}, []string{"kube-system/whereabouts"}, "runAsUser: 65532"},
+		"rke2":      {"/run/k3s/containerd/containerd.sock", []string{"kube-system"}, []string{"kube-system/rke2-multus-rke2-whereabouts"}, "path: /run/k3s/containerd\n"},
+		"k3s":       {"/run/k3s/containerd/containerd.sock", []string{"kube-system"}, []string{"kube-system/whereabouts"}, "path: /run/k3s/containerd\n"},
+		"k0s":       {"/run/k0s/containerd.sock", []string{"kube-system"}, []string{"kube-system/whereabouts"}, "path: /run/k0s\n"},
+		"microk8s":  {"/var/snap/microk8s/common/run/containerd.sock", []string{"kube-system"}, []string{"kube-system/whereabouts"}, "path: /var/snap/microk8s/common/run\n"},
+		"openshift": {"/run/crio/crio.sock", []string{"openshift-multus"}, []string{"openshift-multus/multus-additional-cni-plugins", "openshift-multus/whereabouts-token-watcher"}, "type: spc_t\n"},
+	} {
+		t.Run(platform, func(t *testing.T) {
+			t.Parallel()
+			text, err := template(t, own, values{"platform": platform})
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects := mustTemplate(t, values{"platform": platform})
+			manager, err := config.ParseManager(platform, []byte(configurationOf(t, objects, "Deployment")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			agent, err := config.ParseAgent(platform, []byte(configurationOf(t, objects, "DaemonSet")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := []any{agent.Runtime.Endpoint, manager.Whereabouts.Namespaces, manager.UnsafeReleases.DaemonSets}
+			if diff := cmp.Diff([]any{want.endpoint, want.namespaces, want.daemonSets}, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if !strings.Contains(text, want.text) {
+				t.Errorf("nothing says %q", want.text)
+			}
+			on := platform == "openshift"
+			if strings.Contains(text, "kind: SecurityContextConstraints") != on || strings.Contains(text, "runAsUser: 65532") == on {
+				t.Errorf("OpenShift: %t, and the SCC and the user IDs are not as they have to be there", on)
+			}
+		})
+	}
+}
+
+// TestPlatformLeavesWhatIsGiven: a value that is not the default wins over the platform's.
+func TestPlatformLeavesWhatIsGiven(t *testing.T) {
+	text, err := template(t, own, values{"platform": "rke2",
+		"manager": values{"configuration": values{"unsafeReleases": values{"daemonSets": []any{"apps/cni"}}}},
+		"agent":   values{"configuration": values{"runtime": values{"endpoint": "unix:///run/crio/crio.sock"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "- apps/cni\n") || !strings.Contains(text, "path: /run/crio\n") || strings.Contains(text, "/run/k3s") {
+		t.Error("the platform's values stand in the place of those that were given")
+	}
+}
+
+// TestASharedFieldManagerNeedsAgents: without them no report of a kubelet counts (docs/decisions/0283).
+func TestASharedFieldManagerNeedsAgents(t *testing.T) {
+	without := values{"agent": values{"enabled": false}, "manager": values{"configuration": values{"evidence": "Kubelet"}}}
+	for name, given := range map[string]values{
+		"k3s": with(without, "platform", "k3s"), "microk8s": with(without, "platform", "microk8s"),
+		"agents that are not evidence": {"platform": "k3s", "manager": values{"configuration": values{"evidence": "Kubelet"}}},
+	} {
+		if _, err := template(t, own, given); err == nil || !strings.Contains(err.Error(), "there are no agents") {
+			t.Errorf("%s without agents: %v, want a refusal", name, err)
+		}
+	}
+	if _, err := template(t, own, with(without, "platform", "rke2")); err != nil {
+		t.Errorf("RKE2 without agents: %v", err)
+	}
+}
