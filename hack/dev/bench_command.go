@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 )
 
@@ -36,9 +37,9 @@ func newBenchCommand() *cobra.Command {
 server and etcd, the real manager under its own account with its own manifests. The arms of a
 comparison take turns in one run.
 
-Each row is written to bin/bench/NAME.json as soon as it is measured, and then the page with all
-rows that have such a file: docs/performance.md, with its plots in docs/pictures/performance.
-A quick run writes both below bin/bench/quick, and a run of another commit its rows below
+Each row is written to bin/bench/NAME.json as soon as it is measured, and into the page:
+docs/performance.md, with its plots in docs/pictures/performance. The page keeps all other rows as
+they are. A quick run writes both below bin/bench/quick, and a run of another commit its rows below
 bin/bench/before: the page shows them in a column of their own.`,
 		Example: `  holdfast-dev bench
   holdfast-dev bench --only creation-saturated,webhook-cpu
@@ -95,17 +96,17 @@ func (f *benchFlags) run(cmd *cobra.Command) (err error) {
 		o.Results = filepath.Join(work, "quick")
 		docs = o.Results
 	}
-	p := page.Page{Rows: bench.Rows(), Results: o.Results, Before: filepath.Join(o.Results, "before"), Quick: f.quick}
+	p := page.Page{Rows: bench.Rows(), Quick: f.quick}
 	if p.Machine, err = bench.DescribeMachine(cmd.Context(), f.root); err != nil {
 		return err
 	}
 	if f.base != "" {
-		o.Results = p.Before
+		o.Base, o.Results = true, filepath.Join(o.Results, "before")
 		if o.Root, o.Version, err = bench.Checkout(cmd.Context(), f.root, f.base, o.Progress); err != nil {
 			return err
 		}
 	}
-	o.Written = func() error { return p.Write(docs) }
+	o.Written = func(rows []result.Result) error { return p.Add(docs, rows, o.Base) }
 	return bench.Run(cmd.Context(), o)
 }
 
