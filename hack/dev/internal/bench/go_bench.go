@@ -47,6 +47,13 @@ func (w *world) testBinary(ctx context.Context, packagePath string) (string, err
 func (w *world) goBench(name, program, benchmark string) arm {
 	return arm{name: name, run: func(ctx context.Context) (int, map[string]float64, error) {
 		pattern := "^" + strings.ReplaceAll(benchmark, "/", "$/^") + "$"
+		listed, err := output(ctx, w.dir, program, "-test.list="+strings.Split(pattern, "/")[0])
+		if err != nil {
+			return 0, nil, err
+		}
+		if !strings.HasPrefix(listed, "Benchmark") {
+			return 0, nil, impossible("no Go benchmark of that version is about it")
+		}
 		text, err := output(ctx, w.dir, program, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime=1s", "-test.benchmem")
 		if err != nil {
 			return 0, nil, err

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -68,7 +70,7 @@ var watchedWrites = experiment{
 		if err != nil {
 			return nil, err
 		}
-		o := &observers{config: agents}
+		o := &observers{config: agents, watches: w.agentWatches()}
 		w.onStop(func() error { o.close(); return nil })
 		return []arm{
 			{name: watched, run: write, before: o.open},
@@ -115,14 +117,30 @@ func updateRecords(ctx context.Context, c client.Client, records []*v1alpha1.IPA
 	return int(written.Load()), err
 }
 
+// agentWatch is a watch of each agent: a kind, and the field selector for a node.
+type agentWatch struct {
+	kind     string
+	selector func(node string) string
+}
+
+// agentWatches are those of the records of the node, and of the queries to all nodes, which were records of no node once.
+func (w *world) agentWatches() []agentWatch {
+	records := agentWatch{"ipallocations", func(node string) string { return "spec.nodeName=" + node }}
+	if _, err := os.Stat(filepath.Join(w.options.Root, "config", "crd", "bases", "holdfast.dev_allnodesqueries.yaml")); err != nil {
+		return []agentWatch{records, {"ipallocations", func(string) string { return "spec.nodeName=" }}}
+	}
+	return []agentWatch{records, {"allnodesqueries", func(string) string { return "metadata.name=" + v1alpha1.AllNodesQueryName }}}
+}
+
 // observers are the watches of the agents.
 type observers struct {
-	config *rest.Config
+	config  *rest.Config
+	watches []agentWatch
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-// open begins the two watches of each agent, of the records of its node and of the queries to all nodes, unless they stand.
+// open begins the watches of each agent, unless they stand.
 func (o *observers) open(ctx context.Context) error {
 	if o.cancel != nil {
 		return nil
@@ -133,13 +151,10 @@ func (o *observers) open(ctx context.Context) error {
 	}
 	var watching context.Context
 	watching, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	return inParallel(ctx, clients, 2*watchingAgents, func(_ context.Context, i int) error {
-		kind, selector := "allnodesqueries", "metadata.name="+v1alpha1.AllNodesQueryName
-		if i%2 == 0 {
-			kind, selector = "ipallocations", fmt.Sprintf("spec.nodeName=agent-node-%d", i/2)
-		}
-		stream, err := clientset.RESTClient().Get().AbsPath(holdfastAPI+kind).Param("watch", "true").
-			Param("fieldSelector", selector).Param("resourceVersion", "0").Stream(watching)
+	return inParallel(ctx, clients, len(o.watches)*watchingAgents, func(_ context.Context, i int) error {
+		of := o.watches[i%len(o.watches)]
+		stream, err := clientset.RESTClient().Get().AbsPath(holdfastAPI+of.kind).Param("watch", "true").
+			Param("fieldSelector", of.selector(agentNode(i/len(o.watches)))).Param("resourceVersion", "0").Stream(watching)
 		if err != nil {
 			return err
 		}
@@ -150,6 +165,8 @@ func (o *observers) open(ctx context.Context) error {
 		return nil
 	})
 }
+
+func agentNode(i int) string { return fmt.Sprintf("agent-node-%d", i) }
 
 func (o *observers) close() {
 	if o.cancel != nil {

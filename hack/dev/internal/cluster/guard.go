@@ -5,6 +5,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
@@ -229,11 +231,47 @@ func (c *Cluster) configuration(o GuardOptions, e endpoint) (*configv1alpha1.Man
 	return configuration, nil
 }
 
+// writeConfiguration writes the installed file with what differs in configuration.
 func (c *Cluster) writeConfiguration(configuration *configv1alpha1.ManagerConfiguration) (string, error) {
-	content, err := yaml.Marshal(configuration)
+	source := filepath.Join(c.options.Root, installed[configuration.Evidence])
+	file, err := os.ReadFile(source)
 	if err != nil {
 		return "", err
 	}
+	before, err := config.ParseManager(source, file)
+	if err != nil {
+		return "", err
+	}
+	content, err := overlay(file, before, configuration)
+	if err != nil {
+		return "", fmt.Errorf("changing %s: %w", source, err)
+	}
 	path := c.path("manager", "config.yaml")
 	return path, os.WriteFile(path, content, 0o644)
+}
+
+// overlay changes a YAML file by what differs between two objects. What the file leaves out it still leaves out: another version of the program, which a
+// benchmark measures, may not know every field that has a default here.
+func overlay(file []byte, before, after any) ([]byte, error) {
+	original, err := yaml.YAMLToJSON(file)
+	if err != nil {
+		return nil, err
+	}
+	from, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	to, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(from, to, after)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := strategicpatch.StrategicMergePatch(original, patch, after)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.JSONToYAML(changed)
 }
