@@ -149,20 +149,36 @@ func (o *observers) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var watching context.Context
-	watching, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	watching := o.begin(ctx)
 	return inParallel(ctx, clients, len(o.watches)*watchingAgents, func(_ context.Context, i int) error {
-		of := o.watches[i%len(o.watches)]
-		stream, err := clientset.RESTClient().Get().AbsPath(holdfastAPI+of.kind).Param("watch", "true").
-			Param("fieldSelector", of.selector(agentNode(i/len(o.watches)))).Param("resourceVersion", "0").Stream(watching)
+		stream, err := o.watches[i%len(o.watches)].open(watching, clientset, agentNode(i/len(o.watches)), map[string]string{"resourceVersion": "0"})
 		if err != nil {
 			return err
 		}
-		o.done.Go(func() {
-			defer stream.Close()
-			_, _ = io.Copy(io.Discard, stream) // until it is closed
-		})
+		o.drain(stream)
 		return nil
+	})
+}
+
+// begin is the context of the watches, until close.
+func (o *observers) begin(ctx context.Context) (watching context.Context) {
+	watching, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return watching
+}
+
+func (a agentWatch) open(ctx context.Context, clientset kubernetes.Interface, node string, parameters map[string]string) (io.ReadCloser, error) {
+	request := clientset.CoreV1().RESTClient().Get().AbsPath(holdfastAPI+a.kind).Param("watch", "true").Param("fieldSelector", a.selector(node))
+	for name, value := range parameters {
+		request = request.Param(name, value)
+	}
+	return request.Stream(ctx)
+}
+
+// drain reads a watch until close.
+func (o *observers) drain(stream io.ReadCloser) {
+	o.done.Go(func() {
+		defer stream.Close()
+		_, _ = io.Copy(io.Discard, stream) // until it is closed
 	})
 }
 

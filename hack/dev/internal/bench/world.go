@@ -185,15 +185,19 @@ func (w *world) account(ctx context.Context, name string, groups []string, rules
 	)
 }
 
+// network makes a network of whereabouts.
+func (w *world) network(ctx context.Context, namespace, name, addresses string) error {
+	return w.seed.Create(ctx, &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
+			`{"cniVersion":"0.3.1","name":%q,"type":"macvlan","master":"eth1","mode":"bridge","ipam":{"type":"whereabouts","range":%q}}`, name, addresses)}})
+}
+
 // namespace makes a namespace with a network of whereabouts in it.
 func (w *world) namespace(ctx context.Context, name string) error {
-	definition := &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: network},
-		Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
-			`{"cniVersion":"0.3.1","name":%q,"type":"macvlan","master":"eth1","mode":"bridge","ipam":{"type":"whereabouts","range":"10.0.0.0/16"}}`, network)}}
 	if err := w.seed.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
-	if err := w.seed.Create(ctx, definition); err != nil {
+	if err := w.network(ctx, name, network, "10.0.0.0/16"); err != nil {
 		return err
 	}
 	return await(ctx, "the default ServiceAccount of namespace "+name, func(ctx context.Context) (bool, error) {
