@@ -51,8 +51,12 @@ func BenchmarkAudit(b *testing.B) {
 // largePool has one large range.
 type largePool struct{ auditedPool }
 
-func (p *largePool) Ranges(string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }
-func (p *largePool) Covers(ip netip.Addr) bool    { return netip.MustParsePrefix("10.0.0.0/8").Contains(ip) }
+func (p *largePool) Ranges(string) []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+}
+func (p *largePool) Covers(ip netip.Addr) bool {
+	return netip.MustParsePrefix("10.0.0.0/8").Contains(ip)
+}
 
 // fullCache lists pods and records as the manager's cache does: copies, unless the caller wants none.
 type fullCache struct {

@@ -23,9 +23,9 @@ import (
 const onlyMissing = "missing"
 
 type benchFlags struct {
-	root, base  string
-	only        []string
-	quick, list bool
+	root, base           string
+	only                 []string
+	quick, profile, list bool
 }
 
 func newBenchCommand() *cobra.Command {
@@ -45,6 +45,7 @@ bin/bench/before: the page shows them in a column of their own.`,
   holdfast-dev bench --only creation-saturated,webhook-cpu
   holdfast-dev bench --only missing
   holdfast-dev bench --quick
+  holdfast-dev bench --profile --only webhook-cpu,finalizers
   holdfast-dev bench --base e0e9cf8 --only creation-saturated`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,6 +62,7 @@ bin/bench/before: the page shows them in a column of their own.`,
 	cmd.Flags().StringVar(&f.base, "base", "", "measure the manager of this `commit`, which is built in a worktree of its own")
 	cmd.Flags().StringSliceVar(&f.only, "only", nil, "`names` of the rows to measure, or "+onlyMissing+" for those that have no file; the files of the other rows are kept")
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "make one repeat of fewer operations for each row, to see that everything works")
+	cmd.Flags().BoolVar(&f.profile, "profile", false, "after each row, profile the manager and the API server under its load, into profiles/, and name the largest entries")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the rows and end")
 	cmd.AddCommand(newNullWebhookCommand())
 	return cmd
@@ -79,7 +81,7 @@ func (f *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, logs.Close()) }()
-	o := bench.Options{Root: f.root, Results: work, Work: filepath.Join(work, "clusters"), Quick: f.quick, Progress: cmd.OutOrStdout()}
+	o := bench.Options{Root: f.root, Results: work, Work: filepath.Join(work, "clusters"), Quick: f.quick, Profile: f.profile, Progress: cmd.OutOrStdout()}
 	if f.only = trim(f.only); len(f.only) == 1 && f.only[0] == onlyMissing {
 		o.Missing = true
 	} else {

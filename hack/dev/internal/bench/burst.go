@@ -20,6 +20,7 @@ import (
 // burstDelete deletes pods that run, all at once. As in the life of a pod, no webhook judges the entries of bare pods.
 var burstDelete = experiment{
 	repeats: 3,
+	cold:    true,
 	needs:   needs{reports: true},
 	rows: []row{{
 		Row: page.Row{Name: "burst-delete", Title: "300 pods deleted at once", Against: "unguarded", Unit: ratio, Target: result.Target{Op: result.AtLeast, Value: 0.95},
@@ -73,6 +74,7 @@ const turnoverPods = 30
 // turnover replaces all pods of a network that has no address more than pods: each new pod waits for the address of an old one. Each arm has a network.
 var turnover = experiment{
 	repeats: 3,
+	cold:    true,
 	needs:   needs{reports: true},
 	rows: []row{{
 		Row: page.Row{Name: "turnover", Title: fmt.Sprintf("turnover of %d pods in %d addresses", turnoverPods, turnoverPods), Against: "whereabouts alone", Unit: ratio,

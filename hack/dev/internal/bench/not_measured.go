@@ -9,7 +9,6 @@ import (
 
 // notMeasured are the rows that no experiment measures yet.
 var notMeasured = []page.Row{
-	missing("cni-del", "admission of a CNI DEL at 100,000 records", "at 1,000 records", ratio, result.AtMost, 1.1),
 	missing("reclaim", "writes to reclaim one of 1,000 leaks in one pool", "", "calls", result.AtMost, 4),
 	missing("failover", "first release after the leader is killed with 50,000 held records, beyond the Lease duration", "", "seconds", result.AtMost, 5),
 	missing("nodes-deleted", "1,000 Nodes deleted with 50,000 records: last release after the delay", "the same writes made bare", ratio, result.AtMost, 1.3),

@@ -24,6 +24,8 @@ type experiment struct {
 	rows []row
 	// repeats of a complete run; 10, or 3 where one takes more than a minute.
 	repeats int
+	// cold says that the first repeat counts: a turn takes so long that nothing has to warm up. Otherwise one more comes first, which does not count.
+	cold bool
 	// slices are the parts of a turn, between which the arms take turns: for what changes faster than a turn takes. One by default.
 	slices int
 	// needs are what the cluster has to have.
@@ -35,6 +37,8 @@ type experiment struct {
 // arm is one side of a comparison.
 type arm struct {
 	name string
+	// world is where it runs; nil for that of the experiment.
+	world *world
 	// before a turn is prepared, and after a repeat cleaned up, what is not measured; nil where there is nothing to do.
 	before, after func(ctx context.Context) error
 	// run does the operations of a turn, or of a slice of it, and returns how many, with what it measured itself. The harness adds wall time and
@@ -56,7 +60,7 @@ type needs struct {
 
 // experiments in the order in which they run.
 var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, agentQueries, auditUnchanged, releaseLatency, heap,
-	admissionPolicy, burstDelete, turnover, agentsRestart}
+	admissionPolicy, burstDelete, turnover, agentsRestart, cniDel}
 
 // Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
 func Rows() []page.Row {

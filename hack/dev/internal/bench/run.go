@@ -31,6 +31,8 @@ type Options struct {
 	Base bool
 	// Quick makes one repeat of fewer operations, to see that everything works.
 	Quick bool
+	// Profile repeats the first arm of each experiment with a cluster after it was measured, and profiles the manager and the API server meanwhile.
+	Profile bool
 	// Progress gets a line for each turn.
 	Progress io.Writer
 	// Written is called with the rows of an experiment whose files were written.
@@ -91,7 +93,7 @@ func (o Options) measure(ctx context.Context, e experiment, number string) (err 
 		}
 	}()
 	began := time.Now()
-	w, err := newWorld(ctx, o, e)
+	w, err := newWorld(ctx, o, e, "")
 	if err != nil {
 		return err
 	}
@@ -103,6 +105,11 @@ func (o Options) measure(ctx context.Context, e experiment, number string) (err 
 	samples, err := w.repeat(ctx, arms, e, number+" "+e.rows[0].Name)
 	if err != nil {
 		return err
+	}
+	if o.Profile && !e.needs.noCluster {
+		if err := w.profile(ctx, arms[0], e); err != nil {
+			return err
+		}
 	}
 	var written []result.Result
 	for _, r := range e.rows {
@@ -150,10 +157,13 @@ func (r row) result(samples []result.Sample) (result.Result, error) {
 	return result.New(r.Name, r.Unit, r.Limit, r.Target, own)
 }
 
-// repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. What comes first is
-// a repeat that is not counted.
+// repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. Unless the
+// experiment is cold, what comes first is a repeat that is not counted.
 func (w *world) repeat(ctx context.Context, arms []arm, e experiment, what string) ([]result.Sample, error) {
 	first, last := 0, e.repeats
+	if e.cold {
+		first = 1
+	}
 	if w.options.Quick {
 		first, last = 1, 1
 	}
@@ -197,6 +207,9 @@ func (w *world) turn(ctx context.Context, a arm) (t result.Turn, err error) {
 		if err := a.before(ctx); err != nil {
 			return t, fmt.Errorf("before the turn: %w", err)
 		}
+	}
+	if a.world != nil {
+		w = a.world
 	}
 	processes := w.processes()
 	before, err := cpuSeconds(processes)

@@ -136,8 +136,8 @@ func (w *world) agentWatches() []agentWatch {
 type observers struct {
 	config  *rest.Config
 	watches []agentWatch
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
 }
 
 // open begins the watches of each agent, unless they stand.

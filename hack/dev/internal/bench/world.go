@@ -51,22 +51,24 @@ var scheme = func() *runtime.Scheme {
 
 // world is the cluster of one experiment.
 type world struct {
-	options Options
-	dir     string
-	cluster *cluster.Cluster
+	options    Options
+	experiment experiment
+	dir        string
+	cluster    *cluster.Cluster
 	// seed is the administrator, who is exempt from priority and fairness: for what is not measured.
 	seed client.Client
 
-	// metrics is where the manager serves its metrics.
-	metrics string
+	// metrics is where the manager serves its metrics, and profiles where a profiled one serves those.
+	metrics, profiles string
 
 	mutex   sync.Mutex
 	running map[string]int
 	stops   []func() error
 }
 
-func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error) {
-	w := &world{options: o, dir: filepath.Join(o.Work, e.rows[0].Name), running: map[string]int{"load": os.Getpid()}}
+// newWorld starts a cluster for an experiment. suffix is that of its folder, where an experiment has more than one.
+func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *world, err error) {
+	w := &world{options: o, experiment: e, dir: filepath.Join(o.Work, e.rows[0].Name+suffix), running: map[string]int{"load": os.Getpid()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.stop())
@@ -79,9 +81,15 @@ func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error
 	if err != nil {
 		return nil, err
 	}
-	w.cluster, err = cluster.Start(ctx, cluster.Options{Root: o.Root, Dir: w.dir, Nodes: []string{simulatedNode}, NodeMonitorGracePeriod: time.Hour,
-		APIServerArgs: arguments, ManagerEnv: e.needs.managerEnv, Log: o.Progress, Started: w.started})
-	if err != nil {
+	options := cluster.Options{Root: o.Root, Dir: w.dir, Nodes: []string{simulatedNode}, NodeMonitorGracePeriod: time.Hour,
+		APIServerArgs: arguments, ManagerEnv: e.needs.managerEnv, Log: o.Progress, Started: w.started}
+	if o.Profile {
+		if options.Manager, err = w.profiledManager(ctx); err != nil {
+			return nil, err
+		}
+		options.ManagerEnv = append(slices.Clone(options.ManagerEnv), profileAddress+"="+w.profiles)
+	}
+	if w.cluster, err = cluster.Start(ctx, options); err != nil {
 		return nil, err
 	}
 	w.onStop(w.cluster.Stop)
@@ -118,7 +126,9 @@ func (w *world) awaitReports(ctx context.Context) error {
 		if err := errors.Join(w.seed.List(ctx, &policies), w.seed.List(ctx, &bindings)); err != nil {
 			return false, err
 		}
-		if w.options.Base && !slices.ContainsFunc(policies.Items, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool { return p.Name == reportpolicy.KubeletReports }) {
+		if w.options.Base && !slices.ContainsFunc(policies.Items, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+			return p.Name == reportpolicy.KubeletReports
+		}) {
 			return true, nil // a version before that policy accepts reports at once
 		}
 		judgement := reportpolicy.Evidence(policies.Items, bindings.Items)

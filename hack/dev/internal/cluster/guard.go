@@ -133,7 +133,7 @@ func (e endpoint) url() string { return fmt.Sprintf("https://127.0.0.1:%d", e.we
 // Plugin is the path of the kubectl plugin that make build leaves.
 func (c *Cluster) Plugin() string { return filepath.Join(c.options.Root, "bin", "kubectl-holdfast") }
 
-func (c *Cluster) managerProgram() string { return filepath.Join(c.options.Root, "bin", "manager") }
+func (c *Cluster) managerProgram() string { return c.options.Manager }
 
 func (c *Cluster) newEndpoint() (endpoint, error) {
 	e := endpoint{certDir: c.path("manager", "certs")}
