@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -51,7 +52,7 @@ func (w *world) populate(ctx context.Context) (*population, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.node(ctx, kubelet, deadNode); err != nil {
+	if err := w.node(ctx, kubelet, deadNode); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	if err := w.fillPool(ctx, 0, 1, 1); err != nil {
@@ -171,11 +172,11 @@ func (w *world) put(ctx context.Context, puts []etcdPut) error {
 	return nil
 }
 
-// awaitIdle waits until the manager and the API server have nothing to do.
+// awaitIdle waits until the replicas of the manager and the API server have nothing to do.
 func (w *world) awaitIdle(ctx context.Context) error {
 	used := func() (float64, error) {
 		seconds, err := cpuSeconds(w.processes())
-		return seconds["manager"] + seconds["kube-apiserver"], err
+		return seconds["manager"] + seconds[standby] + seconds["kube-apiserver"], err
 	}
 	return await(ctx, "the manager and the API server to have nothing to do", func(ctx context.Context) (bool, error) {
 		before, err := used()

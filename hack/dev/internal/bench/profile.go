@@ -72,15 +72,15 @@ func (w *world) profile(ctx context.Context, a arm, e experiment) error {
 			return err
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	loaded, stop := context.WithCancel(ctx)
+	group, running := errgroup.WithContext(ctx)
+	loaded, stop := context.WithCancel(running)
 	defer stop()
 	profiled := map[string]string{}
 	for name, read := range map[string]func(context.Context, time.Duration) ([]byte, error){"manager": w.profileOfManager, "kube-apiserver": w.profileOfAPIServer} {
 		profiled[name] = filepath.Join(w.options.Results, "profiles", e.rows[0].Name+"-"+name+".pprof")
 		group.Go(func() error {
 			defer stop()
-			content, err := read(ctx, w.profileTime())
+			content, err := read(running, w.profileTime())
 			if err != nil {
 				return fmt.Errorf("profile of %s: %w", name, err)
 			}
@@ -88,9 +88,9 @@ func (w *world) profile(ctx context.Context, a arm, e experiment) error {
 		})
 	}
 	group.Go(func() error {
-		_, _, err := a.run(ctx)
+		_, _, err := a.run(running)
 		for err == nil && loaded.Err() == nil && a.before == nil { // what has to be prepared runs once
-			_, _, err = a.run(ctx)
+			_, _, err = a.run(running)
 		}
 		return err
 	})

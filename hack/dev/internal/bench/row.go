@@ -60,7 +60,7 @@ type needs struct {
 
 // experiments in the order in which they run.
 var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, agentQueries, auditUnchanged, releaseLatency, heap,
-	admissionPolicy, burstDelete, turnover, agentsRestart, cniDel}
+	admissionPolicy, burstDelete, turnover, agentsRestart, cniDel, failover}
 
 // Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
 func Rows() []page.Row {

@@ -183,20 +183,28 @@ func (c *Cluster) startManager(ctx context.Context, configuration *configv1alpha
 
 // runManager starts the manager's process and waits until it is ready.
 func (c *Cluster) runManager(ctx context.Context) error {
+	p, err := c.startReplica(ctx, "manager", c.guard.configFile, c.guard.healthPort)
+	if p != nil {
+		c.guard.manager = p
+	}
+	return err
+}
+
+// startReplica starts a process of the manager and waits until it is ready. The process is returned with the error where it started.
+func (c *Cluster) startReplica(ctx context.Context, name, configFile string, healthPort int) (*process.Process, error) {
 	p, err := process.Start(process.Options{
-		Name: "manager", Path: c.managerProgram(), LogFile: c.path("logs", "manager.log"),
-		Args: []string{"run", "--config", c.guard.configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
+		Name: name, Path: c.managerProgram(), LogFile: c.path("logs", name+".log"),
+		Args: []string{"run", "--config", configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
 		Env:  append([]string{"POD_NAMESPACE=" + guardNamespace}, c.options.ManagerEnv...),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.guard.manager = p
 	c.onStop(func() error { return p.Stop(0) })
 	c.options.Started(Child{p.Name(), p.PID()})
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("http://127.0.0.1:%d/readyz", c.guard.healthPort)))
+	return p, p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("http://127.0.0.1:%d/readyz", healthPort)))
 }
 
 // installed are the files with the configuration as it is installed.

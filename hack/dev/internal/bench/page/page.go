@@ -58,7 +58,7 @@ var tmpl = template.Must(template.New("performance.md").Funcs(template.FuncMap{"
 // it is. before says that the rows are those of an older version, which have a column of their own.
 func (p Page) Add(dir string, rows []result.Result, before bool) error {
 	path := filepath.Join(dir, "performance.md")
-	shown, err := read(path, p.Rows)
+	shown, err := read(path)
 	if err != nil {
 		return err
 	}

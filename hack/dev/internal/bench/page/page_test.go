@@ -118,7 +118,7 @@ func TestAnOlderVersionHasAColumn(t *testing.T) {
 	expect(t, add(t, dir, nil, false),
 		"| What | Against | Target | Measured | Holds | Commit | Before |\n|---|---|---|---|---|---|---|\n",
 		"| 0.9 (0.9 to 0.9) | no | `abc` | 0.5 (0.5 to 0.5) at `e0e9cf8` |\n",
-		"| a third thing |  | <= 1 | not measured |  |  | none: it has no such thing |\n",
+		"| a third thing <!-- later --> |  | <= 1 | not measured |  |  | none: it has no such thing |\n",
 	)
 }
 

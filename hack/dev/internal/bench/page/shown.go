@@ -20,7 +20,7 @@ type shown struct {
 }
 
 // read reads a page that Add wrote: figures of rows stay, wherever they were measured. It is an error if the page has another form: figures would be lost.
-func read(path string, rows []Row) (*shown, error) {
+func read(path string) (*shown, error) {
 	s := &shown{cells: map[string][]string{}, before: map[string]string{}, sections: map[string]string{}}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -39,10 +39,10 @@ func read(path string, rows []Row) (*shown, error) {
 		if len(cells) < 2 {
 			continue // what surrounds the table
 		}
-		name, isMeasured := nameOf(cells[0], rows)
+		name, isMeasured := nameOf(cells[0])
 		last := len(columns) - 1
 		if len(cells) != len(columns) || name == "" && cells[last] != "" {
-			return nil, fmt.Errorf("%s: row %q has %d cells, expected %d, or is unknown: restore the page", path, cells[0], len(cells), len(columns))
+			return nil, fmt.Errorf("%s: row %q has %d cells, expected %d, and a name where an older version was measured: restore the page", path, cells[0], len(cells), len(columns))
 		}
 		if s.before[name] = cells[last]; isMeasured {
 			s.cells[name] = cells[:last]
@@ -57,17 +57,13 @@ func read(path string, rows []Row) (*shown, error) {
 	return s, nil
 }
 
-// nameOf is the name of a row by its first cell: a link where the row was measured, its title otherwise.
-func nameOf(cell string, rows []Row) (name string, isMeasured bool) {
+// nameOf is the name of a row by its first cell: in a link where the row was measured, and in a comment otherwise.
+func nameOf(cell string) (name string, isMeasured bool) {
 	if _, link, isMeasured := strings.Cut(cell, "](#"); isMeasured {
 		return strings.TrimSuffix(link, ")"), true
 	}
-	for _, r := range rows {
-		if r.Title == cell {
-			return r.Name, false
-		}
-	}
-	return "", false
+	_, comment, _ := strings.Cut(cell, " <!-- ")
+	return strings.TrimSuffix(comment, " -->"), false
 }
 
 func (s *shown) lines(rows []Row) []string {
@@ -75,7 +71,9 @@ func (s *shown) lines(rows []Row) []string {
 	for _, r := range rows {
 		of := s.cells[r.Name]
 		if of == nil {
-			of = cells(r, nil)
+			if of = cells(r, nil); s.before[r.Name] != "" {
+				of[0] += " <!-- " + r.Name + " -->"
+			}
 		}
 		lines = append(lines, tableLine(append(of[:len(of):len(of)], s.before[r.Name])))
 	}
