@@ -18,6 +18,7 @@ const (
 	manyRecords, fewRecords = 100_000, 1_000
 
 	admissionSeconds = "admissionSeconds"
+	startSeconds     = "startCPUSeconds"
 	amongMany        = "100,000 records"
 	amongFew         = "1,000 records"
 )
@@ -43,31 +44,60 @@ var cniDel = experiment{
 		},
 	},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		other, err := newWorld(ctx, w.options, w.experiment, "-few")
-		if err != nil {
+		return amongRecords(ctx, w, func(at *world) func(context.Context) (int, map[string]float64, error) {
+			return func(ctx context.Context) (int, map[string]float64, error) {
+				n := w.size(20, 10)
+				seconds, err := at.admissionOfCNIDel(ctx, func() error { return liveAndDie(ctx, at.load, n, running) })
+				return n, map[string]float64{admissionSeconds: seconds}, err
+			}
+		})
+	},
+}
+
+// starts stops the manager and starts it again.
+var starts = experiment{
+	repeats: 3,
+	cold:    true,
+	rows: []row{{
+		Row: page.Row{Name: "start-slope", Title: "processor time of the manager from its start until it has nothing to do against the number of records, log-log slope from 1,000 to 100,000", Unit: "slope",
+			Target: result.Target{Op: result.AtMost, Value: 1.05}, Limit: "Some work at the start is done for each pair of objects."},
+		figure: func(turns map[string]result.Turn) float64 {
+			return math.Log(turns[amongMany].Values[startSeconds]/turns[amongFew].Values[startSeconds]) / math.Log(manyRecords/fewRecords)
+		},
+	}},
+	prepare: func(ctx context.Context, w *world) ([]arm, error) {
+		return amongRecords(ctx, w, func(at *world) func(context.Context) (int, map[string]float64, error) {
+			return func(ctx context.Context) (int, map[string]float64, error) {
+				at.forget("manager")
+				if err := at.cluster.Manager().Stop(0); err != nil {
+					return 0, nil, err
+				}
+				if err := errors.Join(at.cluster.StartManager(ctx), at.awaitIdle(ctx)); err != nil {
+					return 0, nil, err
+				}
+				seconds, err := cpuSeconds(at.processes())
+				return 1, map[string]float64{startSeconds: seconds["manager"]}, err
+			}
+		})
+	},
+}
+
+// amongRecords makes an arm with many records and one with few, each on a control plane of its own.
+func amongRecords(ctx context.Context, w *world, run func(at *world) func(context.Context) (int, map[string]float64, error)) ([]arm, error) {
+	other, err := newWorld(ctx, w.options, w.experiment, "-few")
+	if err != nil {
+		return nil, err
+	}
+	w.onStop(other.stop)
+	for at, records := range map[*world]int{w: w.size(manyRecords, manyRecords/20), other: fewRecords} {
+		if at.load, _, err = at.lives(ctx); err != nil {
 			return nil, err
 		}
-		w.onStop(other.stop)
-		var arms []arm
-		for name, at := range map[string]struct {
-			world   *world
-			records int
-		}{amongMany: {w, w.size(manyRecords, manyRecords/20)}, amongFew: {other, fewRecords}} {
-			clientset, _, err := at.world.lives(ctx)
-			if err != nil {
-				return nil, err
-			}
-			if err := at.world.settleAmong(ctx, at.records); err != nil {
-				return nil, fmt.Errorf("%d records: %w", at.records, err)
-			}
-			arms = append(arms, arm{name: name, world: at.world, run: func(ctx context.Context) (int, map[string]float64, error) {
-				n := w.size(20, 10)
-				seconds, err := at.world.admissionOfCNIDel(ctx, func() error { return liveAndDie(ctx, clientset, n, running) })
-				return n, map[string]float64{admissionSeconds: seconds}, err
-			}})
+		if err := at.settleAmong(ctx, records); err != nil {
+			return nil, fmt.Errorf("%d records: %w", records, err)
 		}
-		return arms, nil
-	},
+	}
+	return []arm{{name: amongMany, world: w, run: run(w)}, {name: amongFew, world: other, run: run(other)}}, nil
 }
 
 // settleAmong makes so many records, while the manager is stopped, and waits until it has them.

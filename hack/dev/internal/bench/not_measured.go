@@ -9,7 +9,6 @@ import (
 
 // notMeasured are the rows that no experiment measures yet.
 var notMeasured = []page.Row{
-	missing("reclaim", "writes to reclaim one of 1,000 leaks in one pool", "", "calls", result.AtMost, 4),
 	missing("nodes-deleted", "1,000 Nodes deleted with 50,000 records: last release after the delay", "the same writes made bare", ratio, result.AtMost, 1.3),
 	missing("node-objects", "processor time of the manager while 5,000 node agents write every 15 seconds", "no policy", "seconds", result.AtMost, 0),
 	missing("turnover-slices", "turnover of N pods in N addresses of node slices", "whereabouts alone", ratio, result.AtLeast, 0.97),

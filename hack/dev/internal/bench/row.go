@@ -8,6 +8,7 @@ package bench
 import (
 	"context"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
 )
@@ -54,13 +55,15 @@ type needs struct {
 	reports bool
 	// managerEnv are KEY=value entries for the manager.
 	managerEnv []string
+	// configure changes the installed configuration of the manager; nil where it stays.
+	configure func(*configv1alpha1.ManagerConfiguration)
 	// noCluster is for functions that are measured by themselves.
 	noCluster bool
 }
 
 // experiments in the order in which they run.
 var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, agentQueries, auditUnchanged, releaseLatency, heap,
-	admissionPolicy, burstDelete, turnover, agentsRestart, cniDel, failover}
+	admissionPolicy, burstDelete, turnover, agentsRestart, cniDel, starts, failover, reclaim}
 
 // Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
 func Rows() []page.Row {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,6 +58,8 @@ type world struct {
 	cluster    *cluster.Cluster
 	// seed is the administrator, who is exempt from priority and fairness: for what is not measured.
 	seed client.Client
+	// load is an ordinary user, where an experiment has one for more than one arm.
+	load kubernetes.Interface
 
 	// metrics is where the manager serves its metrics, and profiles where a profiled one serves those.
 	metrics, profiles string
@@ -116,6 +119,9 @@ func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *w
 func (w *world) asInstalled(c *configv1alpha1.ManagerConfiguration) {
 	c.Server.MetricsBindAddress = w.metrics
 	c.NodeResources.SweepInterval = &metav1.Duration{Duration: 10 * time.Minute}
+	if w.experiment.needs.configure != nil {
+		w.experiment.needs.configure(c)
+	}
 }
 
 // awaitReports waits until a kubelet's report on a new pod counts as evidence, as it does in an installation of more than a minute.
