@@ -106,7 +106,8 @@ func TestAMetricIsTheSumOverTheLabelsThatAreAskedFor(t *testing.T) {
 }
 
 func TestTheLargestEntriesOfAProfileAreNamedWithTheirShares(t *testing.T) {
-	text := "File: manager\nType: cpu\n      flat  flat%   sum%        cum   cum%\n     0.20s 20.00% 20.00%      0.50s 50.00%  runtime.scan\n         0     0% 20.00%      0.30s 30.00%  a.(*B[go.shape.int]).c (inline)\n"
+	text := "File: manager\nType: cpu\n      flat  flat%   sum%        cum   cum%\n" +
+		"     0.20s 20.00% 20.00%      0.50s 50.00%  runtime.scan\n         0     0% 20.00%      0.30s 30.00%  a.(*B[go.shape.int]).c (inline)\n"
 	if diff := cmp.Diff([]string{"20.00% runtime.scan", "0% a.(*B[go.shape.int]).c (inline)"}, parseTop(text, "", false)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

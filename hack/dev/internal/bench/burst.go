@@ -5,7 +5,9 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -110,6 +112,7 @@ var turnover = experiment{
 				},
 				run: func(ctx context.Context) (int, map[string]float64, error) { return turnoverPods, nil, g.next(ctx) }})
 		}
+		slices.SortFunc(arms, func(a, b arm) int { return strings.Compare(b.name, a.name) }) // guarded pods come first
 		return arms, nil
 	},
 }

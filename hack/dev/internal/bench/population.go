@@ -93,14 +93,15 @@ func (w *world) raw(ctx context.Context, path string) (content, uid string, err 
 	if err != nil {
 		return "", "", err
 	}
-	answer, err := clientset.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	object, err := clientset.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return "", "", err
 	}
 	var named struct {
 		Metadata struct{ UID string }
 	}
-	return string(answer), named.Metadata.UID, json.Unmarshal(answer, &named)
+	err = json.Unmarshal(object, &named)
+	return string(object), named.Metadata.UID, err
 }
 
 // grow adds n pods.
@@ -166,10 +167,11 @@ func (w *world) put(ctx context.Context, puts []etcdPut) error {
 		return err
 	}
 	defer response.Body.Close()
-	if answer, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
-		return fmt.Errorf("etcd: status %s, %s, error %w", response.Status, answer, err)
+	refusal, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("etcd refused %d objects: %s: %s", len(puts), response.Status, refusal)
 	}
-	return nil
+	return err
 }
 
 // awaitIdle waits until the replicas of the manager and the API server have nothing to do.

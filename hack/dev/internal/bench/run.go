@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -221,7 +222,9 @@ func (w *world) turn(ctx context.Context, a arm) (t result.Turn, err error) {
 		return t, err
 	}
 	t.WallSeconds = time.Since(began).Seconds()
-	after, err := cpuSeconds(processes)
+	lived := w.processes()
+	maps.DeleteFunc(lived, func(name string, pid int) bool { return processes[name] != pid }) // the arm may have ended or started one
+	after, err := cpuSeconds(lived)
 	if err != nil {
 		return t, err
 	}

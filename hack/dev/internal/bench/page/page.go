@@ -54,8 +54,8 @@ var text string
 
 var tmpl = template.Must(template.New("performance.md").Funcs(template.FuncMap{"cpu": cpu, "values": values, "number": number, "interval": interval, "measured": measured}).Parse(text))
 
-// Add writes rows that were measured now into performance.md below dir, and their plots into pictures/performance. Whatever else the page shows stays as
-// it is. before says that the rows are those of an older version, which have a column of their own.
+// Add writes rows that were measured now into performance.md below dir, and their plots into pictures/performance. All other rows of the page stay as
+// they are. before says that the rows are those of an older version, which have a column of their own.
 func (p Page) Add(dir string, rows []result.Result, before bool) error {
 	path := filepath.Join(dir, "performance.md")
 	shown, err := read(path)
