@@ -156,10 +156,14 @@ func largest(ctx context.Context, path string) ([]string, error) {
 	return all, nil
 }
 
-// parseTop reads lines of flat, flat%, sum%, cum, cum% and name, below their header.
+// parseTop reads the total, which tells whether there are enough samples for a statement, and lines of flat, flat%, sum%, cum, cum% and name, below their header.
 func parseTop(text, what string, cumulative bool) []string {
-	_, table, _ := strings.Cut(text, "cum%\n")
+	head, table, _ := strings.Cut(text, "cum%\n")
 	var entries []string
+	if _, total, found := strings.Cut(head, "Total samples = "); found && !cumulative {
+		total, _, _ = strings.Cut(total, " ")
+		entries = append(entries, "of "+total)
+	}
 	for line := range strings.Lines(table) {
 		fields := strings.Fields(line)
 		if len(fields) < 6 {
