@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,6 +85,9 @@ func secondsOver(ours, others string) func(map[string]result.Turn) float64 {
 
 // testBinary builds the tests of a package of the measured version.
 func (w *world) testBinary(ctx context.Context, packagePath string) (string, error) {
+	if _, err := os.Stat(filepath.Join(w.options.Root, packagePath)); err != nil {
+		return "", impossible("that version has no package " + strings.TrimPrefix(packagePath, "./"))
+	}
 	program := filepath.Join(w.dir, "benchmarks.test")
 	_, err := output(ctx, w.options.Root, "go", "test", "-c", "-o", program, packagePath)
 	return program, err
