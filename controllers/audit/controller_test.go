@@ -142,7 +142,7 @@ const (
 )
 
 // audited is a running pod of a whereabouts network, and of one of another IPAM, with an auditor that sees it.
-func audited(t *testing.T, pool *auditedPool, change func(*corev1.Pod)) (*auditor, *clocktesting.FakePassiveClock, *events.FakeRecorder) {
+func audited(t testing.TB, pool *auditedPool, change func(*corev1.Pod)) (*auditor, *clocktesting.FakePassiveClock, *events.FakeRecorder) {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "web-uid", Finalizers: []string{v1alpha1.Finalizer},

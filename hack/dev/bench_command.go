@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 )
 
@@ -22,9 +23,9 @@ import (
 const onlyMissing = "missing"
 
 type benchFlags struct {
-	root, base  string
-	only        []string
-	quick, list bool
+	root, base           string
+	only                 []string
+	quick, profile, list bool
 }
 
 func newBenchCommand() *cobra.Command {
@@ -36,14 +37,15 @@ func newBenchCommand() *cobra.Command {
 server and etcd, the real manager under its own account with its own manifests. The arms of a
 comparison take turns in one run.
 
-Each row is written to bin/bench/NAME.json as soon as it is measured, and then the page with all
-rows that have such a file: docs/performance.md, with its plots in docs/pictures/performance.
-A quick run writes both below bin/bench/quick, and a run of another commit its rows below
+Each row is written to bin/bench/NAME.json as soon as it is measured, and into the page:
+docs/performance.md, with its plots in docs/pictures/performance. The page keeps all other rows as
+they are. A quick run writes both below bin/bench/quick, and a run of another commit its rows below
 bin/bench/before: the page shows them in a column of their own.`,
 		Example: `  holdfast-dev bench
   holdfast-dev bench --only creation-saturated,webhook-cpu
   holdfast-dev bench --only missing
   holdfast-dev bench --quick
+  holdfast-dev bench --profile --only webhook-cpu,finalizers
   holdfast-dev bench --base e0e9cf8 --only creation-saturated`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,6 +62,7 @@ bin/bench/before: the page shows them in a column of their own.`,
 	cmd.Flags().StringVar(&f.base, "base", "", "measure the manager of this `commit`, which is built in a worktree of its own")
 	cmd.Flags().StringSliceVar(&f.only, "only", nil, "`names` of the rows to measure, or "+onlyMissing+" for those that have no file; the files of the other rows are kept")
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "make one repeat of fewer operations for each row, to see that everything works")
+	cmd.Flags().BoolVar(&f.profile, "profile", false, "after each row, profile the manager and the API server under its load, into profiles/, and name the largest entries")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the rows and end")
 	cmd.AddCommand(newNullWebhookCommand())
 	return cmd
@@ -78,7 +81,7 @@ func (f *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, logs.Close()) }()
-	o := bench.Options{Root: f.root, Results: work, Work: filepath.Join(work, "clusters"), Quick: f.quick, Progress: cmd.OutOrStdout()}
+	o := bench.Options{Root: f.root, Results: work, Work: filepath.Join(work, "clusters"), Quick: f.quick, Profile: f.profile, Progress: cmd.OutOrStdout()}
 	if f.only = trim(f.only); len(f.only) == 1 && f.only[0] == onlyMissing {
 		o.Missing = true
 	} else {
@@ -95,17 +98,17 @@ func (f *benchFlags) run(cmd *cobra.Command) (err error) {
 		o.Results = filepath.Join(work, "quick")
 		docs = o.Results
 	}
-	p := page.Page{Rows: bench.Rows(), Results: o.Results, Before: filepath.Join(o.Results, "before"), Quick: f.quick}
+	p := page.Page{Rows: bench.Rows(), Quick: f.quick}
 	if p.Machine, err = bench.DescribeMachine(cmd.Context(), f.root); err != nil {
 		return err
 	}
 	if f.base != "" {
-		o.Results = p.Before
+		o.Base, o.Results = true, filepath.Join(o.Results, "before")
 		if o.Root, o.Version, err = bench.Checkout(cmd.Context(), f.root, f.base, o.Progress); err != nil {
 			return err
 		}
 	}
-	o.Written = func() error { return p.Write(docs) }
+	o.Written = func(rows []result.Result) error { return p.Add(docs, rows, o.Base) }
 	return bench.Run(cmd.Context(), o)
 }
 

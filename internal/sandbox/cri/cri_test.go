@@ -102,7 +102,7 @@ func (s *server) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runti
 }
 
 // serve serves it at a socket until the test ends, or stop is called.
-func serve(t *testing.T, s *server, path string) (stop func()) {
+func serve(t testing.TB, s *server, path string) (stop func()) {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
 	if err != nil {
@@ -122,14 +122,14 @@ func serve(t *testing.T, s *server, path string) (stop func()) {
 	return stop
 }
 
-func newRuntime(t *testing.T, endpoint string) *Runtime {
+func newRuntime(t testing.TB, endpoint string) *Runtime {
 	t.Helper()
 	r := New(Options{Endpoint: endpoint, Timeout: 5 * time.Second})
 	t.Cleanup(func() { r.Close(context.Background()) })
 	return r
 }
 
-func socket(t *testing.T) string { return filepath.Join(t.TempDir(), "cri.sock") }
+func socket(t testing.TB) string { return filepath.Join(t.TempDir(), "cri.sock") }
 
 func listedSandbox(id string, state runtimeapi.PodSandboxState) *runtimeapi.PodSandbox {
 	return &runtimeapi.PodSandbox{Id: id, State: state, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "uid-" + id, Namespace: "default", Name: id}}

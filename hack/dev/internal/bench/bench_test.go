@@ -104,3 +104,14 @@ func TestAMetricIsTheSumOverTheLabelsThatAreAskedFor(t *testing.T) {
 		t.Error("a metric that is not there is no error")
 	}
 }
+
+func TestTheLargestEntriesOfAProfileAreNamedWithTheirShares(t *testing.T) {
+	text := "File: manager\nType: cpu\nDuration: 3s, Total samples = 1.00s (33.33%)\n      flat  flat%   sum%        cum   cum%\n" +
+		"     0.20s 20.00% 20.00%      0.50s 50.00%  runtime.scan\n         0     0% 20.00%      0.30s 30.00%  a.(*B[go.shape.int]).c (inline)\n"
+	if diff := cmp.Diff([]string{"of 1.00s", "20.00% runtime.scan", "0% a.(*B[go.shape.int]).c (inline)"}, parseTop(text, "", false)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := parseTop(text, "all of ", true); len(got) != 2 || got[1] != "all of 30.00% a.(*B[go.shape.int]).c (inline)" {
+		t.Errorf("with what they call: %q", got)
+	}
+}

@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,9 +24,7 @@ var poolGuard = experiment{
 		Row: page.Row{Name: "pool-guard", Title: "guard of a pool with 4,000 entries", Against: "`json.Valid` of the same review", Unit: ratio,
 			Target: result.Target{Op: result.AtMost, Value: 3},
 			Limit:  "The review is decoded once as a review, and each of the two pools in it once more into entries, by reflection."},
-		figure: func(turns map[string]result.Turn) float64 {
-			return turns[ours].Values[secondsPerOperation] / turns["json.Valid"].Values[secondsPerOperation]
-		},
+		figure: secondsOver(ours, "json.Valid"),
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
 		program, err := w.testBinary(ctx, "./webhooks")
@@ -36,8 +35,59 @@ var poolGuard = experiment{
 	},
 }
 
+// agentQueries is an agent's look at a runtime, over its socket.
+var agentQueries = experiment{
+	repeats: 10,
+	needs:   needs{noCluster: true},
+	rows: []row{{
+		Row: page.Row{Name: "agent-queries", Title: "agent: one look at the runtime for 250 queries on 250 sandboxes that are not ready", Against: "one ListPodSandbox and their status calls", Unit: ratio,
+			Target: result.Target{Op: result.AtMost, Value: 1.5}, Limit: "A look asks for the runtime's version, its status and all containers, too, without which a list is no evidence."},
+		figure: secondsOver(ours, bareCalls),
+	}},
+	prepare: func(ctx context.Context, w *world) ([]arm, error) {
+		program, err := w.testBinary(ctx, "./internal/sandbox/cri")
+		if err != nil {
+			return nil, err
+		}
+		return []arm{w.goBench(ours, program, "BenchmarkQueries/list"), w.goBench(bareCalls, program, "BenchmarkQueries/bare")}, nil
+	},
+}
+
+// auditUnchanged is an audit by itself: its caches are filled, and the reservations are handed over instead of listed.
+var auditUnchanged = experiment{
+	repeats: 3,
+	needs:   needs{noCluster: true},
+	rows: []row{{
+		Row: page.Row{Name: "audit", Title: "audit at 100,000 entries, nothing changed", Against: "at 10,000 entries", Unit: ratio,
+			Target: result.Target{Op: result.AtMost, Value: 1.1}, Limit: "Each audit compares every entry with every pod and every reservation anew, whether they changed or not."},
+		figure: secondsOver(manyEntries, fewEntries),
+	}},
+	prepare: func(ctx context.Context, w *world) ([]arm, error) {
+		program, err := w.testBinary(ctx, "./controllers/audit")
+		if err != nil {
+			return nil, err
+		}
+		return []arm{w.goBench(manyEntries, program, "BenchmarkAudit/100000"), w.goBench(fewEntries, program, "BenchmarkAudit/10000")}, nil
+	},
+}
+
+const (
+	bareCalls   = "bare calls"
+	manyEntries = "100,000 entries"
+	fewEntries  = "10,000 entries"
+)
+
+func secondsOver(ours, others string) func(map[string]result.Turn) float64 {
+	return func(turns map[string]result.Turn) float64 {
+		return turns[ours].Values[secondsPerOperation] / turns[others].Values[secondsPerOperation]
+	}
+}
+
 // testBinary builds the tests of a package of the measured version.
 func (w *world) testBinary(ctx context.Context, packagePath string) (string, error) {
+	if _, err := os.Stat(filepath.Join(w.options.Root, packagePath)); err != nil {
+		return "", impossible("that version has no package " + strings.TrimPrefix(packagePath, "./"))
+	}
 	program := filepath.Join(w.dir, "benchmarks.test")
 	_, err := output(ctx, w.options.Root, "go", "test", "-c", "-o", program, packagePath)
 	return program, err
@@ -47,6 +97,13 @@ func (w *world) testBinary(ctx context.Context, packagePath string) (string, err
 func (w *world) goBench(name, program, benchmark string) arm {
 	return arm{name: name, run: func(ctx context.Context) (int, map[string]float64, error) {
 		pattern := "^" + strings.ReplaceAll(benchmark, "/", "$/^") + "$"
+		listed, err := output(ctx, w.dir, program, "-test.list="+strings.Split(pattern, "/")[0])
+		if err != nil {
+			return 0, nil, err
+		}
+		if !strings.HasPrefix(listed, "Benchmark") {
+			return 0, nil, impossible("no Go benchmark of that version is about it")
+		}
 		text, err := output(ctx, w.dir, program, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime=1s", "-test.benchmem")
 		if err != nil {
 			return 0, nil, err

@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -21,9 +22,8 @@ import (
 )
 
 const (
-	// heapStep is how many pods come with each repeat: the first 2,500 are not counted, and three repeats lead to 10,000. The manager makes tens of
-	// records a second for pods that are all new in one pool, so that more would take more than the rest of a run.
-	heapStep, quickHeapStep = 2500, 200
+	// heapStep is how many pods come with each repeat: the first 10,000 are not counted, and three repeats lead to 40,000.
+	heapStep, quickHeapStep = 10_000, 1000
 	liveBefore, liveAfter   = "liveBytesBefore", "liveBytesAfter"
 )
 
@@ -33,7 +33,7 @@ var heap = experiment{
 	repeats: 3,
 	needs:   needs{managerEnv: []string{"GOGC=20"}},
 	rows: []row{{
-		Row: page.Row{Name: "heap", Title: "live heap of the manager for each guarded pod with record and entry, while their number grows from 2,500 to 10,000", Unit: "KB",
+		Row: page.Row{Name: "heap", Title: "live heap of the manager for each guarded pod with record and entry, while their number grows from 10,000 to 40,000", Unit: "KB",
 			Target: result.Target{Op: result.AtMost, Value: 2.5}, Limit: "The caches keep pods and records as typed objects, whose empty fields alone are more than a kilobyte."},
 		figure: func(turns map[string]result.Turn) float64 {
 			t := turns[guarded]
@@ -44,25 +44,19 @@ var heap = experiment{
 		if err := w.namespace(ctx, oursNamespace); err != nil {
 			return nil, err
 		}
-		kubelet, err := w.account(ctx, "system:node:"+deadNode, []string{"system:nodes"})
+		p, err := w.populate(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := w.node(ctx, kubelet, deadNode); err != nil {
-			return nil, err
-		}
 		step := w.size(heapStep, quickHeapStep)
-		pools, made := 0, 0
 		return []arm{{name: guarded, run: func(ctx context.Context) (int, map[string]float64, error) {
 			before, err := w.liveHeap(ctx)
 			if err != nil {
 				return 0, nil, err
 			}
-			made += step
-			if err := w.fillPool(ctx, pools, step, made); err != nil {
+			if err := errors.Join(p.grow(ctx, step), w.awaitIdle(ctx)); err != nil {
 				return 0, nil, err
 			}
-			pools++
 			after, err := w.liveHeap(ctx)
 			return step, map[string]float64{liveBefore: before, liveAfter: after}, err
 		}}}, nil

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strconv"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -58,19 +60,12 @@ var life = experiment{
 		},
 	},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		if err := w.namespace(ctx, oursNamespace); err != nil {
-			return nil, err
-		}
-		config, err := w.account(ctx, "load", nil, podRights)
-		if err != nil {
-			return nil, err
-		}
-		clientset, err := kubernetes.NewForConfig(config)
+		clientset, judged, err := w.lives(ctx)
 		if err != nil {
 			return nil, err
 		}
 		n := w.size(20, 10)
-		lives := func(name string, newPod func(name string) *corev1.Pod) arm {
+		lives := func(name string, newPod func(suffix string) *corev1.Pod) arm {
 			return arm{name: name, run: func(ctx context.Context) (int, map[string]float64, error) {
 				values, err := w.countLife(ctx, func(ctx context.Context) error { return liveAndDie(ctx, clientset, n, newPod) }, n)
 				return n, values, err
@@ -81,10 +76,6 @@ var life = experiment{
 			return 1, values, err
 		}}
 		ours, theirs := lives(guarded, running), lives(unguarded, optedOut)
-		judged, err := w.releaseWebhook(ctx)
-		if err != nil {
-			return nil, err
-		}
 		ours.before, theirs.before = judged.restore, judged.remove
 		return []arm{ours, theirs, nothing}, nil
 	},
@@ -133,66 +124,79 @@ func callsRow(name, title, value string, target float64, limit string) row {
 }
 
 // running is a pod that the scheduler binds and that ends as soon as it is told to.
-func running(name string) *corev1.Pod {
-	p := onNetwork(oursNamespace, name)
+func running(suffix string) *corev1.Pod {
+	p := onNetwork(oursNamespace, "p-"+suffix)
 	p.Spec.SchedulerName = ""
 	p.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	return p
 }
 
-func optedOut(name string) *corev1.Pod {
-	p := running(name)
+func optedOut(suffix string) *corev1.Pod {
+	p := running(suffix)
 	p.Annotations[v1alpha1.GuardAnnotation] = v1alpha1.GuardAnnotationOff
 	return p
 }
 
-// liveAndDie creates pods, waits until all run, deletes them, and waits until they are gone. It learns that by one watch: a client that asks again
-// and again would be a part of what is measured.
-func liveAndDie(ctx context.Context, clientset kubernetes.Interface, n int, newPod func(name string) *corev1.Pod) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
+// liveAndDie creates pods, waits until all run, deletes them, and waits until they are gone.
+func liveAndDie(ctx context.Context, clientset kubernetes.Interface, n int, newPod func(suffix string) *corev1.Pod) error {
+	die, err := live(ctx, clientset, n, newPod)
+	if err != nil {
+		return err
+	}
+	return die(ctx)
+}
+
+// live creates pods and waits until all run; die deletes them, and waits until they are gone. It learns that by one watch: a client that asks again and
+// again would be a part of what is measured.
+func live(ctx context.Context, clientset kubernetes.Interface, n int, newPod func(suffix string) *corev1.Pod) (die func(context.Context) error, err error) {
 	pods := clientset.CoreV1().Pods(newPod("").Namespace)
 	events, err := pods.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
-	}
-	defer events.Stop()
-	name := func(i int) string { return fmt.Sprintf("p-%d", i) }
-	err = inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
-		_, err := pods.Create(ctx, newPod(name(i)), metav1.CreateOptions{})
-		return err
-	})
-	if err != nil {
-		return err
+		return nil, err
 	}
 	run := map[string]bool{}
-	err = follow(ctx, events, func(_ watch.EventType, p *corev1.Pod) bool {
-		if p.Status.Phase == corev1.PodRunning {
-			run[p.Name] = true
-		}
-		return len(run) == n
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for %d pods to run, %d do: %w", n, len(run), err)
-	}
-	err = inParallel(ctx, clients, n, func(ctx context.Context, i int) error { return pods.Delete(ctx, name(i), metav1.DeleteOptions{}) })
-	if err != nil {
+	mine := func(name string) bool { return strings.HasPrefix(name, newPod("").Name) }
+	err = inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
+		_, err := pods.Create(ctx, newPod(strconv.Itoa(i)), metav1.CreateOptions{})
 		return err
-	}
-	err = follow(ctx, events, func(event watch.EventType, p *corev1.Pod) bool {
-		if event == watch.Deleted {
-			delete(run, p.Name)
-		}
-		return len(run) == 0
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for %d pods to be gone, %d are not: %w", n, len(run), err)
+	if err == nil {
+		err = follow(ctx, events, func(_ watch.EventType, p *corev1.Pod) bool {
+			if p.Status.Phase == corev1.PodRunning && mine(p.Name) {
+				run[p.Name] = true
+			}
+			return len(run) == n
+		})
 	}
-	return nil
+	if err != nil {
+		events.Stop()
+		return nil, fmt.Errorf("waiting for %d pods to run, %d do: %w", n, len(run), err)
+	}
+	return func(ctx context.Context) error {
+		defer events.Stop()
+		err := inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
+			return pods.Delete(ctx, newPod(strconv.Itoa(i)).Name, metav1.DeleteOptions{})
+		})
+		if err != nil {
+			return err
+		}
+		err = follow(ctx, events, func(event watch.EventType, p *corev1.Pod) bool {
+			if event == watch.Deleted {
+				delete(run, p.Name)
+			}
+			return len(run) == 0
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for %d pods to be gone, %d are not: %w", n, len(run), err)
+		}
+		return nil
+	}, nil
 }
 
-// follow hands over events until done.
+// follow hands over events until done, or until settleTimeout.
 func follow(ctx context.Context, events watch.Interface, done func(watch.EventType, *corev1.Pod) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
 	for {
 		select {
 		case event, open := <-events.ResultChan():

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,8 +34,7 @@ const (
 	nullNamespace = "bench-null"
 	bareNamespace = "bench-bare"
 
-	protectConfiguration = "holdfast-protect"
-	nullName             = "null-webhook"
+	nullName = "null-webhook"
 )
 
 // nullPatch is what the manager answers for the pods of the benchmark.
@@ -79,8 +79,8 @@ func (w *world) besideNull(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ours := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	if err := w.seed.Get(ctx, client.ObjectKey{Name: protectConfiguration}, ours); err != nil {
+	ours, err := w.protectConfiguration(ctx)
+	if err != nil {
 		return err
 	}
 	null := ours.DeepCopy()
@@ -98,6 +98,20 @@ func (w *world) besideNull(ctx context.Context) error {
 		return err
 	}
 	return w.awaitWebhooks(ctx)
+}
+
+// protectConfiguration is that of the webhook of pods. Older versions gave it another name.
+func (w *world) protectConfiguration(ctx context.Context) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	var all admissionregistrationv1.MutatingWebhookConfigurationList
+	if err := w.seed.List(ctx, &all); err != nil {
+		return nil, err
+	}
+	for i := range all.Items {
+		if c := &all.Items[i]; strings.HasPrefix(c.Name, "holdfast-") && slices.Contains(c.Webhooks[0].Rules[0].Resources, "pods") {
+			return c, nil
+		}
+	}
+	return nil, errors.New("no MutatingWebhookConfiguration of Holdfast is for pods")
 }
 
 // awaitWebhooks waits until the API server knows the configurations, and pods of both webhooks come out the same.

@@ -8,6 +8,7 @@ package bench
 import (
 	"context"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
 )
@@ -24,6 +25,8 @@ type experiment struct {
 	rows []row
 	// repeats of a complete run; 10, or 3 where one takes more than a minute.
 	repeats int
+	// cold says that the first repeat counts: a turn takes so long that nothing has to warm up. Otherwise one more comes first, which does not count.
+	cold bool
 	// slices are the parts of a turn, between which the arms take turns: for what changes faster than a turn takes. One by default.
 	slices int
 	// needs are what the cluster has to have.
@@ -35,6 +38,8 @@ type experiment struct {
 // arm is one side of a comparison.
 type arm struct {
 	name string
+	// world is where it runs; nil for that of the experiment.
+	world *world
 	// before a turn is prepared, and after a repeat cleaned up, what is not measured; nil where there is nothing to do.
 	before, after func(ctx context.Context) error
 	// run does the operations of a turn, or of a slice of it, and returns how many, with what it measured itself. The harness adds wall time and
@@ -50,12 +55,15 @@ type needs struct {
 	reports bool
 	// managerEnv are KEY=value entries for the manager.
 	managerEnv []string
+	// configure changes the installed configuration of the manager; nil where it stays.
+	configure func(*configv1alpha1.ManagerConfiguration)
 	// noCluster is for functions that are measured by themselves.
 	noCluster bool
 }
 
 // experiments in the order in which they run.
-var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, releaseLatency, heap}
+var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, agentQueries, auditUnchanged, releaseLatency, heap,
+	admissionPolicy, burstDelete, turnover, agentsRestart, cniDel, starts, failover, reclaim}
 
 // Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
 func Rows() []page.Row {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,12 +28,16 @@ type Options struct {
 	Only []string
 	// Missing leaves out the rows that have a file.
 	Missing bool
+	// Base says that Root is an older version than this program: rows may be impossible there.
+	Base bool
 	// Quick makes one repeat of fewer operations, to see that everything works.
 	Quick bool
+	// Profile repeats the first arm of each experiment with a cluster after it was measured, and profiles the manager and the API server meanwhile.
+	Profile bool
 	// Progress gets a line for each turn.
 	Progress io.Writer
-	// Written is called after each row that was written.
-	Written func() error
+	// Written is called with the rows of an experiment whose files were written.
+	Written func(rows []result.Result) error
 }
 
 // Run measures rows and writes a file for each as soon as its samples are complete.
@@ -41,12 +46,18 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	var failed []error
 	for i, e := range chosen {
-		if err := o.measure(ctx, e, fmt.Sprintf("%d/%d", i+1, len(chosen))); err != nil {
-			return fmt.Errorf("row %s: %w", e.rows[0].Name, err)
+		err := o.measure(ctx, e, fmt.Sprintf("%d/%d", i+1, len(chosen)))
+		if err != nil {
+			err = fmt.Errorf("row %s: %w", e.rows[0].Name, err)
+			fmt.Fprintln(o.Progress, err)
+		}
+		if failed = append(failed, err); ctx.Err() != nil {
+			break
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // choose leaves out experiments no row of which is wanted.
@@ -77,8 +88,13 @@ func (o Options) choose() ([]experiment, error) {
 }
 
 func (o Options) measure(ctx context.Context, e experiment, number string) (err error) {
+	defer func() {
+		if reason := impossible(""); errors.As(err, &reason) && o.Base {
+			err = o.refuse(e, reason, number)
+		}
+	}()
 	began := time.Now()
-	w, err := newWorld(ctx, o, e)
+	w, err := newWorld(ctx, o, e, "")
 	if err != nil {
 		return err
 	}
@@ -91,18 +107,47 @@ func (o Options) measure(ctx context.Context, e experiment, number string) (err 
 	if err != nil {
 		return err
 	}
+	if o.Profile && !e.needs.noCluster {
+		if err := w.profile(ctx, arms[0], e); err != nil {
+			return err
+		}
+	}
+	var written []result.Result
 	for _, r := range e.rows {
-		written, err := r.result(samples)
+		w, err := r.result(samples)
 		if err != nil {
 			return err
 		}
-		if err := written.Write(o.Results); err != nil {
+		written = append(written, w)
+		fmt.Fprintf(o.Progress, "%s %s: %.3g (%.3g to %.3g), target %s %g, holds: %t, after %.0f s\n", number, r.Name,
+			w.Ratio.Median, w.Ratio.Low, w.Ratio.High, r.Target.Op, r.Target.Value, w.Holds, time.Since(began).Seconds())
+	}
+	return o.write(written)
+}
+
+// write writes the files of rows, and then the page.
+func (o Options) write(rows []result.Result) error {
+	for _, r := range rows {
+		if err := r.Write(o.Results); err != nil {
 			return err
 		}
-		fmt.Fprintf(o.Progress, "%s %s: %.3g (%.3g to %.3g), target %s %g, holds: %t, after %.0f s\n", number, r.Name,
-			written.Ratio.Median, written.Ratio.Low, written.Ratio.High, r.Target.Op, r.Target.Value, written.Holds, time.Since(began).Seconds())
 	}
-	return o.Written()
+	return o.Written(rows)
+}
+
+// impossible is why the measured version cannot have a row.
+type impossible string
+
+func (i impossible) Error() string { return string(i) }
+
+// refuse writes, of each row of an experiment, that the older version that is measured cannot have it.
+func (o Options) refuse(e experiment, reason impossible, number string) error {
+	var written []result.Result
+	for _, r := range e.rows {
+		written = append(written, result.Result{Name: r.Name, Unit: r.Unit, Target: r.Target, Limit: string(reason)})
+		fmt.Fprintf(o.Progress, "%s %s: none: %s\n", number, r.Name, reason)
+	}
+	return o.write(written)
 }
 
 func (r row) result(samples []result.Sample) (result.Result, error) {
@@ -113,10 +158,13 @@ func (r row) result(samples []result.Sample) (result.Result, error) {
 	return result.New(r.Name, r.Unit, r.Limit, r.Target, own)
 }
 
-// repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. What comes first is
-// a repeat that is not counted.
+// repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. Unless the
+// experiment is cold, what comes first is a repeat that is not counted.
 func (w *world) repeat(ctx context.Context, arms []arm, e experiment, what string) ([]result.Sample, error) {
 	first, last := 0, e.repeats
+	if e.cold {
+		first = 1
+	}
 	if w.options.Quick {
 		first, last = 1, 1
 	}
@@ -161,6 +209,9 @@ func (w *world) turn(ctx context.Context, a arm) (t result.Turn, err error) {
 			return t, fmt.Errorf("before the turn: %w", err)
 		}
 	}
+	if a.world != nil {
+		w = a.world
+	}
 	processes := w.processes()
 	before, err := cpuSeconds(processes)
 	if err != nil {
@@ -171,7 +222,9 @@ func (w *world) turn(ctx context.Context, a arm) (t result.Turn, err error) {
 		return t, err
 	}
 	t.WallSeconds = time.Since(began).Seconds()
-	after, err := cpuSeconds(processes)
+	lived := w.processes()
+	maps.DeleteFunc(lived, func(name string, pid int) bool { return processes[name] != pid }) // the arm may have ended or started one
+	after, err := cpuSeconds(lived)
 	if err != nil {
 		return t, err
 	}

@@ -87,8 +87,8 @@ var unguardedPods = experiment{
 	},
 }
 
-func noNetwork(name string) *corev1.Pod {
-	p := running(name)
+func noNetwork(suffix string) *corev1.Pod {
+	p := running(suffix)
 	p.Annotations = nil
 	return p
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -68,7 +70,7 @@ var watchedWrites = experiment{
 		if err != nil {
 			return nil, err
 		}
-		o := &observers{config: agents}
+		o := &observers{config: agents, watches: w.agentWatches()}
 		w.onStop(func() error { o.close(); return nil })
 		return []arm{
 			{name: watched, run: write, before: o.open},
@@ -115,14 +117,30 @@ func updateRecords(ctx context.Context, c client.Client, records []*v1alpha1.IPA
 	return int(written.Load()), err
 }
 
-// observers are the watches of the agents.
-type observers struct {
-	config *rest.Config
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+// agentWatch is a watch of each agent: a kind, and the field selector for a node.
+type agentWatch struct {
+	kind     string
+	selector func(node string) string
 }
 
-// open begins the two watches of each agent, of the records of its node and of the queries to all nodes, unless they stand.
+// agentWatches are those of the records of the node, and of the queries to all nodes, which were records of no node once.
+func (w *world) agentWatches() []agentWatch {
+	records := agentWatch{"ipallocations", func(node string) string { return "spec.nodeName=" + node }}
+	if _, err := os.Stat(filepath.Join(w.options.Root, "config", "crd", "bases", "holdfast.dev_allnodesqueries.yaml")); err != nil {
+		return []agentWatch{records, {"ipallocations", func(string) string { return "spec.nodeName=" }}}
+	}
+	return []agentWatch{records, {"allnodesqueries", func(string) string { return "metadata.name=" + v1alpha1.AllNodesQueryName }}}
+}
+
+// observers are the watches of the agents.
+type observers struct {
+	config  *rest.Config
+	watches []agentWatch
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// open begins the watches of each agent, unless they stand.
 func (o *observers) open(ctx context.Context) error {
 	if o.cancel != nil {
 		return nil
@@ -131,25 +149,40 @@ func (o *observers) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var watching context.Context
-	watching, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	return inParallel(ctx, clients, 2*watchingAgents, func(_ context.Context, i int) error {
-		kind, selector := "allnodesqueries", "metadata.name="+v1alpha1.AllNodesQueryName
-		if i%2 == 0 {
-			kind, selector = "ipallocations", fmt.Sprintf("spec.nodeName=agent-node-%d", i/2)
-		}
-		stream, err := clientset.RESTClient().Get().AbsPath(holdfastAPI+kind).Param("watch", "true").
-			Param("fieldSelector", selector).Param("resourceVersion", "0").Stream(watching)
+	watching := o.begin(ctx)
+	return inParallel(ctx, clients, len(o.watches)*watchingAgents, func(_ context.Context, i int) error {
+		stream, err := o.watches[i%len(o.watches)].open(watching, clientset, agentNode(i/len(o.watches)), map[string]string{"resourceVersion": "0"})
 		if err != nil {
 			return err
 		}
-		o.done.Go(func() {
-			defer stream.Close()
-			_, _ = io.Copy(io.Discard, stream) // until it is closed
-		})
+		o.drain(stream)
 		return nil
 	})
 }
+
+// begin is the context of the watches, until close.
+func (o *observers) begin(ctx context.Context) (watching context.Context) {
+	watching, o.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return watching
+}
+
+func (a agentWatch) open(ctx context.Context, clientset kubernetes.Interface, node string, parameters map[string]string) (io.ReadCloser, error) {
+	request := clientset.CoreV1().RESTClient().Get().AbsPath(holdfastAPI+a.kind).Param("watch", "true").Param("fieldSelector", a.selector(node))
+	for name, value := range parameters {
+		request = request.Param(name, value)
+	}
+	return request.Stream(ctx)
+}
+
+// drain reads a watch until close.
+func (o *observers) drain(stream io.ReadCloser) {
+	o.done.Go(func() {
+		defer stream.Close()
+		_, _ = io.Copy(io.Discard, stream) // until it is closed
+	})
+}
+
+func agentNode(i int) string { return fmt.Sprintf("agent-node-%d", i) }
 
 func (o *observers) close() {
 	if o.cancel != nil {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,22 +52,26 @@ var scheme = func() *runtime.Scheme {
 
 // world is the cluster of one experiment.
 type world struct {
-	options Options
-	dir     string
-	cluster *cluster.Cluster
+	options    Options
+	experiment experiment
+	dir        string
+	cluster    *cluster.Cluster
 	// seed is the administrator, who is exempt from priority and fairness: for what is not measured.
 	seed client.Client
+	// load is an ordinary user, where an experiment has one for more than one arm.
+	load kubernetes.Interface
 
-	// metrics is where the manager serves its metrics.
-	metrics string
+	// metrics is where the manager serves its metrics, and profiles where a profiled one serves those.
+	metrics, profiles string
 
 	mutex   sync.Mutex
 	running map[string]int
 	stops   []func() error
 }
 
-func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error) {
-	w := &world{options: o, dir: filepath.Join(o.Work, e.rows[0].Name), running: map[string]int{"load": os.Getpid()}}
+// newWorld starts a cluster for an experiment. suffix is that of its folder, where an experiment has more than one.
+func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *world, err error) {
+	w := &world{options: o, experiment: e, dir: filepath.Join(o.Work, e.rows[0].Name+suffix), running: map[string]int{"load": os.Getpid()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.stop())
@@ -78,9 +84,15 @@ func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error
 	if err != nil {
 		return nil, err
 	}
-	w.cluster, err = cluster.Start(ctx, cluster.Options{Root: o.Root, Dir: w.dir, Nodes: []string{simulatedNode}, NodeMonitorGracePeriod: time.Hour,
-		APIServerArgs: arguments, ManagerEnv: e.needs.managerEnv, Log: o.Progress, Started: w.started})
-	if err != nil {
+	options := cluster.Options{Root: o.Root, Dir: w.dir, Nodes: []string{simulatedNode}, NodeMonitorGracePeriod: time.Hour,
+		APIServerArgs: arguments, ManagerEnv: e.needs.managerEnv, Log: o.Progress, Started: w.started}
+	if o.Profile {
+		if options.Manager, err = w.profiledManager(ctx); err != nil {
+			return nil, err
+		}
+		options.ManagerEnv = append(slices.Clone(options.ManagerEnv), profileAddress+"="+w.profiles)
+	}
+	if w.cluster, err = cluster.Start(ctx, options); err != nil {
 		return nil, err
 	}
 	w.onStop(w.cluster.Stop)
@@ -107,6 +119,9 @@ func newWorld(ctx context.Context, o Options, e experiment) (_ *world, err error
 func (w *world) asInstalled(c *configv1alpha1.ManagerConfiguration) {
 	c.Server.MetricsBindAddress = w.metrics
 	c.NodeResources.SweepInterval = &metav1.Duration{Duration: 10 * time.Minute}
+	if w.experiment.needs.configure != nil {
+		w.experiment.needs.configure(c)
+	}
 }
 
 // awaitReports waits until a kubelet's report on a new pod counts as evidence, as it does in an installation of more than a minute.
@@ -116,6 +131,11 @@ func (w *world) awaitReports(ctx context.Context) error {
 		var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
 		if err := errors.Join(w.seed.List(ctx, &policies), w.seed.List(ctx, &bindings)); err != nil {
 			return false, err
+		}
+		if w.options.Base && !slices.ContainsFunc(policies.Items, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+			return p.Name == reportpolicy.KubeletReports
+		}) {
+			return true, nil // a version before that policy accepts reports at once
 		}
 		judgement := reportpolicy.Evidence(policies.Items, bindings.Items)
 		return judgement.InForce() && time.Now().After(judgement.Since), nil
@@ -181,15 +201,19 @@ func (w *world) account(ctx context.Context, name string, groups []string, rules
 	)
 }
 
+// network makes a network of whereabouts.
+func (w *world) network(ctx context.Context, namespace, name, addresses string) error {
+	return w.seed.Create(ctx, &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
+			`{"cniVersion":"0.3.1","name":%q,"type":"macvlan","master":"eth1","mode":"bridge","ipam":{"type":"whereabouts","range":%q}}`, name, addresses)}})
+}
+
 // namespace makes a namespace with a network of whereabouts in it.
 func (w *world) namespace(ctx context.Context, name string) error {
-	definition := &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: network},
-		Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
-			`{"cniVersion":"0.3.1","name":%q,"type":"macvlan","master":"eth1","mode":"bridge","ipam":{"type":"whereabouts","range":"10.0.0.0/16"}}`, network)}}
 	if err := w.seed.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
-	if err := w.seed.Create(ctx, definition); err != nil {
+	if err := w.network(ctx, name, network, "10.0.0.0/16"); err != nil {
 		return err
 	}
 	return await(ctx, "the default ServiceAccount of namespace "+name, func(ctx context.Context) (bool, error) {

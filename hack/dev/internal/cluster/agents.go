@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
@@ -66,13 +65,23 @@ func (c *Cluster) renderAgents(all []*unstructured.Unstructured, manager *config
 
 // agentConfiguration is the installed one with the times of a development cluster.
 func (c *Cluster) agentConfiguration(manager *configv1alpha1.ManagerConfiguration) ([]byte, error) {
-	configuration, err := config.LoadAgent(filepath.Join(c.options.Root, "config", "agent", agentConfigKey))
+	source := filepath.Join(c.options.Root, "config", "agent", agentConfigKey)
+	file, err := os.ReadFile(source)
 	if err != nil {
 		return nil, err
 	}
+	before, err := config.LoadAgent(source)
+	if err != nil {
+		return nil, err
+	}
+	configuration := before.DeepCopy()
 	configuration.Runtime.ListInterval = &metav1.Duration{Duration: listInterval}
 	configuration.Delays.SandboxCreationMax = manager.Delays.SandboxCreationMax
-	return yaml.Marshal(configuration)
+	content, err := overlay(file, before, configuration)
+	if err != nil {
+		return nil, fmt.Errorf("changing %s: %w", source, err)
+	}
+	return content, nil
 }
 
 // awaitAgents waits until an agent can answer on every node that can have one.

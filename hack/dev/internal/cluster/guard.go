@@ -5,6 +5,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
@@ -131,7 +133,7 @@ func (e endpoint) url() string { return fmt.Sprintf("https://127.0.0.1:%d", e.we
 // Plugin is the path of the kubectl plugin that make build leaves.
 func (c *Cluster) Plugin() string { return filepath.Join(c.options.Root, "bin", "kubectl-holdfast") }
 
-func (c *Cluster) managerProgram() string { return filepath.Join(c.options.Root, "bin", "manager") }
+func (c *Cluster) managerProgram() string { return c.options.Manager }
 
 func (c *Cluster) newEndpoint() (endpoint, error) {
 	e := endpoint{certDir: c.path("manager", "certs")}
@@ -181,20 +183,28 @@ func (c *Cluster) startManager(ctx context.Context, configuration *configv1alpha
 
 // runManager starts the manager's process and waits until it is ready.
 func (c *Cluster) runManager(ctx context.Context) error {
+	p, err := c.startReplica(ctx, "manager", c.guard.configFile, c.guard.healthPort)
+	if p != nil {
+		c.guard.manager = p
+	}
+	return err
+}
+
+// startReplica starts a process of the manager and waits until it is ready. The process is returned with the error where it started.
+func (c *Cluster) startReplica(ctx context.Context, name, configFile string, healthPort int) (*process.Process, error) {
 	p, err := process.Start(process.Options{
-		Name: "manager", Path: c.managerProgram(), LogFile: c.path("logs", "manager.log"),
-		Args: []string{"run", "--config", c.guard.configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
+		Name: name, Path: c.managerProgram(), LogFile: c.path("logs", name+".log"),
+		Args: []string{"run", "--config", configFile, "--kubeconfig", c.path("manager", "kubeconfig")},
 		Env:  append([]string{"POD_NAMESPACE=" + guardNamespace}, c.options.ManagerEnv...),
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.guard.manager = p
 	c.onStop(func() error { return p.Stop(0) })
 	c.options.Started(Child{p.Name(), p.PID()})
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("http://127.0.0.1:%d/readyz", c.guard.healthPort)))
+	return p, p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("http://127.0.0.1:%d/readyz", healthPort)))
 }
 
 // installed are the files with the configuration as it is installed.
@@ -229,11 +239,47 @@ func (c *Cluster) configuration(o GuardOptions, e endpoint) (*configv1alpha1.Man
 	return configuration, nil
 }
 
+// writeConfiguration writes the installed file with what differs in configuration.
 func (c *Cluster) writeConfiguration(configuration *configv1alpha1.ManagerConfiguration) (string, error) {
-	content, err := yaml.Marshal(configuration)
+	source := filepath.Join(c.options.Root, installed[configuration.Evidence])
+	file, err := os.ReadFile(source)
 	if err != nil {
 		return "", err
 	}
+	before, err := config.ParseManager(source, file)
+	if err != nil {
+		return "", err
+	}
+	content, err := overlay(file, before, configuration)
+	if err != nil {
+		return "", fmt.Errorf("changing %s: %w", source, err)
+	}
 	path := c.path("manager", "config.yaml")
 	return path, os.WriteFile(path, content, 0o644)
+}
+
+// overlay changes a YAML file by what differs between two objects. What the file leaves out it still leaves out: another version of the program, which a
+// benchmark measures, may not know every field that has a default here.
+func overlay(file []byte, before, after any) ([]byte, error) {
+	original, err := yaml.YAMLToJSON(file)
+	if err != nil {
+		return nil, err
+	}
+	from, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	to, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := strategicpatch.CreateTwoWayMergePatch(from, to, after)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := strategicpatch.StrategicMergePatch(original, patch, after)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.JSONToYAML(changed)
 }

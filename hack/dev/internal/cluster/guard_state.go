@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
@@ -33,6 +36,43 @@ func (c *Cluster) StartManager(ctx context.Context) error {
 		return errors.New("starting the manager again: it runs, or was never started")
 	}
 	return c.step(ctx, "manager", c.runManager)
+}
+
+// StartStandby starts a second replica of the manager as a process of this name, and returns when it is ready: it waits for the Lease. It serves at
+// ports of its own, which no webhook configuration names.
+func (c *Cluster) StartStandby(ctx context.Context, name string) (*process.Process, error) {
+	if c.guard == nil {
+		return nil, errors.New("starting a second replica: the guard is not installed")
+	}
+	content, err := os.ReadFile(c.guard.configFile)
+	if err != nil {
+		return nil, err
+	}
+	webhookPort, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	healthPort, err := process.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	configuration := map[string]any{}
+	if err := yaml.Unmarshal(content, &configuration); err != nil {
+		return nil, err
+	}
+	for field, value := range map[string]any{"webhookPort": int64(webhookPort), "metricsBindAddress": "0", "healthProbeBindAddress": fmt.Sprintf("127.0.0.1:%d", healthPort)} {
+		if err := unstructured.SetNestedField(configuration, value, "server", field); err != nil {
+			return nil, err
+		}
+	}
+	if content, err = yaml.Marshal(configuration); err != nil {
+		return nil, err
+	}
+	file := c.path("manager", name+".yaml")
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		return nil, err
+	}
+	return c.startReplica(ctx, name, file, healthPort)
 }
 
 // WithdrawGuard stops the manager and deletes its webhooks and policies, as if Holdfast were not there; RestoreGuard takes that back.

@@ -33,6 +33,8 @@ type Options struct {
 	NodeMonitorGracePeriod time.Duration
 	// APIServerArgs are further flags of the API server, without their dashes.
 	APIServerArgs map[string]string
+	// Manager is the program of the manager. Default: bin/manager of Root.
+	Manager string
 	// ManagerEnv are further KEY=value entries for the manager.
 	ManagerEnv []string
 	// SimNode holds the times of the simulated nodes; what else is in it is ignored.
@@ -67,6 +69,9 @@ func (o Options) withDefaults() (Options, error) {
 		if o.Root, err = FindRoot(); err != nil {
 			return o, err
 		}
+	}
+	if o.Manager == "" {
+		o.Manager = filepath.Join(o.Root, "bin", "manager")
 	}
 	if len(o.Nodes) == 0 {
 		o.Nodes = []string{"node-a", "node-b"}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page writes docs/performance.md and its plots out of the files of the rows.
+// Package page writes what was measured into docs/performance.md, with a plot of each row.
 package page
 
 import (
@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
 )
@@ -34,12 +35,16 @@ type Machine struct {
 	Kubernetes, Etcd, Go, Kernel string
 }
 
-// Page is what the files are written from.
+// String names the machine in a sentence.
+func (m Machine) String() string {
+	return fmt.Sprintf("%d × %s, Linux %s, Kubernetes %s, etcd %s and %s", m.Cores, m.Processor, m.Kernel, m.Kubernetes, m.Etcd, m.Go)
+}
+
+// Page is what rows are written into.
 type Page struct {
+	// Rows are all rows, in the order of the page.
 	Rows    []Row
 	Machine Machine
-	// Results is the folder with the files of the rows, Before the one with those of an older version; empty if there is none.
-	Results, Before string
 	// Quick says that the repeats are too few for a statement.
 	Quick bool
 }
@@ -47,82 +52,92 @@ type Page struct {
 //go:embed performance.md.tmpl
 var text string
 
-var tmpl = template.Must(template.New("performance.md").Funcs(template.FuncMap{"cpu": cpu, "values": values, "number": number, "interval": interval, "percent": percent, "holds": holds}).Parse(text))
+var tmpl = template.Must(template.New("performance.md").Funcs(template.FuncMap{"cpu": cpu, "values": values, "number": number, "interval": interval, "measured": measured}).Parse(text))
 
-type line struct {
-	Row
-	Measured, HasBefore bool
-	Result, Before      result.Result
+// Add writes rows that were measured now into performance.md below dir, and their plots into pictures/performance. All other rows of the page stay as
+// they are. before says that the rows are those of an older version, which have a column of their own.
+func (p Page) Add(dir string, rows []result.Result, before bool) error {
+	path := filepath.Join(dir, "performance.md")
+	shown, err := read(path)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if before {
+			shown.before[r.Name] = former(r)
+			continue
+		}
+		if err := p.measure(dir, shown, r); err != nil {
+			return err
+		}
+	}
+	var out strings.Builder
+	if err := tmpl.ExecuteTemplate(&out, "performance.md", map[string]any{"Quick": p.Quick, "Lines": shown.lines(p.Rows), "Sections": shown.inOrder(p.Rows)}); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(out.String()), 0o644)
 }
 
-// Write writes the page as performance.md and a plot of each row below pictures/performance, both into dir.
-func (p Page) Write(dir string) error {
+// measure replaces what the page shows of a row, and its plot.
+func (p Page) measure(dir string, shown *shown, r result.Result) error {
+	at := slices.IndexFunc(p.Rows, func(row Row) bool { return row.Name == r.Name })
+	if at < 0 {
+		return fmt.Errorf("row %s was measured and is none of the page", r.Name)
+	}
 	pictures := filepath.Join(dir, "pictures", "performance")
 	if err := os.MkdirAll(pictures, 0o755); err != nil {
 		return err
 	}
-	lines, err := p.lines()
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(pictures, r.Name+".svg"), []byte(plot(r)), 0o644); err != nil {
 		return err
 	}
-	for _, l := range lines {
-		if l.Measured {
-			if err := os.WriteFile(filepath.Join(pictures, l.Name+".svg"), []byte(plot(l.Result)), 0o644); err != nil {
-				return err
-			}
-		}
-	}
-	var out strings.Builder
-	if err := tmpl.Execute(&out, map[string]any{"Machine": p.Machine, "Lines": lines, "Quick": p.Quick, "Samples": conditionsOf(lines)}); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "performance.md"), []byte(out.String()), 0o644)
+	var section strings.Builder
+	err := tmpl.ExecuteTemplate(&section, "section", map[string]any{"Row": p.Rows[at], "Result": r, "Machine": p.Machine.String()})
+	shown.cells[r.Name], shown.sections[r.Name] = cells(p.Rows[at], &r), strings.TrimSpace(section.String())
+	return err
 }
 
-func (p Page) lines() ([]line, error) {
-	lines := make([]line, 0, len(p.Rows))
-	for _, r := range p.Rows {
-		l := line{Row: r}
-		var err error
-		if l.Result, l.Measured, err = result.Read(p.Results, r.Name); err != nil {
-			return nil, err
-		}
-		if p.Before != "" {
-			if l.Before, l.HasBefore, err = result.Read(p.Before, r.Name); err != nil {
-				return nil, err
-			}
-		}
-		lines = append(lines, l)
+// cells are those of a row in the table, but for the column of an older version; result is nil where the row was never measured.
+func cells(r Row, measured *result.Result) []string {
+	target := fmt.Sprintf("%s %s", r.Target.Op, number(r.Target.Value))
+	if r.Unit != "ratio" {
+		target += " " + r.Unit
 	}
-	return lines, nil
+	if measured == nil {
+		return []string{r.Title, r.Against, target, "not measured", "", ""}
+	}
+	return []string{fmt.Sprintf("[%s](#%s)", r.Title, r.Name), r.Against, target, interval(measured.Ratio), holds(*measured), commits(*measured)}
 }
 
-// conditions under which the samples were taken.
-type conditions struct {
-	First, Last       string
-	LowLoad, HighLoad float64
-	Versions, Before  []string
+// former is what an older version gave: a figure, or why that version cannot have the row.
+func former(r result.Result) string {
+	if len(r.Samples) == 0 {
+		return "none: " + r.Limit
+	}
+	return interval(r.Ratio) + " at " + commits(r)
 }
 
-func conditionsOf(lines []line) conditions {
-	var c conditions
-	versions, before := map[string]bool{}, map[string]bool{}
-	for _, l := range lines {
-		for _, s := range l.Before.Samples {
-			before[s.Version] = true
-		}
-		for _, s := range l.Result.Samples {
-			day := s.Began.Format("2006-01-02")
-			if len(versions) == 0 {
-				c.First, c.Last, c.LowLoad, c.HighLoad = day, day, s.Load, s.Load
-			}
-			c.First, c.Last = min(c.First, day), max(c.Last, day)
-			c.LowLoad, c.HighLoad = min(c.LowLoad, s.Load), max(c.HighLoad, s.Load)
-			versions[s.Version] = true
-		}
+// commits are the versions of a row's samples.
+func commits(r result.Result) string {
+	versions := map[string]bool{}
+	for _, s := range r.Samples {
+		versions["`"+s.Version+"`"] = true
 	}
-	c.Versions, c.Before = slices.Sorted(maps.Keys(versions)), slices.Sorted(maps.Keys(before))
-	return c
+	return strings.Join(slices.Sorted(maps.Keys(versions)), ", ")
+}
+
+// measured says at which commit, when and under which load a row was measured.
+func measured(r result.Result) string {
+	first, last := r.Samples[0].Began, r.Samples[len(r.Samples)-1].Began
+	on := first.Format(time.DateOnly)
+	if day := last.Format(time.DateOnly); day != on {
+		on += " to " + day
+	}
+	low, high := r.Samples[0].Load, r.Samples[0].Load
+	for _, s := range r.Samples {
+		low, high = min(low, s.Load), max(high, s.Load)
+	}
+	return fmt.Sprintf("Measured at %s on %s, at a load average of %.2f to %.2f when a repeat began", commits(r), on, low, high)
 }
 
 // cpu lists, for each arm of a row, the medians of the processor time of each process in milliseconds.
@@ -173,8 +188,6 @@ func number(value float64) string { return fmt.Sprintf("%.3g", value) }
 func interval(i result.Interval) string {
 	return fmt.Sprintf("%s (%s to %s)", number(i.Median), number(i.Low), number(i.High))
 }
-
-func percent(value float64) string { return fmt.Sprintf("%.2f", value) }
 
 // holds says whether a target holds, and that this is undecided where it would for one end of the interval and not for the other.
 func holds(r result.Result) string {

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// poolEntries bounds a pool: etcd refuses an object of more than 1.5 MB.
+	poolEntries = 4000
+	// seatsAtOnce are as many as a transaction of etcd takes, with three objects each.
+	seatsAtOnce = 40
+	// idleShare of a processor is what a process may use while nothing happens, in idleTime.
+	idleShare = 0.1
+)
+
+// population are running pods, each with a pool entry, a reservation and a record. The manager makes the record of the first; etcd gets copies of all for
+// the others, because tens of thousands would take the API server many minutes.
+type population struct {
+	w *world
+	// copied are the objects of the first pod, by their key in etcd.
+	copied map[string]string
+	first  seat
+	pools  int
+}
+
+// seat is what differs from pod to pod.
+type seat struct{ name, uid, sandbox, pool, network, address, recordUID, reservationUID string }
+
+func seatOf(pool, i int) seat {
+	uid := func(kind int) string { return fmt.Sprintf("%08x-0000-4000-8000-%012x", kind, pool<<16+i) }
+	return seat{name: fmt.Sprintf("p-%d-%d", pool, i), uid: uid(1), sandbox: fmt.Sprintf("%032d%032d", pool, i), pool: fmt.Sprintf("10.%d.0.0-16", 16+pool),
+		network: fmt.Sprintf("10.%d.0.0/16", 16+pool), address: fmt.Sprintf("10.%d.%d.%d", 16+pool, i/256, i%256), recordUID: uid(2), reservationUID: uid(3)}
+}
+
+// populate makes the first pod.
+func (w *world) populate(ctx context.Context) (*population, error) {
+	kubelet, err := w.account(ctx, "system:node:"+deadNode, []string{"system:nodes"})
+	if err != nil {
+		return nil, err
+	}
+	if err := w.node(ctx, kubelet, deadNode); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	if err := w.fillPool(ctx, 0, 1, 1); err != nil {
+		return nil, err
+	}
+	if err := w.awaitIdle(ctx); err != nil { // the manager may complete the record
+		return nil, err
+	}
+	p := &population{w: w, first: seatOf(0, 1), copied: map[string]string{}}
+	pod := &corev1.Pod{}
+	if err := w.seed.Get(ctx, client.ObjectKey{Namespace: oursNamespace, Name: p.first.name}, pod); err != nil {
+		return nil, err
+	}
+	p.first.uid = string(pod.UID)
+	for _, of := range []struct {
+		path, key string
+		uid       *string
+	}{
+		{"/api/v1/namespaces/" + oursNamespace + "/pods/" + p.first.name, "/registry/pods/" + oursNamespace + "/" + p.first.name, nil},
+		{holdfastAPI + "ipallocations/" + p.first.uid, "/registry/holdfast.dev/ipallocations/" + p.first.uid, &p.first.recordUID},
+		{"/apis/whereabouts.cni.cncf.io/v1alpha1/namespaces/kube-system/overlappingrangeipreservations/" + p.first.address,
+			"/registry/whereabouts.cni.cncf.io/overlappingrangeipreservations/kube-system/" + p.first.address, &p.first.reservationUID},
+	} {
+		content, uid, err := w.raw(ctx, of.path)
+		if err != nil {
+			return nil, err
+		}
+		if p.copied[of.key] = content; of.uid != nil {
+			*of.uid = uid
+		}
+	}
+	return p, nil
+}
+
+// raw is an object as the API server returns it.
+func (w *world) raw(ctx context.Context, path string) (content, uid string, err error) {
+	clientset, err := kubernetes.NewForConfig(w.cluster.Config())
+	if err != nil {
+		return "", "", err
+	}
+	object, err := clientset.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	var named struct {
+		Metadata struct{ UID string }
+	}
+	err = json.Unmarshal(object, &named)
+	return string(object), named.Metadata.UID, err
+}
+
+// grow adds n pods.
+func (p *population) grow(ctx context.Context, n int) error {
+	for ; n > 0; n -= poolEntries {
+		p.pools++
+		if err := p.addPool(ctx, p.pools, min(n, poolEntries)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *population) addPool(ctx context.Context, pool, n int) error {
+	allocations := map[string]any{}
+	for i := 1; i <= n; i++ {
+		s := seatOf(pool, i)
+		allocations[strconv.Itoa(i)] = map[string]any{"id": s.sandbox, "podref": oursNamespace + "/" + s.name, "ifname": "net1"}
+	}
+	of := seatOf(pool, 1)
+	if err := p.w.seed.Create(ctx, whereaboutsObject("IPPool", of.pool, map[string]any{"range": of.network, "allocations": allocations})); err != nil {
+		return err
+	}
+	return inParallel(ctx, clients, (n+seatsAtOnce-1)/seatsAtOnce, func(ctx context.Context, batch int) error {
+		var puts []etcdPut
+		for i := batch*seatsAtOnce + 1; i <= min(n, (batch+1)*seatsAtOnce); i++ {
+			copier := p.first.to(seatOf(pool, i))
+			for key, value := range p.copied {
+				var put etcdPut
+				put.RequestPut.Key, put.RequestPut.Value = []byte(copier.Replace(key)), []byte(copier.Replace(value))
+				puts = append(puts, put)
+			}
+		}
+		return p.w.put(ctx, puts)
+	})
+}
+
+// to replaces what differs between two seats.
+func (s seat) to(other seat) *strings.Replacer {
+	return strings.NewReplacer(s.sandbox, other.sandbox, s.uid, other.uid, s.recordUID, other.recordUID, s.reservationUID, other.reservationUID,
+		s.pool, other.pool, s.network, other.network, s.address, other.address, s.name, other.name)
+}
+
+// etcdPut is an operation of etcd's JSON gateway, which takes bytes in base64.
+type etcdPut struct {
+	RequestPut struct {
+		Key   []byte `json:"key"`
+		Value []byte `json:"value"`
+	} `json:"requestPut"`
+}
+
+func (w *world) put(ctx context.Context, puts []etcdPut) error {
+	body, err := json.Marshal(map[string]any{"success": puts})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.cluster.ControlPlane().EtcdURL()+"/v3/kv/txn", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	refusal, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("etcd refused %d objects: %s: %s", len(puts), response.Status, refusal)
+	}
+	return err
+}
+
+// awaitIdle waits until the replicas of the manager and the API server have nothing to do.
+func (w *world) awaitIdle(ctx context.Context) error {
+	used := func() (float64, error) {
+		seconds, err := cpuSeconds(w.processes())
+		return seconds["manager"] + seconds[standby] + seconds["kube-apiserver"], err
+	}
+	return await(ctx, "the manager and the API server to have nothing to do", func(ctx context.Context) (bool, error) {
+		before, err := used()
+		if err != nil {
+			return false, err
+		}
+		if err := pass(ctx, idleTime); err != nil {
+			return false, err
+		}
+		after, err := used()
+		return after-before < idleShare*idleTime.Seconds(), err
+	})
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
+)
+
+const (
+	leaks      = "leaks"
+	poolWrites = "poolWrites"
+)
+
+// reclaim waits until a pool whose entries and reservations all leaked is empty: no pod has their names, and no record or runtime knows their sandboxes.
+// The delays are short, because they are waited for and cost nothing.
+var reclaim = experiment{
+	repeats: 3,
+	cold:    true,
+	needs:   needs{auditLog: true, configure: cluster.ShortDelays},
+	rows: []row{
+		{
+			Row: page.Row{Name: "reclaim", Title: "writes of the manager to reclaim one of 1,000 leaks in one pool", Unit: "calls", Target: result.Target{Op: result.AtMost, Value: 4},
+				Limit: "The table below names the calls."},
+			figure: func(turns map[string]result.Turn) float64 { return turns[leaks].Values[writes] },
+		},
+		{
+			Row: page.Row{Name: "reclaim-pool", Title: "writes of the pool to reclaim 1,000 leaks in it", Unit: "calls", Target: result.Target{Op: result.AtMost, Value: 3},
+				Limit: "Leaks are queried in rounds of at most orphans.maxAsked, and what a round proves is removed at its end."},
+			figure: func(turns map[string]result.Turn) float64 { return turns[leaks].Values[poolWrites] },
+		},
+	},
+	prepare: func(ctx context.Context, w *world) ([]arm, error) {
+		if err := w.namespace(ctx, oursNamespace); err != nil {
+			return nil, err
+		}
+		n, pool := w.size(1000, 50), 0
+		return []arm{{
+			name:   leaks,
+			before: func(context.Context) error { pool++; return nil },
+			run: func(ctx context.Context) (int, map[string]float64, error) {
+				counted, err := w.countCalls(ctx, func(ctx context.Context) error {
+					name, err := w.leak(ctx, pool, n)
+					return errors.Join(err, w.awaitEmpty(ctx, name))
+				})
+				if err != nil {
+					return 0, nil, err
+				}
+				values := counted.per(n)
+				for call, times := range counted {
+					if verb, resource, _ := strings.Cut(call, " "); resource == "ippools" && verb != "get" && verb != "list" {
+						values[poolWrites] += times
+					}
+				}
+				return n, values, nil
+			},
+		}}, nil
+	},
+}
+
+// leak makes a pool of entries without pods, each with its reservation.
+func (w *world) leak(ctx context.Context, pool, n int) (name string, err error) {
+	allocations := map[string]any{}
+	for i := 1; i <= n; i++ {
+		s := seatOf(pool, i)
+		allocations[strconv.Itoa(i)] = map[string]any{"id": s.sandbox, "podref": oursNamespace + "/" + s.name, "ifname": "net1"}
+	}
+	of := seatOf(pool, 1)
+	err = inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
+		s := seatOf(pool, i+1)
+		return w.seed.Create(ctx, whereaboutsObject("OverlappingRangeIPReservation", s.address, map[string]any{"podref": oursNamespace + "/" + s.name, "ifname": "net1", "containerid": ""}))
+	})
+	if err != nil {
+		return "", err
+	}
+	return of.pool, w.seed.Create(ctx, whereaboutsObject("IPPool", of.pool, map[string]any{"range": of.network, "allocations": allocations}))
+}
+
+func (w *world) awaitEmpty(ctx context.Context, name string) error {
+	left := -1
+	err := await(ctx, "an empty pool", func(ctx context.Context) (bool, error) {
+		pool := whereaboutsObject("IPPool", name, nil)
+		if err := w.seed.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
+			return false, err
+		}
+		allocations, _, err := unstructured.NestedMap(pool.Object, "spec", "allocations")
+		left = len(allocations)
+		return left == 0, err
+	})
+	if err != nil {
+		err = fmt.Errorf("pool %s has %d entries: %w", name, left, err)
+	}
+	return err
+}
