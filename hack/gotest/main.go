@@ -26,6 +26,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/versioned"
 )
 
 // raceOptions let goroutines that outlive the tests of a package run into a race for a tenth of a second, instead of a whole one for each package.
@@ -307,7 +309,7 @@ func (g group) runBinary(w io.Writer) (tally, error) {
 	if err != nil {
 		return tally{}, err
 	}
-	fmt.Fprintf(w, "==> left out: %d specs, %s; the API server is Kubernetes %s\n", leftOut, g.selection.why(), g.selection.server)
+	fmt.Fprintf(w, "==> left out: %d specs, %s; the API server is Kubernetes %s\n", leftOut, versioned.Why(g.selection.server), g.selection.server)
 	counts := make([]tally, len(planes))
 	var running errgroup.Group
 	for i, plane := range planes {

@@ -14,13 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/holdfast-dev/holdfast/internal/kubeversion"
+	"github.com/holdfast-dev/holdfast/internal/testing/versioned"
 )
 
 // inMemory is the suite that compares the API server in memory, which is one of kubeversion.Newest, with a real one.
 const inMemory = "/test/integration/conformance"
 
 // selection is which specs an API server can show: not those that need what it does not serve, nor those of what holds without what it does
-// serve. Their labels are those of Needs and Lacks in test/fixture.
+// serve. Their labels are those of internal/testing/versioned.
 type selection struct {
 	server *version.Version
 }
@@ -39,50 +40,14 @@ func readSelection(assets string) (selection, error) {
 	return selection{server: server}, nil
 }
 
-// split names the features by whether the API server serves them.
-func (s selection) split() (served, unserved []string) {
-	for _, f := range kubeversion.Features {
-		if f.ServedBy(s.server) {
-			served = append(served, f.Name)
-		} else {
-			unserved = append(unserved, f.Name)
-		}
-	}
-	return served, unserved
-}
-
-// leftOut is the label filter that matches the specs that are left out.
-func (s selection) leftOut() string {
-	var parts []string
-	served, unserved := s.split()
-	if len(unserved) > 0 {
-		parts = append(parts, "needs: containsAny {"+strings.Join(unserved, ", ")+"}")
-	}
-	if len(served) > 0 {
-		parts = append(parts, "lacks: containsAny {"+strings.Join(served, ", ")+"}")
-	}
-	return "(" + strings.Join(parts, " || ") + ")"
-}
-
 // narrow is the label filter without the specs that are left out.
-func (s selection) narrow(filter string) string { return "(" + filter + ") && !" + s.leftOut() }
-
-// why says what the specs that are left out are about.
-func (s selection) why() string {
-	var parts []string
-	served, unserved := s.split()
-	if len(unserved) > 0 {
-		parts = append(parts, "which need what it does not serve ("+strings.Join(unserved, ", ")+")")
-	}
-	if len(served) > 0 {
-		parts = append(parts, "which are about an API server without what it serves ("+strings.Join(served, ", ")+")")
-	}
-	return strings.Join(parts, ", or ")
+func (s selection) narrow(filter string) string {
+	return "(" + filter + ") && !" + versioned.LeftOut(s.server)
 }
 
 // count is how many specs of the binary are left out of those that the filter matches. A dry run starts nothing.
 func (s selection) count(binary, folder, filter string) (int, error) {
-	command := exec.Command(binary, "-ginkgo.dry-run", "-ginkgo.label-filter=("+filter+") && "+s.leftOut())
+	command := exec.Command(binary, "-ginkgo.dry-run", "-ginkgo.label-filter=("+filter+") && "+versioned.LeftOut(s.server))
 	command.Dir = folder
 	out, err := command.CombinedOutput()
 	m := specs.FindSubmatch(colors.ReplaceAll(out, nil))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/holdfast-dev/holdfast/internal/kubeversion"
+	"github.com/holdfast-dev/holdfast/internal/testing/versioned"
 )
 
 // TestNoSpecIsLeftOutWhereItCanBeShown goes through every supported version: a spec that needs a feature runs on each that serves it, a spec of what
@@ -25,7 +26,7 @@ func TestNoSpecIsLeftOutWhereItCanBeShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		counted, err := types.ParseLabelFilter("(plane-one || plane-two) && " + s.leftOut())
+		counted, err := types.ParseLabelFilter("(plane-one || plane-two) && " + versioned.LeftOut(v))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,16 +42,15 @@ func TestNoSpecIsLeftOutWhereItCanBeShown(t *testing.T) {
 		}
 		check(true)
 		for _, f := range kubeversion.Features {
-			check(f.ServedBy(v), "needs:"+f.Name)
-			check(!f.ServedBy(v), "lacks:"+f.Name)
+			check(f.ServedBy(v), versioned.Needs(f))
+			check(!f.ServedBy(v), versioned.Lacks(f))
 		}
 		if runs([]string{"a-suite", "plane-two"}) {
 			t.Error("a spec of the other plane runs")
 		}
-		served, unserved := s.split()
-		for _, name := range slices.Concat(served, unserved) {
-			if !strings.Contains(s.why(), name) {
-				t.Errorf("Kubernetes %s: the reason %q does not name %s", v, s.why(), name)
+		for _, f := range kubeversion.Features {
+			if why := versioned.Why(v); !strings.Contains(why, f.Name) {
+				t.Errorf("Kubernetes %s: the reason %q does not name %s", v, why, f.Name)
 			}
 		}
 	}

@@ -77,14 +77,18 @@ var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 // specs is how a Ginkgo suite ends its report, without the colors.
 var specs = regexp.MustCompile(`-- (\d+) Passed \| (\d+) Failed \| (\d+) Pending`)
 
+// leftOut is the line by which a suite says how many of its specs the API server cannot show (test/e2e/cluster).
+var leftOut = regexp.MustCompile(`^==> left out: (\d+) specs`)
+
 // shown are the lines that a long suite wants to be seen as they come, also when it passes: steps, and the rows of a
 // table (test/e2e/cluster, test/fixture).
 var shown = regexp.MustCompile(`^(==> |\| )`)
 
 // result is what is known of one package so far.
 type result struct {
-	tests  map[string]tally
-	output map[string]*strings.Builder
+	tests   map[string]tally
+	output  map[string]*strings.Builder
+	leftOut int
 }
 
 // count reads the events of one go test and writes a line per package to w, and
@@ -130,6 +134,9 @@ func (p *result) add(e event) (line string) {
 		if m := specs.FindStringSubmatch(line); m != nil && e.Test != "" {
 			p.tests[e.Test] = tally{passed: atoi(m[1]), failed: atoi(m[2]), skipped: atoi(m[3])}
 		}
+		if m := leftOut.FindStringSubmatch(line); m != nil {
+			p.leftOut += atoi(m[1])
+		}
 	case "pass":
 		p.end(e.Test, tally{passed: 1})
 		delete(p.output, e.Test)
@@ -157,7 +164,7 @@ func (p *result) end(test string, how tally) {
 // finish closes a package: a package that failed with no failing test (it did
 // not build, it panicked, it ran out of time) counts as one failure.
 func (p *result) finish(e event, w io.Writer, build *strings.Builder) tally {
-	var t tally
+	t := tally{leftOut: p.leftOut}
 	for _, counted := range p.tests {
 		t = t.plus(counted)
 	}

@@ -96,6 +96,16 @@ func TestCount(t *testing.T) {
 			shown:  "got 1, want 2",
 			hidden: "all is well",
 		},
+		"a suite says which specs the API server cannot show": {
+			events: []string{
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"==> left out: 2 specs, which need what it does not serve (X)\n"}`,
+				`{"Action":"output","Package":"p","Test":"TestSuite","Output":"-- 7 Passed | 0 Failed | 0 Pending | 3 Skipped\n"}`,
+				`{"Action":"pass","Package":"p","Test":"TestSuite"}`,
+				`{"Action":"pass","Package":"p","Elapsed":9}`,
+			},
+			want:  "7 passed, 0 failed, 2 left out",
+			shown: "==> left out: 2 specs",
+		},
 		"packages add up": {
 			events: []string{
 				`{"Action":"pass","Package":"p","Test":"TestA"}`,

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command matrix runs the suites of the API server on several versions of Kubernetes, each built from its modules, and writes a row for each
-// that passed into docs/compatibility.md. A version that fails loses its row; rows of versions that it does not run stay.
+// Command matrix runs the suites of the API server, or the end-to-end core on real nodes, on several versions of Kubernetes, each built from its
+// modules, and writes a row for each that passed into docs/compatibility.md. A version that fails loses its row; rows of versions that it does
+// not run stay.
 //
-//	go run ./hack/matrix [-only 1.31,1.33] [-page FILE] [-logs DIR]
+//	go run ./hack/matrix [-tier suites|core] [-only 1.31,1.33] [-page FILE] [-logs DIR]
+//
+// The core needs what make cluster-up needs: root and Linux.
 package main
 
 import (
@@ -26,21 +29,52 @@ import (
 // minors are the versions that hack/kube builds for the matrix.
 var minors = []string{"1.31", "1.33", "1.35", "1.37"}
 
+// tier is what runs on each version. The total is in the output of the commands; what cleans up runs after them, however they ended.
+type tier struct {
+	table    table
+	commands func(minor, assets string) [][]string
+	cleanup  []string
+}
+
+var tiers = map[string]tier{
+	"suites": {table: newTable("API server of Kubernetes", ""), commands: func(minor, assets string) [][]string {
+		return [][]string{
+			{"make", "kube", "build", "helm-tool", "KUBE_VERSION=" + minor, "KUBE_BIN=" + assets},
+			{"go", "run", "./hack/gotest", "-assets", assets, "suites"},
+		}
+	}},
+	"core": {table: newTable("Real nodes of Kubernetes", "core"), cleanup: []string{"make", "cluster-down"}, commands: func(minor, assets string) [][]string {
+		versioned := []string{"KUBE_VERSION=" + minor, "KUBE_BIN=" + assets}
+		return [][]string{append([]string{"make", "cluster-up"}, versioned...), append([]string{"make", "e2e"}, versioned...)}
+	}},
+}
+
+// clusterState is there while a cluster of make cluster-up is.
+const clusterState = "bin/cluster/state.json"
+
 func main() {
+	what := flag.String("tier", "suites", "suites of the API server, or core of the end-to-end suite on real nodes")
 	only := flag.String("only", "", "minor versions, with commas between them; all of "+strings.Join(minors, ", ")+" by default")
 	page := flag.String("page", "docs/compatibility.md", "page with the table")
 	logs := flag.String("logs", "bin/matrix", "folder that gets the output of each version")
 	flag.Parse()
-	if err := runAll(*only, *page, *logs); err != nil {
+	if err := runAll(*what, *only, *page, *logs); err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
 		os.Exit(1)
 	}
 }
 
-func runAll(only, page, logs string) error {
+func runAll(what, only, page, logs string) error {
 	chosen, err := choose(only)
 	if err != nil {
 		return err
+	}
+	t, known := tiers[what]
+	if !known {
+		return fmt.Errorf("the tier is %q: expected suites or core", what)
+	}
+	if _, err := os.Stat(clusterState); err == nil && len(t.cleanup) > 0 {
+		return fmt.Errorf("%s is there: each version gets a cluster of its own; run make cluster-down first", clusterState)
 	}
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return err
@@ -49,7 +83,7 @@ func runAll(only, page, logs string) error {
 	for i, minor := range chosen {
 		fmt.Printf("==> Kubernetes %s (%d of %d)\n", minor, i+1, len(chosen))
 		start := time.Now()
-		result, failure := runOne(minor, filepath.Join(logs, minor+".log"))
+		result, failure := t.run(minor, filepath.Join(logs, what+"-"+minor+".log"))
 		if failure != nil {
 			failures = append(failures, failure)
 			fmt.Printf("==> Kubernetes %s: %v\n", minor, failure)
@@ -57,7 +91,7 @@ func runAll(only, page, logs string) error {
 			fmt.Printf("==> Kubernetes %s: %s in %.0f s\n", minor, result, time.Since(start).Seconds())
 		}
 		// Each row is written at once: a later version may be interrupted.
-		if err := updatePage(page, minor, result); err != nil {
+		if err := t.table.update(page, minor, result); err != nil {
 			return err
 		}
 	}
@@ -85,8 +119,8 @@ func (r result) String() string { return r.passed + " passed, " + r.leftOut + " 
 // total is the last line of hack/gotest.
 var total = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed(?:, \d+ skipped)?(?:, (\d+) left out)?$`)
 
-// runOne builds the API server and runs the suites. Everything that they print goes to the log too.
-func runOne(minor, log string) (result, error) {
+// run runs the commands. Everything that they print goes to the log too.
+func (t tier) run(minor, log string) (result, error) {
 	assets := "bin/kube"
 	if minor != kubeversion.Newest.String() {
 		assets += "-" + minor
@@ -96,16 +130,12 @@ func runOne(minor, log string) (result, error) {
 		return result{}, err
 	}
 	defer file.Close()
-	for _, command := range [][]string{
-		{"make", "kube", "build", "helm-tool", "KUBE_VERSION=" + minor, "KUBE_BIN=" + assets},
-		{"go", "run", "./hack/gotest", "-assets", assets, "suites"},
-	} {
-		run := exec.Command(command[0], command[1:]...)
-		run.Stdout = io.MultiWriter(os.Stdout, file)
-		run.Stderr = io.MultiWriter(os.Stderr, file)
-		if err := run.Run(); err != nil {
-			return result{}, fmt.Errorf("running the suites on Kubernetes %s: %s: %w; its output is in %s", minor, strings.Join(command, " "), err, log)
-		}
+	err = runTo(file, t.commands(minor, assets)...)
+	if len(t.cleanup) > 0 {
+		err = errors.Join(err, runTo(file, t.cleanup))
+	}
+	if err != nil {
+		return result{}, fmt.Errorf("running on Kubernetes %s: %w; its output is in %s", minor, err, log)
 	}
 	out, err := os.ReadFile(log)
 	if err != nil {
@@ -118,6 +148,19 @@ func runOne(minor, log string) (result, error) {
 	r, err := read(string(out))
 	r.version = strings.TrimPrefix(strings.TrimSpace(string(version)), "Kubernetes v")
 	return r, err
+}
+
+// runTo runs commands up to the first that fails.
+func runTo(file io.Writer, commands ...[]string) error {
+	for _, command := range commands {
+		run := exec.Command(command[0], command[1:]...)
+		run.Stdout = io.MultiWriter(os.Stdout, file)
+		run.Stderr = io.MultiWriter(os.Stderr, file)
+		if err := run.Run(); err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(command, " "), err)
+		}
+	}
+	return nil
 }
 
 func read(out string) (result, error) {

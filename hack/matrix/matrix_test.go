@@ -10,7 +10,9 @@ import (
 )
 
 func TestOnlyWhatRanHasARow(t *testing.T) {
-	const table = "text\n\n" + header + "| 1.33.13 | `make matrix ONLY=1.33` | 5 | 1 |\n| 1.37.1 | `make matrix ONLY=1.37` | 6 | 0 |\n\n" + end + "\nmore\n"
+	suites := tiers["suites"].table
+	header, end := suites.header, suites.end
+	page := "text\n\n" + header + "| 1.33.13 | `make matrix ONLY=1.33` | 5 | 1 |\n| 1.37.1 | `make matrix ONLY=1.37` | 6 | 0 |\n\n" + end + "\nmore\n"
 	for name, tc := range map[string]struct {
 		minor      string
 		result     result
@@ -22,7 +24,7 @@ func TestOnlyWhatRanHasARow(t *testing.T) {
 		"a run that failed where there was none is no row": {"1.31", result{}, []string{"| 1.33.13 |", "| 1.37.1 |"}, []string{"| 1.31"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := withRow(table, tc.minor, tc.result)
+			got, err := suites.withRow(page, tc.minor, tc.result)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,18 +40,25 @@ func TestOnlyWhatRanHasARow(t *testing.T) {
 			}
 		})
 	}
-	if _, err := withRow("a page", "1.31", result{}); err == nil || !strings.Contains(err.Error(), "no table of the matrix") {
+	if _, err := suites.withRow("a page", "1.31", result{}); err == nil || !strings.Contains(err.Error(), "no table of the matrix") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestThePageHasTheTable(t *testing.T) {
+func TestThePageHasTheTables(t *testing.T) {
 	page, err := os.ReadFile("../../docs/compatibility.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := withRow(string(page), "1.31", result{}); err != nil {
-		t.Error(err)
+	for name, tier := range tiers {
+		got, err := tier.table.withRow(string(page), "1.99", result{"1.99.1", "1", "0"})
+		if err != nil {
+			t.Error(err)
+		}
+		row := "| 1.99.1 | `" + tier.table.command + "1.99` | 1 | 0 |\n"
+		if _, after, found := strings.Cut(got, row); !found || !strings.HasPrefix(after, "\n"+tier.table.end) {
+			t.Errorf("%s: the row %q is not the last one before %q", name, row, tier.table.end)
+		}
 	}
 }
 
@@ -79,5 +88,23 @@ func TestVersionsAreChosen(t *testing.T) {
 	}
 	if _, err := choose("1.30"); err == nil || !strings.Contains(err.Error(), "expected some of 1.31, 1.33, 1.35, 1.37") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestATierIsNamed(t *testing.T) {
+	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected suites or core`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatCleansUpRunsAfterAFailure(t *testing.T) {
+	t.Chdir(t.TempDir())
+	broken := tier{cleanup: []string{"sh", "-c", "echo cleaned"}, commands: func(string, string) [][]string { return [][]string{{"false"}, {"echo", "not this"}} }}
+	_, err := broken.run("1.31", "log")
+	if err == nil || !strings.Contains(err.Error(), "running on Kubernetes 1.31: false: exit status 1; its output is in log") {
+		t.Errorf("got %v", err)
+	}
+	if out, err := os.ReadFile("log"); err != nil || string(out) != "cleaned\n" {
+		t.Errorf("got %q, %v", out, err)
 	}
 }

@@ -51,7 +51,7 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 		}
 		for _, specs := range specs() {
 			for _, name := range slices.Sorted(maps.Keys(specs)) {
-				It(name, labelsOf(specs[name].core, specs[name].nodes), func(ctx context.Context) { playGuarded(ctx, specs[name]) })
+				It(name, labelsOf(specs[name].core, specs[name].nodes), specs[name].versions, func(ctx context.Context) { playGuarded(ctx, specs[name]) })
 			}
 		}
 	})

@@ -23,13 +23,15 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
+	"github.com/holdfast-dev/holdfast/internal/testing/versioned"
 )
 
 // componentSpecs apply components of config/components over the installation, see that each does what the installation's page
 // says, and take it away again.
 var componentSpecs = map[string]guardedSpec{
 	"fail-closed: without a manager no pod of a guarded network starts, and every other one does":            {capacity: 2, core: true, play: failClosed},
-	"admission-policy-protection: without a manager and without the webhook a pod is protected all the same": {capacity: 3, core: true, play: policyProtection},
+	"admission-policy-protection: without a manager and without the webhook a pod is protected all the same": {capacity: 3, core: true, versions: Label(versioned.Needs(kubeversion.MutatingAdmissionPolicy)), play: policyProtection},
 	"hostnetwork: the webhooks come up and answer while no node has a network plugin":                        {capacity: 2, nodes: true, play: hostNetwork},
 	"prometheus: whoever may have the metrics gets them where the ServiceMonitor says":                       {capacity: 1, nodes: true, play: scraped},
 }

@@ -36,7 +36,9 @@ type guardedSpec struct {
 	capacity int
 	// core and nodes are the labels of the spec.
 	core, nodes bool
-	play        func(ctx context.Context, w *world)
+	// versions are labels by which specs are left out where the API server cannot show them.
+	versions Labels
+	play     func(ctx context.Context, w *world)
 }
 
 // churn deletes every pod again and again. Before the pods are back, every agent is killed, and something happens to the manager.

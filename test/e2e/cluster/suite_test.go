@@ -9,7 +9,8 @@
 package cluster_test
 
 import (
-	"context"
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,12 +25,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/testing/versioned"
 )
 
 // The bounds of waits. Nothing is asserted of how fast things are.
@@ -59,6 +63,9 @@ var (
 	// powered: the cluster is that of make cluster-up, whose nodes can be broken and looked into. On another one, which KUBECONFIG
 	// names, nobody observes; what the API server shows is all that is judged.
 	powered bool
+	// server is the version of the API server, and chosen the label filter without what it cannot show.
+	server *version.Version
+	chosen string
 )
 
 func init() {
@@ -73,31 +80,53 @@ func init() {
 func TestCluster(t *testing.T) {
 	RegisterFailHandler(Fail)
 	suite, reporter := GinkgoConfiguration()
-	if labels := os.Getenv("E2E_LABELS"); labels != "" {
-		suite.LabelFilter = labels
+	chosen = cmp.Or(os.Getenv("E2E_LABELS"), suite.LabelFilter)
+	if err := connect(); err != nil {
+		t.Fatal(err)
+	}
+	suite.LabelFilter = "!" + versioned.LeftOut(server)
+	if chosen != "" {
+		suite.LabelFilter = "(" + chosen + ") && " + suite.LabelFilter
 	}
 	RunSpecs(t, "A real cluster", suite, reporter)
 }
 
-var _ = BeforeSuite(func(ctx context.Context) {
+var _ = BeforeSuite(func() {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(soon)
 	SetDefaultEventuallyPollingInterval(pollInterval)
 	SetDefaultConsistentlyDuration(shows)
 	SetDefaultConsistentlyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
+})
 
+// connect finds the cluster and the version of its API server.
+func connect() error {
 	kubeconfig = os.Getenv("KUBECONFIG")
 	powered = kubeconfig == ""
 	if powered {
 		kubeconfig = filepath.Join(repository, clusterFolder, "kubeconfig")
 	}
 	var err error
-	kubeconfig, err = filepath.Abs(kubeconfig)
-	Expect(err).NotTo(HaveOccurred())
+	if kubeconfig, err = filepath.Abs(kubeconfig); err != nil {
+		return err
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	Expect(err).NotTo(HaveOccurred(), "expected a kubeconfig in KUBECONFIG, or a cluster of make cluster-up")
+	if err != nil {
+		return fmt.Errorf("%w: expected a kubeconfig in KUBECONFIG, or a cluster of make cluster-up", err)
+	}
 	config.QPS, config.Burst = 100, 200
+	asked, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	reported, err := asked.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("asking the API server of %s for its version: %w", kubeconfig, err)
+	}
+	if server, err = version.ParseGeneric(reported.GitVersion); err != nil {
+		return err
+	}
 	admin, err = client.New(config, client.Options{Scheme: scheme})
-	Expect(err).NotTo(HaveOccurred())
-})
+	return err
+}
