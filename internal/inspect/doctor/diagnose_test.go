@@ -204,11 +204,11 @@ func TestDiagnose(t *testing.T) {
 			f.Nodes.Get()[0].Labels = map[string]string{"microk8s.io/cluster": "true"}
 		},
 			"field manager of the kubelets", Fail, "no report of a kubelet releases an address"},
-		"a pod was not protected":           {func(_ *testing.T, f *Facts) { f.Protection = release.Known(Protection{Label: true}) }, "protection", Fail, "was not protected"},
-		"a shadow":                          {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "mode", Warn, "Shadow: nothing is protected"},
-		"a shadow protects nothing":         {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "protection", OK, "was not protected"},
-		"somebody protects beside a shadow": {func(_ *testing.T, f *Facts) { asShadow(f) }, "protection", Fail, "the mode is Shadow, and a pod"},
-		"protection could not be tried":     {func(_ *testing.T, f *Facts) { f.Protection = release.Unknown[Protection]("no right") }, "protection", Warn, "no right"},
+		"a pod was not protected":       {func(_ *testing.T, f *Facts) { f.Protection = release.Known(Protection{Label: true}) }, "protection", Fail, "was not protected"},
+		"a shadow":                      {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "mode", Warn, "Shadow: nothing is protected"},
+		"a shadow protects nothing":     {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "protection", OK, "was not protected"},
+		"a protection beside a shadow":  {func(_ *testing.T, f *Facts) { asShadow(f) }, "protection", Fail, "the mode is Shadow, and a pod"},
+		"protection could not be tried": {func(_ *testing.T, f *Facts) { f.Protection = release.Unknown[Protection]("no right") }, "protection", Warn, "no right"},
 		"somebody else's webhook blocks updates": {func(_ *testing.T, f *Facts) {
 			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Configuration: "c", Name: "x.example.com", Service: "a/b", FailsClosed: true, UpdatesPods: true, Ready: release.Known(0)}))
 		}, "webhooks of others", Fail, "x.example.com (c) is called for updates of pods, fails closed, and has no ready endpoint behind its Service a/b"},

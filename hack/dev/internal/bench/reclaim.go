@@ -22,7 +22,7 @@ const (
 	poolWrites = "poolWrites"
 )
 
-// reclaim waits until a pool whose entries and reservations all leaked is empty: no pod has their names, and no record or runtime knows their sandboxes.
+// reclaim waits until a pool of leaked entries and reservations is empty: no pod has their names, and no record or runtime knows their sandboxes.
 // The delays are short, because they are waited for and cost nothing.
 var reclaim = experiment{
 	repeats: 3,

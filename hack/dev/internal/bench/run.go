@@ -36,7 +36,7 @@ type Options struct {
 	Profile bool
 	// Progress gets a line for each turn.
 	Progress io.Writer
-	// Written is called with the rows of an experiment whose files were written.
+	// Written is called with the rows of an experiment, once their files are written.
 	Written func(rows []result.Result) error
 }
 

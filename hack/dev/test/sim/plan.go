@@ -50,7 +50,7 @@ type Plan struct {
 	// Networks is how many each pod is attached to: its sandboxes have so many addresses.
 	Networks int
 	// Unowned: no network-status is ever written, the first sandboxes come while no manager watches, and a clone brings the sandboxes of its machine with
-	// it: whose an entry is has to be found by queries to all nodes.
+	// it: the owner of an entry has to be found by queries to all nodes.
 	Unowned bool
 	// Slow, Late and Fails: without any fault, one half of a creation of so many is slow, a kubelet learns late of one change of so many, and one
 	// creation of so many fails behind its ADD.
