@@ -78,13 +78,16 @@ func (w *World) whyStrayLocked(b *box) string {
 	return ""
 }
 
-// whyUnprotectedLocked says why a pod that vanished was not protected: in these histories no replica answers when the first pods are made, and they are
-// protected once a pool shows them (docs/limits.md).
+// whyUnprotectedLocked says why a pod that vanished was not protected: no replica answered when it was made, and it is protected once a pool shows it to
+// one (docs/limits.md).
 func (w *World) whyUnprotectedLocked(uid types.UID) string {
-	if !w.plan.Unowned {
-		return ""
+	isDown := func(f Fault) bool {
+		return slices.Contains(restarts, f.Kind) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
 	}
-	return w.excused[uid]
+	if w.plan.Unowned || slices.ContainsFunc(w.plan.Faults, isDown) {
+		return w.excused[uid]
+	}
+	return ""
 }
 
 func firstOf(texts ...string) string {
