@@ -327,8 +327,8 @@ var _ = suite.Describe("With the policies on evidence, everybody's ordinary work
 	It("a kubelet still reports, and another writer is still refused, on the largest pod that a tenant can make", func(ctx context.Context) {
 		pod := reported(ctx)
 		entries, managers := slices.Clone(pod.ManagedFields), 9000
-		if !fixture.Serves(kubeversion.PodResize, plane.Config()) {
-			managers = 1000 // Kubernetes 1.31 converts the pod once for each of them, and no write of 9000 ends in time
+		if !fixture.Serves(kubeversion.MutatingAdmissionPolicy, plane.Config()) {
+			managers = 1000 // Kubernetes up to 1.35 converts the pod once for each of them, and no write of 9000 ends in time
 		}
 		for i := range managers {
 			entries = append(entries, metav1.ManagedFieldsEntry{Manager: fmt.Sprint("m", i), Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1",
