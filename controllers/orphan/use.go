@@ -101,16 +101,11 @@ func (v *view) podName(e *ipam.Entry) types.NamespacedName {
 // shownByNamed says whether the pod of the entry's name shows the address, or may be given it.
 func (r *Reconciler) shownByNamed(ctx context.Context, name types.NamespacedName, e *ipam.Entry) release.Fact[string] {
 	pod, err := r.podLive(ctx, name)
-	mayInherit := true
-	if e.Releasing == "" {
-		r.heirs.forget(sandboxID(e.SandboxID))
-	} else if err == nil {
-		mayInherit = r.heirs.isFirst(e.Key, pod)
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return release.Unknown[string](err.Error())
-	case pod == nil || r.isOver(pod):
+	}
+	mayInherit := r.mayInherit(pod, e)
+	if pod == nil || r.isOver(pod) {
 		return release.Absent[string]()
 	}
 	shows := ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface})
@@ -126,6 +121,15 @@ func (r *Reconciler) shownByNamed(ctx context.Context, name types.NamespacedName
 		return release.Known(describe(pod)) // one that inherits the entry needs no more than to show it
 	}
 	return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one; if it cannot start, delete it", name, pod.UID))
+}
+
+// mayInherit says whether the pod of the entry's name, which was read after it, may have been given the entry; pod is nil where there is none.
+func (r *Reconciler) mayInherit(pod *corev1.Pod, e *ipam.Entry) bool {
+	if e.Releasing == "" {
+		r.heirs.forget(sandboxID(e.SandboxID))
+		return true
+	}
+	return r.heirs.isFirst(e.Key, pod)
 }
 
 // hasOwn says whether the pod's record has an address of its own in place of one with a tombstone: an IPAM gives one for each interface.

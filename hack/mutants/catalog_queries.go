@@ -70,13 +70,13 @@ var queryMutants = []mutant{
 		rule: "orphans: a pod that was there before a tombstone was read may have inherited the entry (0289)",
 		file: "controllers/orphan/use.go",
 		old:  `return uid == first`,
-		new:  `return false`, by: inOrphans,
+		new:  `return uid == first && uid == "none"`, by: inOrphans,
 	},
 	{
 		rule: "orphans: a pod that came after a tombstone does not hold the entry (0289)",
 		file: "controllers/orphan/use.go",
 		old:  `return uid == first`,
-		new:  `return true`, by: inOrphans,
+		new:  `return uid == first || uid != "none"`, by: inOrphans,
 	},
 	{
 		rule: "orphans: only an address of the same interface stands in the place of a tombstone's (0289)",

@@ -51,9 +51,7 @@ func (w *World) strip(f Fault) {
 	case f.N == frozenAfterStrip && w.giveUp(pod):
 		w.freezeAndForce(f, pod)
 	case f.N == givenUpAndStripped || f.N%3 == leftAfterStrip:
-		if w.giveUp(pod) {
-			w.excuseDisturbed(f, pod)
-		}
+		w.giveUpAndLeave(f, pod)
 	case f.N == forcedInVain:
 		w.note("and force-deletes it: %v", c.Delete(w.ctx, pod, uid, client.GracePeriodSeconds(0)))
 	}
@@ -107,6 +105,13 @@ func (w *World) keep(pod *corev1.Pod) error {
 	}
 	w.note("a person keeps the addresses of %s (%s): %v", pod.Name, pod.UID, err)
 	return err
+}
+
+// giveUpAndLeave leaves a pod that lives on to the guard.
+func (w *World) giveUpAndLeave(f Fault, pod *corev1.Pod) {
+	if w.giveUp(pod) {
+		w.excuseDisturbed(f, pod)
+	}
 }
 
 // excuseDisturbed excuses a pod that lost its finalizer where the manager may not protect it again before it is deleted.
