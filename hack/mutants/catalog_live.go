@@ -25,8 +25,8 @@ var livenessMutants = []mutant{
 	{
 		rule: "liveness: a completed pod that is kept holds no orphan (L3)",
 		file: "controllers/orphan/use.go",
-		old:  `if pod == nil || r.isOver(pod) {`,
-		new:  `if pod == nil {`, by: inOrphans,
+		old:  `case pod == nil || r.isOver(pod) || `,
+		new:  `case pod == nil || `, by: inOrphans,
 	},
 	{
 		rule: "liveness: a claim under a Node UID that is not known any more holds no other claim",
