@@ -121,17 +121,21 @@ func TestI2ACompletedPodThatIsKeptHoldsNoOrphan(t *testing.T) {
 			p.Status.Phase, p.Status.Message = corev1.PodFailed, "Pod was rejected: no more pods"
 		}, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			pod := onepod.FinishedPod()
-			pod.Name, pod.UID, pod.DeletionTimestamp = "job-0", "job", nil
-			tc.change(pod)
-			node := onepod.Node("node", "node-1", "m1")
-			s := newSearch(t, node, pod)
-			s.ask()
-			s.acknowledges(node, 0)
-			if got := s.look(); got != tc.want {
-				t.Errorf("%d addresses were released, expected %d", got, tc.want)
-			}
-		})
+		for kind, podName := range map[string]string{"of another name": "job-0", "of the entry's name": "web-1"} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				pod := onepod.FinishedPod()
+				pod.Name, pod.UID, pod.DeletionTimestamp = podName, "job", nil
+				tc.change(pod)
+				node := onepod.Node("node", "node-1", "m1")
+				s := newSearch(t, node)
+				s.Pool.Entries[0].Releasing = v1alpha1.OrphanPrefix + string(lost) // the entry of no pod, whatever its annotation says
+				s.ask()
+				s.Apply(pod)
+				s.acknowledges(node, 0)
+				if got := s.look(); got != tc.want {
+					t.Errorf("%d addresses were released, expected %d", got, tc.want)
+				}
+			})
+		}
 	}
 }

@@ -41,6 +41,9 @@ func (k *reclaimer) forget(id sandboxID) {
 
 // ready notes orphans that are worth a look past the caches, and has it made.
 func (k *reclaimer) ready(ids ...sandboxID) {
+	k.mu.Lock()
+	k.readFor.Delete(ids...) // what is read already may be older than what led to it
+	k.mu.Unlock()
 	k.retry(ids...)
 	k.wake()
 }

@@ -33,10 +33,9 @@ const reclaimerGather = 250 * time.Millisecond
 // Caches say when a look is worth it. A look reads the queries, the responses, the Nodes, the records and the pools, in this order and past the caches.
 type reclaimer struct {
 	orphans *Reconciler
-	// read are the reports of a look of which the Nodes are not confirmed yet, and readFor the orphans that were complete before they were read.
-	read    *reports
-	readFor sets.Set[sandboxID]
-	woken   chan struct{}
+	// read are the reports of a look of which the Nodes are not confirmed yet.
+	read  *reports
+	woken chan struct{}
 	// changed: a response, a query or a Node is not as it was when the orphans were woken last.
 	changed atomic.Bool
 	feed    queue.Feed[sandboxID]
@@ -45,6 +44,8 @@ type reclaimer struct {
 	mu sync.Mutex
 	// wanted are the orphans about which all nodes are to be queried, and complete those that the caches show to be responded to by all.
 	wanted, complete sets.Set[sandboxID]
+	// readFor are those that became complete before the reports of the look were read, and not once more since.
+	readFor sets.Set[sandboxID]
 }
 
 func newReclaimer(of *Reconciler) *reclaimer {
@@ -166,10 +167,10 @@ func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfi
 	now := k.orphans.clock.Now() // a delay that is over by now is confirmed by what is read after it
 	isKept := k.read != nil && now.Sub(k.read.at).Abs() < nodelife.Reuse
 	if !isKept {
+		k.noteRead(complete)
 		if k.read, err = k.readReports(ctx); err != nil {
 			return false, err
 		}
-		k.readFor = sets.New(complete...)
 	}
 	machines, err := k.orphans.options.Machines.All(ctx, k.read.at)
 	if err != nil || machines == nil {
@@ -180,10 +181,24 @@ func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfi
 	read.observedSince(machines.Acquired, now)
 	read.nodes = release.Known(orphan.Nodes(machines, read.acknowledged, k.orphans.clock.Now()))
 	k.countMissing(read)
-	if late := sets.New(complete...).Difference(k.readFor); isKept { // what became complete since the responses were read is looked at once more
-		k.feed.Add(sets.List(late)...)
+	if isKept { // what became complete since the responses were read is looked at once more
+		k.feed.Add(k.completeSince(complete)...)
 	}
 	return true, k.reclaim(ctx, complete, read, now)
+}
+
+// noteRead comes before the reports are read for some orphans.
+func (k *reclaimer) noteRead(ids []sandboxID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.readFor = sets.New(ids...)
+}
+
+// completeSince are those of the orphans that became complete, or did so once more, since the reports were read.
+func (k *reclaimer) completeSince(ids []sandboxID) []sandboxID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return sets.List(sets.New(ids...).Difference(k.readFor))
 }
 
 // reclaim decides about orphans on live facts, and gives back together what may go.

@@ -390,8 +390,8 @@ func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	s.ask()
 	s.acknowledges(node, 0)
 	s.machines.unconfirmed = true
-	const early, late = sandboxID("was complete before"), sandboxID("became complete later")
-	s.r.reclaimer.ready(early)
+	const early, again, late = sandboxID("was complete before"), sandboxID("became complete again"), sandboxID("became complete later")
+	s.r.reclaimer.ready(early, again)
 	if s.look() != 0 {
 		t.Fatal("released")
 	}
@@ -401,10 +401,10 @@ func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	if err := s.r.reclaimer.feed.Source(func(context.Context) {}).Start(t.Context(), looksAt); err != nil {
 		t.Fatal(err)
 	}
-	s.r.reclaimer.ready(late)
-	again, err := s.r.reclaimer.round(t.Context())
+	s.r.reclaimer.ready(late, again)
+	next, err := s.r.reclaimer.round(t.Context())
 	if err != nil || len(s.Pool.Released) != 1 || slices.Contains(s.reads, "*v1alpha1.guardednodelist") {
-		t.Errorf("%d addresses are released after reads %v, and the next look is in %s (%v)", len(s.Pool.Released), s.reads, again, err)
+		t.Errorf("%d addresses are released after reads %v, and the next look is in %s (%v)", len(s.Pool.Released), s.reads, next, err)
 	}
 	var looked []sandboxID
 	for looksAt.Len() > 0 {
@@ -412,7 +412,7 @@ func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 		looked = append(looked, id)
 	}
 	slices.Sort(looked)
-	if diff := cmp.Diff([]sandboxID{lost, late}, looked); diff != "" {
+	if diff := cmp.Diff([]sandboxID{lost, again, late}, looked); diff != "" {
 		t.Errorf("what was released and what became complete after the responses were read is looked at again (-want +got)\n%s", diff)
 	}
 }

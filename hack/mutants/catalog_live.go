@@ -23,6 +23,12 @@ var livenessMutants = []mutant{
 		new:  `boundBefore(v, record, registered)`, by: inPods,
 	},
 	{
+		rule: "liveness: a completed pod of the entry's name that is kept holds no orphan (L3)",
+		file: "controllers/orphan/use.go",
+		old:  `if pod == nil || r.isOver(pod) {`,
+		new:  `if pod == nil {`, by: inOrphans,
+	},
+	{
 		rule: "liveness: a completed pod that is kept holds no orphan (L3)",
 		file: "controllers/orphan/use.go",
 		old:  `case pod == nil || r.isOver(pod) || `,

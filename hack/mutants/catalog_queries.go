@@ -63,8 +63,8 @@ var queryMutants = []mutant{
 	{
 		rule: "orphans: what became complete since the responses were read is looked at again (0276)",
 		file: "controllers/orphan/reclaimer.go",
-		old:  `isKept { // what became`,
-		new:  `!isKept { // what became`, by: inOrphans,
+		old:  `if isKept { // what became`,
+		new:  `if !isKept { // what became`, by: inOrphans,
 	},
 	{
 		rule: "orphans: a pod that was there before a tombstone was read may have inherited the entry (0289)",
@@ -97,6 +97,12 @@ var queryMutants = []mutant{
 		r.heirs`,
 		new: `if false {
 		r.heirs`, by: inOrphans,
+	},
+	{
+		rule: "orphans: what becomes complete once more since the responses were read is looked at again (0276)",
+		file: "controllers/orphan/queries.go",
+		old:  `	k.readFor.Delete(ids...)`,
+		new:  `	_ = k.readFor`, by: inOrphans,
 	},
 	{
 		rule: "orphans: what was complete when the responses were read waits for its own time (0276)",
