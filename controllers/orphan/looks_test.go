@@ -127,10 +127,9 @@ func TestI2ACompletedPodThatIsKeptHoldsNoOrphan(t *testing.T) {
 				pod.Name, pod.UID, pod.DeletionTimestamp = podName, "job", nil
 				tc.change(pod)
 				node := onepod.Node("node", "node-1", "m1")
-				s := newSearch(t, node)
+				s := newSearch(t, node, pod)
 				s.Pool.Entries[0].Releasing = v1alpha1.OrphanPrefix + string(lost) // the entry of no pod, whatever its annotation says
 				s.ask()
-				s.Apply(pod)
 				s.acknowledges(node, 0)
 				if got := s.look(); got != tc.want {
 					t.Errorf("%d addresses were released, expected %d", got, tc.want)
