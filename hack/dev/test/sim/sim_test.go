@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 var (
@@ -120,6 +121,8 @@ func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1) // what the scheduler does not decide is then the same in every run
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(memoryLimit)
+	runtime.MemProfileRate = 0
+	log.SetLogger(logr.Discard()) // without one, every logger that is made is kept for the one to come
 	prepare()
 	os.Exit(m.Run())
 }
