@@ -21,6 +21,7 @@ GOTEST         = go run ./hack/gotest -assets $(KUBE_BIN)
 TOOLS         := $(CURDIR)/hack/tools
 CONTROLLERGEN := go tool -modfile=$(TOOLS)/controller-gen/go.mod controller-gen
 GOLANGCI      := go tool -modfile=$(TOOLS)/golangci-lint/go.mod golangci-lint
+ACTIONLINT    := go tool -modfile=$(TOOLS)/actionlint/go.mod actionlint
 KUSTOMIZE     := go tool -modfile=$(TOOLS)/kustomize/go.mod kustomize
 
 include $(wildcard hack/*/*.mk)
@@ -92,6 +93,10 @@ render: ## Render every kustomization under config/
 	@failed=; for file in $$(find config -name kustomization.yaml -exec grep -L '^kind: Component' {} + | sort); do \
 	  $(STEP) "rendering $$(dirname $$file)" $(KUSTOMIZE) build -o /dev/null $$(dirname $$file) || failed=1; done; test -z "$$failed"
 
+.PHONY: workflows
+workflows: ## Check the workflows of GitHub Actions
+	@$(STEP) "checking the workflows" $(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yaml
+
 .PHONY: house
 house: ## Check what the linters cannot: headers, sizes, links, paths
 	@$(STEP) "checking the house rules" go run ./hack/verify
@@ -99,7 +104,7 @@ house: ## Check what the linters cannot: headers, sizes, links, paths
 .PHONY: verify
 verify: ## Regenerate, check everything, demand a clean tree
 	@$(MAKE) generate manifests chart
-	@$(MAKE) house tidy-check render lint
+	@$(MAKE) house tidy-check render workflows lint
 	@hack/clean-tree
 
 ##@ Test

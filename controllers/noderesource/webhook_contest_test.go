@@ -192,6 +192,41 @@ func TestTheWebhookControllerComesBackByItselfInAContest(t *testing.T) {
 	c.looks("after the next edit", true, 0)
 }
 
+func TestOnlyAnAuthorityThatNoInjectorWritesIsFollowed(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"written by hand": {nil, "renewed"},
+		"injected":        {map[string]string{webhookInjectAnnotation: "holdfast-system/holdfast-webhook"}, "CA"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			alpha := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+			c := contest{t, webhookWithServer(t, clocktesting.NewFakePassiveClock(webhookNow), alpha.object)}
+			protection := &admissionregistrationv1.MutatingWebhookConfiguration{}
+			for _, authority := range []string{"CA", "renewed"} {
+				if err := c.k.client.Get(t.Context(), client.ObjectKey{Name: ProtectionConfigurationName}, protection); err != nil {
+					t.Fatal(err)
+				}
+				protection.Annotations, protection.Webhooks[0].ClientConfig.CABundle = test.annotations, []byte(authority)
+				if err := c.k.client.Update(t.Context(), protection); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.k.Reconcile(t.Context(), webhookRequest); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stored := c.stored()
+			if got := string(stored.Webhooks[0].ClientConfig.CABundle); got != test.want {
+				t.Errorf("the authority is %q, expected %q", got, test.want)
+			}
+			if _, injected := stored.Annotations[webhookInjectAnnotation]; injected != (test.annotations != nil) {
+				t.Errorf("the injector is asked: %t, expected %t", injected, test.annotations != nil)
+			}
+		})
+	}
+}
+
 // webhookWithServer is a webhook controller whose writes are taken.
 func webhookWithServer(t *testing.T, clock *clocktesting.FakePassiveClock, objects ...client.Object) *webhookReconciler {
 	t.Helper()

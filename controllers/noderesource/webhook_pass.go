@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -84,6 +85,9 @@ func (k *webhookReconciler) look(ctx context.Context, from client.Reader, served
 		return nil, fmt.Errorf("reading MutatingWebhookConfiguration %s: %w", ProtectionConfigurationName, err)
 	}
 	pass.protection = webhookProtectionAuthority(protection)
+	if _, injected := protection.Annotations[webhookInjectAnnotation]; !injected && len(pass.protection) > 0 {
+		pass.options.Certificate = types.NamespacedName{} // its authority is written by hand, and no injector would renew ours
+	}
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp == nil {
 			pass.policies = append(pass.policies, k.judge(ctx, &list.Items[i], served, now))

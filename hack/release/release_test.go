@@ -161,8 +161,38 @@ func TestAReleaseIsWholeAndTheSameTwice(t *testing.T) {
 	}
 	checkChart(t, filepath.Join(output, "holdfast-9.8.7-rc.1.tgz"))
 	checkConfig(t, filepath.Join(output, "holdfast-"+version+"-config.tar.gz"))
+	checkPublished(t, root, output)
 	if status := git(t, root, "status", "--porcelain"); status != "" {
 		t.Errorf("the release changed the work tree:\n%s", status)
+	}
+}
+
+// checkPublished publishes the release to a registry on this machine, and installs what is there as far as that needs no cluster.
+func checkPublished(t *testing.T, root, output string) {
+	t.Helper()
+	helm := "go tool -modfile=hack/tools/helm/go.mod helm template holdfast $HOLDFAST_CHART --plain-http --namespace holdfast-system"
+	out, err := execute(t, "dry-run", "--root", root, "--output", output, "--version", version, "--", "sh", "-c", helm)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	published, err := os.ReadFile(output + "-published.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(published))
+	if len(lines) != 6 {
+		t.Fatalf("published\n%s\nwant two images and a chart, each by tag and by digest", published)
+	}
+	rendered, err := os.ReadFile(filepath.Join(output, "holdfast-"+version+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, program := range []string{"agent", "manager"} {
+		_, digest, _ := strings.Cut(lines[2*i+1], "@")
+		image := "image: ghcr.io/holdfast-dev/holdfast-" + program + ":" + version + "@" + digest
+		if !strings.Contains(out, image) || !strings.Contains(string(rendered), image) {
+			t.Errorf("the published chart, or the manifests, do not have %s", image)
+		}
 	}
 }
 
@@ -257,8 +287,8 @@ func checkConfig(t *testing.T, file string) {
 		if !ok {
 			t.Errorf("the kustomizations have no %s", name)
 		}
-		if strings.Contains(text, "newTag:") && !strings.Contains(text, "newTag: "+version) {
-			t.Errorf("%s gives an image another tag than %s:\n%s", name, version, text)
+		if strings.Contains(text, "newTag:") && !strings.Contains(text, "newTag: "+version+"\n    digest: sha256:") {
+			t.Errorf("%s gives an image another tag than %s, or no digest:\n%s", name, version, text)
 		}
 	}
 	if _, ok := found["holdfast-"+version+"/LICENSE"]; !ok {

@@ -3,6 +3,7 @@
 package chart
 
 import (
+	"encoding/base64"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
+
+// authority looks like one, and is not read.
+const authority = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -35,6 +39,7 @@ var changes = map[string]struct {
 	"certificates.issuerRef.name":      {"corp", "name: corp\n"},
 	"certificates.issuerRef.kind":      {"ClusterIssuer", "kind: ClusterIssuer"},
 	"certificates.issuerRef.group":     {"example.com", "group: example.com"},
+	"certificates.caBundle":            {authority, "caBundle: LS0tLS1CRUdJTi"},
 
 	"manager.image.repository":                        {"registry.example.com/manager", "image: registry.example.com/manager:"},
 	"manager.image.tag":                               {"v9", "/holdfast-manager:v9\n"},
@@ -143,6 +148,35 @@ func TestAnIssuerOfYours(t *testing.T) {
 	}
 }
 
+// TestACertificateOfYours: nothing of cert-manager is left, and every webhook has the authority.
+func TestACertificateOfYours(t *testing.T) {
+	ours := byName(mustTemplate(t, nil))
+	theirs := byName(mustTemplate(t, values{"certificates": values{"caBundle": authority}}))
+	for name, object := range ours {
+		if object.GetAPIVersion() == "cert-manager.io/v1" {
+			delete(ours, name)
+			continue
+		}
+		if _, injected := object.GetAnnotations()["cert-manager.io/inject-ca-from"]; !injected {
+			continue
+		}
+		unstructured.RemoveNestedField(object.Object, "metadata", "annotations")
+		hooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
+		if err != nil || len(hooks) == 0 {
+			t.Fatalf("%s has no webhooks: %v", name, err)
+		}
+		for _, hook := range hooks {
+			hook.(map[string]any)["clientConfig"].(map[string]any)["caBundle"] = base64.StdEncoding.EncodeToString([]byte(authority))
+		}
+		if err := unstructured.SetNestedSlice(object.Object, hooks, "webhooks"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(ours, theirs); diff != "" {
+		t.Errorf("(-cert-manager +a certificate of yours)\n%s", diff)
+	}
+}
+
 // leaves are the paths of all values that have none below.
 func leaves(prefix string, of map[string]any) []string {
 	var paths []string
@@ -241,6 +275,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"a shadow that protects":                  {with(inManager(values{"mode": "Shadow"}), "protection.admissionPolicy", true), []string{"mode is Shadow", "protection.admissionPolicy"}},
 		"a shadow that refuses":                   {with(inManager(values{"mode": "Shadow"}), "protection.failurePolicy", "Fail"), []string{"mode is Shadow", "protection.failurePolicy"}},
 		"probes without a port":                   {values{"manager": values{"configuration": values{"server": values{"healthProbeBindAddress": "0"}}}}, []string{"host:port"}},
+		"an authority that is no PEM":             {values{"certificates": values{"caBundle": "ca.crt"}}, []string{"certificates.caBundle is no PEM", "--set-file"}},
+		"an issuer and an authority":              {values{"certificates": values{"caBundle": authority, "issuerRef": values{"name": "corp"}}}, []string{"expected one"}},
 		"certificates without a folder":           {values{"manager": values{"configuration": values{"server": values{"certDir": ""}}}}, []string{"certDir"}},
 		"a list that is a string":                 {values{"manager": values{"configuration": values{"whereabouts": values{"namespaces": "kube-system"}}}}, []string{"namespaces", "array"}},
 	}

@@ -29,9 +29,17 @@ Takes {root, file}, and annotations and labels that every object gets.
 {{- end }}
 {{- end }}
 
-{{/* A webhook configuration, for which cert-manager writes the authority. Takes {root, file}. */}}
+{{/* A webhook configuration, for which cert-manager writes the authority where the values have none. Takes {root, file}. */}}
 {{- define "holdfast.webhook" -}}
+{{- $authority := .root.Values.certificates.caBundle -}}
+{{- if $authority -}}
+{{- $object := include "holdfast.objects" . | trimPrefix "\n---\n" | fromYaml -}}
+{{- range $object.webhooks }}{{ $_ := set .clientConfig "caBundle" (b64enc $authority) }}{{ end }}
+---
+{{ toYaml $object }}
+{{- else -}}
 {{- include "holdfast.objects" (merge (dict "annotations" (dict "cert-manager.io/inject-ca-from" (printf "%s/holdfast-webhook" .root.Release.Namespace))) .) }}
+{{- end }}
 {{- end }}
 
 {{/* The matchConditions without the one that asks for a network's name. Takes the list. */}}
@@ -41,12 +49,16 @@ Takes {root, file}, and annotations and labels that every object gets.
 {{- toYaml $kept }}
 {{- end }}
 
-{{/* An image. Takes {root, image}. */}}
+{{/* An image. A released chart names the digests of its images in its annotations. Takes {root, image, program}. */}}
 {{- define "holdfast.image" -}}
+{{- $released := "" -}}
+{{- with .root.Chart.Annotations }}{{ $released = index . (printf "holdfast.dev/%s-digest" $.program) }}{{ end -}}
 {{- if .image.digest -}}
 {{ .image.repository }}@{{ .image.digest }}
+{{- else if .image.tag -}}
+{{ .image.repository }}:{{ .image.tag }}
 {{- else -}}
-{{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
+{{ .image.repository }}:{{ .root.Chart.AppVersion }}{{ with $released }}@{{ . }}{{ end }}
 {{- end }}
 {{- end }}
 
@@ -168,7 +180,7 @@ securityContext:
 
 {{/* The manager's image in a container, and what that may do. */}}
 {{- define "holdfast.managerContainer" -}}
-image: {{ include "holdfast.image" (dict "root" . "image" .Values.manager.image) }}
+image: {{ include "holdfast.image" (dict "root" . "image" .Values.manager.image "program" "manager") }}
 {{- with .Values.manager.image.pullPolicy }}
 imagePullPolicy: {{ . }}
 {{- end }}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ var suite = fixture.NewSuite("chart", fixture.PlaneOne, func(ctx context.Context
 func helm(args ...string) (string, error) {
 	GinkgoHelper()
 	home := GinkgoT().TempDir()
+	if slices.Contains(args, chart) && strings.HasPrefix(chart, "oci://") {
+		args = append(args, "--plain-http")
+	}
 	command := exec.Command(fixture.Tool("helm"), append(args, "--namespace="+own, "--kubeconfig="+plane.Kubeconfig())...)
 	command.Dir = fixture.Path()
 	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)

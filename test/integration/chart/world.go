@@ -3,6 +3,7 @@
 package chart
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -30,10 +31,12 @@ import (
 const (
 	own, release = "holdfast-system", "holdfast"
 	hook         = "holdfast-uninstall"
-	chart        = "charts/holdfast"
 	// foreign is somebody else's finalizer.
 	foreign = "example.com/backup"
 )
+
+// chart is the tree's, or what a release published in a registry on this machine.
+var chart = cmp.Or(os.Getenv("HOLDFAST_CHART"), "charts/holdfast")
 
 // everything is the values of all that this control plane can have, which has no ServiceMonitors.
 func everything() string {

@@ -71,14 +71,20 @@ func authority() []byte {
 	return ca
 }
 
-// trusted is the configuration of the protection webhook, as it is installed, with an authority.
+// trusted is the configuration of the protection webhook, as it is installed, with the authority that the injector wrote.
 func trusted(ctx context.Context) []byte {
+	GinkgoHelper()
+	return trustedWith(ctx, map[string]string{"cert-manager.io/inject-ca-from": "holdfast-system/holdfast-webhook"})
+}
+
+func trustedWith(ctx context.Context, annotations map[string]string) []byte {
 	GinkgoHelper()
 	ca := authority()
 	protection := fixture.Find[*admissionregistrationv1.MutatingWebhookConfiguration](fixture.Decode([]byte(fixture.Folder("config/webhook").Text())), noderesource.ProtectionConfigurationName)
 	for i := range protection.Webhooks {
 		protection.Webhooks[i].ClientConfig.CABundle = ca
 	}
+	protection.Annotations = annotations
 	Expect(admin.Create(ctx, protection)).To(Succeed())
 	return ca
 }
@@ -115,6 +121,24 @@ var _ = suite.Describe("The webhook controller", func() {
 			Expect(entry.ClientConfig.CABundle).To(Equal(ca), entry.Name)
 		}
 		Expect(*live(ctx).Webhooks[0].TimeoutSeconds).To(BeEquivalentTo(3))
+	})
+
+	It("follows an authority that is written by hand, which no injector renews", func(ctx context.Context) {
+		startManager(ctx, passes)
+		ca := trustedWith(ctx, nil)
+		policy(ctx, "alpha", guardedGroup, "gadgets", failing)
+		expectEnforced(ctx, "alpha")
+		Expect(live(ctx).Webhooks[0].ClientConfig.CABundle).To(Equal(ca))
+		Expect(live(ctx).Annotations).NotTo(HaveKey("cert-manager.io/inject-ca-from"))
+
+		ca = authority()
+		protection := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		Expect(admin.Get(ctx, client.ObjectKey{Name: noderesource.ProtectionConfigurationName}, protection)).To(Succeed())
+		for i := range protection.Webhooks {
+			protection.Webhooks[i].ClientConfig.CABundle = ca
+		}
+		Expect(admin.Update(ctx, protection)).To(Succeed())
+		Eventually(ctx, func() []byte { return live(ctx).Webhooks[0].ClientConfig.CABundle }).Should(Equal(ca))
 	})
 
 	It("says what is wrong with an expression, disables no other policy by it, and follows the policy and its resource", func(ctx context.Context) {

@@ -21,10 +21,10 @@ import (
 // Registry is where the released images are, with its folder.
 const Registry = "ghcr.io/holdfast-dev"
 
-// SetTags writes the tag into every kustomization below folder that gives one of
-// Registry's images a tag, and leaves every other byte as it is. It gives the images that it
-// found, sorted.
-func SetTags(folder, tag string) ([]string, error) {
+// Set writes the tag, and the digest of the image, into every kustomization below folder that gives one of
+// Registry's images a tag, and leaves every other byte as it is. The digests are those of all the images that are
+// to be there.
+func Set(folder, tag string, digests map[string]string) error {
 	found := map[string]bool{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || entry.Name() != "kustomization.yaml" {
@@ -34,9 +34,9 @@ func SetTags(folder, tag string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		changed, images, err := setTags(text, tag)
+		changed, images, err := set(text, tag, digests)
 		if err != nil {
-			return fmt.Errorf("setting the tags in %s: %w", path, err)
+			return fmt.Errorf("setting the images in %s: %w", path, err)
 		}
 		for _, image := range images {
 			found[image] = true
@@ -46,7 +46,10 @@ func SetTags(folder, tag string) ([]string, error) {
 		}
 		return os.WriteFile(path, changed, 0o644)
 	})
-	return slices.Sorted(maps.Keys(found)), err
+	if got, want := slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(digests)); err == nil && !slices.Equal(got, want) {
+		err = fmt.Errorf("the kustomizations below %s give %v a tag: expected %v", folder, got, want)
+	}
+	return err
 }
 
 // Tag is the one tag that the kustomizations below folder give Registry's images.
@@ -107,7 +110,7 @@ func tagNodes(text []byte) ([]tagNode, error) {
 	return nodes, nil
 }
 
-func setTags(text []byte, tag string) ([]byte, []string, error) {
+func set(text []byte, tag string, digests map[string]string) ([]byte, []string, error) {
 	nodes, err := tagNodes(text)
 	if err != nil {
 		return nil, nil, err
@@ -117,19 +120,20 @@ func setTags(text []byte, tag string) ([]byte, []string, error) {
 	for _, node := range nodes {
 		line := lines[node.tag.Line-1]
 		before, rest := line[:node.tag.Column-1], line[node.tag.Column-1:]
-		if node.tag.Style != 0 || !strings.HasPrefix(rest, node.tag.Value) {
-			return nil, nil, fmt.Errorf("line %d: the tag of %s is written in an unexpected form: expected newTag: %s, without quotes",
+		if node.tag.Style != 0 || !strings.HasPrefix(rest, node.tag.Value) || strings.TrimLeft(before, " ") != "newTag: " || !strings.HasSuffix(line, "\n") {
+			return nil, nil, fmt.Errorf("line %d: the tag of %s is written in an unexpected form: expected newTag: %s, without quotes, on a line of its own",
 				node.tag.Line, node.image, node.tag.Value)
 		}
-		lines[node.tag.Line-1] = before + tag + strings.TrimPrefix(rest, node.tag.Value)
+		digest := strings.Repeat(" ", len(before)-len("newTag: ")) + "digest: " + digests[node.image] + "\n"
+		lines[node.tag.Line-1] = before + tag + strings.TrimPrefix(rest, node.tag.Value) + digest
 		images = append(images, node.image)
 	}
 	return []byte(strings.Join(lines, "")), images, nil
 }
 
-// CheckImages refuses rendered manifests that name one of Registry's images with
-// another tag than this one, and gives the images that they name, sorted.
-func CheckImages(rendered []byte, tag string) ([]string, error) {
+// CheckImages refuses rendered manifests that name one of Registry's images otherwise than by
+// this tag and its digest, and gives the images that they name, sorted.
+func CheckImages(rendered []byte, tag string, digests map[string]string) ([]string, error) {
 	found := map[string]bool{}
 	decoder := yaml.NewDecoder(strings.NewReader(string(rendered)))
 	var mistakes []error
@@ -144,12 +148,13 @@ func CheckImages(rendered []byte, tag string) ([]string, error) {
 		}
 		walk(&object, func(image string) {
 			name, got, _ := strings.Cut(image, ":")
+			name = strings.TrimSuffix(name, "@sha256")
 			if !strings.HasPrefix(name, Registry+"/") {
 				return
 			}
 			found[name] = true
-			if got != tag {
-				mistakes = append(mistakes, fmt.Errorf("a container runs %s: expected the tag %s", image, tag))
+			if want := tag + "@" + digests[name]; got != want {
+				mistakes = append(mistakes, fmt.Errorf("a container runs %s: expected %s", image, want))
 			}
 		})
 	}

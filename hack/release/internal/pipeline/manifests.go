@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/hack/release/internal/archive"
 	"github.com/holdfast-dev/holdfast/hack/release/internal/manifests"
 	"github.com/holdfast-dev/holdfast/hack/release/internal/plugin"
+	"github.com/holdfast-dev/holdfast/hack/release/internal/publish"
 	"github.com/holdfast-dev/holdfast/hack/release/internal/source"
 )
 
@@ -23,15 +25,19 @@ const (
 	chartFolder  = "charts/holdfast"
 )
 
-func (r *run) setTags(context.Context) error {
-	images, err := manifests.SetTags(filepath.Join(r.tree, "config"), r.Version)
-	if err != nil {
+// nameImages names the images of the release in the kustomizations and in the chart, by tag and digest.
+func (r *run) nameImages(ctx context.Context) error {
+	r.digests = map[string]string{}
+	for _, image := range []string{agentImage, managerImage} {
+		var err error
+		if r.digests[image], err = publish.Digest(ctx, filepath.Join(r.stage, path.Base(image)+"-"+r.Version+".oci.tar")); err != nil {
+			return err
+		}
+	}
+	if err := manifests.Set(filepath.Join(r.tree, "config"), r.Version, r.digests); err != nil {
 		return err
 	}
-	if want := []string{agentImage, managerImage}; !slices.Equal(images, want) {
-		return fmt.Errorf("the kustomizations below config give %v a tag: expected %v", images, want)
-	}
-	return nil
+	return manifests.SetChart(filepath.Join(r.tree, chartFolder, "Chart.yaml"), r.Version, r.digests)
 }
 
 // render writes the installation, the agent where that does not have it, and the CRDs alone.
@@ -64,7 +70,7 @@ func (r *run) renderTo(ctx context.Context, kustomization, name string) ([]strin
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", kustomization, err)
 	}
-	images, err := manifests.CheckImages(rendered.Bytes(), r.Version)
+	images, err := manifests.CheckImages(rendered.Bytes(), r.Version, r.digests)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", kustomization, err)
 	}
@@ -104,7 +110,7 @@ func (r *run) checkChart(ctx context.Context) error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("helm template: %w", err)
 	}
-	images, err := manifests.CheckImages(rendered.Bytes(), r.Version)
+	images, err := manifests.CheckImages(rendered.Bytes(), r.Version, r.digests)
 	if err == nil && !slices.Contains(images, managerImage) {
 		err = fmt.Errorf("it has the images %v: expected %s", images, managerImage)
 	}

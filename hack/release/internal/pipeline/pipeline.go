@@ -44,6 +44,8 @@ type run struct {
 	env []string
 	// tree has the exported files, work everything else that is thrown away, and stage what becomes Output.
 	tree, work, stage string
+	// digests are those of the images, by their names.
+	digests map[string]string
 	// binaries are what the bill of materials lists.
 	binaries []sbom.Binary
 }
@@ -104,13 +106,13 @@ type step struct {
 func (r *run) steps() []step {
 	steps := []step{
 		{fmt.Sprintf("exporting the tree of commit %s", r.Source.Short()), r.export},
-		{"giving the manifests the images of " + r.Version, r.setTags},
+		{"building the manager and the agent", r.buildImagePrograms},
+		{"making the images", r.makeImages},
+		{"naming the images of " + r.Version + " in the manifests", r.nameImages},
 		{"rendering the manifests", r.render},
 		{"packing the kustomizations", r.packConfig},
 		{"packing the chart", r.packChart},
 		{"rendering the chart", r.checkChart},
-		{"building the manager and the agent", r.buildImagePrograms},
-		{"making the images", r.makeImages},
 	}
 	steps = append(steps, r.pluginSteps()...)
 	return append(steps,

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -140,8 +141,13 @@ func (r *run) describePlugin(context.Context) error {
 	return manifest.CheckArchives(r.stage)
 }
 
-func (r *run) writeBill(context.Context) error {
-	bill, err := sbom.New(sbom.Release{Version: r.Version, Revision: r.Source.Revision(), Time: r.Source.Time}, r.binaries)
+func (r *run) writeBill(ctx context.Context) error {
+	command := func(ctx context.Context, args ...string) *exec.Cmd { return r.command(ctx, nil, "go", args...) }
+	licensed, err := sbom.ReadLicenses(ctx, command, r.binaries)
+	if err != nil {
+		return err
+	}
+	bill, err := sbom.New(sbom.Release{Version: r.Version, Revision: r.Source.Revision(), Time: r.Source.Time}, r.binaries, licensed)
 	if err != nil {
 		return err
 	}

@@ -73,9 +73,9 @@ func (b Binary) ref() string {
 }
 
 // New makes the bill: the release, its programs, and of each the modules and the
-// version of Go's standard library in it. The same input gives the same bill,
-// whatever the order of the programs.
-func New(release Release, binaries []Binary) (*cyclonedx.BOM, error) {
+// version of Go's standard library in it, with their licenses. The same input gives
+// the same bill, whatever the order of the programs.
+func New(release Release, binaries []Binary, licensed Licenses) (*cyclonedx.BOM, error) {
 	bom := cyclonedx.NewBOM()
 	bom.JSONSchema, bom.SpecVersion = "http://cyclonedx.org/schema/bom-1.6.schema.json", cyclonedx.SpecVersion1_6
 	identity := strings.Join([]string{project, release.Version, release.Revision}, " ")
@@ -93,6 +93,9 @@ func New(release Release, binaries []Binary) (*cyclonedx.BOM, error) {
 		}
 		refs := []string{}
 		for _, module := range modules {
+			if module.Licenses, err = licensed.of(module.Name, module.Version); err != nil {
+				return nil, fmt.Errorf("listing what is in %s: %w", binary.ref(), err)
+			}
 			components[module.BOMRef] = module
 			refs = append(refs, module.BOMRef)
 		}
@@ -155,7 +158,7 @@ func (b Binary) component(version string) cyclonedx.Component {
 func (b Binary) modules() ([]cyclonedx.Component, error) {
 	// The purl type golang has no word for the standard library; scanners look it up by this one.
 	version := strings.TrimPrefix(b.Info.GoVersion, "go")
-	standard, err := library("stdlib", version)
+	standard, err := library(standardLibrary, version)
 	if err != nil {
 		return nil, err
 	}

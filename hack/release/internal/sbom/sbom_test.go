@@ -39,9 +39,25 @@ func module(path, version string) *debug.Module {
 	return &debug.Module{Path: path, Version: version, Sum: sum}
 }
 
+// permissive gives everything in the programs one license.
+func permissive(t *testing.T, binaries []Binary) Licenses {
+	t.Helper()
+	all := Licenses{}
+	for _, b := range binaries {
+		modules, err := b.modules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range modules {
+			all[modules[i].Name+"@"+modules[i].Version] = []string{"MIT"}
+		}
+	}
+	return all
+}
+
 func encoded(t *testing.T, release Release, binaries ...Binary) []byte {
 	t.Helper()
-	bom, err := New(release, binaries)
+	bom, err := New(release, binaries, permissive(t, binaries))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +213,8 @@ func TestTheBillSaysWhatIsInWhichProgram(t *testing.T) {
 	}
 	module := cyclonedx.Component{
 		BOMRef: purlB, Type: cyclonedx.ComponentTypeLibrary, Name: "example.com/Upper/b", Version: "v2.0.0+incompatible", PackageURL: purlB,
-		Hashes: &[]cyclonedx.Hash{{Algorithm: "SHA-256", Value: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}},
+		Hashes:   &[]cyclonedx.Hash{{Algorithm: "SHA-256", Value: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}},
+		Licenses: &cyclonedx.Licenses{{License: &cyclonedx.License{ID: "MIT"}}},
 	}
 	if diff := cmp.Diff(module, components[purlB]); diff != "" {
 		t.Errorf("a module (-want +got):\n%s", diff)
@@ -245,7 +262,7 @@ func TestReplacedModules(t *testing.T) {
 		"a sum that is none":    {&debug.Module{Path: "example.com/a", Version: "v1.0.0", Sum: "h1:!"}, "illegal base64"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := New(release, []Binary{binary("manager", "linux", test.module)}); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := New(release, []Binary{binary("manager", "linux", test.module)}, nil); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v: want one that says %q", err, test.want)
 			}
 		})
