@@ -3,6 +3,7 @@
 package backoff
 
 import (
+	"hash/fnv"
 	"sync"
 	"time"
 
@@ -16,15 +17,24 @@ func NewQueue[T comparable](simulated bool) func(string, workqueue.TypedRateLimi
 	if !simulated {
 		return nil
 	}
-	return func(_ string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
-		return &gathered[T]{PriorityQueue: priorityqueue.New("", func(o *priorityqueue.Opts[T]) { o.RateLimiter = limiter })}
+	return func(controller string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
+		return &gathered[T]{late: lateness(controller), PriorityQueue: priorityqueue.New("", func(o *priorityqueue.Opts[T]) { o.RateLimiter = limiter })}
 	}
 }
 
-// gathered is a queue that takes in what is added at one instant at the next one. Without it an item that is added twice at one instant is reconciled
+// lateness is a controller's own number of nanoseconds: timers of one instant fire in random order, and two controllers often wait for the same delay.
+func lateness(controller string) time.Duration {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(controller))
+	return time.Nanosecond + time.Duration(hash.Sum32()%1000)
+}
+
+// gathered is a queue that takes in what is added at one instant a little later. Without it an item that is added twice at one instant is reconciled
 // once or twice, depending on when the runtime has the worker run.
 type gathered[T comparable] struct {
 	priorityqueue.PriorityQueue[T]
+
+	late time.Duration
 
 	mu    sync.Mutex
 	added []func()
@@ -35,7 +45,7 @@ func (q *gathered[T]) AddWithOpts(o priorityqueue.AddOpts, items ...T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.added = append(q.added, func() { q.PriorityQueue.AddWithOpts(o, items...) }); len(q.added) == 1 {
-		time.AfterFunc(time.Nanosecond, q.take)
+		time.AfterFunc(q.late, q.take)
 	}
 }
 
