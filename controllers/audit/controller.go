@@ -33,6 +33,8 @@ import (
 const (
 	// auditInterval is how often the records are compared when nothing changes. A shorter Options.Interval shortens it.
 	auditInterval = 10 * time.Minute
+	// heldSoon is for how long the next audit of a finding that is held comes soon: what holds it is mostly a pod that is about to end.
+	heldSoon = time.Hour
 	// auditDelay gathers changes of pools: each audit lists all reservations.
 	auditDelay = time.Minute
 	// auditTold bounds how many findings one audit reads live; the next goes on.
@@ -138,8 +140,8 @@ func (a *auditor) Start(ctx context.Context) error {
 	}
 }
 
-// pause waits for the next audit; false at the end.
-func (a *auditor) pause(ctx context.Context) bool {
+// interval is the time to the next audit if no pool changes.
+func (a *auditor) interval() time.Duration {
 	interval := auditInterval
 	if sweep := a.options.Interval; sweep > 0 {
 		interval = min(interval, sweep)
@@ -150,7 +152,12 @@ func (a *auditor) pause(ctx context.Context) bool {
 	if a.failures > 0 {
 		interval = min(interval, backoff.After(a.failures, a.options.LastRetry))
 	}
-	due := time.NewTimer(interval)
+	return interval
+}
+
+// pause waits for the next audit; false at the end.
+func (a *auditor) pause(ctx context.Context) bool {
+	due := time.NewTimer(a.interval())
 	defer due.Stop()
 	gather := make(<-chan time.Time)
 	changed := a.changed

@@ -78,6 +78,7 @@ func (a *auditor) act(ctx context.Context, k *knownFinding, d ipamrepair.Decisio
 	case d.Action == ipamrepair.Settled:
 		return k.outcome, nil
 	case d.Action == ipamrepair.Hold:
+		k.soon = a.clock.Since(k.since) < heldSoon
 		return outcome{result: v1alpha1.RepairHeld, reason: v1alpha1.ReasonRepairHeld, message: d.Message}, nil
 	case written[d.Action] == "":
 		return outcome{result: v1alpha1.RepairReported, reason: k.Kind, message: d.Message}, nil

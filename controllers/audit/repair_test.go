@@ -348,3 +348,25 @@ func TestARecordRemembersTheNewestRepairs(t *testing.T) {
 		t.Errorf("%d lines, the last is %v", len(repairs), repairs[len(repairs)-1])
 	}
 }
+
+// TestAFindingThatIsHeldIsSoonLookedAtAgain: a CNI DEL took the entry and not the reservation, and its pod has completed a moment later. Others wait
+// for the address.
+func TestAFindingThatIsHeldIsSoonLookedAtAgain(t *testing.T) {
+	pool, own := &auditedPool{}, entryOfWeb()
+	own.IP = netip.MustParseAddr("10.0.0.7")
+	pool.set(true, own)
+	pool.reservations = append(reserved("ns/gone"), ipam.Reservation{Name: "kube-system/10.0.0.7", PodRef: "ns/web", Interface: "net1"})
+	a, _ := repairing(t, pool, elsewhere, otherPod("db", "10.0.0.1"))
+	clock := a.clock.(interface{ SetTime(time.Time) })
+	for _, test := range []struct {
+		ago, want time.Duration
+	}{{0, auditedDelay}, {heldSoon, auditInterval}} {
+		clock.SetTime(a.clock.Now().Add(test.ago))
+		if errs := audits(t, a, 3); errs != nil {
+			t.Fatal(errs)
+		}
+		if got := a.interval(); got != test.want {
+			t.Errorf("%s after the finding the next audit is in %s, expected in %s", test.ago, got, test.want)
+		}
+	}
+}

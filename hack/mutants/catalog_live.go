@@ -87,6 +87,12 @@ var livenessMutants = []mutant{
 		new:  `allowed[attachment.String()] += 1 << 20`, by: inRepair,
 	},
 	{
+		rule: "audit: what is held is soon looked at again, because others wait for the address",
+		file: "controllers/audit/repair.go",
+		old:  `k.soon = a.clock.Since(k.since) < heldSoon`,
+		new:  `k.soon = a.clock.Since(k.since) < 0*heldSoon`, by: inRepair,
+	},
+	{
 		rule: "security: an annotation that is too large is not parsed (2)",
 		file: "internal/podnetwork/attachments.go",
 		old:  `if len(value) > MaxNetworksBytes {`,
