@@ -184,8 +184,8 @@ e2e-full: ## Run all of the end-to-end suite
 	@$(MAKE) e2e E2E_LABELS=
 
 .PHONY: test-node
-test-node: kube ## Run the agent on a real containerd (Linux, root, Debian's containerd)
-	@$(GOTEST) machine ./test/node/...
+test-node: kube containerd ## Run the agent on a real containerd (CONTAINERD; Linux, root)
+	@$(CONTAINERD_BIN:%=PATH="$(CURDIR)/%:$$PATH") $(GOTEST) machine ./test/node/...
 
 ##@ See it run
 

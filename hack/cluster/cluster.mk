@@ -3,10 +3,13 @@
 # A real cluster on this machine: hack/cluster/README.md. Needs root and Linux.
 #
 #   NODES          how many nodes, 1 to 8
+#   PLATFORM       k3s gives Kubernetes' components that name; empty for their own
+#   CONTAINERD     its minor version (hack/containerd); empty for Debian's
 #   CLUSTER_FLAGS  further flags of `holdfast-cluster up`
 
 NODES         ?= 2
 CLUSTER_FLAGS ?=
+PLATFORM      ?=
 
 ##@ Cluster
 
@@ -16,8 +19,8 @@ build-cluster: ## Build bin/holdfast-cluster, which runs a real cluster on this 
 	  go -C hack/cluster build -trimpath -o $(CURDIR)/bin/holdfast-cluster .
 
 .PHONY: cluster-up
-cluster-up: kube cluster-images images build-cluster ## Bring up a real cluster with NODES nodes (root, Linux)
-	@$(STEP) "bringing the cluster up" bin/holdfast-cluster up --nodes $(NODES) --kube $(KUBE_BIN) $(CLUSTER_FLAGS)
+cluster-up: kube containerd cluster-images images build-cluster ## Bring up a real cluster with NODES nodes (CONTAINERD, PLATFORM=k3s; root, Linux)
+	@$(STEP) "bringing the cluster up" bin/holdfast-cluster up --nodes $(NODES) --kube $(KUBE_BIN) $(CONTAINERD_BIN:%=--containerd %) $(PLATFORM:%=--platform %) $(CLUSTER_FLAGS)
 
 .PHONY: cluster-down
 cluster-down: build-cluster ## Take the cluster down and prove that nothing is left

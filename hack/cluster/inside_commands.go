@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/cluster"
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/config"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/machine"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/state"
@@ -40,6 +41,7 @@ func newExecCommand(f *clusterFlags) *cobra.Command {
 				return err
 			}
 			inside := exec.CommandContext(cmd.Context(), command[0], command[1:]...)
+			inside.Env = append(os.Environ(), "PATH="+config.RuntimeDirectory+":"+os.Getenv("PATH"))
 			inside.Stdin, inside.Stdout, inside.Stderr = os.Stdin, os.Stdout, os.Stderr
 			return inside.Run()
 		},

@@ -21,6 +21,8 @@ type upFlags struct {
 	*clusterFlags
 	nodes        int
 	kube, cni    string
+	containerd   string
+	platform     string
 	images       []string
 	crds         []string
 	manifests    []string
@@ -34,7 +36,10 @@ func (f *upFlags) options() (cluster.UpOptions, error) {
 		return cluster.UpOptions{}, err
 	}
 	o := cluster.UpOptions{
-		Root: f.root, Nodes: f.nodes, Kube: f.path(f.kube), CNI: f.path(f.cni), Holdfast: f.withHoldfast, Arguments: arguments,
+		Root: f.root, Nodes: f.nodes, Kube: f.path(f.kube), CNI: f.path(f.cni), Platform: f.platform, Holdfast: f.withHoldfast, Arguments: arguments,
+	}
+	if f.containerd != "" {
+		o.Containerd = f.path(f.containerd)
 	}
 	for _, pattern := range f.images {
 		archives, err := filepath.Glob(f.path(pattern))
@@ -69,6 +74,8 @@ func (f *upFlags) addUp(flags *pflag.FlagSet) {
 	flags.IntVar(&f.nodes, "nodes", 2, "`number` of nodes, 1 to 8")
 	flags.StringVar(&f.kube, "kube", "bin/kube", "`folder` of the Kubernetes binaries")
 	flags.StringVar(&f.cni, "cni", "bin/cni", "`folder` of Multus")
+	flags.StringVar(&f.containerd, "containerd", "", "`folder` of containerd, its shim and ctr; default: those in PATH")
+	flags.StringVar(&f.platform, "platform", "", "`k3s` gives Kubernetes' components that name, and containerd its place there")
 	flags.StringSliceVar(&f.images, "images", []string{"bin/images/*.tar"}, "image archives to import into every node: a `pattern`; may be repeated")
 	flags.StringSliceVar(&f.crds, "crds", []string{"bin/cni/crds", "bin/certmanager/crds"},
 		"`file` or folder of CustomResourceDefinitions to apply first; may be repeated")

@@ -11,7 +11,7 @@
 # one line that is rewritten on a terminal, and one line every 15 s in a log.
 set -eu
 
-components="etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl"
+components="etcd kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubectl k3s"
 
 if [ $# -lt 2 ] || [ $# -gt 3 ]; then
 	echo "usage: $0 MODULE_DIR OUTPUT_DIR [MODFILE]" >&2

@@ -2,7 +2,8 @@
 
 // Command kube is etcd, the Kubernetes control plane, the node components and
 // kubectl in one binary. It runs the component whose name it is called by, so
-// it is installed once with a link per component. Tests, the demo and the
+// it is installed once with a link per component. Called k3s, it runs the
+// component that its first argument names. Tests, the demo and the
 // development cluster run on it instead of downloaded binaries.
 package main
 
@@ -47,8 +48,16 @@ var components = map[string]func() int{
 	"kubectl":                 runKubectl,
 }
 
+// shared is the name of a binary that is all components. client-go makes the user agent of argv[0], and the API server makes the field manager of the
+// user agent: under this name kubelet and controller manager have the same, as in k3s.
+const shared = "k3s"
+
 func main() {
 	name := filepath.Base(os.Args[0])
+	if name == shared && len(os.Args) > 1 {
+		name = os.Args[1]
+		os.Args = slices.Delete(os.Args, 1, 2)
+	}
 	run, ok := components[name]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "no component is named %q: call this binary through a link named %s\n",

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -64,7 +65,8 @@ func (c *containerd) start(ctx context.Context) {
 			return err
 		}
 		for _, condition := range status.Status.Conditions {
-			if !condition.Status {
+			// containerd 2 has conditions of its own, such as one about what it deprecates.
+			if !condition.Status && slices.Contains([]string{runtimeapi.RuntimeReady, runtimeapi.NetworkReady}, condition.Type) {
 				return fmt.Errorf("%s: %s", condition.Type, condition.Message)
 			}
 		}

@@ -4,8 +4,6 @@ package cluster_test
 
 import (
 	"context"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -194,15 +192,14 @@ func explanation(ctx context.Context, record string) func() string {
 	}
 }
 
-// withRuntime calls a node's runtime, whose socket is in the node's own mount namespace.
+// withRuntime calls a node's runtime, at its socket's path on the host.
 func withRuntime(ctx context.Context, node string, call func(cri.RuntimeService)) {
 	GinkgoHelper()
-	watched, err := watchedNodes()
+	state, err := readState()
 	Expect(err).NotTo(HaveOccurred())
-	for _, n := range watched {
-		if n.Name == node {
-			socket := filepath.Join("/proc", strconv.Itoa(n.PID), "root/run/containerd/containerd.sock")
-			service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + socket).WithConnectionTimeout(criTime).
+	for _, n := range state.Nodes {
+		if n.Name == node && n.NamespacePID != 0 {
+			service, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + n.ContainerdSocket).WithConnectionTimeout(criTime).
 				Build(klog.NewContext(ctx, logr.Discard()))
 			Expect(err).NotTo(HaveOccurred())
 			defer func() { Expect(service.Close(ctx)).To(Succeed()) }()

@@ -46,13 +46,18 @@ func evidence() configv1alpha1.Evidence {
 
 // overlayFolder is the installation of this suite, from the top of the repository.
 func overlayFolder() string {
-	folders := map[configv1alpha1.Evidence]string{
-		configv1alpha1.EvidenceAgent:   "test/e2e/cluster/overlay",
-		configv1alpha1.EvidenceKubelet: "test/e2e/cluster/overlay-kubelet",
+	type of struct {
+		evidence configv1alpha1.Evidence
+		platform string
 	}
-	folder, ok := folders[evidence()]
+	folders := map[of]string{
+		{configv1alpha1.EvidenceAgent, ""}:    "test/e2e/cluster/overlay",
+		{configv1alpha1.EvidenceAgent, "k3s"}: "test/e2e/cluster/overlay-k3s",
+		{configv1alpha1.EvidenceKubelet, ""}:  "test/e2e/cluster/overlay-kubelet",
+	}
+	folder, ok := folders[of{evidence(), platform()}]
 	if !ok {
-		Fail(fmt.Sprintf("E2E_EVIDENCE is %q: expected Agent or Kubelet", evidence()))
+		Fail(fmt.Sprintf("E2E_EVIDENCE is %q and the cluster's platform %q: expected Agent, or Kubelet where the platform is none", evidence(), platform()))
 	}
 	return folder
 }

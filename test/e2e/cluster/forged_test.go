@@ -3,6 +3,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -46,7 +47,7 @@ func stripped(ctx context.Context, w *world, guarded bool) {
 	w.awaitPod(ctx, "web-0", old.UID)
 }
 
-// forgedReport is a pod whose kubelet is frozen, and whose end the account of Multus reports as field manager kubelet.
+// forgedReport is a pod whose kubelet is frozen, and whose end the account of Multus reports as the kubelet's field manager.
 func forgedReport(ctx context.Context, w *world, guarded bool) {
 	w.statefulSet(ctx, "web", 2, onFirst)
 	w.awaitAll(ctx, "web", 2)
@@ -57,11 +58,12 @@ func forgedReport(ctx context.Context, w *world, guarded bool) {
 	forceDelete(ctx, old)
 	if guarded {
 		Eventually(w.isHeld(ctx, old)).WithContext(ctx).Should(BeTrue())
-		By("report the end of " + old.Name + " with the account of Multus, as field manager kubelet")
+		kubelet := cmp.Or(platform(), "kubelet")
+		By("report the end of " + old.Name + " with the account of Multus, as field manager " + kubelet)
 		var live corev1.Pod
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(old), &live)).To(Succeed())
 		live.Status.Phase = corev1.PodFailed
-		err := multus().Status().Update(ctx, &live, client.FieldOwner("kubelet"))
+		err := multus().Status().Update(ctx, &live, client.FieldOwner(kubelet))
 		Expect(apierrors.IsForbidden(err) || apierrors.IsInvalid(err)).To(BeTrue(), "the report is to be refused, but got: %v", err)
 	}
 	w.successor(ctx, old, address, guarded)

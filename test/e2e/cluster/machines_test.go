@@ -74,19 +74,40 @@ func run(ctx context.Context, name string, args ...string) string {
 	return stdout.String()
 }
 
-// watchedNodes reads from the cluster's state which process keeps each node's namespaces; it changes when a node restarts.
-func watchedNodes() ([]observer.Node, error) {
+// clusterState is what the suite reads of the cluster's state.
+type clusterState struct {
+	Platform string `json:"platform"`
+	Nodes    []struct {
+		Name string `json:"name"`
+		// NamespacePID changes when the node restarts; 0 while it is killed.
+		NamespacePID     int    `json:"namespacePID"`
+		ContainerdSocket string `json:"containerdSocket"`
+	} `json:"nodes"`
+}
+
+func readState() (state clusterState, err error) {
 	text, err := os.ReadFile(filepath.Join(repository, clusterFolder, "state.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &state)
+	}
+	return state, err
+}
+
+// platform is k3s where make cluster-up was told so.
+func platform() string {
+	GinkgoHelper()
+	if !powered {
+		return ""
+	}
+	state, err := readState()
+	Expect(err).NotTo(HaveOccurred())
+	return state.Platform
+}
+
+// watchedNodes reads from the cluster's state which process keeps each node's namespaces.
+func watchedNodes() ([]observer.Node, error) {
+	state, err := readState()
 	if err != nil {
-		return nil, err
-	}
-	var state struct {
-		Nodes []struct {
-			Name         string `json:"name"`
-			NamespacePID int    `json:"namespacePID"`
-		} `json:"nodes"`
-	}
-	if err := json.Unmarshal(text, &state); err != nil {
 		return nil, err
 	}
 	var nodes []observer.Node

@@ -113,7 +113,9 @@ func (c *Cluster) update(change func(*state.Cluster)) error {
 }
 
 // options are those that the cluster was started with.
-func (c *Cluster) options() config.Options { return config.Options{Arguments: c.state.Arguments} }
+func (c *Cluster) options() config.Options {
+	return config.Options{Arguments: c.state.Arguments, Platform: c.state.Platform}
+}
 
 // node finds the plan and the state of a node.
 func (c *Cluster) node(name string) (plan.Node, *state.Node, error) {

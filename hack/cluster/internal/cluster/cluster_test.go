@@ -216,6 +216,8 @@ func TestUpGoesOnOnlyWithTheSameCluster(t *testing.T) {
 		"nothing said of flags": {UpOptions{Kube: "/kube", CNI: "/cni"}, ""},
 		"another Kubernetes":    {UpOptions{Kube: "/kube-1.36", CNI: "/cni"}, "take it down"},
 		"another Multus":        {UpOptions{Kube: "/kube", CNI: "/cni-2"}, "take it down"},
+		"another containerd":    {UpOptions{Kube: "/kube", CNI: "/cni", Containerd: "/containerd-2.4"}, "take it down"},
+		"another platform":      {UpOptions{Kube: "/kube", CNI: "/cni", Platform: "k3s"}, "take it down"},
 		"other flags":           {UpOptions{Kube: "/kube", CNI: "/cni", Arguments: map[string]map[string]string{"etcd": {"a": "c"}}}, "take it down"},
 	} {
 		t.Run(what, func(t *testing.T) {

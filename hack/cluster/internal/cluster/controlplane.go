@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -52,7 +51,7 @@ func (c *Cluster) startComponent(ctx context.Context, component string) error {
 	}
 	p, err := c.cgroups.Start(machine.Program{
 		Name:    component,
-		Command: append([]string{filepath.Join(c.state.KubeDirectory, component)}, flags...),
+		Command: append(c.options().Command(c.state.KubeDirectory, component), flags...),
 		Log:     c.Folder.Log("", component),
 		Cgroup:  plan.ControlPlaneCgroup,
 		Dir:     string(c.Folder),

@@ -59,7 +59,7 @@ func (c *Cluster) makeDisk(n plan.Node) error {
 		return err
 	}
 	for _, dir := range []string{
-		folder.EtcWork(), filepath.Join(folder.Opt(), "kube"), filepath.Join(folder.Opt(), "cni/bin"),
+		folder.EtcWork(), filepath.Join(folder.Opt(), "kube"), filepath.Join(folder.Opt(), "runtime"), filepath.Join(folder.Opt(), "cni/bin"),
 		filepath.Join(folder.Etc(), "cni/net.d"),
 		filepath.Join(folder.Var(), "lib/kubelet"), filepath.Join(folder.Var(), "lib/containerd"),
 		filepath.Join(folder.Var(), "lib/cni"), filepath.Join(folder.Var(), "log/pods"), filepath.Join(folder.Var(), "cache"),
@@ -108,7 +108,7 @@ func (c *Cluster) writeNodeFiles(n plan.Node) error {
 			return err
 		}
 	}
-	files, err := config.NodeFiles(n, id)
+	files, err := config.NodeFiles(n, id, c.options())
 	if err != nil {
 		return err
 	}

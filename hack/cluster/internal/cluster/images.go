@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-dev/holdfast/hack/cluster/internal/config"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/state"
 )
@@ -57,12 +58,21 @@ func (c *Cluster) importImages(ctx context.Context, n plan.Node) error {
 }
 
 func (c *Cluster) importImage(ctx context.Context, n plan.Node, archive string) error {
-	command := []string{"ctr", "--address", c.Folder.Node(n.Name).ContainerdSocket(), "--namespace", "k8s.io",
-		"images", "import", "--no-unpack", archive}
-	if _, err := c.cgroups.Run(ctx, n.ServicesCgroup(), nil, command...); err != nil {
+	if _, err := c.ctr(ctx, n, "images", "import", "--no-unpack", archive); err != nil {
 		return fmt.Errorf("importing %s into %s: %w", filepath.Base(archive), n.Name, err)
 	}
 	return nil
+}
+
+// ctr runs that of containerd's own version, on the host.
+func (c *Cluster) ctr(ctx context.Context, n plan.Node, args ...string) ([]byte, error) {
+	command := []string{filepath.Join(c.state.ContainerdDirectory, "ctr"), "--address", c.stateOf(n).ContainerdSocket, "--namespace", "k8s.io"}
+	return c.cgroups.Run(ctx, n.ServicesCgroup(), nil, append(command, args...)...)
+}
+
+// containerdSocket is a path on the host.
+func (c *Cluster) containerdSocket(node string, o config.Options) string {
+	return filepath.Join(filepath.Dir(c.Folder.Node(node).Run()), o.ContainerdSocket())
 }
 
 // Import adds archives to the images of every node, and of nodes that are

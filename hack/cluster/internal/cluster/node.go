@@ -130,6 +130,9 @@ func (c *Cluster) machineOf(n plan.Node) machine.Machine {
 		},
 		Sysctls: map[string]string{"ipv4/ip_forward": "1"},
 	}
+	if directory := c.state.ContainerdDirectory; directory != "" {
+		m.Binds = append(m.Binds, machine.Bind{Source: directory, Target: config.RuntimeDirectory})
+	}
 	if _, err := os.Stat(firmwareUUID); err == nil {
 		m.Binds = append(m.Binds, machine.Bind{Source: folder.SystemUUID(), Target: firmwareUUID})
 	}
@@ -176,7 +179,7 @@ func (c *Cluster) describe(s *state.Cluster, n plan.Node, holder state.Process) 
 		NetworkNamespace: fmt.Sprintf("/proc/%d/ns/net", holder.PID),
 		MountNamespace:   fmt.Sprintf("/proc/%d/ns/mnt", holder.PID),
 		Root:             fmt.Sprintf("/proc/%d/root", holder.PID),
-		ContainerdSocket: folder.ContainerdSocket(),
+		ContainerdSocket: c.containerdSocket(n.Name, c.options()),
 		ControlLink:      n.ControlLink, DataLink: n.DataLink, DataInterface: plan.DataInterface,
 		MachineID: machineID, BootID: bootID,
 		Cgroup: n.Cgroup, Processes: []state.Process{holder},

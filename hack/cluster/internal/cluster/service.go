@@ -17,8 +17,8 @@ import (
 )
 
 // nodePath is the PATH of a node's services: kubelet and kube-proxy call mount,
-// nft and others of the host's.
-const nodePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// nft and others of the host's, containerd its shim.
+const nodePath = "PATH=" + config.RuntimeDirectory + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // startService starts a service of a node whose namespaces there are. It waits
 // for containerd, which kubelet needs.
@@ -55,22 +55,13 @@ func (c *Cluster) startService(ctx context.Context, n plan.Node, service string)
 // awaitContainerd waits until it answers, and gives it the images that are new.
 func (c *Cluster) awaitContainerd(ctx context.Context, n plan.Node, p state.Process) error {
 	err := awaitProcess(ctx, startTimeout, p, func(ctx context.Context) error {
-		_, err := c.inNode(ctx, n, "ctr", "version")
+		_, err := c.ctr(ctx, n, "version")
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.Name, err)
 	}
 	return c.importImages(ctx, n)
-}
-
-// inNode runs a command in a node's namespaces.
-func (c *Cluster) inNode(ctx context.Context, n plan.Node, command ...string) ([]byte, error) {
-	pid := c.stateOf(n).NamespacePID
-	if pid == 0 {
-		return nil, fmt.Errorf("%s does not run: it was killed", n.Name)
-	}
-	return c.cgroups.Run(ctx, n.ServicesCgroup(), nil, machine.Enter(pid, command)...)
 }
 
 // service finds one of a node.

@@ -233,7 +233,7 @@ func (c *Cluster) checkPod(ctx context.Context, pod smokePod, sandbox string) er
 	if err != nil {
 		return err
 	}
-	output, err := c.inNode(ctx, n, "ctr", "--namespace", "k8s.io", "containers", "info", sandbox)
+	output, err := c.ctr(ctx, n, "containers", "info", sandbox)
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,10 @@ type UpOptions struct {
 	// Root is the repository.
 	Root  string
 	Nodes int
-	// Kube holds the Kubernetes binaries, CNI those of Multus and whereabouts.
-	Kube, CNI string
+	// Kube holds the Kubernetes binaries, CNI those of Multus and whereabouts, Containerd that and ctr; empty for those in PATH.
+	Kube, CNI, Containerd string
+	// Platform is k3s, or empty.
+	Platform string
 	// Images are archives to import; CRDs and Manifests are files, folders or
 	// kustomizations to apply, in this order.
 	Images, CRDs, Manifests []string
@@ -85,6 +87,7 @@ func (c *Cluster) prepare(o UpOptions) error {
 		c.state = &state.Cluster{
 			Version: state.Version, Phase: state.Starting,
 			Directory: string(c.Folder), Kubeconfig: c.Folder.Kubeconfig(), KubeDirectory: o.Kube, CNIDirectory: o.CNI,
+			ContainerdDirectory: o.Containerd, Platform: o.Platform,
 			APIServer: plan.APIServerURL(), PodCIDR: plan.PodNetwork.String(), ServiceCIDR: plan.ServiceNetwork.String(),
 			Bridges:   state.Bridges{Control: plan.ControlBridge, Data: plan.DataBridge},
 			Arguments: o.Arguments, ControlPlane: []state.Process{},
@@ -112,6 +115,10 @@ func (c *Cluster) continues(o UpOptions) error {
 		return fmt.Errorf("the cluster that is there runs %s and %s, not %s and %s: take it down first",
 			c.state.KubeDirectory, c.state.CNIDirectory, o.Kube, o.CNI)
 	}
+	if c.state.ContainerdDirectory != o.Containerd || c.state.Platform != o.Platform {
+		return fmt.Errorf("the cluster that is there was started with --containerd=%q --platform=%q, not with --containerd=%q --platform=%q: take it down first",
+			c.state.ContainerdDirectory, c.state.Platform, o.Containerd, o.Platform)
+	}
 	if len(o.Arguments) > 0 && !reflect.DeepEqual(c.state.Arguments, o.Arguments) {
 		return fmt.Errorf("the cluster that is there was started with the flags %v, not with %v: take it down first", c.state.Arguments, o.Arguments)
 	}
@@ -134,7 +141,13 @@ func (c *Cluster) check(o UpOptions) error {
 	if os.Geteuid() != 0 {
 		errs = append(errs, errors.New("namespaces and mounts need root: run this as root"))
 	}
+	if o.Platform != "" && o.Platform != config.K3s {
+		errs = append(errs, fmt.Errorf("platform %q: expected %s, or none", o.Platform, config.K3s))
+	}
 	for tool, pkg := range tools {
+		if pkg == "containerd" {
+			tool = filepath.Join(o.Containerd, tool)
+		}
 		if _, err := exec.LookPath(tool); err != nil {
 			errs = append(errs, fmt.Errorf("%s is missing: install the package %s", tool, pkg))
 		}
@@ -150,7 +163,7 @@ func (c *Cluster) check(o UpOptions) error {
 		}
 	}
 	const longestSocket = 107 // unix(7)
-	if path := c.Folder.Node("node-a").ContainerdSocket(); len(path) > longestSocket {
+	if path := c.containerdSocket("node-a", config.Options{Platform: o.Platform}); len(path) > longestSocket {
 		errs = append(errs, fmt.Errorf("%s has %d characters, a socket at most %d: choose a shorter --dir", path, len(path), longestSocket))
 	}
 	return errors.Join(append(errs, c.checkForeign())...)

@@ -77,6 +77,32 @@ func TestFlagsThatAreAskedForWin(t *testing.T) {
 	}
 }
 
+func TestK3sIsOneBinaryWithAPlaceForContainerd(t *testing.T) {
+	o := Options{Platform: K3s}
+	for _, service := range []string{Kubelet, KubeProxy} {
+		if got, err := ServiceCommand(service, plan.NodeAt(0), o); err != nil || got[0] != "/opt/kube/k3s" || got[1] != service {
+			t.Errorf("%s runs as %q, %v", service, got, err)
+		}
+	}
+	for component, want := range map[string]string{Etcd: "/x/etcd", ControllerManager: "/x/k3s kube-controller-manager"} {
+		if got := strings.Join(o.Command("/x", component), " "); got != want {
+			t.Errorf("%s runs as %q, want %q", component, got, want)
+		}
+	}
+	files, err := NodeFiles(plan.NodeAt(0), Identity{}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		containerdConfig: "state = \"/run/k3s/containerd\"\n\n[grpc]\n  address = \"/run/k3s/containerd/containerd.sock\"",
+		kubeletConfig:    "containerRuntimeEndpoint: unix:///run/k3s/containerd/containerd.sock",
+	} {
+		if !strings.Contains(string(files[path]), want) {
+			t.Errorf("%s: no %q in\n%s", path, want, files[path])
+		}
+	}
+}
+
 func TestUnknownComponents(t *testing.T) {
 	if _, err := Flags("kubelet", folder, Options{}); err == nil || !strings.Contains(err.Error(), ControllerManager) {
 		t.Errorf("a component that is none gives %v, want an error that lists those there are", err)
@@ -90,7 +116,7 @@ func TestNodeFiles(t *testing.T) {
 	n := plan.NodeAt(1)
 	files, err := NodeFiles(n, Identity{
 		Authority: []byte("authority"), Kubelet: []byte("kubelet"), KubeProxy: []byte("proxy"), Multus: []byte("multus"),
-	})
+	}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +148,7 @@ func TestNodeFiles(t *testing.T) {
 }
 
 func TestPodNetworkIsTheDelegateOfMultus(t *testing.T) {
-	files, err := NodeFiles(plan.NodeAt(1), Identity{})
+	files, err := NodeFiles(plan.NodeAt(1), Identity{}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -42,7 +43,31 @@ const (
 type Options struct {
 	// Arguments are further flags by component, which win over those here.
 	Arguments map[string]map[string]string
+	// Platform is whose names and places the components have: K3s, or empty for Kubernetes' own.
+	Platform string
 }
+
+// K3s is the platform whose components are one binary, with containerd in a place of its own.
+const K3s = "k3s"
+
+// Command is how a component of Kubernetes is started out of a folder of its binaries.
+func (o Options) Command(folder, component string) []string {
+	if o.Platform == K3s && component != Etcd {
+		return []string{filepath.Join(folder, K3s), component}
+	}
+	return []string{filepath.Join(folder, component)}
+}
+
+// runtimeState is containerd's state directory in a node, with its socket.
+func (o Options) runtimeState() string {
+	if o.Platform == K3s {
+		return "/run/k3s/containerd"
+	}
+	return "/run/containerd"
+}
+
+// ContainerdSocket is a path in a node, below /run.
+func (o Options) ContainerdSocket() string { return o.runtimeState() + "/containerd.sock" }
 
 // Flags of a control plane component.
 func Flags(component string, f plan.Folder, o Options) ([]string, error) {

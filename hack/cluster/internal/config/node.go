@@ -25,10 +25,11 @@ func Services() []string { return []string{Containerd, Kubelet, KubeProxy} }
 
 // Paths inside a node: those of any Kubernetes node.
 const (
-	KubeDirectory       = "/opt/kube"
+	KubeDirectory = "/opt/kube"
+	// RuntimeDirectory holds containerd, its shim and ctr, where they are not the host's.
+	RuntimeDirectory    = "/opt/runtime"
 	CNIBinDirectory     = "/opt/cni/bin"
 	CNIConfDirectory    = "/etc/cni/net.d"
-	containerdSocket    = "/run/containerd/containerd.sock"
 	containerdConfig    = "/etc/containerd/config.toml"
 	kubeletConfig       = "/etc/kubernetes/kubelet.yaml"
 	kubeletKubeconfig   = "/etc/kubernetes/kubelet.kubeconfig"
@@ -49,13 +50,11 @@ func ServiceCommand(service string, n plan.Node, o Options) ([]string, error) {
 	case Containerd:
 		return []string{"containerd", "--config=" + containerdConfig}, nil
 	case Kubelet:
-		command = []string{
-			KubeDirectory + "/kubelet", "--config=" + kubeletConfig, "--kubeconfig=" + kubeletKubeconfig,
-			"--hostname-override=" + n.Name, "--node-ip=" + n.Address.String(),
-			"--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki",
-		}
+		command = append(o.Command(KubeDirectory, service), "--config="+kubeletConfig, "--kubeconfig="+kubeletKubeconfig,
+			"--hostname-override="+n.Name, "--node-ip="+n.Address.String(),
+			"--root-dir=/var/lib/kubelet", "--cert-dir=/var/lib/kubelet/pki")
 	case KubeProxy:
-		command = []string{KubeDirectory + "/kube-proxy", "--config=" + kubeProxyConfig, "--hostname-override=" + n.Name}
+		command = append(o.Command(KubeDirectory, service), "--config="+kubeProxyConfig, "--hostname-override="+n.Name)
 	default:
 		return nil, fmt.Errorf("no service of a node is named %q: expected one of %q", service, Services())
 	}
@@ -69,8 +68,8 @@ type Identity struct {
 }
 
 // NodeFiles are the files of a fresh node, by their paths in it.
-func NodeFiles(n plan.Node, id Identity) (map[string][]byte, error) {
-	kubelet, err := yaml.Marshal(kubeletConfiguration(n))
+func NodeFiles(n plan.Node, id Identity, o Options) (map[string][]byte, error) {
+	kubelet, err := yaml.Marshal(kubeletConfiguration(n, o))
 	if err != nil {
 		return nil, fmt.Errorf("configuration of the kubelet: %w", err)
 	}
@@ -83,7 +82,7 @@ func NodeFiles(n plan.Node, id Identity) (map[string][]byte, error) {
 		return nil, fmt.Errorf("configuration of the pod network: %w", err)
 	}
 	return map[string][]byte{
-		containerdConfig:    []byte(containerdConfiguration),
+		containerdConfig:    []byte(containerdConfiguration(o)),
 		kubeletConfig:       kubelet,
 		kubeletKubeconfig:   id.Kubelet,
 		kubeProxyConfig:     proxy,
@@ -96,12 +95,13 @@ func NodeFiles(n plan.Node, id Identity) (map[string][]byte, error) {
 }
 
 // Every image is imported, and none can be pulled; the snapshotter is overlayfs.
-const containerdConfiguration = `version = 2
+func containerdConfiguration(o Options) string {
+	return `version = 2
 root = "/var/lib/containerd"
-state = "/run/containerd"
+state = "` + o.runtimeState() + `"
 
 [grpc]
-  address = "` + containerdSocket + `"
+  address = "` + o.ContainerdSocket() + `"
 
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "` + PauseImage + `"
@@ -111,12 +111,13 @@ state = "/run/containerd"
     bin_dir = "` + CNIBinDirectory + `"
     conf_dir = "` + CNIConfDirectory + `"
 `
+}
 
-func kubeletConfiguration(n plan.Node) map[string]any {
+func kubeletConfiguration(n plan.Node, o Options) map[string]any {
 	return map[string]any{
 		"apiVersion":               "kubelet.config.k8s.io/v1beta1",
 		"kind":                     "KubeletConfiguration",
-		"containerRuntimeEndpoint": "unix://" + containerdSocket,
+		"containerRuntimeEndpoint": "unix://" + o.ContainerdSocket(),
 		"authentication": map[string]any{
 			"anonymous": map[string]any{"enabled": false},
 			"webhook":   map[string]any{"enabled": true},

@@ -188,8 +188,3 @@ func (f NodeFolder) MachineID() string { return filepath.Join(f.Etc(), "machine-
 
 // SystemUUID is bound over what the host's firmware says of itself.
 func (f NodeFolder) SystemUUID() string { return filepath.Join(f.Disk(), "system-uuid") }
-
-// ContainerdSocket is reached from the host.
-func (f NodeFolder) ContainerdSocket() string {
-	return filepath.Join(f.Run(), "containerd", "containerd.sock")
-}

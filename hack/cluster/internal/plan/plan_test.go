@@ -4,7 +4,6 @@ package plan
 
 import (
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -131,9 +130,6 @@ func TestFolders(t *testing.T) {
 		if strings.HasPrefix(path, disk) || !strings.HasPrefix(path, string(node)+"/") {
 			t.Errorf("%s in %s: it is to be the node's and not on its disk", what, path)
 		}
-	}
-	if socket := node.ContainerdSocket(); filepath.Dir(filepath.Dir(socket)) != node.Run() {
-		t.Errorf("the socket %s is not in /run/containerd of the node", socket)
 	}
 	if folder.Log("", "etcd") == folder.Log("node-a", "etcd") {
 		t.Error("the logs of the control plane and of a node are one")

@@ -50,9 +50,13 @@ type Cluster struct {
 	KubeDirectory string `json:"kubeDirectory"`
 	// CNIDirectory holds Multus, whereabouts and their CRDs.
 	CNIDirectory string `json:"cniDirectory"`
-	APIServer    string `json:"apiServer"`
-	PodCIDR      string `json:"podCIDR"`
-	ServiceCIDR  string `json:"serviceCIDR"`
+	// ContainerdDirectory holds containerd and ctr; empty for those in PATH.
+	ContainerdDirectory string `json:"containerdDirectory,omitempty"`
+	// Platform is k3s, or empty.
+	Platform    string `json:"platform,omitempty"`
+	APIServer   string `json:"apiServer"`
+	PodCIDR     string `json:"podCIDR"`
+	ServiceCIDR string `json:"serviceCIDR"`
 	// Bridges are in the host's network namespace.
 	Bridges      Bridges   `json:"bridges"`
 	ControlPlane []Process `json:"controlPlane"`

@@ -42,7 +42,7 @@ func TestReadGivesWhatWasWritten(t *testing.T) {
 // The names are promised in README.md.
 func TestFieldNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.json")
-	c := &Cluster{Version: Version, ControlPlane: []Process{{}}, Nodes: []*Node{{}}, Images: []string{""}, Arguments: map[string]map[string]string{"": nil}}
+	c := &Cluster{Version: Version, ControlPlane: []Process{{}}, Nodes: []*Node{{}}, Images: []string{""}, ContainerdDirectory: "/x", Platform: "k3s", Arguments: map[string]map[string]string{"": nil}}
 	if err := c.Write(path); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestFieldNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Fields(`version phase directory kubeconfig kubeDirectory cniDirectory apiServer podCIDR serviceCIDR bridges
+	for _, name := range strings.Fields(`version phase directory kubeconfig kubeDirectory cniDirectory containerdDirectory platform apiServer podCIDR serviceCIDR bridges
 		control data controlPlane nodes name state ip namespacePID networkNamespace mountNamespace root containerdSocket controlLink
 		dataLink dataInterface machineID bootID readyAfter cgroup processes pid started log arguments images`) {
 		if !strings.Contains(string(content), `"`+name+`":`) {
