@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
@@ -149,4 +152,25 @@ func playReleasesAndAllocations(t *testing.T, b beside, v version) {
 	if diff := cmp.Diff(want, live); diff != "" {
 		t.Errorf("sandboxes with an address (-want +got):\n%s", diff)
 	}
+}
+
+// TestAMissingReservationIsMade: each version's own definition accepts what the repair writes.
+func TestAMissingReservationIsMade(t *testing.T) {
+	besideEach(t, func(t *testing.T, b beside, _ version) {
+		key := b.give(t, "web", "sandbox-1")
+		made := wbv1alpha1.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: firstNamespace, Name: key.IP.String()}}
+		if err := b.admin.Delete(t.Context(), made.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		want := ipam.Reservation{Name: firstNamespace + "/" + key.IP.String(), PodRef: key.PodRef, Interface: key.Interface}
+		if err := b.backend(t).(ipam.Repairable).CreateReservation(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.admin.Get(t.Context(), client.ObjectKeyFromObject(&made), &made); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wbv1alpha1.OverlappingRangeIPReservationSpec{PodRef: want.PodRef, IfName: want.Interface}, made.Spec); diff != "" {
+			t.Errorf("the reservation that was made (-want +got):\n%s", diff)
+		}
+	})
 }
