@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command matrix runs the suites of the API server, or the end-to-end core on real nodes, on several versions of Kubernetes, each built from its
-// modules, or every shape of a network with several versions of whereabouts. It writes a row for each version that passed into
+// modules, or what is tried of several versions of whereabouts or of cert-manager. It writes a row for each version that passed into
 // docs/compatibility.md. A version that fails loses its row; rows of versions that it does not run stay.
 //
-//	go run ./hack/matrix [-tier suites|core|whereabouts] [-only 1.31,1.33] [-page FILE] [-logs DIR]
+//	go run ./hack/matrix [-tier suites|core|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
 //
 // The core needs what make cluster-up needs: root and Linux.
 package main
@@ -26,56 +26,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
-// minors are the versions that hack/kube builds for the matrix.
-var minors = []string{"1.31", "1.33", "1.35", "1.37"}
-
-// tier is what runs on each version. The last command is what the row is about, and the total is in its output; those before it prepare, and what
-// cleans up runs after them, however they ended.
-type tier struct {
-	// of is what the versions are of.
-	of       string
-	minors   []string
-	table    table
-	commands func(minor, assets string) [][]string
-	// printed is a command that prints the whole version.
-	printed func(minor, assets string) []string
-	cleanup []string
-}
-
-var tiers = map[string]tier{
-	"suites": {of: "Kubernetes", minors: minors, table: newTable("API server of Kubernetes", ""), printed: serverVersion, commands: func(minor, assets string) [][]string {
-		return [][]string{
-			{"make", "kube", "build", "helm-tool", "KUBE_VERSION=" + minor, "KUBE_BIN=" + assets},
-			{"go", "run", "./hack/gotest", "-assets", assets, "suites"},
-		}
-	}},
-	"core": {of: "Kubernetes", minors: minors, table: newTable("Real nodes of Kubernetes", "core"), printed: serverVersion, cleanup: []string{"make", "cluster-down"}, commands: func(minor, assets string) [][]string {
-		versioned := []string{"KUBE_VERSION=" + minor, "KUBE_BIN=" + assets}
-		return [][]string{append([]string{"make", "cluster-up"}, versioned...), append([]string{"make", "e2e"}, versioned...)}
-	}},
-	"whereabouts": {of: "whereabouts", minors: []string{"0.6", "0.7", "0.8", "0.9"}, table: newTable("CNI plugin of whereabouts", "whereabouts"), printed: pluginVersion, commands: func(minor, _ string) [][]string {
-		return [][]string{{"env", "WHEREABOUTS=" + minor, "go", "run", "./hack/gotest", "extended", "shapes"}}
-	}},
-}
-
-func serverVersion(_, assets string) []string {
-	return []string{filepath.Join(assets, "kube-apiserver"), "--version"}
-}
-
-// pluginVersion is what hack/dev/test/shapes runs: 0.9 is in its own module.
-func pluginVersion(minor, _ string) []string {
-	list := []string{"go", "-C", "hack/whereabouts", "list", "-modfile=go-" + minor + ".mod"}
-	if minor == "0.9" {
-		list = []string{"go", "-C", "hack/dev", "list"}
-	}
-	return append(list, "-m", "-f", "{{.Version}}", "github.com/k8snetworkplumbingwg/whereabouts")
-}
-
 // clusterState is there while a cluster of make cluster-up is.
 const clusterState = "bin/cluster/state.json"
 
 func main() {
-	what := flag.String("tier", "suites", "suites of the API server, core of the end-to-end suite on real nodes, or whereabouts")
+	what := flag.String("tier", "suites", "suites of the API server, core of the end-to-end suite on real nodes, whereabouts, or certmanager")
 	only := flag.String("only", "", "minor versions, with commas between them; all that the tier knows by default")
 	page := flag.String("page", "docs/compatibility.md", "page with the table")
 	logs := flag.String("logs", "bin/matrix", "folder that gets the output of each version")
@@ -89,7 +44,7 @@ func main() {
 func runAll(what, only, page, logs string) error {
 	t, known := tiers[what]
 	if !known {
-		return fmt.Errorf("the tier is %q: expected suites, core or whereabouts", what)
+		return fmt.Errorf("the tier is %q: expected suites, core, whereabouts or certmanager", what)
 	}
 	chosen, err := choose(only, t.minors)
 	if err != nil {

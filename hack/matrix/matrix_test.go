@@ -93,7 +93,7 @@ func TestVersionsAreChosen(t *testing.T) {
 }
 
 func TestATierIsNamed(t *testing.T) {
-	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected suites, core or whereabouts`) {
+	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected suites, core, whereabouts or certmanager`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -130,12 +130,14 @@ func TestABusyMachineIsSaid(t *testing.T) {
 	}
 }
 
-func TestEachWhereaboutsHasAModuleFile(t *testing.T) {
-	for _, minor := range tiers["whereabouts"].minors {
-		command := pluginVersion(minor, "")
-		command[2] = "../../" + command[2]
-		if out, err := exec.Command(command[0], command[1:]...).Output(); err != nil || !strings.HasPrefix(string(out), "v"+minor+".") {
-			t.Errorf("%s: %q, %v", strings.Join(command, " "), out, err)
+func TestEachMinorVersionOfAModuleIsPinned(t *testing.T) {
+	for _, name := range []string{"whereabouts", "certmanager"} {
+		for _, minor := range tiers[name].minors {
+			command := tiers[name].printed(minor, "")
+			command[2] = "../../" + command[2]
+			if out, err := exec.Command(command[0], command[1:]...).Output(); err != nil || !strings.HasPrefix(string(out), "v"+minor+".") {
+				t.Errorf("%s: %q, %v", strings.Join(command, " "), out, err)
+			}
 		}
 	}
 }
