@@ -53,6 +53,15 @@ func (b beside) give(t *testing.T, name, sandbox string) ipam.Key {
 	return b.held(t, pod, sandbox)
 }
 
+// leak gives addresses to pods that are not seen again. The requests release them.
+func (b beside) leak(t *testing.T, pods int) (requests []ipam.Request) {
+	t.Helper()
+	for n := range pods {
+		requests = append(requests, requestOf(b.give(t, fmt.Sprintf("leak-%d", n), fmt.Sprintf("leaked-%d", n)))...)
+	}
+	return requests
+}
+
 func requestOf(key ipam.Key) []ipam.Request { return []ipam.Request{{Key: key, Record: "0f3c-uid"}} }
 
 func TestAnAddressUnderATombstoneIsGivenToNoPod(t *testing.T) {
@@ -103,10 +112,7 @@ func playReleasesAndAllocations(t *testing.T, b beside, v version) {
 	if v.modfile != "" { // each call is a process
 		leaks, rounds = 15, 4
 	}
-	var requests []ipam.Request
-	for n := range leaks {
-		requests = append(requests, requestOf(b.give(t, fmt.Sprintf("leak-%d", n), fmt.Sprintf("leaked-%d", n)))...)
-	}
+	requests := b.leak(t, leaks)
 	backend := b.backend(t)
 	var want []string
 	var running sync.WaitGroup
