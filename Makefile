@@ -161,10 +161,11 @@ mutants: kube ## Break the product one rule at a time: tests have to notice each
 integration: kube build helm-tool ## Run the suites on two control planes (SUITES, some of them)
 	@$(GOTEST) suites $(SUITES)
 
-# ONLY are minor versions, with commas between them; all that hack/matrix knows by default. TIER is suites, the default, or core: the end-to-end
-# suite's core on real nodes, a cluster for each version (root, Linux).
+# ONLY are minor versions, with commas between them; all that hack/matrix knows by default. TIER is suites, the default, core: the end-to-end
+# suite's core on real nodes, a cluster for each version (root, Linux), whereabouts: every shape of a network with each version of
+# it, or certmanager: what its controllers issue, with each version of it.
 .PHONY: matrix
-matrix: ## Run the suites on Kubernetes 1.31, 1.33, 1.35 and 1.37 (ONLY, some of them; TIER=core), and write the tables in docs/compatibility.md
+matrix: ## Run the suites on Kubernetes 1.31, 1.33, 1.35 and 1.37 (ONLY, some of them; TIER=core, whereabouts or certmanager), and write the tables in docs/compatibility.md
 	@go run ./hack/matrix $(ONLY:%=-only %) $(TIER:%=-tier %)
 
 # The end-to-end suite installs this tree's manager and agent, so it needs their images. With KUBECONFIG it runs on that cluster, where

@@ -383,6 +383,25 @@ func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 	}
 }
 
+// TestAnAddressOfNoInterfaceStandsInThePlaceOfNone: where entries name no interface (whereabouts up to 0.7), the pod's other address may be another
+// interface's.
+func TestAnAddressOfNoInterfaceStandsInThePlaceOfNone(t *testing.T) {
+	node, pod := onepod.Node("node", "node-1", "m1"), onepod.PodOf("first", "")
+	pod.Annotations, pod.Finalizers = nil, nil
+	s := newSearch(t, node, pod)
+	s.Pool.Entries[0].Releasing, s.Pool.Entries[0].Interface = v1alpha1.OrphanPrefix+string(lost), ""
+	record := onepod.RecordOfOld(nil)
+	record.Name, record.Spec.Addresses[0].IP, record.Spec.Addresses[0].Interface = string(pod.UID), "10.0.0.9", ""
+	s.ask()
+	s.acknowledges(node, 0)
+	s.Apply(record)
+	for range 2 {
+		if s.look() != 0 {
+			t.Fatal("released")
+		}
+	}
+}
+
 // TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed: the look is made again, with the responses of the first one.
 func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")

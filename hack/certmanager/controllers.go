@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/cert-manager/cert-manager/pkg/controller"
 	"golang.org/x/sync/errgroup"
@@ -34,11 +33,9 @@ import (
 
 // The values are cert-manager's defaults (internal/apis/config/controller/v1alpha1).
 const (
-	workers        = 5
-	apiQPS         = 20
-	apiBurst       = 50
-	minimumBackoff = time.Hour
-	maximumBackoff = 32 * time.Hour
+	workers  = 5
+	apiQPS   = 20
+	apiBurst = 50
 )
 
 // copiedAnnotations says which annotations of a Certificate its requests get.
@@ -52,11 +49,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 			KubernetesAPIQPS:   apiQPS,
 			KubernetesAPIBurst: apiBurst,
 			IssuerOptions:      controller.IssuerOptions{ClusterResourceNamespace: o.clusterNamespace},
-			CertificateOptions: controller.CertificateOptions{
-				CopiedAnnotationPrefixes:                 copiedAnnotations,
-				CertificateRequestMinimumBackoffDuration: minimumBackoff,
-				CertificateRequestMaximumBackoffDuration: maximumBackoff,
-			},
+			CertificateOptions: certificateOptions(),
 		})
 		if err != nil {
 			return fmt.Errorf("connecting to the cluster: %w", err)

@@ -8,7 +8,7 @@
 // (goroutines.go). simulation plays histories of the whole product (hack/dev/test/sim), without it, since a seed is one history only where nothing
 // but the scheduler chooses. suites is the one binary of test/integration: two processes of it, each with a control plane of its own. NAME narrows
 // it to suites. nodes is the smoke of the simulated nodes (hack/dev/test). all is these four, side by side. extended is what all leaves out: a
-// release built twice, cert-manager from its module, every shape of whereabouts' pools, the quickstart. machine is the packages named that need
+// release built twice, cert-manager from its module, every shape of whereabouts' pools, the quickstart; NAME, the end of a folder, narrows it. machine is the packages named that need
 // root and a whole machine. It runs at the top of the repository.
 package main
 
@@ -188,15 +188,18 @@ func unitGroups([]string) ([]group, error) {
 	return groups, nil
 }
 
-// extendedGroups are all under the race detector.
-func extendedGroups([]string) ([]group, error) {
+// extendedGroups are all under the race detector, and never from the cache: what they build is in no package that the cache knows of.
+func extendedGroups(names []string) ([]group, error) {
 	var groups []group
 	for _, dir := range modules {
 		packages, err := testPackages(dir, extended, "./...")
 		if err != nil {
 			return nil, err
 		}
-		groups = append(groups, group{tier: "extended", dir: dir, flags: []string{"-race", "-timeout=10m"}, packages: packages})
+		packages = slices.DeleteFunc(packages, func(path string) bool {
+			return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(path, "/"+name) })
+		})
+		groups = append(groups, group{tier: "extended", dir: dir, flags: []string{"-race", "-timeout=10m", "-count=1"}, packages: packages})
 	}
 	return groups, nil
 }

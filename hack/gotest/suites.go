@@ -20,7 +20,7 @@ const (
 	suite
 	// nodes starts control planes with simulated nodes.
 	nodes
-	// extended takes longer than what it tests is changed: it builds releases, cert-manager and an older whereabouts, and types the quickstart.
+	// extended takes longer than what it tests is changed: it builds releases, cert-manager and older versions of whereabouts, and types the quickstart.
 	extended
 	// machine needs root and a whole machine: it starts container runtimes, or breaks the nodes of a cluster.
 	machine

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command matrix runs the suites of the API server, or the end-to-end core on real nodes, on several versions of Kubernetes, each built from its
-// modules, and writes a row for each that passed into docs/compatibility.md. A version that fails loses its row; rows of versions that it does
-// not run stay.
+// modules, or what is tried of several versions of whereabouts or of cert-manager. It writes a row for each version that passed into
+// docs/compatibility.md. A version that fails loses its row; rows of versions that it does not run stay.
 //
-//	go run ./hack/matrix [-tier suites|core] [-only 1.31,1.33] [-page FILE] [-logs DIR]
+//	go run ./hack/matrix [-tier suites|core|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
 //
 // The core needs what make cluster-up needs: root and Linux.
 package main
@@ -26,35 +26,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
-// minors are the versions that hack/kube builds for the matrix.
-var minors = []string{"1.31", "1.33", "1.35", "1.37"}
-
-// tier is what runs on each version. The total is in the output of the commands; what cleans up runs after them, however they ended.
-type tier struct {
-	table    table
-	commands func(minor, assets string) [][]string
-	cleanup  []string
-}
-
-var tiers = map[string]tier{
-	"suites": {table: newTable("API server of Kubernetes", ""), commands: func(minor, assets string) [][]string {
-		return [][]string{
-			{"make", "kube", "build", "helm-tool", "KUBE_VERSION=" + minor, "KUBE_BIN=" + assets},
-			{"go", "run", "./hack/gotest", "-assets", assets, "suites"},
-		}
-	}},
-	"core": {table: newTable("Real nodes of Kubernetes", "core"), cleanup: []string{"make", "cluster-down"}, commands: func(minor, assets string) [][]string {
-		versioned := []string{"KUBE_VERSION=" + minor, "KUBE_BIN=" + assets}
-		return [][]string{append([]string{"make", "cluster-up"}, versioned...), append([]string{"make", "e2e"}, versioned...)}
-	}},
-}
-
 // clusterState is there while a cluster of make cluster-up is.
 const clusterState = "bin/cluster/state.json"
 
 func main() {
-	what := flag.String("tier", "suites", "suites of the API server, or core of the end-to-end suite on real nodes")
-	only := flag.String("only", "", "minor versions, with commas between them; all of "+strings.Join(minors, ", ")+" by default")
+	what := flag.String("tier", "suites", "suites of the API server, core of the end-to-end suite on real nodes, whereabouts, or certmanager")
+	only := flag.String("only", "", "minor versions, with commas between them; all that the tier knows by default")
 	page := flag.String("page", "docs/compatibility.md", "page with the table")
 	logs := flag.String("logs", "bin/matrix", "folder that gets the output of each version")
 	flag.Parse()
@@ -65,13 +42,13 @@ func main() {
 }
 
 func runAll(what, only, page, logs string) error {
-	chosen, err := choose(only)
-	if err != nil {
-		return err
-	}
 	t, known := tiers[what]
 	if !known {
-		return fmt.Errorf("the tier is %q: expected suites or core", what)
+		return fmt.Errorf("the tier is %q: expected suites, core, whereabouts or certmanager", what)
+	}
+	chosen, err := choose(only, t.minors)
+	if err != nil {
+		return err
 	}
 	if _, err := os.Stat(clusterState); err == nil && len(t.cleanup) > 0 {
 		return fmt.Errorf("%s is there: each version gets a cluster of its own; run make cluster-down first", clusterState)
@@ -81,14 +58,14 @@ func runAll(what, only, page, logs string) error {
 	}
 	var failures []error
 	for i, minor := range chosen {
-		fmt.Printf("==> Kubernetes %s (%d of %d)\n", minor, i+1, len(chosen))
+		fmt.Printf("==> %s %s (%d of %d)\n", t.of, minor, i+1, len(chosen))
 		start := time.Now()
 		result, failure := t.run(minor, filepath.Join(logs, what+"-"+minor+".log"))
 		if failure != nil {
 			failures = append(failures, failure)
-			fmt.Printf("==> Kubernetes %s: %v\n", minor, failure)
+			fmt.Printf("==> %s %s: %v\n", t.of, minor, failure)
 		} else {
-			fmt.Printf("==> Kubernetes %s: %s in %.0f s\n", minor, result, time.Since(start).Seconds())
+			fmt.Printf("==> %s %s: %s in %.0f s\n", t.of, minor, result, time.Since(start).Seconds())
 		}
 		// Each row is written at once: a later version may be interrupted.
 		if err := t.table.update(page, minor, result); err != nil {
@@ -98,7 +75,7 @@ func runAll(what, only, page, logs string) error {
 	return errors.Join(failures...)
 }
 
-func choose(only string) ([]string, error) {
+func choose(only string, minors []string) ([]string, error) {
 	if only == "" {
 		return minors, nil
 	}
@@ -130,23 +107,28 @@ func (t tier) run(minor, log string) (result, error) {
 		return result{}, err
 	}
 	defer file.Close()
-	err = runTo(file, t.commands(minor, assets)...)
+	commands := t.commands(minor, assets)
+	if err = runTo(file, commands[:len(commands)-1]...); err == nil {
+		warnIfBusy(file)
+		err = runTo(file, commands[len(commands)-1])
+	}
 	if len(t.cleanup) > 0 {
 		err = errors.Join(err, runTo(file, t.cleanup))
 	}
 	if err != nil {
-		return result{}, fmt.Errorf("running on Kubernetes %s: %w; its output is in %s", minor, err, log)
+		return result{}, fmt.Errorf("running on %s %s: %w; its output is in %s", t.of, minor, err, log)
 	}
 	out, err := os.ReadFile(log)
 	if err != nil {
 		return result{}, err
 	}
-	version, err := exec.Command(filepath.Join(assets, "kube-apiserver"), "--version").Output()
+	printed := t.printed(minor, assets)
+	version, err := exec.Command(printed[0], printed[1:]...).Output()
 	if err != nil {
-		return result{}, err
+		return result{}, fmt.Errorf("asking for the version: %s: %w", strings.Join(printed, " "), err)
 	}
 	r, err := read(string(out))
-	r.version = strings.TrimPrefix(strings.TrimSpace(string(version)), "Kubernetes v")
+	r.version = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(string(version)), "Kubernetes "), "v")
 	return r, err
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -80,31 +81,63 @@ func TestTheTotalIsRead(t *testing.T) {
 }
 
 func TestVersionsAreChosen(t *testing.T) {
-	if got, err := choose("1.31,1.35"); err != nil || !slices.Equal(got, []string{"1.31", "1.35"}) {
+	if got, err := choose("1.31,1.35", minors); err != nil || !slices.Equal(got, []string{"1.31", "1.35"}) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if got, err := choose(""); err != nil || !slices.Equal(got, minors) {
+	if got, err := choose("", minors); err != nil || !slices.Equal(got, minors) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := choose("1.30"); err == nil || !strings.Contains(err.Error(), "expected some of 1.31, 1.33, 1.35, 1.37") {
+	if _, err := choose("1.30", minors); err == nil || !strings.Contains(err.Error(), "expected some of 1.31, 1.33, 1.35, 1.37") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestATierIsNamed(t *testing.T) {
-	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected suites or core`) {
+	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected suites, core, whereabouts or certmanager`) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestWhatCleansUpRunsAfterAFailure(t *testing.T) {
 	t.Chdir(t.TempDir())
-	broken := tier{cleanup: []string{"sh", "-c", "echo cleaned"}, commands: func(string, string) [][]string { return [][]string{{"false"}, {"echo", "not this"}} }}
+	broken := tier{of: "Kubernetes", cleanup: []string{"sh", "-c", "echo cleaned"}, commands: func(string, string) [][]string { return [][]string{{"false"}, {"echo", "not this"}} }}
 	_, err := broken.run("1.31", "log")
 	if err == nil || !strings.Contains(err.Error(), "running on Kubernetes 1.31: false: exit status 1; its output is in log") {
 		t.Errorf("got %v", err)
 	}
 	if out, err := os.ReadFile("log"); err != nil || string(out) != "cleaned\n" {
 		t.Errorf("got %q, %v", out, err)
+	}
+}
+
+func TestABusyMachineIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		loadavg string
+		busy    bool
+	}{
+		"more than the processors can do, in the last minute and now": {"14.16 15.50 12.02 7/638 28391\n", true},
+		"a build that just ended":                                     {"2.90 2.10 1.02 1/638 28391\n", false},
+		"a moment of work":                                            {"0.40 0.10 0.02 7/638 28391\n", false},
+		"a quiet machine":                                             {"0.40 0.10 0.02 1/638 28391\n", false},
+		"no load average":                                             {"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := busy(tc.loadavg, 2)
+			if strings.HasPrefix(got, "==> warning: the machine is busy: load average 14.2, 6 tasks of other programs run now, 2 processors.") != tc.busy || (got != "") != tc.busy {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+func TestEachMinorVersionOfAModuleIsPinned(t *testing.T) {
+	for _, name := range []string{"whereabouts", "certmanager"} {
+		for _, minor := range tiers[name].minors {
+			command := tiers[name].printed(minor, "")
+			command[2] = "../../" + command[2]
+			if out, err := exec.Command(command[0], command[1:]...).Output(); err != nil || !strings.HasPrefix(string(out), "v"+minor+".") {
+				t.Errorf("%s: %q, %v", strings.Join(command, " "), out, err)
+			}
+		}
 	}
 }

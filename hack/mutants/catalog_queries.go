@@ -91,6 +91,12 @@ var queryMutants = []mutant{
 		new:  `if e.Interface == "" {`, by: inOrphans,
 	},
 	{
+		rule: "orphans: an address of no interface stands in the place of none (0289)",
+		file: "controllers/orphan/use.go",
+		old:  `if e.Releasing == "" || e.Interface == "" {`,
+		new:  `if e.Releasing == "" {`, by: inOrphans,
+	},
+	{
 		rule: "orphans: an entry without a tombstone is inherited by the next pod of the name (0289)",
 		file: "controllers/orphan/use.go",
 		old: `if e.Releasing == "" {

@@ -154,7 +154,7 @@ func AddressesOf(record *v1alpha1.IPAllocation) map[netip.Addr]string {
 	return held
 }
 
-// interfaceMatches: whereabouts before 0.6 recorded no interface name.
+// interfaceMatches: whereabouts before 0.8 recorded no interface name.
 func interfaceMatches(shown, recorded string) bool {
 	return recorded == "" || shown == recorded
 }

@@ -53,6 +53,9 @@ func TestI3NamesNeverIdentify(t *testing.T) {
 		"network-status says nothing of a sandbox that succeeds another at the address": {
 			entry(func(e *Entry) { e.SandboxID = "s2" }), []Candidate{{UID: "a", Sandboxes: holding, Addresses: map[netip.Addr]string{ip: "s1"}, Shown: onNet1}},
 			Owner{"a", v1alpha1.AttributionUnconfirmed}},
+		"nor of one without an interface name: that matches within one sandbox only": {
+			entry(func(e *Entry) { e.SandboxID, e.Interface, e.AddObserved = "s2", "", false }),
+			[]Candidate{{UID: "a", Sandboxes: holding, Addresses: map[netip.Addr]string{ip: "s1"}, Shown: onNet1}}, Owner{"a", v1alpha1.AttributionUnconfirmed}},
 		"nor of one that was watched after the UID was bound": {
 			entry(func(e *Entry) { e.SandboxID = "s2" }), []Candidate{{UID: "a", BoundSeen: bound, Addresses: map[netip.Addr]string{ip: "s1"}}},
 			Owner{"a", v1alpha1.AttributionUnconfirmed}},

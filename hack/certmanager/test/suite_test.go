@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,7 +37,9 @@ const (
 	endingSoon = 30 * time.Second
 
 	repository = "../../.."
-	namespace  = "holdfast-system"
+	// certManager is the path of its module.
+	certManager = "github.com/cert-manager/cert-manager"
+	namespace   = "holdfast-system"
 )
 
 var (
@@ -70,7 +74,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 func startControlPlane(folder string) *rest.Config {
 	environment := &envtest.Environment{
 		UseExistingCluster:    new(false), // whatever the environment says
-		CRDDirectoryPaths:     []string{moduleFolder("github.com/cert-manager/cert-manager", "deploy/crds")},
+		CRDDirectoryPaths:     []string{filepath.Join(module(certManager, "Dir"), "deploy/crds")},
 		ErrorIfCRDPathMissing: true,
 	}
 	server := environment.ControlPlane.GetAPIServer().Configure()
@@ -88,11 +92,20 @@ func startControlPlane(folder string) *rest.Config {
 	return config
 }
 
-// moduleFolder is a folder of a module, as go.mod pins it.
-func moduleFolder(module, folder string) string {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+// ofVersion are the arguments for the version that CERTMANAGER names, 1.19 or 1.20: none for the one that go.mod pins. make matrix sets it.
+func ofVersion() []string {
+	minor := os.Getenv("CERTMANAGER")
+	if minor == "" {
+		return nil
+	}
+	return []string{"-modfile=../go-" + minor + ".mod", "-tags=certmanager_" + strings.ReplaceAll(minor, ".", "_")}
+}
+
+// module is what go list tells of a module.
+func module(path, field string) string {
+	out, err := exec.Command("go", slices.Concat([]string{"list"}, ofVersion(), []string{"-m", "-f", "{{." + field + "}}", path})...).Output()
 	Expect(err).NotTo(HaveOccurred())
-	return filepath.Join(string(out[:len(out)-1]), folder)
+	return strings.TrimSpace(string(out))
 }
 
 func kubectlFor(config *rest.Config, folder string) func(context.Context, ...string) {
@@ -110,8 +123,8 @@ func kubectlFor(config *rest.Config, folder string) func(context.Context, ...str
 // a second time, for the race detector.
 func build(ctx context.Context, folder string) string {
 	binary := filepath.Join(folder, "certmanager")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "-ldflags",
-		"-s -w -X github.com/cert-manager/cert-manager/pkg/util.AppVersion=v1.21.2", "..")
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, ofVersion(), []string{"-trimpath", "-buildvcs=false", "-o", binary, "-ldflags",
+		"-s -w -X " + certManager + "/pkg/util.AppVersion=" + module(certManager, "Version"), ".."})...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))

@@ -167,3 +167,24 @@ func TestWhatAPoolHoldsInsteadIsJudged(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEmptyInterfaceMatchesWithinOneSandboxOnly: whereabouts up to 0.7 records none, so that only the sandbox ID tells a pod's entries apart.
+func TestAnEmptyInterfaceMatchesWithinOneSandboxOnly(t *testing.T) {
+	for name, tc := range map[string]struct {
+		found   wb.IPAllocation
+		pending bool
+	}{
+		"the sandbox's own entry":                       {wb.IPAllocation{ContainerID: "sb", PodRef: "ns/web-0"}, true},
+		"that of the pod's next sandbox":                {wb.IPAllocation{ContainerID: "sb2", PodRef: "ns/web-0"}, false},
+		"one of the sandbox that names an interface":    {wb.IPAllocation{ContainerID: "sb", PodRef: "ns/web-0", IfName: "net1"}, false},
+		"that of the next sandbox, with an interface":   {wb.IPAllocation{ContainerID: "sb2", PodRef: "ns/web-0", IfName: "net1"}, false},
+		"one without an interface that another pod has": {wb.IPAllocation{ContainerID: "sb", PodRef: "ns/web-1"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newItem(requestOf("ns/web-0", ""))
+			if got := markStep.pending(i, &tc.found); got != tc.pending || errors.Is(i.err, ipam.ErrChanged) == tc.pending {
+				t.Errorf("marked: %t, want %t (error %v)", got, tc.pending, i.err)
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,10 +24,15 @@ var _ ipam.Repairable = (*Backend)(nil)
 // +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=overlappingrangeipreservations,verbs=create;patch
 
 // CreateReservation makes a reservation with what whereabouts itself writes (UpdateOverlappingRangeAllocation,
-// pkg/storage/kubernetes/ipam.go): podref and interface, no container ID. One that is there is left alone.
+// pkg/storage/kubernetes/ipam.go): podref and interface. The sandbox ID, which no version reads, is empty: the definition
+// up to v0.7 requires the field, and the type leaves out an empty one. A reservation that is there is left alone.
 func (b *Backend) CreateReservation(ctx context.Context, r ipam.Reservation) error {
-	object := reservationObject(r.Name)
-	object.Spec = wb.OverlappingRangeIPReservationSpec{PodRef: r.PodRef, IfName: r.Interface}
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"podref": r.PodRef, "ifname": r.Interface, "containerid": ""}}}
+	object.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("OverlappingRangeIPReservation"))
+	namespace, name, _ := strings.Cut(r.Name, "/")
+	object.SetNamespace(namespace)
+	object.SetName(name)
 	err := b.writer.Create(ctx, object, client.FieldOwner(fieldManager))
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("%w: reservation %s is there by now: %w", ipam.ErrChanged, r.Name, err)

@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
@@ -21,11 +24,15 @@ type beside struct {
 	shape *shape
 }
 
-func newBeside(t *testing.T) beside {
-	t.Helper()
-	b := beside{newWorld(t, allocator{}), shapes[0]}
-	b.define(t, b.shape)
-	return b
+// besideEach plays with each version that was chosen.
+func besideEach(t *testing.T, play func(*testing.T, beside, version)) {
+	for _, v := range chosen(t) {
+		t.Run("whereabouts "+v.minor, func(t *testing.T) {
+			b := beside{newWorld(t, v), shapes[0].knownTo(v)}
+			b.define(t, b.shape)
+			play(t, b, v)
+		})
+	}
 }
 
 // held is the key of the one address that a sandbox of a pod holds.
@@ -46,48 +53,66 @@ func (b beside) give(t *testing.T, name, sandbox string) ipam.Key {
 	return b.held(t, pod, sandbox)
 }
 
+// leak gives addresses to pods that are not seen again. The requests release them.
+func (b beside) leak(t *testing.T, pods int) (requests []ipam.Request) {
+	t.Helper()
+	for n := range pods {
+		requests = append(requests, requestOf(b.give(t, fmt.Sprintf("leak-%d", n), fmt.Sprintf("leaked-%d", n)))...)
+	}
+	return requests
+}
+
 func requestOf(key ipam.Key) []ipam.Request { return []ipam.Request{{Key: key, Record: "0f3c-uid"}} }
 
 func TestAnAddressUnderATombstoneIsGivenToNoPod(t *testing.T) {
-	b := newBeside(t)
-	first := b.give(t, "web", "sandbox-1")
-	if result := b.backend(t).Tombstone(t.Context(), requestOf(first))[0]; result.Err != nil {
-		t.Fatal(result.Err)
-	}
-	successor := b.give(t, "web", "sandbox-2")
-	if successor.IP == first.IP {
-		t.Errorf("a pod of the same name got %s", first.IP)
-	}
-	if result := b.backend(t).Release(t.Context(), requestOf(first))[0]; result.Err != nil {
-		t.Fatal(result.Err)
-	}
-	if next := b.give(t, "db", "sandbox-3"); next.IP != first.IP {
-		t.Errorf("the next pod got %s, want %s, which was released", next.IP, first.IP)
-	}
-	b.held(t, b.shape.pod("web"), "sandbox-2")
+	besideEach(t, func(t *testing.T, b beside, _ version) {
+		first := b.give(t, "web", "sandbox-1")
+		if result := b.backend(t).Tombstone(t.Context(), requestOf(first))[0]; result.Err != nil {
+			t.Fatal(result.Err)
+		}
+		successor := b.give(t, "web", "sandbox-2")
+		if successor.IP == first.IP {
+			t.Errorf("a pod of the same name got %s", first.IP)
+		}
+		if result := b.backend(t).Release(t.Context(), requestOf(first))[0]; result.Err != nil {
+			t.Fatal(result.Err)
+		}
+		if next := b.give(t, "db", "sandbox-3"); next.IP != first.IP {
+			t.Errorf("the next pod got %s, want %s, which was released", next.IP, first.IP)
+		}
+		b.held(t, b.shape.pod("web"), "sandbox-2")
+	})
 }
 
+// Before 0.8 whereabouts gave no address by name: nothing is inherited, and the release is only of the sandbox that it names.
 func TestAnEntryThatASuccessorInheritedIsNotReleased(t *testing.T) {
-	b := newBeside(t)
-	first := b.give(t, "web", "sandbox-1")
-	inherited := b.give(t, "web", "sandbox-2")
-	if inherited.IP != first.IP {
-		t.Fatalf("the successor got %s, want %s: whereabouts gives addresses by name", inherited.IP, first.IP)
-	}
-	if result := b.backend(t).Release(t.Context(), requestOf(first))[0]; !errors.Is(result.Err, ipam.ErrChanged) {
-		t.Errorf("error %v, want %v", result.Err, ipam.ErrChanged)
-	}
-	b.held(t, b.shape.pod("web"), "sandbox-2")
+	besideEach(t, func(t *testing.T, b beside, v version) {
+		inherits := !v.noInterfaces
+		first := b.give(t, "web", "sandbox-1")
+		successor := b.give(t, "web", "sandbox-2")
+		if (successor.IP == first.IP) != inherits {
+			t.Fatalf("the successor got %s, and the first pod had %s; whereabouts %s gives addresses by name: %t", successor.IP, first.IP, v.minor, inherits)
+		}
+		if err := b.backend(t).Release(t.Context(), requestOf(first))[0].Err; errors.Is(err, ipam.ErrChanged) != inherits || err != nil && !inherits {
+			t.Errorf("error %v; it is %v where the entry was inherited", err, ipam.ErrChanged)
+		}
+		b.held(t, b.shape.pod("web"), "sandbox-2")
+	})
 }
 
 // Leaked addresses are released while pods come and go: at the end the pool holds exactly the pods that live.
 func TestReleasesAndAllocationsOfOnePoolAtTheSameTime(t *testing.T) {
-	const leaks, churns, rounds, batch = 60, 3, 12, 20
-	b := newBeside(t)
-	var requests []ipam.Request
-	for n := range leaks {
-		requests = append(requests, requestOf(b.give(t, fmt.Sprintf("leak-%d", n), fmt.Sprintf("leaked-%d", n)))...)
+	besideEach(t, playReleasesAndAllocations)
+}
+
+func playReleasesAndAllocations(t *testing.T, b beside, v version) {
+	t.Helper()
+	const churns, batches = 3, 3
+	leaks, rounds := 60, 12
+	if v.modfile != "" { // each call is a process
+		leaks, rounds = 15, 4
 	}
+	requests := b.leak(t, leaks)
 	backend := b.backend(t)
 	var want []string
 	var running sync.WaitGroup
@@ -115,7 +140,7 @@ func TestReleasesAndAllocationsOfOnePoolAtTheSameTime(t *testing.T) {
 			}
 		})
 	}
-	for some := range slices.Chunk(requests, batch) {
+	for some := range slices.Chunk(requests, leaks/batches) {
 		running.Go(func() {
 			for _, result := range backend.Release(t.Context(), some) {
 				if result.Err != nil {
@@ -133,4 +158,25 @@ func TestReleasesAndAllocationsOfOnePoolAtTheSameTime(t *testing.T) {
 	if diff := cmp.Diff(want, live); diff != "" {
 		t.Errorf("sandboxes with an address (-want +got):\n%s", diff)
 	}
+}
+
+// TestAMissingReservationIsMade: each version's own definition accepts what the repair writes.
+func TestAMissingReservationIsMade(t *testing.T) {
+	besideEach(t, func(t *testing.T, b beside, _ version) {
+		key := b.give(t, "web", "sandbox-1")
+		made := wbv1alpha1.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: firstNamespace, Name: key.IP.String()}}
+		if err := b.admin.Delete(t.Context(), made.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		want := ipam.Reservation{Name: firstNamespace + "/" + key.IP.String(), PodRef: key.PodRef, Interface: key.Interface}
+		if err := b.backend(t).(ipam.Repairable).CreateReservation(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.admin.Get(t.Context(), client.ObjectKeyFromObject(&made), &made); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wbv1alpha1.OverlappingRangeIPReservationSpec{PodRef: want.PodRef, IfName: want.Interface}, made.Spec); diff != "" {
+			t.Errorf("the reservation that was made (-want +got):\n%s", diff)
+		}
+	})
 }

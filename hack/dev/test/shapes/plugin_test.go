@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/config"
@@ -55,19 +56,32 @@ func (allocator) run(t *testing.T, command string, c call) error {
 	return err
 }
 
+const (
+	whereaboutsModule = "github.com/k8snetworkplumbingwg/whereabouts"
+	// olderVersions is the module with a file for each version but the one that this module requires.
+	olderVersions = "../../../whereabouts"
+)
+
 // program is the path of a plugin's executable.
 type program string
 
-// oldProgram builds that of v0.8.0, which has a module of its own.
-func oldProgram(t *testing.T) plugin {
+// programOf builds the program of a version that has a module file in hack/whereabouts: the go command keeps it.
+func programOf(t *testing.T, modfile string) plugin {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "whereabouts-0.8.0")
-	build := exec.Command("go", "build", "-o", path, "github.com/k8snetworkplumbingwg/whereabouts/cmd")
-	build.Dir = filepath.Join("..", "..", "..", "whereabouts08")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building whereabouts v0.8.0: %v\n%s", err, output)
+	return program(goIn(t, olderVersions, "tool", "-modfile="+modfile, "-n", whereaboutsModule+"/cmd"))
+}
+
+// goIn is the output of a go command in a module.
+func goIn(t *testing.T, module string, arguments ...string) string {
+	t.Helper()
+	command := exec.Command("go", arguments...)
+	var progress bytes.Buffer
+	command.Dir, command.Stderr = module, &progress
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s in %s: %v\n%s", command, module, err, &progress)
 	}
-	return program(path)
+	return strings.TrimSpace(string(output))
 }
 
 // run runs the program as a container runtime does. What went wrong is in its output.

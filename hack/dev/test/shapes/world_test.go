@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,12 +57,15 @@ type world struct {
 	removals []ipam.Key
 }
 
-func newWorld(t *testing.T, p plugin) *world {
+func newWorld(t *testing.T, v version) *world {
 	t.Helper()
 	logging.SetLogStderr(false)
 	t.Setenv("NODENAME", node)
-	w := &world{plugin: p, directory: t.TempDir()}
-	server := apiserver.New(apiserver.Options{OnChange: w.changed}, kinds(t)...)
+	w := &world{plugin: allocator{}, directory: t.TempDir()}
+	if v.modfile != "" {
+		w.plugin = programOf(t, v.modfile)
+	}
+	server := apiserver.New(apiserver.Options{OnChange: w.changed}, kinds(t, v)...)
 	config := &rest.Config{Host: "http://memory", QPS: -1, Transport: server.Client(apiserver.Identity{Client: "admin"}),
 		ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	scheme := runtime.NewScheme()
@@ -87,31 +89,30 @@ func newWorld(t *testing.T, p plugin) *world {
 	return w
 }
 
-// kinds are those of Kubernetes, of Multus and of whereabouts.
-func kinds(t *testing.T) []*apiserver.Kind {
+// kinds are those of Kubernetes, of Multus and of the version of whereabouts.
+func kinds(t *testing.T, v version) []*apiserver.Kind {
 	t.Helper()
-	var files []string
-	for module, glob := range map[string]string{
-		"github.com/k8snetworkplumbingwg/whereabouts":                          "doc/crds/whereabouts.cni.cncf.io_*.yaml",
-		"github.com/k8snetworkplumbingwg/network-attachment-definition-client": "artifacts/networks-crd.yaml",
-	} {
-		out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		found, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), glob))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("no definitions in module %s (error %v)", module, err)
-		}
-		files = append(files, found...)
+	list := []string{"list", "-m", "-f", "{{.Dir}}"}
+	multus := goIn(t, ".", append(list, "github.com/k8snetworkplumbingwg/network-attachment-definition-client")...)
+	var own string
+	if v.modfile == "" {
+		own = goIn(t, ".", append(list, whereaboutsModule)...)
+	} else {
+		own = goIn(t, olderVersions, append(list, "-modfile="+v.modfile, whereaboutsModule)...)
 	}
 	all := apiserver.Natives()
-	for _, file := range files {
-		kind, err := apiserver.CustomFromFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for _, glob := range []string{own + "/doc/crds/whereabouts.cni.cncf.io_*.yaml", multus + "/artifacts/networks-crd.yaml"} {
+		files, err := filepath.Glob(glob)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no definitions are %s (error %v)", glob, err)
 		}
-		all = append(all, kind)
+		for _, file := range files {
+			kind, err := apiserver.CustomFromFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, kind)
+		}
 	}
 	return all
 }

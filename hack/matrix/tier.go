@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "path/filepath"
+
+// minors are the versions that hack/kube builds for the matrix.
+var minors = []string{"1.31", "1.33", "1.35", "1.37"}
+
+// tier is what runs on each version. The last command is what the row is about, and the total is in its output; those before it prepare, and what
+// cleans up runs after them, however they ended.
+type tier struct {
+	// of is what the versions are of.
+	of       string
+	minors   []string
+	table    table
+	commands func(minor, assets string) [][]string
+	// printed is a command that prints the whole version.
+	printed func(minor, assets string) []string
+	cleanup []string
+}
+
+var tiers = map[string]tier{
+	"suites": {of: "Kubernetes", minors: minors, table: newTable("API server of Kubernetes", ""), printed: serverVersion, commands: suites},
+	"core": {of: "Kubernetes", minors: minors, table: newTable("Real nodes of Kubernetes", "core"), printed: serverVersion, commands: core,
+		cleanup: []string{"make", "cluster-down"}},
+	"whereabouts": {of: "whereabouts", minors: []string{"0.6", "0.7", "0.8", "0.9"}, table: newTable("CNI plugin of whereabouts", "whereabouts"),
+		printed: whereaboutsVersion, commands: shapes},
+	"certmanager": {of: "cert-manager", minors: []string{"1.19", "1.20", pinnedCertManager}, table: newTable("Controllers of cert-manager", "certmanager"),
+		printed: certManagerVersion, commands: issuing},
+}
+
+// The versions that the go.mod of hack/dev, and that of hack/certmanager, pin. Older ones have a module file each.
+const (
+	pinnedWhereabouts = "0.9"
+	pinnedCertManager = "1.21"
+)
+
+func suites(minor, assets string) [][]string {
+	return [][]string{
+		{"make", "kube", "build", "helm-tool", "KUBE_VERSION=" + minor, "KUBE_BIN=" + assets},
+		{"go", "run", "./hack/gotest", "-assets", assets, "suites"},
+	}
+}
+
+func core(minor, assets string) [][]string {
+	versioned := []string{"KUBE_VERSION=" + minor, "KUBE_BIN=" + assets}
+	return [][]string{append([]string{"make", "cluster-up"}, versioned...), append([]string{"make", "e2e"}, versioned...)}
+}
+
+func serverVersion(_, assets string) []string {
+	return []string{filepath.Join(assets, "kube-apiserver"), "--version"}
+}
+
+func shapes(minor, _ string) [][]string {
+	return [][]string{{"env", "WHEREABOUTS=" + minor, "go", "run", "./hack/gotest", "extended", "test/shapes"}}
+}
+
+func whereaboutsVersion(minor, _ string) []string {
+	folder := "hack/whereabouts"
+	if minor == pinnedWhereabouts {
+		folder = "hack/dev"
+	}
+	return moduleVersion(folder, minor, pinnedWhereabouts, "github.com/k8snetworkplumbingwg/whereabouts")
+}
+
+// issuing runs on the API server of the newest Kubernetes.
+func issuing(minor, _ string) [][]string {
+	if minor == pinnedCertManager {
+		minor = ""
+	}
+	return [][]string{{"make", "kube"}, {"env", "CERTMANAGER=" + minor, "go", "run", "./hack/gotest", "extended", "certmanager/test"}}
+}
+
+func certManagerVersion(minor, _ string) []string {
+	return moduleVersion("hack/certmanager", minor, pinnedCertManager, "github.com/cert-manager/cert-manager")
+}
+
+// moduleVersion prints which version of a module a folder requires, by the module file of the minor version unless that is pinned.
+func moduleVersion(folder, minor, pinned, module string) []string {
+	command := []string{"go", "-C", folder, "list", "-m", "-f", "{{.Version}}"}
+	if minor != pinned {
+		command = append(command, "-modfile=go-"+minor+".mod")
+	}
+	return append(command, module)
+}
