@@ -21,52 +21,40 @@ import (
 // Registry is where the released images are, with its folder.
 const Registry = "ghcr.io/holdfast-dev"
 
-// Set writes the tag, and the digest of the image, into every kustomization below folder that gives one of
-// Registry's images a tag, and leaves every other byte as it is. The digests are those of all the images that are
-// to be there.
-func Set(folder, tag string, digests map[string]string) error {
+// Check refuses kustomizations below folder that give other images of Registry's a tag than these, which are sorted.
+func Check(folder string, images []string) error {
 	found := map[string]bool{}
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || entry.Name() != "kustomization.yaml" {
-			return err
+	err := kustomizations(folder, func(_ string, _ []byte, nodes []tagNode) error {
+		for _, node := range nodes {
+			found[node.image] = true
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
+		return nil
+	})
+	if got := slices.Sorted(maps.Keys(found)); err == nil && !slices.Equal(got, images) {
+		err = fmt.Errorf("the kustomizations below %s give %v a tag: expected %v", folder, got, images)
+	}
+	return err
+}
+
+// Set writes the tag, and the digest of the image, into every kustomization below folder that gives one of
+// Registry's images a tag, and leaves every other byte as it is.
+func Set(folder, tag string, digests map[string]string) error {
+	return kustomizations(folder, func(path string, text []byte, nodes []tagNode) error {
+		if len(nodes) == 0 {
+			return nil
 		}
-		changed, images, err := set(text, tag, digests)
+		changed, err := set(text, nodes, tag, digests)
 		if err != nil {
 			return fmt.Errorf("setting the images in %s: %w", path, err)
 		}
-		for _, image := range images {
-			found[image] = true
-		}
-		if len(images) == 0 {
-			return nil
-		}
 		return os.WriteFile(path, changed, 0o644)
 	})
-	if got, want := slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(digests)); err == nil && !slices.Equal(got, want) {
-		err = fmt.Errorf("the kustomizations below %s give %v a tag: expected %v", folder, got, want)
-	}
-	return err
 }
 
 // Tag is the one tag that the kustomizations below folder give Registry's images.
 func Tag(folder string) (string, error) {
 	tags := map[string]bool{}
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || entry.Name() != "kustomization.yaml" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		nodes, err := tagNodes(text)
-		if err != nil {
-			return fmt.Errorf("reading %s: %w", path, err)
-		}
+	err := kustomizations(folder, func(_ string, _ []byte, nodes []tagNode) error {
 		for _, node := range nodes {
 			tags[node.tag.Value] = true
 		}
@@ -83,6 +71,24 @@ func Tag(folder string) (string, error) {
 		return tag, nil
 	}
 	return "", nil
+}
+
+// kustomizations calls visit with each kustomization below folder, and the tags that it gives Registry's images.
+func kustomizations(folder string, visit func(path string, text []byte, nodes []tagNode) error) error {
+	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() != "kustomization.yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		nodes, err := tagNodes(text)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", path, err)
+		}
+		return visit(path, text, nodes)
+	})
 }
 
 // tagNode is where a kustomization says the tag of an image.
@@ -110,25 +116,19 @@ func tagNodes(text []byte) ([]tagNode, error) {
 	return nodes, nil
 }
 
-func set(text []byte, tag string, digests map[string]string) ([]byte, []string, error) {
-	nodes, err := tagNodes(text)
-	if err != nil {
-		return nil, nil, err
-	}
+func set(text []byte, nodes []tagNode, tag string, digests map[string]string) ([]byte, error) {
 	lines := strings.SplitAfter(string(text), "\n")
-	var images []string
 	for _, node := range nodes {
 		line := lines[node.tag.Line-1]
 		before, rest := line[:node.tag.Column-1], line[node.tag.Column-1:]
 		if node.tag.Style != 0 || !strings.HasPrefix(rest, node.tag.Value) || strings.TrimLeft(before, " ") != "newTag: " || !strings.HasSuffix(line, "\n") {
-			return nil, nil, fmt.Errorf("line %d: the tag of %s is written in an unexpected form: expected newTag: %s, without quotes, on a line of its own",
+			return nil, fmt.Errorf("line %d: the tag of %s is written in an unexpected form: expected newTag: %s, without quotes, on a line of its own",
 				node.tag.Line, node.image, node.tag.Value)
 		}
 		digest := strings.Repeat(" ", len(before)-len("newTag: ")) + "digest: " + digests[node.image] + "\n"
 		lines[node.tag.Line-1] = before + tag + strings.TrimPrefix(rest, node.tag.Value) + digest
-		images = append(images, node.image)
 	}
-	return []byte(strings.Join(lines, "")), images, nil
+	return []byte(strings.Join(lines, "")), nil
 }
 
 // CheckImages refuses rendered manifests that name one of Registry's images otherwise than by

@@ -4,8 +4,10 @@ package manifests
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,13 +72,27 @@ func TestSetRefusesWhatItCannotReplace(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"a tag in quotes":  {strings.Replace(kustomization, "newTag: v0.1.0", `newTag: "v0.1.0"`, 1), unexpected},
 		"one line for all": {strings.Replace(kustomization, "name: "+Registry+"/holdfast-manager\n      newTag: v0.1.0", "{name: "+Registry+"/holdfast-manager, newTag: v0.1.0}", 1), "line 4: the tag of"},
-		"an image more":    {strings.Replace(kustomization, "ghcr.io/another/image", Registry+"/third", 1), "holdfast-manager ghcr.io/holdfast-dev/third] a tag: expected"},
-		"an image less":    {strings.Replace(kustomization, Registry+"/holdfast-agent", "ghcr.io/another/agent", 1), "give [ghcr.io/holdfast-dev/holdfast-manager] a tag"},
-		"no YAML":          {"images: [", "setting the images in"},
+		"no YAML":          {"images: [", "reading"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if err := Set(folder(t, map[string]string{"kustomization.yaml": test.text}), "v1", digests); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v: want one that says %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCheck(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"the images":    {kustomization, ""},
+		"an image more": {strings.Replace(kustomization, "ghcr.io/another/image", Registry+"/third", 1), "holdfast-manager ghcr.io/holdfast-dev/third] a tag: expected"},
+		"an image less": {strings.Replace(kustomization, Registry+"/holdfast-agent", "ghcr.io/another/agent", 1), "give [ghcr.io/holdfast-dev/holdfast-manager] a tag"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := Check(folder(t, map[string]string{"kustomization.yaml": test.text}), slices.Sorted(maps.Keys(digests)))
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got error %v: want one that says %q", err, test.want)
 			}
 		})

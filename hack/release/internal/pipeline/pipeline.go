@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/hack/release/internal/checksums"
+	"github.com/holdfast-dev/holdfast/hack/release/internal/manifests"
 	"github.com/holdfast-dev/holdfast/hack/release/internal/sbom"
 	"github.com/holdfast-dev/holdfast/hack/release/internal/source"
 )
@@ -161,4 +162,10 @@ func (r *run) buildEnv(more ...string) []string {
 	return env
 }
 
-func (r *run) export(ctx context.Context) error { return r.Source.Export(ctx, r.tree) }
+// export exports the tree, and refuses one with other images before anything is built.
+func (r *run) export(ctx context.Context) error {
+	if err := r.Source.Export(ctx, r.tree); err != nil {
+		return err
+	}
+	return manifests.Check(filepath.Join(r.tree, "config"), []string{agentImage, managerImage})
+}
