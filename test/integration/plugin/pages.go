@@ -178,6 +178,7 @@ func shell(ctx context.Context, kubeconfig, command string) (out, stderr string,
 	GinkgoHelper()
 	folders := []string{filepath.Dir(fixture.Command("kubectl-holdfast")), plane.AssetsDir(), os.Getenv("PATH")}
 	run := exec.CommandContext(ctx, "sh", "-c", command)
+	run.Dir = GinkgoT().TempDir() // some write a file
 	run.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+GinkgoT().TempDir(), "PATH="+strings.Join(folders, ":"))
 	output, err := run.Output()
 	var exit *exec.ExitError
