@@ -49,6 +49,12 @@ func newContainerd(dir string) *containerd {
 // start starts it, with what an earlier start left, and waits until the CRI is served.
 func (c *containerd) start(ctx context.Context) {
 	GinkgoHelper()
+	Expect(c.launch(ctx)).To(Succeed())
+}
+
+// launch is start where it may fail.
+func (c *containerd) launch(ctx context.Context) error {
+	GinkgoHelper()
 	c.configure()
 	var err error
 	c.process, err = process.Start(process.Options{Name: "containerd", Path: "containerd", Args: []string{"--config", c.config},
@@ -56,7 +62,7 @@ func (c *containerd) start(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	Expect(c.process.WaitReady(ctx, func(ctx context.Context) error {
+	return c.process.WaitReady(ctx, func(ctx context.Context) error {
 		if err := c.connect(ctx); err != nil {
 			return err
 		}
@@ -71,7 +77,7 @@ func (c *containerd) start(ctx context.Context) {
 			}
 		}
 		return nil
-	})).To(Succeed())
+	})
 }
 
 func (c *containerd) connect(ctx context.Context) error {
@@ -224,23 +230,25 @@ func (c *containerd) info(ctx context.Context, id string) sandboxInfo {
 	return info
 }
 
-// unload makes containerd unable to load a sandbox, which lives on: it starts again with a version in the sandbox's metadata that
-// no containerd knows. The returned function undoes that.
-func (c *containerd) unload(ctx context.Context, id string) (load func(context.Context)) {
+// unload makes containerd unable to load a sandbox, which lives on: there is a version in the sandbox's metadata that no containerd knows.
+// containerd 1 starts again without that sandbox; containerd 2 does not start, which is refused. The returned function undoes that.
+func (c *containerd) unload(ctx context.Context, id string) (load func(context.Context), refused error) {
 	GinkgoHelper()
 	known, unknown := []byte(`{"Version":"v1","Metadata":{"ID":"`+id+`"`), []byte(`{"Version":"v9","Metadata":{"ID":"`+id+`"`)
-	rewrite := func(ctx context.Context, from, to []byte) {
+	rewrite := func(ctx context.Context, from, to []byte) error {
 		GinkgoHelper()
-		c.stop()
+		if !c.process.Exited() {
+			c.stop()
+		}
 		path := filepath.Join(c.root(), "io.containerd.metadata.v1.bolt", "meta.db")
 		content, err := os.ReadFile(path)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(bytes.Count(content, from)).To(BeNumerically(">", 0), "the sandbox's metadata is not where it was expected")
 		Expect(os.WriteFile(path, bytes.ReplaceAll(content, from, to), 0o600)).To(Succeed())
-		c.start(ctx)
+		return c.launch(ctx)
 	}
-	rewrite(ctx, known, unknown)
-	return func(ctx context.Context) { GinkgoHelper(); rewrite(ctx, unknown, known) }
+	refused = rewrite(ctx, known, unknown)
+	return func(ctx context.Context) { GinkgoHelper(); Expect(rewrite(ctx, unknown, known)).To(Succeed()) }, refused
 }
 
 func (c *containerd) remove(ctx context.Context, id string) {

@@ -4,11 +4,13 @@ package node_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -84,7 +86,19 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
 		process := engine.info(ctx, id).PID
 
-		load := engine.unload(ctx, id)
+		load, refused := engine.unload(ctx, id)
+		if refused != nil {
+			Expect(refused).To(MatchError(ContainSubstring("ended by itself")))
+			Expect(os.ReadFile(engine.process.LogFile())).To(ContainSubstring(`failed to get metadata for stored sandbox \"` + id + `\"`))
+			By("asked while containerd does not start")
+			markOf(ctx, record, id, w.node.UID, 2)
+			word = answer(ctx, record, id, w.node.UID, 2)
+			Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonRuntimeUnreachable)}))
+			Consistently(ctx, word, 2*settled).Should(Equal(said{}), "for longer than sandboxCreationMax")
+			Expect(filepath.Join("/proc", strconv.Itoa(process))).To(BeADirectory(), "the sandbox's process lives on")
+			loaded(ctx, load, id, word, p.uid)
+			return
+		}
 		listed, err := engine.cri.ListPodSandbox(ctx, nil)
 		Expect(err).NotTo(HaveOccurred())
 		for _, s := range listed {
@@ -113,10 +127,16 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		Expect(word()).To(Equal(said{}))
 		markOf(ctx, record, id, w.node.UID, 1)
 
-		By("containerd able to load it again")
-		load(ctx)
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
-		engine.remove(ctx, id)
-		Eventually(ctx, word).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
+		loaded(ctx, load, id, word, p.uid)
 	}, SpecTimeout(specTimeout))
 })
+
+// loaded lets containerd load a sandbox again, and removes it.
+func loaded(ctx context.Context, load func(context.Context), id string, word func() (said, error), uid types.UID) {
+	GinkgoHelper()
+	By("containerd able to load it again")
+	load(ctx)
+	Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, uid}))
+	engine.remove(ctx, id)
+	Eventually(ctx, word).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
+}
