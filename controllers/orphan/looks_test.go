@@ -128,7 +128,7 @@ func TestI2ACompletedPodThatIsKeptHoldsNoOrphan(t *testing.T) {
 				tc.change(pod)
 				node := onepod.Node("node", "node-1", "m1")
 				s := newSearch(t, node, pod)
-				s.Pool.Entries[0].Releasing = v1alpha1.OrphanPrefix + string(lost) // the entry of no pod, whatever its annotation says
+				s.Pool.Entries[0].Releasing = v1alpha1.OrphanPrefix + string(lost) // the entry of no pod, also where its annotation names one
 				s.ask()
 				s.acknowledges(node, 0)
 				if got := s.look(); got != tc.want {

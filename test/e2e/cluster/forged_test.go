@@ -47,7 +47,7 @@ func stripped(ctx context.Context, w *world, guarded bool) {
 	w.awaitPod(ctx, "web-0", old.UID)
 }
 
-// forgedReport is a pod whose kubelet is frozen, and whose end the account of Multus reports as the kubelet's field manager.
+// forgedReport is a pod on a frozen kubelet: the account of Multus reports its end as the kubelet's field manager.
 func forgedReport(ctx context.Context, w *world, guarded bool) {
 	w.statefulSet(ctx, "web", 2, onFirst)
 	w.awaitAll(ctx, "web", 2)

@@ -43,11 +43,11 @@ const (
 type Options struct {
 	// Arguments are further flags by component, which win over those here.
 	Arguments map[string]map[string]string
-	// Platform is whose names and places the components have: K3s, or empty for Kubernetes' own.
+	// Platform gives the components their names and places: K3s, or empty for Kubernetes' own.
 	Platform string
 }
 
-// K3s is the platform whose components are one binary, with containerd in a place of its own.
+// K3s is the platform with all components in one binary, and containerd in a place of its own.
 const K3s = "k3s"
 
 // Command is how a component of Kubernetes is started out of a folder of its binaries.

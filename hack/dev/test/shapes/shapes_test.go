@@ -31,7 +31,7 @@ import (
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
-// version is a minor version of whereabouts. One without a module file is the one that this module requires, whose allocator runs in the process.
+// version is a minor version of whereabouts. One without a module file is the one that this module requires; its allocator runs in the process.
 type version struct {
 	minor, modfile string
 	// What it does not have.
@@ -45,7 +45,7 @@ var versions = []version{
 	{minor: "0.9"},
 }
 
-// chosen are the versions whose minor the variable of the environment names: all without it. make matrix sets it.
+// chosen are the versions of the minors that the variable of the environment names: all without it. make matrix sets it.
 func chosen(t *testing.T) []version {
 	t.Helper()
 	only := os.Getenv("WHEREABOUTS")
