@@ -33,7 +33,7 @@ import (
 const (
 	// auditInterval is how often the records are compared when nothing changes. A shorter Options.Interval shortens it.
 	auditInterval = 10 * time.Minute
-	// heldSoon is for how long the next audit of a finding that is held comes soon: what holds it is mostly a pod that is about to end.
+	// heldSoon is for how long the next audit of a finding that is held comes soon: what holds it may end, and that changes no pool.
 	heldSoon = time.Hour
 	// auditDelay gathers changes of pools: each audit lists all reservations.
 	auditDelay = time.Minute

@@ -349,8 +349,8 @@ func TestARecordRemembersTheNewestRepairs(t *testing.T) {
 	}
 }
 
-// TestAFindingThatIsHeldIsSoonLookedAtAgain: a CNI DEL took the entry and not the reservation, and its pod has completed a moment later. Others wait
-// for the address.
+// TestAFindingThatIsHeldIsSoonLookedAtAgain: a CNI DEL took the entry and not the reservation. Others wait for the address, and the end of the pod that
+// holds it changes no pool.
 func TestAFindingThatIsHeldIsSoonLookedAtAgain(t *testing.T) {
 	pool, own := &auditedPool{}, entryOfWeb()
 	own.IP = netip.MustParseAddr("10.0.0.7")

@@ -16,8 +16,8 @@
 //     reservation has the sandbox ID, and its definition requires one.
 //   - Up to 0.6 the configuration's network_name is not looked at: networks of one
 //     range share one pool.
-//   - Up to 0.8 CNI DEL frees the first entry of the sandbox in the pool, whatever
-//     its interface: of a pod with two interfaces in one pool, the DEL of the one
+//   - Up to 0.8 CNI DEL frees the first entry of the sandbox in the pool, with
+//     any interface: of a pod with two interfaces in one pool, the DEL of the one
 //     may free the address of the other. Until the second DEL the pool is not empty
 //     of the sandbox, so the guard's records are right about it.
 //   - The reconciler is a part of the pod control loop, and so of the DaemonSet's

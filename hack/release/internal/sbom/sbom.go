@@ -74,7 +74,7 @@ func (b Binary) ref() string {
 
 // New makes the bill: the release, its programs, and of each the modules and the
 // version of Go's standard library in it, with their licenses. The same input gives
-// the same bill, whatever the order of the programs.
+// the same bill, in any order of the programs.
 func New(release Release, binaries []Binary, licensed Licenses) (*cyclonedx.BOM, error) {
 	bom := cyclonedx.NewBOM()
 	bom.JSONSchema, bom.SpecVersion = "http://cyclonedx.org/schema/bom-1.6.schema.json", cyclonedx.SpecVersion1_6
