@@ -6,6 +6,4 @@ package v1alpha1
 const (
 	// ReasonAgentNotResponding: the Node is Ready, but its agent gives no answer, or says why it can give none.
 	ReasonAgentNotResponding Reason = "AgentNotResponding"
-	// ReasonHandshakesInFlight: as many questions are open as are allowed at once; this one waits for its turn.
-	ReasonHandshakesInFlight Reason = "HandshakesInFlight"
 )

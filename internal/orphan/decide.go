@@ -116,7 +116,7 @@ func decideOtherKind(owner ownership.Kind) Decision {
 
 // decideAddressed is row ClaimedByNode: a claimed sandbox is judged like the one of a pod that is gone, by the same table.
 func decideAddressed(d release.Decision) Decision {
-	decided := Decision{Row: RowClaimedByNode, Reason: d.Reason, Message: d.Message, After: d.After, Fence: d.Fence}
+	decided := Decision{Row: RowClaimedByNode, Reason: d.Reason, Message: d.Message, After: d.After, OutOfService: d.OutOfService}
 	switch d.Action {
 	case release.Release:
 		decided.Action = Release

@@ -78,8 +78,8 @@ type Decision struct {
 	Claim Claim
 	// Missing is how many nodes have not acknowledged (row AwaitAcknowledgments).
 	Missing int
-	// Fence: a Confirm is to be asked because the node was declared dead.
-	Fence bool
+	// OutOfService: the query of a Confirm is to a Node that is tainted out-of-service.
+	OutOfService bool
 	// Proven: the sandbox is gone, and only another use of its addresses holds them.
 	Proven bool
 }

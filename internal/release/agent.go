@@ -10,29 +10,29 @@ import (
 
 // judgeByAgent is row AwaitRuntimeReport, and what rows PodCompleted and TerminatedAfterDeletion do with agents: the container runtime of the node decides, whether the Node is Ready or not.
 func judgeByAgent(row Row, o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
+	asked, node := Exchange{Query: s.Query, Response: s.Response}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
 		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone cannot be told: %s", s.ID, why)
 	}
-	word, said := asked.Word(node)
+	report, said := asked.Report(node)
 	switch {
-	case said && s.isGone(word):
-		return judgeReported(row, s, word, "the agent of its node reports that it is gone ("+word.Reason+")")
+	case said && s.isGone(report):
+		return judgeReported(row, s, report, "the agent of its node reports that it is gone ("+report.Reason+")")
 	case !asked.stands(node, node.OutOfService, now):
 		return confirm(row, s.ID, node.OutOfService)
 	case said && node.Ready:
-		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "the agent of its node reports that sandbox %s is not gone (%s)%s", s.ID, word.Reason, succeeded(word))
+		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "the agent of its node reports that sandbox %s is not gone (%s)%s", s.ID, report.Reason, succeeded(report))
 	case said:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
 			"the last report of the agent of its node, which is not Ready now, was that sandbox %s is not gone (%s)%s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
-			s.ID, word.Reason, succeeded(word))
+			s.ID, report.Reason, succeeded(report))
 	}
-	return waitForWord(row, o, asked.Mark.Get(), "sandbox "+s.ID+" is gone", now)
+	return waitForWord(row, o, asked.Query.Get(), "sandbox "+s.ID+" is gone", now)
 }
 
 // judgeReported is a sandbox that the agent of the pod's node reports as gone.
-func judgeReported(row Row, s *Sandbox, word Answer, why string) Decision {
-	if !word.neverListed() {
+func judgeReported(row Row, s *Sandbox, report Response, why string) Decision {
+	if !report.neverListed() {
 		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, why)
 	}
 	return releaseOwn(row, v1alpha1.ReasonSandboxGone, s, why)
@@ -52,23 +52,23 @@ func disown(row Row, sandbox, why string) Decision {
 		Message: why + "; its addresses are held for an unknown owner, and every node is queried"}
 }
 
-func succeeded(word Answer) string {
-	if word.SuccessorID == "" {
+func succeeded(report Response) string {
+	if report.SuccessorID == "" {
 		return ""
 	}
-	return ": its pod's sandbox " + word.SuccessorID + " may use the address now"
+	return ": its pod's sandbox " + report.SuccessorID + " may use the address now"
 }
 
 // waitForWord says who is silent: the node, or its agent.
-func waitForWord(row Row, o Observation, mark Mark, question string, now time.Time) Decision {
+func waitForWord(row Row, o Observation, mark Query, question string, now time.Time) Decision {
 	left := remaining(mark.Time, o.Settings.AnswerWithin, now)
 	switch {
 	case !o.Node.Get().Ready:
 		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,
 			"%s is not Ready and has no out-of-service taint, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
 			o.Node.Get().called(), question)
-	case o.Silence.Reason != "":
-		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.Silence.Reason, o.Silence.Message)
+	case o.NotResponding.Reason != "":
+		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.NotResponding.Reason, o.NotResponding.Message)
 	case left > 0:
 		return wait(row, v1alpha1.ReasonAwaitingNodeAnswer, left, "waiting for its node to say whether %s", question)
 	}
@@ -82,7 +82,7 @@ func confirm(row Row, sandbox string, fence bool) Decision {
 	if sandbox == v1alpha1.AnySandbox {
 		what = "whether it has a sandbox of the pod, or one that is starting"
 	}
-	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, Fence: fence,
+	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, OutOfService: fence,
 		Message: "the agent of its node is asked " + what}
 }
 
@@ -91,25 +91,25 @@ func fenced(node Node) bool { return node.OutOfService && !node.Ready }
 
 // judgeFenced is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
 func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
+	asked, node := Exchange{Query: s.Query, Response: s.Response}.during(false), o.Node.Get()
 	if why := asked.unread(); why != "" {
 		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node with the out-of-service taint responds cannot be told: %s", why)
 	}
-	word, said := asked.Word(node)
+	report, said := asked.Report(node)
 	switch {
-	case said && s.isGone(word):
-		return judgeReported(RowNodeOutOfService, s, word, "its node has the out-of-service taint, and its agent reports that it is gone ("+word.Reason+")")
+	case said && s.isGone(report):
+		return judgeReported(RowNodeOutOfService, s, report, "its node has the out-of-service taint, and its agent reports that it is gone ("+report.Reason+")")
 	case !asked.stands(node, true, now):
 		return confirm(RowNodeOutOfService, s.ID, true)
 	case said:
 		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,
 			"the node is tainted out-of-service and not Ready, but its agent, queried under that taint, reported that sandbox %s is not gone (%s); "+
 				"switch the machine off, take the taint away and set it again",
-			s.ID, word.Reason)
-	case asked.Mark.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
+			s.ID, report.Reason)
+	case asked.Query.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
 		return confirm(RowNodeOutOfService, s.ID, true) // the agent had no response to give while the node was Ready: that counts only from now on
 	}
-	if left := remaining(asked.Mark.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
+	if left := remaining(asked.Query.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeAnswer, left,
 			"the node is tainted out-of-service and not Ready; sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)
@@ -120,23 +120,22 @@ func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 
 // contradicted is the last report on a sandbox whose Node is gone or replaced, if it is that the sandbox is not gone. The agent of a Node that
 // is gone cannot be queried again, so its report stands until the machine registers again or a user overrides it.
-func contradicted(o Observation, s *Sandbox) (Answer, bool) {
-	asked := Asked{Mark: s.Mark, Answer: s.Answer}.during(false)
-	if o.Evidence != EvidenceAgent || !asked.Mark.IsKnown() || !s.Machine.IsKnown() || asked.Mark.Get().NodeUID != s.Machine.Get().NodeUID {
-		return Answer{}, false
+func contradicted(o Observation, s *Sandbox) (Response, bool) {
+	asked := Exchange{Query: s.Query, Response: s.Response}.during(false)
+	if o.Evidence != EvidenceAgent || !asked.Query.IsKnown() || !s.Machine.IsKnown() || asked.Query.Get().NodeUID != s.Machine.Get().NodeUID {
+		return Response{}, false
 	}
-	mark := asked.Mark.Get()
-	word, said := asked.Word(Node{Machine: Machine{NodeUID: mark.NodeUID, BootID: mark.BootID}})
-	return word, said && !s.isGone(word)
+	report, said := asked.Responded()
+	return report, said && !s.isGone(report)
 }
 
 // startingReported: the agent reports a sandbox of the pod, by its ID, although no pool has an entry for the pod.
-func startingReported(o Observation) (Answer, bool) {
+func startingReported(o Observation) (Response, bool) {
 	if o.Evidence != EvidenceAgent || !o.Node.IsKnown() {
-		return Answer{}, false
+		return Response{}, false
 	}
-	word, said := o.Any.during(false).Word(o.Node.Get())
-	return word, said && !word.gone() && word.SuccessorID != ""
+	report, said := o.Any.during(false).Report(o.Node.Get())
+	return report, said && !report.gone() && report.SuccessorID != ""
 }
 
 // decideAny is the agent's half of row MayBeStarting: its grace is over, no pool holds anything for the pod, and the node is asked for
@@ -151,16 +150,16 @@ func decideAny(o Observation, now time.Time) Decision {
 		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is starting cannot be told: %s", why)
 	}
 	node := o.Node.Get()
-	word, said := about.Word(node)
+	report, said := about.Report(node)
 	switch {
-	case said && word.gone():
+	case said && report.gone():
 		return unprotect(RowMayBeStarting, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one that is starting")
 	case !about.stands(node, false, now):
 		return confirm(RowMayBeStarting, v1alpha1.AnySandbox, false)
 	case said && node.Ready:
-		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", word.Reason)
+		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", report.Reason)
 	}
-	return waitForWord(RowMayBeStarting, o, about.Mark.Get(), "a sandbox of the pod is there or starting", now)
+	return waitForWord(RowMayBeStarting, o, about.Query.Get(), "a sandbox of the pod is there or starting", now)
 }
 
 // decideInUse is row PodInUse with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its
@@ -196,16 +195,16 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 		return keep
 	}
 	left, doubtful := doubted(o, s, now)
-	asked := Asked{Mark: s.Mark, Answer: s.Answer}.during(true)
+	asked := Exchange{Query: s.Query, Response: s.Response}.during(true)
 	if !doubtful || asked.unread() != "" {
 		return keep
 	}
-	word, said := asked.Word(o.Node.Get())
+	report, said := asked.Report(o.Node.Get())
 	switch {
-	case said && s.Followed && s.isGone(word):
-		return dropFollowed(judgeReported(RowPodInUse, s, word, "the agent of its node reports that it is gone ("+word.Reason+")"))
-	case said && replaces(word, s):
-		return rewrite(s, word)
+	case said && s.Followed && s.isGone(report):
+		return dropFollowed(judgeReported(RowPodInUse, s, report, "the agent of its node reports that it is gone ("+report.Reason+")"))
+	case said && replaces(report, s):
+		return rewrite(s, report)
 	case asked.stands(o.Node.Get(), false, now):
 		keep.Asking = true
 	case left > 0:
@@ -247,15 +246,15 @@ func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doub
 }
 
 // replaces: the sandbox is gone, another one of the same pod UID is there, and the pod shows the address of the entry.
-func replaces(word Answer, s *Sandbox) bool {
-	return s.Shown && word.Verdict == v1alpha1.VerdictDoNotRelease && word.SuccessorID != "" && word.SuccessorID != s.ID &&
-		word.SuccessorID != v1alpha1.AnySandbox && word.Reason == string(v1alpha1.ReasonSandboxSucceeded)
+func replaces(report Response, s *Sandbox) bool {
+	return s.Shown && report.Verdict == v1alpha1.VerdictDoNotRelease && report.SuccessorID != "" && report.SuccessorID != s.ID &&
+		report.SuccessorID != v1alpha1.AnySandbox && report.Reason == string(v1alpha1.ReasonSandboxSucceeded)
 }
 
-func rewrite(s *Sandbox, word Answer) Decision {
+func rewrite(s *Sandbox, report Response) Decision {
 	return Decision{Row: RowPodInUse, Action: Rewrite, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{s.ID},
-		Successors: map[string]string{s.ID: word.SuccessorID},
-		Message:    "sandbox " + s.ID + " is gone and the pod uses its address in sandbox " + word.SuccessorID + ": the entry is given to that one"}
+		Successors: map[string]string{s.ID: report.SuccessorID},
+		Message:    "sandbox " + s.ID + " is gone and the pod uses its address in sandbox " + report.SuccessorID + ": the entry is given to that one"}
 }
 
 // merge makes one decision of several of one kind.
@@ -277,7 +276,7 @@ func merge(all []Decision) Decision {
 // seenWithAnother: the agent has seen the sandbox with a pod UID that is not this one. It makes no difference of a followed sandbox, of which
 // nothing is released.
 func seenWithAnother(o Observation, s *Sandbox) bool {
-	return o.Evidence == EvidenceAgent && !s.Followed && s.Answer.IsKnown() && s.Answer.Get().PodUID != "" && s.Answer.Get().PodUID != o.UID
+	return o.Evidence == EvidenceAgent && !s.Followed && s.Response.IsKnown() && s.Response.Get().PodUID != "" && s.Response.Get().PodUID != o.UID
 }
 
 func earlier(one, other time.Duration) time.Duration {

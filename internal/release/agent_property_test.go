@@ -9,60 +9,60 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-func unasked() Asked { return Asked{Mark: Absent[Mark](), Answer: Absent[Answer]()} }
+func unasked() Exchange { return Exchange{Query: Absent[Query](), Response: Absent[Response]()} }
 
 // ask is a question about s1 that was just asked of the machine.
-func ask(change ...func(*Mark)) Fact[Mark] {
-	m := Mark{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Time: now}
+func ask(change ...func(*Query)) Fact[Query] {
+	m := Query{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Time: now}
 	for _, c := range change {
 		c(&m)
 	}
 	return Known(m)
 }
 
-func longAsked(m *Mark) { m.Time = longAgo }
-func atFence(m *Mark)   { m.Fence = true }
+func longAsked(m *Query) { m.Time = longAgo }
+func atFence(m *Query)   { m.OutOfService = true }
 
 // said is an answer to it.
-func said(change ...func(*Answer)) Answer {
-	a := Answer{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Reason: "Test", Time: now, PodUID: "pod-1"}
+func said(change ...func(*Response)) Response {
+	a := Response{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Reason: "Test", Time: now, PodUID: "pod-1"}
 	for _, c := range change {
 		c(&a)
 	}
 	return a
 }
 
-func gone(a *Answer)  { a.Verdict = v1alpha1.VerdictReadyForRelease }
-func alive(a *Answer) { a.Verdict = v1alpha1.VerdictDoNotRelease }
-func followed(a *Answer) {
+func gone(a *Response)  { a.Verdict = v1alpha1.VerdictReadyForRelease }
+func alive(a *Response) { a.Verdict = v1alpha1.VerdictDoNotRelease }
+func followed(a *Response) {
 	a.Reason, a.SuccessorID = string(v1alpha1.ReasonSandboxSucceeded), "s2"
 }
 
-func asked(mark Fact[Mark], answer Fact[Answer]) func(*Sandbox) {
-	return func(s *Sandbox) { s.Mark, s.Answer = mark, answer }
+func asked(mark Fact[Query], answer Fact[Response]) func(*Sandbox) {
+	return func(s *Sandbox) { s.Query, s.Response = mark, answer }
 }
 
 // askedAll puts the same question about every sandbox there is, and about every sandbox of the pod.
-func askedAll(mark Fact[Mark], answer Fact[Answer]) func(*Observation) {
+func askedAll(mark Fact[Query], answer Fact[Response]) func(*Observation) {
 	return func(o *Observation) {
-		o.Any = Asked{Mark: mark, Answer: answer}
+		o.Any = Exchange{Query: mark, Response: answer}
 		if !o.Sandboxes.IsKnown() {
 			return
 		}
 		all := append([]Sandbox(nil), o.Sandboxes.Get()...)
 		for i := range all {
-			all[i].Mark, all[i].Answer = mark, answer
+			all[i].Query, all[i].Response = mark, answer
 		}
 		o.Sandboxes = Known(all)
 	}
 }
 
 // saidGone is an independent statement of what a node's word is worth: it is about this very question, and node, boot and epoch agree.
-func saidGone(mark Fact[Mark], answer Fact[Answer], n Node) bool {
+func saidGone(mark Fact[Query], answer Fact[Response], n Node) bool {
 	return counted(mark, answer, n) && answer.Get().Verdict == v1alpha1.VerdictReadyForRelease
 }
 
-func counted(mark Fact[Mark], answer Fact[Answer], n Node) bool {
+func counted(mark Fact[Query], answer Fact[Response], n Node) bool {
 	if !mark.IsKnown() || !answer.IsKnown() {
 		return false
 	}
@@ -75,15 +75,15 @@ func counted(mark Fact[Mark], answer Fact[Answer], n Node) bool {
 func overruled(o Observation, s Sandbox) string {
 	n := o.Node.Get()
 	switch {
-	case counted(s.Mark, s.Answer, n):
-		return string(s.Answer.Get().Verdict)
-	case !s.Mark.IsKnown() || !s.Mark.Get().Fence || !s.Answer.IsRead():
+	case counted(s.Query, s.Response, n):
+		return string(s.Response.Get().Verdict)
+	case !s.Query.IsKnown() || !s.Query.Get().OutOfService || !s.Response.IsRead():
 		return "unasked"
-	case s.Mark.Get().NodeUID != n.NodeUID || s.Mark.Get().BootID != n.BootID || s.Mark.Get().Time.Before(n.OutOfServiceSince):
+	case s.Query.Get().NodeUID != n.NodeUID || s.Query.Get().BootID != n.BootID || s.Query.Get().Time.Before(n.OutOfServiceSince):
 		return "asked of another"
-	case s.Mark.Get().Time.Before(n.ReadySince):
+	case s.Query.Get().Time.Before(n.ReadySince):
 		return "asked while it was Ready"
-	case now.Sub(s.Mark.Get().Time) < o.Settings.ReleaseDelay:
+	case now.Sub(s.Query.Get().Time) < o.Settings.ReleaseDelay:
 		return "waiting"
 	}
 	return "silent"
@@ -118,19 +118,19 @@ func TestI5OnlyTheAnswerToThisQuestionCounts(t *testing.T) {
 	if !Counts(mark, answer, Node{Machine: machine}) {
 		t.Fatal("an answer to the very question does not count")
 	}
-	tests := map[string]func(*Mark, *Answer, *Node){
-		"about another sandbox":              func(_ *Mark, a *Answer, _ *Node) { a.SandboxID = "s2" },
-		"to an earlier question":             func(_ *Mark, a *Answer, _ *Node) { a.Epoch-- },
-		"to a later question":                func(_ *Mark, a *Answer, _ *Node) { a.Epoch++ },
-		"of another Node":                    func(_ *Mark, a *Answer, _ *Node) { a.NodeUID = "node-2" },
-		"of another boot":                    func(_ *Mark, a *Answer, _ *Node) { a.BootID = "boot-2" },
-		"of a Node that has gone since":      func(_ *Mark, _ *Answer, n *Node) { n.NodeUID = "node-2" },
-		"of a Node that booted since":        func(_ *Mark, _ *Answer, n *Node) { n.BootID = "boot-2" },
-		"to a question for another Node":     func(m *Mark, _ *Answer, _ *Node) { m.NodeUID = "node-2" },
-		"to a question for another boot":     func(m *Mark, _ *Answer, _ *Node) { m.BootID = "boot-2" },
-		"to a question that asks all":        func(m *Mark, a *Answer, n *Node) { m.NodeUID, a.NodeUID, n.NodeUID = "", "", "" },
-		"without a boot on any side":         func(m *Mark, a *Answer, n *Node) { m.BootID, a.BootID, n.BootID = "", "", "" },
-		"to a question that nobody numbered": func(m *Mark, a *Answer, _ *Node) { m.Epoch, a.Epoch = 0, 0 },
+	tests := map[string]func(*Query, *Response, *Node){
+		"about another sandbox":              func(_ *Query, a *Response, _ *Node) { a.SandboxID = "s2" },
+		"to an earlier question":             func(_ *Query, a *Response, _ *Node) { a.Epoch-- },
+		"to a later question":                func(_ *Query, a *Response, _ *Node) { a.Epoch++ },
+		"of another Node":                    func(_ *Query, a *Response, _ *Node) { a.NodeUID = "node-2" },
+		"of another boot":                    func(_ *Query, a *Response, _ *Node) { a.BootID = "boot-2" },
+		"of a Node that has gone since":      func(_ *Query, _ *Response, n *Node) { n.NodeUID = "node-2" },
+		"of a Node that booted since":        func(_ *Query, _ *Response, n *Node) { n.BootID = "boot-2" },
+		"to a question for another Node":     func(m *Query, _ *Response, _ *Node) { m.NodeUID = "node-2" },
+		"to a question for another boot":     func(m *Query, _ *Response, _ *Node) { m.BootID = "boot-2" },
+		"to a question that asks all":        func(m *Query, a *Response, n *Node) { m.NodeUID, a.NodeUID, n.NodeUID = "", "", "" },
+		"without a boot on any side":         func(m *Query, a *Response, n *Node) { m.BootID, a.BootID, n.BootID = "", "", "" },
+		"to a question that nobody numbered": func(m *Query, a *Response, _ *Node) { m.Epoch, a.Epoch = 0, 0 },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +152,8 @@ func TestI1AgentsReleaseOnlyWhatTheyWereAskedAbout(t *testing.T) {
 			change(&o)
 			d := Decide(o, now.Add(later))
 			s := o.Sandboxes.Get()[0]
-			if want := saidGone(s.Mark, s.Answer, o.Node.Get()) && s.Answer.Get().PodUID == o.UID; (d.Action == Release) != want {
-				t.Errorf("after %s: %+v, want released %t, for mark %+v, answer %+v", later, d, want, s.Mark, s.Answer)
+			if want := saidGone(s.Query, s.Response, o.Node.Get()) && s.Response.Get().PodUID == o.UID; (d.Action == Release) != want {
+				t.Errorf("after %s: %+v, want released %t, for mark %+v, answer %+v", later, d, want, s.Query, s.Response)
 			}
 			if d.Action == Release {
 				released++

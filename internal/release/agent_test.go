@@ -16,13 +16,13 @@ func TestDecideWithAgents(t *testing.T) {
 	one := func(change ...func(*Sandbox)) func(*Observation) { return sandboxes(sandbox("s1", change...)) }
 	notReady := node(Node{Machine: machine})
 	fence := node(Node{Machine: machine, OutOfService: true})
-	anyAsked := func(mark Fact[Mark], answer Fact[Answer]) func(*Observation) {
-		return func(o *Observation) { o.Any = Asked{Mark: mark, Answer: answer} }
+	anyAsked := func(mark Fact[Query], answer Fact[Response]) func(*Observation) {
+		return func(o *Observation) { o.Any = Exchange{Query: mark, Response: answer} }
 	}
 	bootedSince := node(Node{Machine: rebooted, Ready: true, ReadySince: longAgo})
-	living := func(m *Mark) { m.Living = true }
-	atBoot2 := func(m *Mark) { m.BootID = "boot-2" }
-	ofBoot2 := func(a *Answer) { a.BootID = "boot-2" }
+	living := func(m *Query) { m.Rewrite = true }
+	atBoot2 := func(m *Query) { m.BootID = "boot-2" }
+	ofBoot2 := func(a *Response) { a.BootID = "boot-2" }
 	shown := func(s *Sandbox) { s.Shown = true }
 	second := sandbox("s2")
 	nodeDeleted := func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }
@@ -38,7 +38,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"PodCompleted: what was said while the pod used its addresses is asked again": {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(living), Known(said(gone))))), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: what was said while the pod used its addresses is asked again": {
-			terminating(agent, fence, one(asked(ask(living, func(m *Mark) { m.Fence = true }), Known(said(gone))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, fence, one(asked(ask(living, func(m *Query) { m.OutOfService = true }), Known(said(gone))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"AwaitRuntimeReport: what was said while the pod used its addresses is asked again": {
 			terminating(agent, one(asked(ask(living), Known(said(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"PodInUse: what was asked after an end is asked again": {
@@ -63,7 +63,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"PodInUse: and left alone if it does not": {
 			terminating(agent, notDeleting, bootedSince, one(asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed))))), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"PodInUse: a successor that was named to an earlier question is none": {
-			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed, func(a *Answer) { a.Epoch = 1 }))))),
+			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(alive, ofBoot2, followed, func(a *Response) { a.Epoch = 1 }))))),
 			want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"PodInUse: an address of a pod that lives is never released, whatever its node says": {
 			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(gone, ofBoot2))))), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
@@ -72,27 +72,27 @@ func TestDecideWithAgents(t *testing.T) {
 		"NodeOutOfService: also if it was asked before, whatever it said": {
 			terminating(agent, fence, one(asked(ask(longAsked), Known(said(alive))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: also if it was asked at an earlier taint": {
-			terminating(agent, node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Answer]()))),
+			terminating(agent, node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Response]()))),
 			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: its silence counts after the delay": {
-			terminating(agent, fence, one(asked(ask(atFence, func(m *Mark) { m.Time = now.Add(-time.Minute) }), Absent[Answer]()))),
+			terminating(agent, fence, one(asked(ask(atFence, func(m *Query) { m.Time = now.Add(-time.Minute) }), Absent[Response]()))),
 			want{RowNodeOutOfService, Wait, v1alpha1.ReasonAwaitingNodeAnswer, 2 * time.Minute}},
 		"NodeOutOfService: and then releases": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Absent[Answer]()))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+			terminating(agent, fence, one(asked(ask(longAsked, atFence), Absent[Response]()))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
 		"NodeOutOfService: an answer to an earlier question is silence": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive, func(a *Answer) { a.Epoch-- }))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive, func(a *Response) { a.Epoch-- }))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
 		"NodeOutOfService: its DoNotRelease overrules the taint, as long as it stands": {
 			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeOutOfService: its ReadyForRelease needs no delay": {
 			terminating(agent, fence, one(asked(ask(atFence), Known(said(gone))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"NodeOutOfService: an answer that could not be read is not silence": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Unknown[Answer]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+			terminating(agent, fence, one(asked(ask(longAsked, atFence), Unknown[Response]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"NodeOutOfService: a termination reported by the kubelet releases nothing without the agent": {
 			terminating(agent, fence, ended(EndingFinished, longAgo)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: its DoNotRelease wins over a termination reported by the kubelet": {
 			terminating(agent, fence, ended(EndingFinished, longAgo), one(asked(ask(longAsked, atFence), Known(said(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeOutOfService: no response counts only to a query that was made since the node is not Ready": {
-			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Answer]()))),
+			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Response]()))),
 			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: a DoNotRelease that was given under the same taint while the node was Ready still counts": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Known(said(alive))))),
@@ -139,15 +139,15 @@ func TestDecideWithAgents(t *testing.T) {
 		"NodeDeleted: a DoNotRelease wins over the deletion of the Node": {
 			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive))))), want{RowNodeDeleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeDeleted: one to an earlier query does not": {
-			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive, func(a *Answer) { a.Epoch-- }))))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive, func(a *Response) { a.Epoch-- }))))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
 		"NodeDeleted: nor one of the time when the pod lived": {
 			terminating(agent, nodeDeleted, one(asked(ask(longAsked, living), Known(said(alive))))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
 		"NodeDeleted: an agent that never responded is declared dead with its Node": {
-			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Absent[Answer]()))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Absent[Response]()))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
 		"NoAddresses: a graceful termination with no entries left queries no agent": {
 			terminating(agent, ended(EndingFinished, time.Time{}), noEntries), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
 		"NoAddresses: not while the agent reports a sandbox of the pod": {
-			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive, func(a *Answer) { a.SuccessorID = "s1" })))),
+			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive, func(a *Response) { a.SuccessorID = "s1" })))),
 			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"NoAddresses: that no sandbox was listed for long enough yet is no such report": {
 			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive)))), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
@@ -158,7 +158,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"TerminatedAfterDeletion: ReadyForRelease releases": {
 			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(), Known(said(gone))))), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"TerminatedAfterDeletion: an agent that does not respond is waited for": {
-			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Absent[Answer]()))), want{RowTerminatedAfterDeletion, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(ask(longAsked), Absent[Response]()))), want{RowTerminatedAfterDeletion, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"GracePeriod: nobody is asked within the grace period": {
 			terminating(agent, pod(func(p *Pod) { p.Deadline = now })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod, 30 * time.Second}},
 		"AwaitRuntimeReport: a force-deleted pod's node is asked": {
@@ -168,15 +168,15 @@ func TestDecideWithAgents(t *testing.T) {
 		"AwaitRuntimeReport: on live facts only": {
 			terminating(agent, cached), want{RowAwaitRuntimeReport, Reread, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"AwaitRuntimeReport: its answer is awaited": {
-			terminating(agent, one(asked(ask(), Absent[Answer]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAwaitingNodeAnswer, time.Minute}},
+			terminating(agent, one(asked(ask(), Absent[Response]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAwaitingNodeAnswer, time.Minute}},
 		"AwaitRuntimeReport: a Ready node that says nothing has a silent agent": {
-			terminating(agent, one(asked(ask(longAsked), Absent[Answer]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
+			terminating(agent, one(asked(ask(longAsked), Absent[Response]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"AwaitRuntimeReport: an agent that says why it is silent is believed at once": {
-			terminating(agent, one(asked(ask(), Absent[Answer]())), func(o *Observation) {
-				o.Silence = Silence{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no socket"}
+			terminating(agent, one(asked(ask(), Absent[Response]())), func(o *Observation) {
+				o.NotResponding = NotResponding{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no socket"}
 			}), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"AwaitRuntimeReport: a node that is not Ready is itself silent": {
-			terminating(agent, notReady, one(asked(ask(longAsked), Absent[Answer]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+			terminating(agent, notReady, one(asked(ask(longAsked), Absent[Response]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"AwaitRuntimeReport: DoNotRelease holds": {
 			terminating(agent, one(asked(ask(longAsked), Known(said(alive))))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"AwaitRuntimeReport: DoNotRelease holds also where the kubelet is silent": {
@@ -200,26 +200,26 @@ func TestDecideWithAgents(t *testing.T) {
 		"MayBeStarting: which may have one": {
 			terminating(agent, noEntries, anyAsked(ask(), Known(said(alive)))), want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"MayBeStarting: which says nothing": {
-			terminating(agent, noEntries, anyAsked(ask(longAsked), Absent[Answer]())), want{RowMayBeStarting, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
+			terminating(agent, noEntries, anyAsked(ask(longAsked), Absent[Response]())), want{RowMayBeStarting, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"MayBeStarting: which is not Ready": {
-			terminating(agent, noEntries, notReady, anyAsked(ask(), Absent[Answer]())), want{RowMayBeStarting, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
+			terminating(agent, noEntries, notReady, anyAsked(ask(), Absent[Response]())), want{RowMayBeStarting, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"MayBeStarting: which said so before it booted": {
 			terminating(agent, noEntries, node(Node{Machine: rebooted, Ready: true}), anyAsked(ask(), Known(said(gone)))), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"MayBeStarting: which is gone": {
 			terminating(agent, noEntries, func(o *Observation) { o.Node = Absent[Node]() }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
 		"AddressConflict: a sandbox that the agent saw with another pod UID is not released for this one, and does not hold it": {
-			terminating(agent, ended(EndingFinished, longAgo), one(asked(Absent[Mark](), Known(said(gone, func(a *Answer) { a.PodUID = "pod-2" }))))),
+			terminating(agent, ended(EndingFinished, longAgo), one(asked(Absent[Query](), Known(said(gone, func(a *Response) { a.PodUID = "pod-2" }))))),
 			want{RowAddressConflict, Disown, v1alpha1.ReasonSandboxDisowned, 0}},
 	})
 }
 
 func TestDecideSaysOfWhomAndWhat(t *testing.T) {
 	d := Decide(terminating(agent, node(Node{Machine: machine, OutOfService: true}), sandboxes(sandbox("s1"), sandbox("s2"))), now)
-	if !d.Fence || !cmp.Equal(d.Sandboxes, []string{"s1", "s2"}) {
+	if !d.OutOfService || !cmp.Equal(d.Sandboxes, []string{"s1", "s2"}) {
 		t.Errorf("a fenced node is to be asked about both sandboxes, because it is fenced: %+v", d)
 	}
 	d = Decide(terminating(agent, noEntries), now)
-	if d.Fence || !cmp.Equal(d.Sandboxes, []string{v1alpha1.AnySandbox}) {
+	if d.OutOfService || !cmp.Equal(d.Sandboxes, []string{v1alpha1.AnySandbox}) {
 		t.Errorf("a node is to be asked for any sandbox: %+v", d)
 	}
 	d = Decide(terminating(agent, node(Node{Machine: registered, Ready: true})), now)
@@ -229,21 +229,21 @@ func TestDecideSaysOfWhomAndWhat(t *testing.T) {
 }
 
 func TestDecideSaysWhatBecomesOfAPodThatLives(t *testing.T) {
-	living := func(m *Mark) { m.Living = true }
+	living := func(m *Query) { m.Rewrite = true }
 	lives := sandbox("s1", func(s *Sandbox) { s.Shown = true }, asked(ask(living), Known(said(alive, followed))))
-	d := Decide(terminating(agent, notDeleting, sandboxes(lives, sandbox("s2", asked(ask(living), Absent[Answer]())))), now)
+	d := Decide(terminating(agent, notDeleting, sandboxes(lives, sandbox("s2", asked(ask(living), Absent[Response]())))), now)
 	if d.Action != Rewrite || !cmp.Equal(d.Successors, map[string]string{"s1": "s2"}) || !cmp.Equal(d.Sandboxes, []string{"s1"}) {
 		t.Errorf("the entry of s1 is to be given to s2: %+v", d)
 	}
-	d = Decide(terminating(agent, notDeleting, sandboxes(sandbox("s1", asked(ask(living), Absent[Answer]())), sandbox("s2", asked(ask(living), Absent[Answer]())))), now)
+	d = Decide(terminating(agent, notDeleting, sandboxes(sandbox("s1", asked(ask(living), Absent[Response]())), sandbox("s2", asked(ask(living), Absent[Response]())))), now)
 	if d.Action != Keep || !d.Asking {
 		t.Errorf("marks that are open are kept: %+v", d)
 	}
 }
 
 func TestDecideRepeatsWhyAnAgentIsSilent(t *testing.T) {
-	d := Decide(terminating(agent, sandboxes(sandbox("s1", asked(ask(longAsked), Absent[Answer]()))), func(o *Observation) {
-		o.Silence = Silence{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no such socket"}
+	d := Decide(terminating(agent, sandboxes(sandbox("s1", asked(ask(longAsked), Absent[Response]()))), func(o *Observation) {
+		o.NotResponding = NotResponding{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no such socket"}
 	}), now)
 	if !strings.Contains(d.Message, "RuntimeUnreachable") || !strings.Contains(d.Message, "no such socket") {
 		t.Errorf("the agent's own words are missing: %s", d.Message)

@@ -47,7 +47,7 @@ func terminating(change ...func(*Observation)) Observation {
 }
 
 func sandbox(id string, change ...func(*Sandbox)) Sandbox {
-	s := Sandbox{ID: id, Machine: Known(machine), Attribution: v1alpha1.AttributionNetworkStatus, UnchangedSince: longAgo, Mark: Absent[Mark](), Answer: Absent[Answer]()}
+	s := Sandbox{ID: id, Machine: Known(machine), Attribution: v1alpha1.AttributionNetworkStatus, UnchangedSince: longAgo, Query: Absent[Query](), Response: Absent[Response]()}
 	for _, c := range change {
 		c(&s)
 	}

@@ -85,8 +85,8 @@ type Decision struct {
 	After time.Duration
 	// Sandboxes are the IDs that Release, Confirm, Disown, Drop or Rewrite is about; v1alpha1.AnySandbox asks for every one of the pod UID.
 	Sandboxes []string
-	// Fence: a Confirm is to be asked because the node was declared dead.
-	Fence bool
+	// OutOfService: a Confirm is to be asked because the node was declared dead.
+	OutOfService bool
 	// Successors are, for Rewrite, the sandboxes that came in the place of Sandboxes.
 	Successors map[string]string
 	// Asking: a Keep for which a question stands in the record; without it no mark is needed any more.

@@ -32,12 +32,12 @@ func dropFollowed(d Decision) Decision {
 }
 
 // isGone says whether a report shows that the sandbox itself is gone. That another sandbox of the pod is not is what a followed one is about.
-func (s *Sandbox) isGone(word Answer) bool {
-	return word.gone() || (s.Followed && word.Reason == string(v1alpha1.ReasonSandboxSucceeded))
+func (s *Sandbox) isGone(report Response) bool {
+	return report.gone() || (s.Followed && report.Reason == string(v1alpha1.ReasonSandboxSucceeded))
 }
 
 // neverListed: the sandbox is gone from a node of which no list ever showed it.
-func (a Answer) neverListed() bool {
+func (a Response) neverListed() bool {
 	return a.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (a.Reason == string(v1alpha1.ReasonSandboxSucceeded) && a.PodUID == "")
 }
 

@@ -16,25 +16,25 @@ import (
 func isFollowed(s *Sandbox) { s.Followed = true }
 
 // ofPod changes of which pod UID an answer says that the sandbox was.
-func ofPod(uid types.UID) func(*Answer) { return func(a *Answer) { a.PodUID = uid } }
+func ofPod(uid types.UID) func(*Response) { return func(a *Response) { a.PodUID = uid } }
 
 // TestI1ASandboxThatALaterOneFollowedIsNotForgotten: the pool has one entry, that of the later sandbox.
 func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
-	byAgent := func(answer ...func(*Answer)) func(*Sandbox) { return asked(ask(), Known(said(answer...))) }
-	notLoaded := func(a *Answer) { alive(a); a.Reason = string(v1alpha1.ReasonSandboxNotLoaded) }
-	succeeded := func(a *Answer) { alive(a); followed(a) }
+	byAgent := func(answer ...func(*Response)) func(*Sandbox) { return asked(ask(), Known(said(answer...))) }
+	notLoaded := func(a *Response) { alive(a); a.Reason = string(v1alpha1.ReasonSandboxNotLoaded) }
+	succeeded := func(a *Response) { alive(a); followed(a) }
 	watched := func(s *Sandbox) { s.Attribution = v1alpha1.AttributionObservedAdd }
 	living := func(o *Observation) {
 		all := o.Sandboxes.Get()
 		for i := range all {
-			if all[i].Mark.IsKnown() {
-				mark := all[i].Mark.Get()
-				mark.Living = true
-				all[i].Mark = Known(mark)
+			if all[i].Query.IsKnown() {
+				mark := all[i].Query.Get()
+				mark.Rewrite = true
+				all[i].Query = Known(mark)
 			}
 		}
 	}
-	later := sandbox("s2", asked(ask(func(m *Mark) { m.SandboxID = "s2" }), Known(said(gone, func(a *Answer) { a.SandboxID = "s2" }))))
+	later := sandbox("s2", asked(ask(func(m *Query) { m.SandboxID = "s2" }), Known(said(gone, func(a *Response) { a.SandboxID = "s2" }))))
 	finished := ended(EndingFinished, longAgo)
 	both := func(change ...func(*Sandbox)) func(*Observation) {
 		return sandboxes(sandbox("s1", append([]func(*Sandbox){isFollowed}, change...)...), later)

@@ -22,7 +22,7 @@ func TestAWaitForANodeNamesIt(t *testing.T) {
 			return terminating(endedBy(EndingFinished, replaced), node(n))
 		},
 		"an agent that was asked": func(n Node) Observation {
-			return terminating(agent, sandboxes(sandbox("s1", asked(ask(longAsked), Absent[Answer]()))), node(n))
+			return terminating(agent, sandboxes(sandbox("s1", asked(ask(longAsked), Absent[Response]()))), node(n))
 		},
 	}
 	for title, observed := range cases {

@@ -57,9 +57,9 @@ type Observation struct {
 	// SignOfLife is what last started that time again, for the message; empty if nothing did.
 	SignOfLife string
 	// Any is the question about every sandbox of this UID (v1alpha1.AnySandbox). It is only looked at with EvidenceAgent.
-	Any Asked
-	// Silence is why the node's agent gives no answer, where it says so: for the message.
-	Silence Silence
+	Any Exchange
+	// NotResponding is why the node's agent gives no answer, where it says so: for the message.
+	NotResponding NotResponding
 	// Settings are the installation's delays.
 	Settings Settings
 }
@@ -113,10 +113,10 @@ type Sandbox struct {
 	Attribution v1alpha1.Attribution
 	// UnchangedSince is since when its entries stand as they are; persisted.
 	UnchangedSince time.Time
-	// Mark is the question about it that stands in the record, and Answer what the asked Node's agent said last; Absent while
+	// Query is the question about it that stands in the record, and Response what the asked Node's agent said last; Absent while
 	// there is none. They are only looked at with EvidenceAgent.
-	Mark   Fact[Mark]
-	Answer Fact[Answer]
+	Query   Fact[Query]
+	Response Fact[Response]
 	// Shown: the network-status of a pod that lives has an address of this sandbox.
 	Shown bool
 	// Followed: it has no entry any more, because a later sandbox of the same pod UID has, or had, its addresses.

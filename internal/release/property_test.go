@@ -42,16 +42,16 @@ var axes = []axis{
 }
 
 // words are the questions and answers about whatever sandboxes there are, and about every one of the pod.
-var words = axis{func(*Observation) {}, askedAll(ask(), Absent[Answer]()), askedAll(ask(longAsked), Absent[Answer]()), askedAll(ask(longAsked, atFence), Absent[Answer]()), askedAll(ask(atFence), Absent[Answer]()),
-	askedAll(ask(), Unknown[Answer]("x")), askedAll(Unknown[Mark]("x"), Known(said(gone))), askedAll(Fact[Mark]{}, Known(said(gone))), askedAll(Absent[Mark](), Known(said(gone))),
+var words = axis{func(*Observation) {}, askedAll(ask(), Absent[Response]()), askedAll(ask(longAsked), Absent[Response]()), askedAll(ask(longAsked, atFence), Absent[Response]()), askedAll(ask(atFence), Absent[Response]()),
+	askedAll(ask(), Unknown[Response]("x")), askedAll(Unknown[Query]("x"), Known(said(gone))), askedAll(Fact[Query]{}, Known(said(gone))), askedAll(Absent[Query](), Known(said(gone))),
 	askedAll(ask(), Known(said(gone))), askedAll(ask(), Known(said(alive))), askedAll(ask(atFence), Known(said(gone))), askedAll(ask(atFence, longAsked), Known(said(alive))),
-	askedAll(ask(), Known(said(gone, func(a *Answer) { a.Epoch-- }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.Epoch++ }))),
-	askedAll(ask(), Known(said(gone, func(a *Answer) { a.BootID = "boot-2" }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.NodeUID = "node-2" }))),
-	askedAll(ask(), Known(said(gone, func(a *Answer) { a.SandboxID = "another" }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.PodUID = "pod-2" }))),
-	askedAll(ask(func(m *Mark) { m.NodeUID = "node-2" }), Known(said(gone, func(a *Answer) { a.NodeUID = "node-2" }))),
-	askedAll(ask(func(m *Mark) { m.BootID = "boot-2" }), Known(said(gone, func(a *Answer) { a.BootID = "boot-2" }))),
-	askedAll(ask(func(m *Mark) { m.BootID = "" }), Known(said(gone, func(a *Answer) { a.BootID = "" }))),
-	askedAll(ask(), Known(said(func(a *Answer) { a.Verdict = "" }))), askedAll(ask(), Known(said(func(a *Answer) { a.Verdict = "Gone" }))),
+	askedAll(ask(), Known(said(gone, func(a *Response) { a.Epoch-- }))), askedAll(ask(), Known(said(gone, func(a *Response) { a.Epoch++ }))),
+	askedAll(ask(), Known(said(gone, func(a *Response) { a.BootID = "boot-2" }))), askedAll(ask(), Known(said(gone, func(a *Response) { a.NodeUID = "node-2" }))),
+	askedAll(ask(), Known(said(gone, func(a *Response) { a.SandboxID = "another" }))), askedAll(ask(), Known(said(gone, func(a *Response) { a.PodUID = "pod-2" }))),
+	askedAll(ask(func(m *Query) { m.NodeUID = "node-2" }), Known(said(gone, func(a *Response) { a.NodeUID = "node-2" }))),
+	askedAll(ask(func(m *Query) { m.BootID = "boot-2" }), Known(said(gone, func(a *Response) { a.BootID = "boot-2" }))),
+	askedAll(ask(func(m *Query) { m.BootID = "" }), Known(said(gone, func(a *Response) { a.BootID = "" }))),
+	askedAll(ask(), Known(said(func(a *Response) { a.Verdict = "" }))), askedAll(ask(), Known(said(func(a *Response) { a.Verdict = "Gone" }))),
 	askedAll(ask(), Known(said(alive, followed))),
 }
 
@@ -89,7 +89,7 @@ func visitWords(o Observation, visit func(Observation)) {
 // proofs is an independent statement of what lets an address go (I1, I5): written without looking at the table's rows.
 func proofs(o Observation, s Sandbox) bool {
 	switch {
-	case !o.Live || s.Conflict || contradictedBy(o, s) || (o.Evidence == EvidenceAgent && s.Answer.Get().PodUID == "pod-2"):
+	case !o.Live || s.Conflict || contradictedBy(o, s) || (o.Evidence == EvidenceAgent && s.Response.Get().PodUID == "pod-2"):
 		return false
 	case o.Node.IsAbsent():
 		return goneProof(o) && s.Machine.IsKnown()
@@ -123,13 +123,13 @@ func liveProof(o Observation, s Sandbox) bool {
 // contradictedBy: the last report on the query that stands is that the sandbox is not gone, by the agent of the Node that is there, or of the
 // recorded one that is not. Under a taint only what was reported under that taint is newer than the declaration.
 func contradictedBy(o Observation, s Sandbox) bool {
-	if o.Evidence != EvidenceAgent || s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease || s.Mark.Get().Living {
+	if o.Evidence != EvidenceAgent || s.Response.Get().Verdict == v1alpha1.VerdictReadyForRelease || s.Query.Get().Rewrite {
 		return false
 	}
 	n := o.Node.Get()
-	there, recorded := counted(s.Mark, s.Answer, n), counted(s.Mark, s.Answer, Node{Machine: Machine{NodeUID: s.Machine.Get().NodeUID, BootID: s.Mark.Get().BootID}})
+	there, recorded := counted(s.Query, s.Response, n), counted(s.Query, s.Response, Node{Machine: Machine{NodeUID: s.Machine.Get().NodeUID, BootID: s.Query.Get().BootID}})
 	if there && n.OutOfService && !n.Ready {
-		return s.Mark.Get().Fence && !s.Mark.Get().Time.Before(n.OutOfServiceSince)
+		return s.Query.Get().OutOfService && !s.Query.Get().Time.Before(n.OutOfServiceSince)
 	}
 	return there || recorded
 }
@@ -151,7 +151,7 @@ func fenceProof(o Observation, s Sandbox) bool {
 
 // agentProof: the node's runtime does not have the sandbox any more.
 func agentProof(o Observation, s Sandbox) bool {
-	return o.Evidence == EvidenceAgent && saidGone(s.Mark, s.Answer, o.Node.Get()) && (podOf(o).Deleting || podOf(o).Ending.ByKubelet())
+	return o.Evidence == EvidenceAgent && saidGone(s.Query, s.Response, o.Node.Get()) && (podOf(o).Deleting || podOf(o).Ending.ByKubelet())
 }
 
 // kubeletProof: the kubelet of a node that is there reported for long enough that the pod ran to its end, or that it has no sandbox.
@@ -184,7 +184,7 @@ func podOf(o Observation) Pod {
 
 // letsGo is the same for the finalizer of a pod that holds nothing: what shows that no sandbox of it is starting.
 func letsGo(o Observation) bool {
-	quiet := o.Evidence == EvidenceAgent && o.Node.IsKnown() && saidGone(o.Any.Mark, o.Any.Answer, o.Node.Get())
+	quiet := o.Evidence == EvidenceAgent && o.Node.IsKnown() && saidGone(o.Any.Query, o.Any.Response, o.Node.Get())
 	switch {
 	case o.Pod.IsKnown() && !o.Pod.Get().Bound:
 		return true

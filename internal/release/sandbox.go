@@ -56,7 +56,7 @@ func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool)
 			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released; if the other pod lives, replace it", s.ID), true
 	}
 	if seenWithAnother(o, s) {
-		return 0, disown(RowAddressConflict, s.ID, "the agent of its node has seen sandbox "+s.ID+" with pod UID "+string(s.Answer.Get().PodUID)+", and not with this one"), true
+		return 0, disown(RowAddressConflict, s.ID, "the agent of its node has seen sandbox "+s.ID+" with pod UID "+string(s.Response.Get().PodUID)+", and not with this one"), true
 	}
 	if o.Node.IsAbsent() {
 		return 0, Decision{}, false
@@ -100,12 +100,12 @@ func judgeResembling(o Observation, s *Sandbox, now time.Time) (Decision, bool) 
 
 // judgeGone is rows NodeDeleted and NodeReplaced: a deleted Node, or another machine under its name, counts after a persisted delay.
 func judgeGone(o Observation, s *Sandbox, row Row, reason v1alpha1.Reason, what string, now time.Time) Decision {
-	word, alive := contradicted(o, s)
+	report, alive := contradicted(o, s)
 	switch {
 	case alive:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
 			"%s, but the last report of the agent of its machine was that sandbox %s is not gone (%s); bring the machine back, or, once it is off, "+
-				"release the address by hand: kubectl holdfast release ADDRESS --force", what, s.ID, word.Reason)
+				"release the address by hand: kubectl holdfast release ADDRESS --force", what, s.ID, report.Reason)
 	case row == RowNodeReplaced && disputed(o, s):
 		return wait(row, reason, 0,
 			"the Node object, which is still the one that was recorded, shows another machine than it did, and accounts other than the node's own may have written that, "+

@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
-	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // books are the facts, indexed.
@@ -181,25 +182,12 @@ func (b *books) keep(f *Finding, e *ipam.Entry, owner, orphan *v1alpha1.IPAlloca
 		if r == nil {
 			continue
 		}
-		if a := LastAnswer(r, e.SandboxID); a != nil && a.Verdict == v1alpha1.VerdictDoNotRelease {
-			f.Releasable, f.KeptBecause = false, fmt.Sprintf("its node's agent said DoNotRelease (%s) at %s", a.Reason, inspect.Timestamp(&a.Time))
+		queries := facts.QueriesIn(release.Known(b.GuardedNodes), r.Name)
+		if last, found := queries.Last(e.SandboxID); found && last.Verdict == v1alpha1.VerdictDoNotRelease {
+			f.Releasable, f.KeptBecause = false, fmt.Sprintf("its node's agent reported DoNotRelease (%s) at %s", last.Reason, inspect.Timestamp(inspect.At(last.Time)))
 			return
 		}
 	}
-}
-
-// LastAnswer is the answer to the question that stands about a sandbox or, where none stands, the newest one.
-func LastAnswer(r *v1alpha1.IPAllocation, sandbox string) *v1alpha1.Answer {
-	if a := explain.CurrentAnswer(r, sandbox); a != nil {
-		return a
-	}
-	var last *v1alpha1.Answer
-	for i := range r.Status.Answers {
-		if a := &r.Status.Answers[i]; a.SandboxID == sandbox && (last == nil || last.Time.Before(&a.Time)) {
-			last = a
-		}
-	}
-	return last
 }
 
 // ofNamed is an entry of a pod whose name exists.
