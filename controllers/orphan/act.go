@@ -132,7 +132,7 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d orphan.Decision) er
 	}
 	r.options.Queries.Make(read, node.NodeUID, v1alpha1.SandboxQuery{SandboxID: string(v.id), BootID: node.BootID, Purpose: v1alpha1.PurposeRelease, OutOfService: d.OutOfService})
 	for _, q := range read.All() {
-		if q.NodeUID != node.NodeUID {
+		if q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID { // the last report of the recorded Node is kept
 			r.options.Queries.Withdraw(read, q)
 		}
 	}

@@ -39,7 +39,7 @@ type QueryKey struct {
 	SandboxID string
 }
 
-// About are the query about a sandbox and the response to it. That to a Node comes before those to others: a machine may have been queried under an
+// About are the query about a sandbox and the response to it. That to one Node comes before those to others: a machine may have been queried under an
 // earlier Node UID.
 func (q *Queries) About(sandboxID string, node types.UID) release.Exchange {
 	if q.Unread != "" {

@@ -140,7 +140,7 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 		if !ok {
 			at = len(sandboxes)
 			index[entry.SandboxID] = at
-			exchange := r.Queries.About(entry.SandboxID, r.Node.Get().NodeUID)
+			exchange := r.Queries.About(entry.SandboxID, r.reporterOf(entry.SandboxID))
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: Machine(r.Record, entry.SandboxID),
 				Attribution: Attributed(r.Record, &r.Queries, r.UID, entry.SandboxID, entry.Attribution), Query: exchange.Query, Response: exchange.Response, Followed: true})
 		}
@@ -154,6 +154,16 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 		}
 	}
 	return release.Known(sandboxes)
+}
+
+// reporterOf is the Node UID of which the agent's report on a sandbox counts: that of the Node, unless it is absent or another machine's. Then the last
+// report is that of the recorded Node.
+func (r *Read) reporterOf(sandbox string) types.UID {
+	ran, node := Machine(r.Record, sandbox), r.Node.Get()
+	if ran.IsKnown() && (!r.Node.IsKnown() || release.Compare(ran.Get(), node.Machine) == release.Replaced) {
+		return ran.Get().NodeUID
+	}
+	return node.NodeUID
 }
 
 // recordsAll: the record has addresses, and each that the pod's network-status shows. Only then does a late cache, which shows
