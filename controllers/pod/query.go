@@ -73,8 +73,9 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (
 		r.options.Queries.Make(&v.queries, node.NodeUID, v1alpha1.SandboxQuery{SandboxID: id, BootID: node.BootID, Purpose: purpose, OutOfService: d.OutOfService})
 	}
 	log.FromContext(ctx).Info("Querying the node", "nodeUID", node.NodeUID, "sandboxes", len(d.Sandboxes), "outOfService", d.OutOfService)
+	// The last report of the recorded Node is kept: it holds the address if that Node turns out to be another machine's.
 	r.withdraw(v, func(q facts.QueryKey) bool {
-		return q.NodeUID != node.NodeUID && slices.Contains(d.Sandboxes, q.SandboxID)
+		return slices.Contains(d.Sandboxes, q.SandboxID) && q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID
 	})
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	return r.hold(ctx, v, *d.Then)
