@@ -69,11 +69,11 @@ var decisionMutants = []mutant{
 	{
 		rule: "NodeDeleted and NodeReplaced: the last report of the agent of a gone Node holds the sandbox",
 		file: "internal/release/agent.go",
-		old: `return word, said && !s.isGone(word)
+		old: `return report, said && !s.isGone(report)
 }
 
 // startingReported`,
-		new: `return word, said && s.isGone(word)
+		new: `return report, said && s.isGone(report)
 }
 
 // startingReported`, by: inRelease,
@@ -117,28 +117,28 @@ var decisionMutants = []mutant{
 		new:  `if true || pod.Deadline.IsZero() || !now.Before(end) {`, by: inRelease,
 	},
 	{
-		rule: "AwaitRuntimeReport: an answer counts only for the query that stands",
-		file: "internal/release/question.go",
-		old:  `answer.Epoch == mark.Epoch && mark.Epoch > 0 &&`,
-		new:  `mark.Epoch > 0 &&`, by: inRelease,
+		rule: "AwaitRuntimeReport: a response counts only for the query that stands",
+		file: "internal/release/query.go",
+		old:  `response.Epoch == query.Epoch && query.Epoch > 0 &&`,
+		new:  `query.Epoch > 0 &&`, by: inRelease,
 	},
 	{
-		rule: "AwaitRuntimeReport: an answer counts only in the boot that was asked",
-		file: "internal/release/question.go",
-		old:  `mark.BootID != "" && answer.BootID == mark.BootID && node.BootID == mark.BootID`,
-		new:  `mark.BootID != "" && node.BootID == mark.BootID`, by: inRelease,
+		rule: "AwaitRuntimeReport: a response counts only in the boot that was queried",
+		file: "internal/release/query.go",
+		old:  `query.BootID != "" && response.BootID == query.BootID && node.BootID == query.BootID`,
+		new:  `query.BootID != "" && node.BootID == query.BootID`, by: inRelease,
 	},
 	{
-		rule: "AwaitRuntimeReport: an answer counts only from the Node that was asked",
-		file: "internal/release/question.go",
-		old:  `mark.NodeUID != "" && answer.NodeUID == mark.NodeUID && node.NodeUID == mark.NodeUID &&`,
-		new:  `mark.NodeUID != "" && answer.NodeUID == mark.NodeUID &&`, by: inRelease,
+		rule: "AwaitRuntimeReport: a response counts only from the Node that was queried",
+		file: "internal/release/query.go",
+		old:  `query.NodeUID != "" && response.NodeUID == query.NodeUID && node.NodeUID == query.NodeUID &&`,
+		new:  `query.NodeUID != "" && response.NodeUID == query.NodeUID &&`, by: inRelease,
 	},
 	{
-		rule: "AwaitRuntimeReport: what was said of a living pod's sandbox does not count after its end",
-		file: "internal/release/question.go",
-		old:  `if q.Mark.IsKnown() && q.Mark.Get().Living != living {`,
-		new:  `if q.Mark.IsKnown() && q.Mark.Get().Living && living {`, by: inRelease,
+		rule: "AwaitRuntimeReport: what was reported on a living pod's sandbox does not count after its termination",
+		file: "internal/release/query.go",
+		old:  `if e.Query.IsKnown() && e.Query.Get().Rewrite != living {`,
+		new:  `if e.Query.IsKnown() && e.Query.Get().Rewrite && living {`, by: inRelease,
 	},
 	{
 		rule: "TerminatedBeforeDeletion: a rejected pod is not released by time alone (S7)",
