@@ -50,22 +50,29 @@ func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.Guarde
 			next.Responses = append(next.Responses, *r)
 		}
 	}
-	standing := next.AllNodes
-	if s.all != nil && look.Listing != nil && (len(s.claims) > 0 || (standing != nil && len(standing.Claims) > 0)) {
-		queries := handshake.Queries{UID: s.all.UID, Generation: s.all.Generation}
-		for i := range s.claims {
-			queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: s.claims[i].orphan.SandboxID, Epoch: s.claims[i].orphan.Epoch, Word: s.claims[i].Word})
-		}
-		if response, due := queries.Respond(standing, me.bootID, look.Listing.Began); due {
-			next.AllNodes = &response
-		}
-	}
+	next.AllNodes = allNodesOf(s, next.AllNodes, look, me)
 	condition := responding(s, look)
 	if stands := meta.FindStatusCondition(next.Conditions, condition.Type); stands == nil || stands.Status != condition.Status || stands.Reason != condition.Reason {
 		condition.LastTransitionTime = metav1.NewTime(a.clock.Now())
 		meta.SetStatusCondition(&next.Conditions, condition)
 	}
 	return next
+}
+
+// allNodesOf is the response to the queries to all nodes as it has to be.
+func allNodesOf(s *seen, standing *v1alpha1.AllNodesResponse, look handshake.Look, me self) *v1alpha1.AllNodesResponse {
+	if s.all == nil || look.Listing == nil || (len(s.claims) == 0 && (standing == nil || len(standing.Claims) == 0)) {
+		return standing
+	}
+	queries := handshake.Queries{UID: s.all.UID, Generation: s.all.Generation}
+	for i := range s.claims {
+		queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: s.claims[i].orphan.SandboxID, Epoch: s.claims[i].orphan.Epoch, Word: s.claims[i].Word})
+	}
+	response, due := queries.Respond(standing, me.bootID, look.Listing.Began)
+	if !due {
+		return standing
+	}
+	return &response
 }
 
 // responding is the condition that says why queries get no response. Its message may be in other words at each try, and is written once.

@@ -37,8 +37,8 @@ func (s *Sandbox) isGone(report Response) bool {
 }
 
 // neverListed: the sandbox is gone from a node of which no list ever showed it.
-func (a Response) neverListed() bool {
-	return a.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (a.Reason == string(v1alpha1.ReasonSandboxSucceeded) && a.PodUID == "")
+func (r Response) neverListed() bool {
+	return r.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (r.Reason == string(v1alpha1.ReasonSandboxSucceeded) && r.PodUID == "")
 }
 
 // replacedByItsKubelet: without agents, a kubelet's next sandbox shows that it stopped the one before, on the same machine.

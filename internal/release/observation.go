@@ -115,7 +115,7 @@ type Sandbox struct {
 	UnchangedSince time.Time
 	// Query is the question about it that stands in the record, and Response what the asked Node's agent said last; Absent while
 	// there is none. They are only looked at with EvidenceAgent.
-	Query   Fact[Query]
+	Query    Fact[Query]
 	Response Fact[Response]
 	// Shown: the network-status of a pod that lives has an address of this sandbox.
 	Shown bool
