@@ -117,6 +117,12 @@ var decisionMutants = []mutant{
 		new:  `if true || pod.Deadline.IsZero() || !now.Before(end) {`, by: inRelease,
 	},
 	{
+		rule: "a report of an agent that could not be read holds the sandbox (0292, R11)",
+		file: "internal/release/sandbox.go",
+		old:  `unread(); o.Evidence == EvidenceAgent && why != "" {`,
+		new:  `unread(); o.Evidence != EvidenceAgent && why != "" {`, by: inRelease,
+	},
+	{
 		rule: "AwaitRuntimeReport: a response counts only for the query that stands",
 		file: "internal/release/query.go",
 		old:  `response.Epoch == query.Epoch && query.Epoch > 0 &&`,

@@ -10,10 +10,7 @@ import (
 
 // judgeByAgent is row AwaitRuntimeReport, and what rows PodCompleted and TerminatedAfterDeletion do with agents: the container runtime of the node decides, whether the Node is Ready or not.
 func judgeByAgent(row Row, o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := Exchange{Query: s.Query, Response: s.Response}.during(false), o.Node.Get()
-	if why := asked.unread(); why != "" {
-		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone cannot be told: %s", s.ID, why)
-	}
+	asked, node := s.exchange().during(false), o.Node.Get()
 	report, said := asked.Report(node)
 	switch {
 	case said && s.isGone(report):
@@ -91,10 +88,7 @@ func fenced(node Node) bool { return node.OutOfService && !node.Ready }
 
 // judgeFenced is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
 func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := Exchange{Query: s.Query, Response: s.Response}.during(false), o.Node.Get()
-	if why := asked.unread(); why != "" {
-		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node with the out-of-service taint responds cannot be told: %s", why)
-	}
+	asked, node := s.exchange().during(false), o.Node.Get()
 	report, said := asked.Report(node)
 	switch {
 	case said && s.isGone(report):
@@ -121,7 +115,7 @@ func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 // contradicted is the last report on a sandbox whose Node is gone or replaced, if it is that the sandbox is not gone. The agent of a Node that
 // is gone cannot be queried again, so its report stands until the machine registers again or a user overrides it.
 func contradicted(o Observation, s *Sandbox) (Response, bool) {
-	asked := Exchange{Query: s.Query, Response: s.Response}.during(false)
+	asked := s.exchange().during(false)
 	if o.Evidence != EvidenceAgent || !asked.Query.IsKnown() || !s.Machine.IsKnown() || asked.Query.Get().NodeUID != s.Machine.Get().NodeUID {
 		return Response{}, false
 	}
@@ -195,7 +189,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 		return keep
 	}
 	left, doubtful := doubted(o, s, now)
-	asked := Exchange{Query: s.Query, Response: s.Response}.during(true)
+	asked := s.exchange().during(true)
 	if !doubtful || asked.unread() != "" {
 		return keep
 	}

@@ -138,6 +138,10 @@ func TestDecideWithAgents(t *testing.T) {
 			want{RowNodeReplaced, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeDeleted: a DoNotRelease wins over the deletion of the Node": {
 			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive))))), want{RowNodeDeleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"NodeDeleted: a last report that could not be read holds": {
+			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Unknown[Response]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"NodeDeleted: a query that could not be read holds": {
+			terminating(agent, nodeDeleted, one(asked(Unknown[Query]("x"), Absent[Response]()))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"NodeDeleted: one to an earlier query does not": {
 			terminating(agent, nodeDeleted, one(asked(ask(longAsked), Known(said(alive, func(a *Response) { a.Epoch-- }))))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
 		"NodeDeleted: nor one of the time when the pod lived": {

@@ -60,6 +60,9 @@ type Exchange struct {
 	Response Fact[Response]
 }
 
+// exchange is the query about the sandbox and the response to it.
+func (s *Sandbox) exchange() Exchange { return Exchange{Query: s.Query, Response: s.Response} }
+
 // during leaves a query out that was made in another part of the pod's life. What a node reported on a sandbox while the pod lived releases nothing after
 // its termination: since then the kubelet may have made another sandbox, with the same address.
 func (e Exchange) during(living bool) Exchange {

@@ -49,11 +49,14 @@ func judgeUnplaced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	return disown(RowMachineUnknown, s.ID, "which machine ran sandbox "+s.ID+" is not recorded ("+s.Machine.Why()+")")
 }
 
-// relate holds what every later row and row PodCompleted need: no conflict, and a live Node to compare with the recorded machine.
+// relate holds what every later row and row PodCompleted need: no conflict, the last report of an agent, which can hold the sandbox in each of them, and a live Node to compare with the recorded machine.
 func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool) {
 	if s.Conflict {
 		return 0, wait(RowAddressConflict, v1alpha1.ReasonConflict, 0,
 			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released; if the other pod lives, replace it", s.ID), true
+	}
+	if why := s.exchange().unread(); o.Evidence == EvidenceAgent && why != "" {
+		return 0, wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone cannot be told: %s", s.ID, why), true
 	}
 	if seenWithAnother(o, s) {
 		return 0, disown(RowAddressConflict, s.ID, "the agent of its node has seen sandbox "+s.ID+" with pod UID "+string(s.Response.Get().PodUID)+", and not with this one"), true
