@@ -61,7 +61,9 @@ func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, re
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q queue) {
 			r.counts.Observe(e.ObjectOld, e.ObjectNew, r.clock.Now())
-			wake(q, types.UID(e.ObjectNew.Name))
+			if e.ObjectOld.Generation != e.ObjectNew.Generation { // what an agent reports changes nothing of the spec
+				wake(q, types.UID(e.ObjectNew.Name))
+			}
 			if nodelife.Drops(e.ObjectOld, e.ObjectNew) {
 				r.lose(e.ObjectNew, q)
 			}

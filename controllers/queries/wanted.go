@@ -8,6 +8,7 @@
 package queries
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -27,8 +28,10 @@ const Capacity = 512
 // by the time of the write, the change wakes its record, which is decided anew. So a query that is withdrawn and wanted again gets another epoch even if the
 // withdrawal was never written (R5). A leader that ends forgets what it wanted, and the next one decides anew.
 type Wanted struct {
-	mu      sync.Mutex
-	of      map[types.UID]map[key]want
+	mu sync.Mutex
+	of map[types.UID]map[key]want
+	// about are the keys of what is wanted, by record.
+	about   map[string]map[facts.QueryKey]bool
 	changed func(node types.UID)
 }
 
@@ -44,7 +47,7 @@ type want struct {
 
 // NewWanted are no queries yet.
 func NewWanted() *Wanted {
-	return &Wanted{of: map[types.UID]map[key]want{}, changed: func(types.UID) {}}
+	return &Wanted{of: map[types.UID]map[key]want{}, about: map[string]map[facts.QueryKey]bool{}, changed: func(types.UID) {}}
 }
 
 // Subscribe has changed called with each Node UID about whose queries something is wanted. Call it before anything is.
@@ -72,7 +75,10 @@ func (w *Wanted) put(node types.UID, k key, wanted want) {
 	if w.of[node] == nil {
 		w.of[node] = map[key]want{}
 	}
-	w.of[node][k] = wanted
+	if w.about[k.record] == nil {
+		w.about[k.record] = map[facts.QueryKey]bool{}
+	}
+	w.of[node][k], w.about[k.record][facts.QueryKey{NodeUID: node, SandboxID: k.sandboxID}] = wanted, true
 	changed := w.changed
 	w.mu.Unlock()
 	changed(node)
@@ -82,15 +88,7 @@ func (w *Wanted) put(node types.UID, k key, wanted want) {
 func (w *Wanted) pending(record string) map[facts.QueryKey]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	pending := map[facts.QueryKey]bool{}
-	for node, wants := range w.of {
-		for k := range wants {
-			if k.record == record {
-				pending[facts.QueryKey{NodeUID: node, SandboxID: k.sandboxID}] = true
-			}
-		}
-	}
-	return pending
+	return maps.Clone(w.about[record])
 }
 
 // Next are the queries of a GuardedNode as they have to be, with those that are still needed and those that are wanted. The write of what it gives has to name
@@ -136,8 +134,13 @@ func (w *Wanted) forget(node types.UID, taken map[key]want) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k, wanted := range taken {
-		if w.of[node][k] == wanted {
-			delete(w.of[node], k)
+		if w.of[node][k] != wanted {
+			continue
+		}
+		delete(w.of[node], k)
+		delete(w.about[k.record], facts.QueryKey{NodeUID: node, SandboxID: k.sandboxID})
+		if len(w.about[k.record]) == 0 {
+			delete(w.about, k.record)
 		}
 	}
 	if len(w.of[node]) == 0 {
