@@ -165,7 +165,11 @@ func (f *Facts) claim(c *Case) {
 func (f *Facts) owner(c *Case) {
 	o := f.Owner
 	queries := facts.QueriesIn(o.GuardedNodes, string(o.UID))
-	if last, found := queries.Last(f.Entry.SandboxID); found && last.Verdict == v1alpha1.VerdictDoNotRelease {
+	last, found := queries.Last(f.Entry.SandboxID)
+	switch {
+	case queries.Unread != "": // a report that it is alive may stand there
+		c.object(true, "the last report of the agent of its node could not be read: %s", queries.Unread)
+	case found && last.Verdict == v1alpha1.VerdictDoNotRelease:
 		c.object(true, "the agent of its node reported DoNotRelease (%s) at %s", last.Reason, inspect.Timestamp(inspect.At(last.Time)))
 	}
 	if o.Pod.IsKnown() {
