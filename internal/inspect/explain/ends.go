@@ -79,25 +79,25 @@ func changes(base release.Decision) []change {
 }
 
 const (
-	isTainted = "the node is tainted node.kubernetes.io/out-of-service and is not Ready"
-	isSilent  = isTainted + ", and its agent, queried once more, does not respond for delays.releaseDelay"
-	otherGone = ", and the other user of the address is proven gone"
-	reallyOff = "only once the machine is really off"
+	isTainted       = "the node is tainted node.kubernetes.io/out-of-service and is not Ready"
+	isNotResponding = isTainted + ", and its agent, queried once more, does not respond for delays.releaseDelay"
+	otherGone       = ", and the other user of the address is proven gone"
+	reallyOff       = "only once the machine is really off"
 )
 
 // administratorChanges are those that a person makes.
 var administratorChanges = []change{
-	{what: isTainted, caution: reallyOff + ": nothing is checked after it", apply: fence},
-	{what: isSilent, unless: isTainted, caution: reallyOff + "; an agent that still responds overrules the taint", apply: fenceInSilence},
+	{what: isTainted, caution: reallyOff + ": nothing is checked after it", apply: taint},
+	{what: isNotResponding, unless: isTainted, caution: reallyOff + "; an agent that still responds overrules the taint", apply: taintWithoutResponse},
 	{what: "the Node object is deleted and nothing shows that its machine is alive for delays.nodeGoneDelay", caution: "only once the machine is really gone", apply: deleteNode},
 	{what: "an address's other user is proven gone, and the kubelet reports the end of the pod", apply: func(o *release.Observation, now *time.Time) bool {
 		return conflictEnds(o, now) && kubeletEnds(o, now)
 	}},
 	{what: isTainted + otherGone, caution: reallyOff, apply: func(o *release.Observation, now *time.Time) bool {
-		return conflictEnds(o, now) && fence(o, now)
+		return conflictEnds(o, now) && taint(o, now)
 	}},
-	{what: isSilent + otherGone, unless: isTainted + otherGone, caution: reallyOff, apply: func(o *release.Observation, now *time.Time) bool {
-		return conflictEnds(o, now) && fenceInSilence(o, now)
+	{what: isNotResponding + otherGone, unless: isTainted + otherGone, caution: reallyOff, apply: func(o *release.Observation, now *time.Time) bool {
+		return conflictEnds(o, now) && taintWithoutResponse(o, now)
 	}},
 }
 
@@ -176,7 +176,7 @@ func eachSandbox(o *release.Observation, alter func(*release.Sandbox) bool) bool
 	return changed
 }
 
-func fence(o *release.Observation, _ *time.Time) bool {
+func taint(o *release.Observation, _ *time.Time) bool {
 	if !o.Node.IsKnown() || o.Node.Get().Ready || o.Node.Get().OutOfService {
 		return false
 	}
@@ -186,9 +186,9 @@ func fence(o *release.Observation, _ *time.Time) bool {
 	return true
 }
 
-// fenceInSilence is the taint where agents are queried: each is queried once more, and the taint counts if it does not respond.
-func fenceInSilence(o *release.Observation, now *time.Time) bool {
-	if o.Evidence != release.EvidenceAgent || !fence(o, now) {
+// taintWithoutResponse is the taint where agents are queried: each is queried once more, and the taint counts if it does not respond.
+func taintWithoutResponse(o *release.Observation, now *time.Time) bool {
+	if o.Evidence != release.EvidenceAgent || !taint(o, now) {
 		return false
 	}
 	changed := eachSandbox(o, func(s *release.Sandbox) bool {

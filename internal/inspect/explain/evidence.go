@@ -4,7 +4,6 @@ package explain
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -214,7 +213,8 @@ func (f *Facts) recordEvidence() []Evidence {
 func (f *Facts) queryEvidence() []Evidence {
 	var rows []Evidence
 	queries := f.queries()
-	for _, key := range queries.All() {
+	keys := queries.All()
+	for i, key := range keys {
 		source := "GuardedNode " + string(key.NodeUID)
 		exchange := queries.About(key.SandboxID, key.NodeUID)
 		row := Evidence{Fact: "query about sandbox " + inspect.Short(key.SandboxID), State: absent,
@@ -223,11 +223,12 @@ func (f *Facts) queryEvidence() []Evidence {
 			row.State, row.Value = known, fmt.Sprintf("%s, %s, at %s (epoch %d)", r.Verdict, r.Reason, inspect.Timestamp(inspect.At(r.Time)), r.Epoch)
 		}
 		rows = append(rows, row)
-		if why := queries.NotResponding(key.NodeUID); why.Reason != "" {
+		isLast := i+1 == len(keys) || keys[i+1].NodeUID != key.NodeUID
+		if why := queries.NotResponding(key.NodeUID); isLast && why.Reason != "" {
 			rows = append(rows, Evidence{"agent not responding", known, string(why.Reason) + ": " + why.Message, source})
 		}
 	}
-	return slices.Compact(rows)
+	return rows
 }
 
 // claimEvidence says which nodes claim the sandbox of an orphan.

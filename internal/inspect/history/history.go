@@ -159,14 +159,15 @@ func (h *History) ofQueries(r *v1alpha1.IPAllocation, objects []v1alpha1.Guarded
 			continue
 		}
 		exchange, source := queries.About(key.SandboxID, key.NodeUID), "GuardedNode "+string(key.NodeUID)
+		response, responded := exchange.Responded()
 		at := exchange.Query.Get().Time
-		if response, responded := exchange.Responded(); responded {
-			if response.Time.Before(at) {
-				at = response.Time // the time of a query is rounded up
-			}
-			h.add(response.Time, subject, uid, "Responded", fmt.Sprintf("%s, %s, about sandbox %s (epoch %d)", response.Verdict, response.Reason, key.SandboxID, response.Epoch), source)
+		if responded && response.Time.Before(at) {
+			at = response.Time // the time of a query is rounded up
 		}
 		h.add(at, subject, uid, "Queried", fmt.Sprintf("whether sandbox %s is gone (epoch %d)", key.SandboxID, exchange.Query.Get().Epoch), source)
+		if responded {
+			h.add(response.Time, subject, uid, "Responded", fmt.Sprintf("%s, %s, about sandbox %s (epoch %d)", response.Verdict, response.Reason, key.SandboxID, response.Epoch), source)
+		}
 	}
 }
 
