@@ -18,6 +18,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 func rights(d *Diagnosis, f *Facts, _ time.Time) {
@@ -117,7 +118,7 @@ func withoutResponse(f *Facts, now time.Time) []string {
 	var all []string
 	for _, object := range f.GuardedNodes.Get() {
 		for _, q := range object.Spec.Queries {
-			queries := facts.QueriesIn(f.GuardedNodes, q.Record)
+			queries := facts.QueriesIn(release.Known([]v1alpha1.GuardedNode{object}), q.Record)
 			if _, responded := queries.About(q.SandboxID, types.UID(object.Name)).Responded(); responded || now.Sub(q.Time.Time) <= responseWithin {
 				continue
 			}
