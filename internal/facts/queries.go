@@ -79,15 +79,16 @@ func (q *Queries) in(object *v1alpha1.GuardedNode, sandboxID string) release.Exc
 	return found
 }
 
-// Last is the response to the query about a sandbox that stands or, where there is none, the newest one; false without any.
+// Last is the newest response to a query about a sandbox that stands or, where there is none, the newest of all; false without any.
 func (q *Queries) Last(sandboxID string) (last release.Response, found bool) {
+	stands := false
 	for i := range q.Objects {
 		e := q.in(&q.Objects[i], sandboxID)
-		if r, responded := e.Responded(); responded {
-			return r, true
-		}
-		if e.Response.IsKnown() && (!found || e.Response.Get().Time.After(last.Time)) {
-			last, found = e.Response.Get(), true
+		_, responded := e.Responded()
+		switch r := e.Response.Get(); {
+		case !e.Response.IsKnown() || (stands && !responded):
+		case !found || (responded && !stands) || r.Time.After(last.Time):
+			last, found, stands = r, true, responded
 		}
 	}
 	return last, found
