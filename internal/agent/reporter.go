@@ -89,10 +89,13 @@ func (r *reporter) reread(ctx context.Context, me self, isOlder bool) (*v1alpha1
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	object := &v1alpha1.GuardedNode{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: string(me.nodeUID)}, object); err != nil {
-		return nil, r.failed(fmt.Errorf("reading the node's GuardedNode, which the manager makes: %w", err))
+	if err := r.client.Get(ctx, client.ObjectKey{Name: string(me.nodeUID)}, object); apierrors.IsNotFound(err) {
+		return nil, err
+	} else if err != nil {
+		return nil, r.failed(fmt.Errorf("reading the node's GuardedNode: %w", err))
 	}
 	r.nodeUID, r.checked, r.check = me.nodeUID, r.clock.Now(), min(max(2*r.check, firstCheck), lastCheck)
+	r.retry, r.notBefore = 0, time.Time{}
 	return object, nil
 }
 

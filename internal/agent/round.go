@@ -79,7 +79,7 @@ func (a *Agent) see(me self) *seen {
 		s.node = node
 		for i := range node.Spec.Queries {
 			q := &node.Spec.Queries[i]
-			s.words = append(s.words, ask(*q, responseTo(node, q), since[keyOf(node, q)], me))
+			s.words = append(s.words, ask(node, q, since[keyOf(node, q)], me))
 		}
 	}
 	all, exists, since, allSynced := a.all.snapshot()
@@ -96,26 +96,27 @@ func (a *Agent) see(me self) *seen {
 }
 
 // ask makes a question of a query to this node.
-func ask(q v1alpha1.SandboxQuery, given *v1alpha1.SandboxResponse, at time.Time, me self) word {
-	question := handshake.Question{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService}
+func ask(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) word {
+	question := handshake.Question{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
+		Affirmed: claimedWith(node, q.SandboxID, me)}
 	if !strings.HasPrefix(q.Record, v1alpha1.OrphanPrefix) {
 		question.RecordUID = types.UID(q.Record)
 	}
-	w := word{query: q, given: given}
-	if given != nil {
-		if given.BootID == me.bootID && me.bootID != "" {
+	w := word{query: *q, given: responseTo(&node.Status, q)}
+	if given := w.given; given != nil {
+		if given.BootID == me.bootID && me.bootID != "" && given.PodUID != "" {
 			question.Affirmed = given.PodUID
 		}
-		w.final = handshake.Final(q, *given) && handshake.Foreign(q, me.bootID) == ""
+		w.final = handshake.Final(*q, *given) && handshake.Foreign(*q, me.bootID) == ""
 	}
 	w.question = question
 	return w
 }
 
-// responseTo is the response that an object has about the sandbox of a query, of whatever epoch; nil without one.
-func responseTo(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery) *v1alpha1.SandboxResponse {
-	for i := range node.Status.Responses {
-		if given := &node.Status.Responses[i]; given.Record == q.Record && given.SandboxID == q.SandboxID {
+// responseTo is the response that a status has about the sandbox of a query, of whatever epoch; nil without one.
+func responseTo(status *v1alpha1.GuardedNodeStatus, q *v1alpha1.SandboxQuery) *v1alpha1.SandboxResponse {
+	for i := range status.Responses {
+		if given := &status.Responses[i]; given.Record == q.Record && given.SandboxID == q.SandboxID {
 			return given
 		}
 	}

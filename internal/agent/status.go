@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,15 +26,16 @@ func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, m
 	err := a.confirmAll(ctx, s, next)
 	switch {
 	case err != nil:
-	case equality.Semantic.DeepEqual(*next, s.node.Status):
-		err = a.checkStatus(ctx, s, me)
-	default:
+	case !equality.Semantic.DeepEqual(*next, s.node.Status):
 		var written bool
 		if written, err = a.reporter.write(ctx, s.node, next, me); written {
 			a.wrote(s, next)
 		} else if err == nil {
 			a.poke()
+			err = a.checkStatus(ctx, s, me)
 		}
+	case len(s.words)+len(s.claims) > 0:
+		err = a.checkStatus(ctx, s, me)
 	}
 	if err != nil {
 		metrics.AgentWriteFailures.Inc()
@@ -109,11 +111,11 @@ func (a *Agent) confirmAll(ctx context.Context, s *seen, next *v1alpha1.GuardedN
 
 // checkStatus reads the object live when that is due, and takes what differs for what the watch should have brought.
 func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
-	if len(s.words)+len(s.claims) == 0 {
-		return nil
-	}
 	response := cmp.Or(s.node.Status.AllNodes, &v1alpha1.AllNodesResponse{})
 	live, err := a.reporter.reread(ctx, me, s.all != nil && s.all.Generation < response.Generation)
+	if apierrors.IsNotFound(err) {
+		return a.own.Replace(nil, "")
+	}
 	if err != nil || live == nil || live.ResourceVersion == s.node.ResourceVersion {
 		return err
 	}
@@ -123,11 +125,12 @@ func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
 // wrote counts what was written.
 func (a *Agent) wrote(s *seen, next *v1alpha1.GuardedNodeStatus) {
 	a.pace.news()
-	for i := range next.Responses {
-		r := &next.Responses[i]
-		if !slices.ContainsFunc(s.node.Status.Responses, func(given v1alpha1.SandboxResponse) bool { return given == *r }) {
+	for i := range s.words {
+		w := &s.words[i]
+		r := responseTo(next, &w.query)
+		if r != nil && (w.given == nil || *r != *w.given) {
 			metrics.AgentResponses.WithLabelValues(string(r.Verdict), r.Reason).Inc()
-			a.log.Info("Responded", "record", r.Record, "sandbox", r.SandboxID, "epoch", r.Epoch, "verdict", r.Verdict, "reason", r.Reason)
+			a.log.Info("Responded", "record", r.Record, "sandbox", r.SandboxID, "epoch", r.Epoch, "verdict", r.Verdict, "reason", r.Reason, "why", w.Message)
 		}
 	}
 	if !equality.Semantic.DeepEqual(next.AllNodes, s.node.Status.AllNodes) {

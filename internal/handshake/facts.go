@@ -104,7 +104,7 @@ type Question struct {
 	Ended bool
 	// Seen is when the agent had the query for the first time, by its own clock. A list that began earlier answers nothing.
 	Seen time.Time
-	// Affirmed is the pod UID with which an agent of this Node has seen the sandbox in this boot, as its response says.
+	// Affirmed is the pod UID with which an agent of this Node has seen the sandbox in this boot, as its response or its claim says.
 	// It is how an agent that was restarted knows what its predecessor saw.
 	Affirmed types.UID
 }
