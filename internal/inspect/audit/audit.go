@@ -182,12 +182,35 @@ func (b *books) keep(f *Finding, e *ipam.Entry, owner, orphan *v1alpha1.IPAlloca
 		if r == nil {
 			continue
 		}
-		queries := facts.QueriesIn(release.Known(b.GuardedNodes), r.Name)
-		if last, found := queries.Last(e.SandboxID); found && last.Verdict == v1alpha1.VerdictDoNotRelease {
-			f.Releasable, f.KeptBecause = false, fmt.Sprintf("its node's agent reported DoNotRelease (%s) at %s", last.Reason, inspect.Timestamp(inspect.At(last.Time)))
+		if why := ReportedAlive(facts.QueriesIn(release.Known(b.GuardedNodes), r.Name), e.SandboxID); why != "" {
+			f.Releasable, f.KeptBecause = false, why
 			return
 		}
 	}
+}
+
+// ReportedAlive says what an agent reported last of a sandbox of the record if it may be alive: that it is not gone, or a claim in response to the query to
+// all nodes. Empty where there is no such report.
+func ReportedAlive(queries facts.Queries, sandboxID string) string {
+	last, found := queries.Last(sandboxID)
+	switch {
+	case queries.Unread != "":
+		return "the last report of the agent of its node could not be read: " + queries.Unread
+	case found && last.Verdict == v1alpha1.VerdictDoNotRelease:
+		return fmt.Sprintf("the agent of its node reported DoNotRelease (%s) at %s", last.Reason, inspect.Timestamp(inspect.At(last.Time)))
+	case found:
+		return ""
+	}
+	for i := range queries.Objects {
+		if all := queries.Objects[i].Status.AllNodes; all != nil {
+			for _, claim := range all.Claims {
+				if claim.SandboxID == sandboxID {
+					return fmt.Sprintf("the agent of node %s claims the sandbox (%s) since %s", queries.Objects[i].Spec.NodeName, claim.Reason, inspect.Timestamp(&claim.Time))
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // ofNamed is an entry of a pod whose name exists.

@@ -164,13 +164,8 @@ func (f *Facts) claim(c *Case) {
 // owner: what is known of the UID whose sandbox it is.
 func (f *Facts) owner(c *Case) {
 	o := f.Owner
-	queries := facts.QueriesIn(o.GuardedNodes, string(o.UID))
-	last, found := queries.Last(f.Entry.SandboxID)
-	switch {
-	case queries.Unread != "": // a report that it is alive may stand there
-		c.object(true, "the last report of the agent of its node could not be read: %s", queries.Unread)
-	case found && last.Verdict == v1alpha1.VerdictDoNotRelease:
-		c.object(true, "the agent of its node reported DoNotRelease (%s) at %s", last.Reason, inspect.Timestamp(inspect.At(last.Time)))
+	if why := audit.ReportedAlive(facts.QueriesIn(o.GuardedNodes, string(o.UID)), f.Entry.SandboxID); why != "" {
+		c.object(true, "%s", why)
 	}
 	if o.Pod.IsKnown() {
 		f.ownerPod(c, o.Pod.Get())

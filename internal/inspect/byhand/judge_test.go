@@ -129,6 +129,14 @@ func TestJudge(t *testing.T) {
 				f.Owner.GuardedNodes = responded(v1alpha1.SandboxResponse{Record: "another", SandboxID: sandbox, Verdict: v1alpha1.VerdictDoNotRelease})
 			},
 		},
+		"a node that claims it": {
+			change: func(f *Facts) {
+				f.Owner.GuardedNodes = responded(v1alpha1.SandboxResponse{})
+				f.Owner.GuardedNodes.Get()[0].Spec.NodeName = "node-7"
+				f.Owner.GuardedNodes.Get()[0].Status.AllNodes = &v1alpha1.AllNodesResponse{Claims: []v1alpha1.SandboxClaim{{SandboxID: sandbox, Reason: "SandboxReady"}}}
+			},
+			alive: "the agent of node node-7 claims the sandbox (SandboxReady)",
+		},
 		"a report that could not be read may be one of DoNotRelease": {
 			change: func(f *Facts) { f.Owner.GuardedNodes = release.Unknown[[]v1alpha1.GuardedNode]("no right") },
 			alive:  "the last report of the agent of its node could not be read: no right",
