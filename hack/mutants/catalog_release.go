@@ -43,15 +43,15 @@ var decisionMutants = []mutant{
 	{
 		rule: "NodeOutOfService: the taint counts only on a Node that is not Ready",
 		file: "internal/release/agent.go",
-		old:  `func fenced(node Node) bool { return node.OutOfService && !node.Ready }`,
-		new:  `func fenced(node Node) bool { return node.OutOfService }`, by: inRelease,
+		old:  `func isOutOfService(node Node) bool { return node.OutOfService && !node.Ready }`,
+		new:  `func isOutOfService(node Node) bool { return node.OutOfService }`, by: inRelease,
 	},
 	{
 		rule: "NodeOutOfService: an agent's report that the sandbox is not gone wins over the taint (S1)",
 		file: "internal/release/agent.go",
-		old: `	case said:
+		old: `	case responded:
 		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,`,
-		new: `	case said && node.Ready:
+		new: `	case responded && node.Ready:
 		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,`, by: inRelease,
 	},
 	{
@@ -69,11 +69,11 @@ var decisionMutants = []mutant{
 	{
 		rule: "NodeDeleted and NodeReplaced: the last report of the agent of a gone Node holds the sandbox",
 		file: "internal/release/agent.go",
-		old: `return report, said && !s.isGone(report)
+		old: `return report, responded && !s.isGone(report)
 }
 
 // startingReported`,
-		new: `return report, said && s.isGone(report)
+		new: `return report, responded && s.isGone(report)
 }
 
 // startingReported`, by: inRelease,
@@ -121,6 +121,12 @@ var decisionMutants = []mutant{
 		file: "internal/release/sandbox.go",
 		old:  `unread(); o.Evidence == EvidenceAgent && why != "" {`,
 		new:  `unread(); o.Evidence != EvidenceAgent && why != "" {`, by: inRelease,
+	},
+	{
+		rule: "NoAddresses: a report on any sandbox of the pod that could not be read holds (0292, R11)",
+		file: "internal/release/decide.go",
+		old:  `if why := unreadAny(o); why != "" {`,
+		new:  `if why := unreadAny(o); why != "" && !pod.Ending.ByKubelet() {`, by: inRelease,
 	},
 	{
 		rule: "AwaitRuntimeReport: a response counts only for the query that stands",

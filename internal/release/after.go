@@ -56,7 +56,7 @@ func (o Observation) without(d *Decision) Observation {
 	return o
 }
 
-// queried is the observation as it will be once the queries of a Confirm are in the record.
+// queried is the observation as it will be once the queries of a Confirm are made.
 func (o Observation) queried(d Decision, now time.Time) Observation {
 	node := o.Node.Get()
 	query := func(q Exchange, id string) Fact[Query] {

@@ -10,21 +10,21 @@ import (
 
 // judgeByAgent is row AwaitRuntimeReport, and what rows PodCompleted and TerminatedAfterDeletion do with agents: the container runtime of the node decides, whether the Node is Ready or not.
 func judgeByAgent(row Row, o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := s.exchange().during(false), o.Node.Get()
-	report, said := asked.Report(node)
+	exchange, node := s.exchange().during(false), o.Node.Get()
+	report, responded := exchange.Report(node)
 	switch {
-	case said && s.isGone(report):
+	case responded && s.isGone(report):
 		return judgeReported(row, s, report, "the agent of its node reports that it is gone ("+report.Reason+")")
-	case !asked.stands(node, node.OutOfService, now):
+	case !exchange.stands(node, node.OutOfService, now):
 		return confirm(row, s.ID, node.OutOfService)
-	case said && node.Ready:
+	case responded && node.Ready:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "the agent of its node reports that sandbox %s is not gone (%s)%s", s.ID, report.Reason, succeeded(report))
-	case said:
+	case responded:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
 			"the last report of the agent of its node, which is not Ready now, was that sandbox %s is not gone (%s)%s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
 			s.ID, report.Reason, succeeded(report))
 	}
-	return waitForWord(row, o, asked.Query.Get(), "sandbox "+s.ID+" is gone", now)
+	return waitForResponse(row, o, exchange.Query.Get(), "sandbox "+s.ID+" is gone", now)
 }
 
 // judgeReported is a sandbox that the agent of the pod's node reports as gone.
@@ -56,54 +56,54 @@ func succeeded(report Response) string {
 	return ": its pod's sandbox " + report.SuccessorID + " may use the address now"
 }
 
-// waitForWord says who is silent: the node, or its agent.
-func waitForWord(row Row, o Observation, mark Query, question string, now time.Time) Decision {
-	left := remaining(mark.Time, o.Settings.AnswerWithin, now)
+// waitForResponse says what does not respond: the node, or its agent. what is what the agent is to report on.
+func waitForResponse(row Row, o Observation, query Query, what string, now time.Time) Decision {
+	left := remaining(query.Time, o.Settings.AnswerWithin, now)
 	switch {
 	case !o.Node.Get().Ready:
 		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,
-			"%s is not Ready and has no out-of-service taint, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
-			o.Node.Get().called(), question)
+			"%s is not Ready and has no out-of-service taint, and its agent has not reported whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
+			o.Node.Get().called(), what)
 	case o.NotResponding.Reason != "":
-		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.NotResponding.Reason, o.NotResponding.Message)
+		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node does not report whether %s (%s): %s", what, o.NotResponding.Reason, o.NotResponding.Message)
 	case left > 0:
-		return wait(row, v1alpha1.ReasonAwaitingNodeAnswer, left, "waiting for its node to say whether %s", question)
+		return wait(row, v1alpha1.ReasonAwaitingNodeAnswer, left, "waiting for the agent of its node to report whether %s", what)
 	}
 	return wait(row, v1alpha1.ReasonAgentNotResponding, 0,
-		"the node is Ready, but its agent, asked at %s, has not said whether %s; look whether the agent's pod runs on that node",
-		mark.Time.UTC().Format(time.RFC3339), question)
+		"the node is Ready, but its agent, queried at %s, has not reported whether %s; look whether the agent's pod runs on that node",
+		query.Time.UTC().Format(time.RFC3339), what)
 }
 
-func confirm(row Row, sandbox string, fence bool) Decision {
+func confirm(row Row, sandbox string, outOfService bool) Decision {
 	what := "whether sandbox " + sandbox + " is gone"
 	if sandbox == v1alpha1.AnySandbox {
 		what = "whether it has a sandbox of the pod, or one that is starting"
 	}
-	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, OutOfService: fence,
-		Message: "the agent of its node is asked " + what}
+	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, OutOfService: outOfService,
+		Message: "the agent of its node is queried " + what}
 }
 
-// fenced is the ground of row NodeOutOfService: the taint alone is no fence on a Ready node.
-func fenced(node Node) bool { return node.OutOfService && !node.Ready }
+// isOutOfService is the ground of row NodeOutOfService: on a Ready node the taint alone declares nothing.
+func isOutOfService(node Node) bool { return node.OutOfService && !node.Ready }
 
-// judgeFenced is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
-func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := s.exchange().during(false), o.Node.Get()
-	report, said := asked.Report(node)
+// judgeOutOfService is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
+func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
+	exchange, node := s.exchange().during(false), o.Node.Get()
+	report, responded := exchange.Report(node)
 	switch {
-	case said && s.isGone(report):
+	case responded && s.isGone(report):
 		return judgeReported(RowNodeOutOfService, s, report, "its node has the out-of-service taint, and its agent reports that it is gone ("+report.Reason+")")
-	case !asked.stands(node, true, now):
+	case !exchange.stands(node, true, now):
 		return confirm(RowNodeOutOfService, s.ID, true)
-	case said:
+	case responded:
 		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,
 			"the node is tainted out-of-service and not Ready, but its agent, queried under that taint, reported that sandbox %s is not gone (%s); "+
 				"switch the machine off, take the taint away and set it again",
 			s.ID, report.Reason)
-	case asked.Query.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
+	case exchange.Query.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
 		return confirm(RowNodeOutOfService, s.ID, true) // the agent had no response to give while the node was Ready: that counts only from now on
 	}
-	if left := remaining(asked.Query.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
+	if left := remaining(exchange.Query.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeAnswer, left,
 			"the node is tainted out-of-service and not Ready; sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)
@@ -115,12 +115,12 @@ func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 // contradicted is the last report on a sandbox whose Node is gone or replaced, if it is that the sandbox is not gone. The agent of a Node that
 // is gone cannot be queried again, so its report stands until the machine registers again or a user overrides it.
 func contradicted(o Observation, s *Sandbox) (Response, bool) {
-	asked := s.exchange().during(false)
-	if o.Evidence != EvidenceAgent || !asked.Query.IsKnown() || !s.Machine.IsKnown() || asked.Query.Get().NodeUID != s.Machine.Get().NodeUID {
+	exchange := s.exchange().during(false)
+	if o.Evidence != EvidenceAgent || !exchange.Query.IsKnown() || !s.Machine.IsKnown() || exchange.Query.Get().NodeUID != s.Machine.Get().NodeUID {
 		return Response{}, false
 	}
-	report, said := asked.Responded()
-	return report, said && !s.isGone(report)
+	report, responded := exchange.Responded()
+	return report, responded && !s.isGone(report)
 }
 
 // startingReported: the agent reports a sandbox of the pod, by its ID, although no pool has an entry for the pod.
@@ -128,36 +128,40 @@ func startingReported(o Observation) (Response, bool) {
 	if o.Evidence != EvidenceAgent || !o.Node.IsKnown() {
 		return Response{}, false
 	}
-	report, said := o.Any.during(false).Report(o.Node.Get())
-	return report, said && !report.gone() && report.SuccessorID != ""
+	report, responded := o.Any.during(false).Report(o.Node.Get())
+	return report, responded && !report.gone() && report.SuccessorID != ""
 }
 
-// decideAny is the agent's half of row MayBeStarting: its grace is over, no pool holds anything for the pod, and the node is asked for
-// every sandbox of it.
+// unreadAny says why a report on any sandbox of the pod, which holds the pod in the rows before GracePeriod, is not known; empty if it is.
+func unreadAny(o Observation) string {
+	if o.Evidence != EvidenceAgent || !o.Node.IsKnown() || isOutOfService(o.Node.Get()) {
+		return ""
+	}
+	return o.Any.unread()
+}
+
+// decideAny is the agent's half of row MayBeStarting: its grace is over, no pool holds anything for the pod, and the node is queried
+// about every sandbox of it.
 func decideAny(o Observation, now time.Time) Decision {
 	const what = "no pool holds an address for it, "
 	if !o.Node.IsKnown() {
 		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "its node could not be read: %s", o.Node.Why())
 	}
-	about := o.Any.during(false)
-	if why := about.unread(); why != "" {
-		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is starting cannot be told: %s", why)
-	}
-	node := o.Node.Get()
-	report, said := about.Report(node)
+	about, node := o.Any.during(false), o.Node.Get()
+	report, responded := about.Report(node)
 	switch {
-	case said && report.gone():
+	case responded && report.gone():
 		return unprotect(RowMayBeStarting, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one that is starting")
 	case !about.stands(node, false, now):
 		return confirm(RowMayBeStarting, v1alpha1.AnySandbox, false)
-	case said && node.Ready:
-		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", report.Reason)
+	case responded && node.Ready:
+		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"but the agent of its node reports that there may be a sandbox of it (%s)", report.Reason)
 	}
-	return waitForWord(RowMayBeStarting, o, about.Query.Get(), "a sandbox of the pod is there or starting", now)
+	return waitForResponse(RowMayBeStarting, o, about.Query.Get(), "a sandbox of the pod is there or starting", now)
 }
 
 // decideInUse is row PodInUse with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its
-// present sandbox, its node is asked, and an entry in whose place another sandbox came is rewritten.
+// present sandbox, its node is queried, and an entry in whose place another sandbox came is rewritten.
 func decideInUse(o Observation, now time.Time) Decision {
 	keep := keepInUse()
 	if o.Pod.Get().Ending != EndingNone || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
@@ -179,7 +183,7 @@ func decideInUse(o Observation, now time.Time) Decision {
 	return keep
 }
 
-// judgeInUse says of one sandbox of a pod that lives whether it is to be asked about, or its entries to be rewritten.
+// judgeInUse says of one sandbox of a pod that lives whether its node is to be queried about it, or its entries to be rewritten.
 func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	keep := keepInUse()
 	if o.Evidence != EvidenceAgent {
@@ -189,17 +193,17 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 		return keep
 	}
 	left, doubtful := doubted(o, s, now)
-	asked := s.exchange().during(true)
-	if !doubtful || asked.unread() != "" {
+	exchange := s.exchange().during(true)
+	if !doubtful || exchange.unread() != "" {
 		return keep
 	}
-	report, said := asked.Report(o.Node.Get())
+	report, responded := exchange.Report(o.Node.Get())
 	switch {
-	case said && s.Followed && s.isGone(report):
+	case responded && s.Followed && s.isGone(report):
 		return dropFollowed(judgeReported(RowPodInUse, s, report, "the agent of its node reports that it is gone ("+report.Reason+")"))
-	case said && replaces(report, s):
+	case responded && replaces(report, s):
 		return rewrite(s, report)
-	case asked.stands(o.Node.Get(), false, now):
+	case exchange.stands(o.Node.Get(), false, now):
 		keep.Asking = true
 	case left > 0:
 		keep.After = left
@@ -210,7 +214,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 }
 
 // doubted: the entry may not be the pod's present sandbox's, because there is more than one or because its machine has booted since;
-// left is how long that is yet to stand, so that the ordinary replacement of a sandbox asks nobody.
+// left is the remaining wait, so that the ordinary replacement of a sandbox queries no node.
 func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doubtful bool) {
 	if s.Conflict || !s.Machine.IsKnown() || seenWithAnother(o, s) {
 		return 0, false

@@ -15,7 +15,7 @@ import (
 func TestDecideWithAgents(t *testing.T) {
 	one := func(change ...func(*Sandbox)) func(*Observation) { return sandboxes(sandbox("s1", change...)) }
 	notReady := node(Node{Machine: machine})
-	fence := node(Node{Machine: machine, OutOfService: true})
+	outOfService := node(Node{Machine: machine, OutOfService: true})
 	anyAsked := func(mark Fact[Query], answer Fact[Response]) func(*Observation) {
 		return func(o *Observation) { o.Any = Exchange{Query: mark, Response: answer} }
 	}
@@ -38,7 +38,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"PodCompleted: what was said while the pod used its addresses is asked again": {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(asked(ask(living), Known(said(gone))))), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: what was said while the pod used its addresses is asked again": {
-			terminating(agent, fence, one(asked(ask(living, func(m *Query) { m.OutOfService = true }), Known(said(gone))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, outOfService, one(asked(ask(living, func(m *Query) { m.OutOfService = true }), Known(said(gone))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"AwaitRuntimeReport: what was said while the pod used its addresses is asked again": {
 			terminating(agent, one(asked(ask(living), Known(said(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"PodInUse: what was asked after an end is asked again": {
@@ -68,29 +68,29 @@ func TestDecideWithAgents(t *testing.T) {
 		"PodInUse: an address of a pod that lives is never released, whatever its node says": {
 			terminating(agent, notDeleting, bootedSince, one(shown, asked(ask(living, atBoot2), Known(said(gone, ofBoot2))))), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"NodeOutOfService: a fenced node is asked once more": {
-			terminating(agent, fence), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, outOfService), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: also if it was asked before, whatever it said": {
-			terminating(agent, fence, one(asked(ask(longAsked), Known(said(alive))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, outOfService, one(asked(ask(longAsked), Known(said(alive))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: also if it was asked at an earlier taint": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Response]()))),
 			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: its silence counts after the delay": {
-			terminating(agent, fence, one(asked(ask(atFence, func(m *Query) { m.Time = now.Add(-time.Minute) }), Absent[Response]()))),
+			terminating(agent, outOfService, one(asked(ask(atFence, func(m *Query) { m.Time = now.Add(-time.Minute) }), Absent[Response]()))),
 			want{RowNodeOutOfService, Wait, v1alpha1.ReasonAwaitingNodeAnswer, 2 * time.Minute}},
 		"NodeOutOfService: and then releases": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Absent[Response]()))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+			terminating(agent, outOfService, one(asked(ask(longAsked, atFence), Absent[Response]()))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
 		"NodeOutOfService: an answer to an earlier question is silence": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive, func(a *Response) { a.Epoch-- }))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
+			terminating(agent, outOfService, one(asked(ask(longAsked, atFence), Known(said(alive, func(a *Response) { a.Epoch-- }))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
 		"NodeOutOfService: its DoNotRelease overrules the taint, as long as it stands": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Known(said(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+			terminating(agent, outOfService, one(asked(ask(longAsked, atFence), Known(said(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeOutOfService: its ReadyForRelease needs no delay": {
-			terminating(agent, fence, one(asked(ask(atFence), Known(said(gone))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonSandboxGone, 0}},
+			terminating(agent, outOfService, one(asked(ask(atFence), Known(said(gone))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"NodeOutOfService: an answer that could not be read is not silence": {
-			terminating(agent, fence, one(asked(ask(longAsked, atFence), Unknown[Response]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+			terminating(agent, outOfService, one(asked(ask(longAsked, atFence), Unknown[Response]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"NodeOutOfService: a termination reported by the kubelet releases nothing without the agent": {
-			terminating(agent, fence, ended(EndingFinished, longAgo)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, outOfService, ended(EndingFinished, longAgo)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"NodeOutOfService: its DoNotRelease wins over a termination reported by the kubelet": {
-			terminating(agent, fence, ended(EndingFinished, longAgo), one(asked(ask(longAsked, atFence), Known(said(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+			terminating(agent, outOfService, ended(EndingFinished, longAgo), one(asked(ask(longAsked, atFence), Known(said(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeOutOfService: no response counts only to a query that was made since the node is not Ready": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(asked(ask(longAsked, atFence), Absent[Response]()))),
 			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
@@ -155,6 +155,12 @@ func TestDecideWithAgents(t *testing.T) {
 			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"NoAddresses: that no sandbox was listed for long enough yet is no such report": {
 			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Known(said(alive)))), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"NoAddresses: a report on any sandbox of the pod that could not be read holds": {
+			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Unknown[Response]("x"))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
+		"NoAddresses: but not where the node is declared dead": {
+			terminating(agent, outOfService, ended(EndingFinished, longAgo), noEntries, anyAsked(ask(), Unknown[Response]("x"))), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"MayBeStarting: a query that could not be read holds": {
+			terminating(agent, noEntries, anyAsked(Unknown[Query]("x"), Absent[Response]())), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"TerminatedAfterDeletion: a termination reported by the kubelet with entries left queries the agent, without waiting for the grace period": {
 			terminating(agent, ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{RowTerminatedAfterDeletion, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"TerminatedAfterDeletion: a DoNotRelease wins over a termination reported by the kubelet": {

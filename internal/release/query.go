@@ -27,7 +27,7 @@ type Query struct {
 	Rewrite bool
 }
 
-// Response is an agent's report on one sandbox, as it stands in the GuardedNode. Whether it counts is Counts' question.
+// Response is an agent's report on one sandbox, as it stands in the GuardedNode. Whether it counts, Counts says.
 type Response struct {
 	SandboxID string
 	// NodeUID and BootID are the Node for which the agent responds, and the boot in which it does.
