@@ -42,7 +42,7 @@ type Response struct {
 	Time time.Time
 	// PodUID is the pod UID with which the agent has seen the sandbox; empty if it never saw it.
 	PodUID types.UID
-	// SuccessorID is another sandbox of the pod UID, not gone, that the runtime lists in place of the one in question.
+	// SuccessorID is another sandbox of the pod UID, not gone, that the runtime lists in place of the one that the query is about.
 	SuccessorID string
 }
 

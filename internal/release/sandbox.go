@@ -22,7 +22,7 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	case o.Node.IsAbsent():
 		return judgeGone(o, s, RowNodeDeleted, v1alpha1.ReasonNodeGone, "the Node object is gone", now)
 	case relation == Replaced:
-		return judgeGone(o, s, RowNodeReplaced, v1alpha1.ReasonNodeReplaced, "another machine answers to the node's name", now)
+		return judgeGone(o, s, RowNodeReplaced, v1alpha1.ReasonNodeReplaced, "another machine has the node's name", now)
 	case isOutOfService(o.Node.Get()) && o.Evidence == EvidenceAgent:
 		d = judgeOutOfService(o, s, now)
 		d.Readdress = relation == Reregistered
@@ -246,7 +246,7 @@ func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision
 	case o.Node.IsAbsent():
 		return wait(RowPodCompleted, v1alpha1.ReasonNodeGone, 0, "the pod ended, but its Node object is gone: sandbox %s is held", s.ID)
 	case relation == Replaced:
-		return wait(RowPodCompleted, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine answers to the node's name: sandbox %s is held", s.ID)
+		return wait(RowPodCompleted, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine has the node's name: sandbox %s is held", s.ID)
 	case o.Evidence == EvidenceAgent:
 		d = judgeEndedByAgent(o, pod, s, now)
 	case !endedHere(o, pod, s):
