@@ -59,7 +59,6 @@ func TestAFailedWriteIsTriedAgainUntilItSucceeds(t *testing.T) {
 			}
 			before := value(t, "holdfast_agent_write_failures_total")
 			fail(b.api, apierrors.NewInternalError(errors.New("etcd is away")))
-			b.clock.Step(speakerFresh)
 			failures := func() float64 { return value(t, "holdfast_agent_write_failures_total") - before }
 			waited := time.Duration(0)
 			for _, retry := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
@@ -168,7 +167,6 @@ func TestNothingIsWrittenForANodeThatIsNotTheAgents(t *testing.T) {
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := queried(t)
-			b.clock.Step(speakerFresh)
 			b.settlePokes()
 			change(b.api)
 			b.round(t.Context())
@@ -193,26 +191,24 @@ func TestTheLogSaysWhatWasRespondedAndWhy(t *testing.T) {
 	}
 }
 
-func TestIdentityIsReadOnceForWritesThatMeet(t *testing.T) {
+// What was found a moment ago is no evidence of whose Node it is now.
+func TestTheIdentityIsReadLive(t *testing.T) {
 	api, clock := newStubAPI(), newClock()
 	i := &identity{client: api, nodeName: nodeName, files: writeMachine(t, bootID, "machine"), clock: clock}
-	for range 3 {
-		if me, err := i.fresh(t.Context()); err != nil || me.nodeUID != nodeUID || me.podUID != podUID || me.bootID != bootID {
-			t.Fatalf("got %+v, %v", me, err)
-		}
+	if me, err := i.fresh(t.Context()); err != nil || me.nodeUID != nodeUID || me.podUID != podUID || me.bootID != bootID {
+		t.Fatalf("got %+v, %v", me, err)
 	}
-	if api.reads != 1 {
-		t.Errorf("%d reads", api.reads)
-	}
-	clock.Step(speakerFresh)
 	api.node.UID = types.UID("new")
 	if me, err := i.fresh(t.Context()); err != nil || me.nodeUID != "" || me.reason != v1alpha1.ReasonNotThisMachine || me.nodeObject != "new" {
 		t.Errorf("got %+v, %v", me, err)
 	}
 	api.fail = errors.New("away")
-	clock.Step(speakerFresh)
+	clock.Step(time.Second)
 	if _, err := i.fresh(t.Context()); err == nil {
 		t.Error("what could not be read was taken for what was known")
+	}
+	if _, at := i.known(); !at.Equal(start) {
+		t.Errorf("what was known is of %s", at)
 	}
 }
 
