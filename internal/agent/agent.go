@@ -44,7 +44,7 @@ type Options struct {
 	Machine MachineFiles
 	// Recorder writes events on the Node.
 	Recorder events.EventRecorder
-	// ListInterval is how often the runtime is listed while nobody asks.
+	// ListInterval is how often the runtime is listed while no query is open.
 	ListInterval time.Duration
 	// Settings are the delays of the handshake.
 	Settings handshake.Settings
@@ -162,7 +162,7 @@ func (a *Agent) settlePokes() {
 	}
 }
 
-// hint asks for a round soon, if there is a query that the runtime's event may answer. The round lists as always.
+// hint asks for a round soon, if there is a query about which the runtime's event may be. The round lists as always.
 func (a *Agent) hint() {
 	if a.open.Load() {
 		a.poke()

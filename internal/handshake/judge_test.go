@@ -103,13 +103,13 @@ var (
 //	"From an unfiltered list"
 //		cri: TestList (ready and not ready, both, in one list without a filter); TestThereIsACompleteListOrNone
 //		here: TestAListIsBelievedOnlyWithTheAgentsOwnSandbox
-//		node: that lists nothing, not even the agent's own sandbox, is not believed
+//		node: that lists nothing, not even the agent's own sandbox, is not trusted
 //	"taken after the query was seen"
 //		here: TestTheAgentsWord (a list from before the query was seen answers nothing); TestMemory (does not count)
 //		agent: TestAQueryThatComesWhileTheRuntimeIsListedWaitsForTheNextList, TestAQueryThatIsWithdrawnAndMadeAgainIsAnother
 //	"never from a cache"
 //		cri: TestNothingIsTakenFromAnEarlierList; agent: TestRound (a list that fails)
-//		node: gets no answer while containerd is stopped, and everybody sees why
+//		node: gets no response while containerd is stopped, and the condition, an event and a metric say why
 //	"Gone = absent"
 //		here: TestTheAgentsWord, TestI1I5OnlyProofReleases, TestASandboxThatContainerdFailedToLoadIsNotGone
 //		node: The transcript of a handshake; A sandbox that a real containerd fails to load when it is restarted
@@ -118,7 +118,7 @@ var (
 //		node: is not released while it lives, nor with its process killed, but once it is stopped; is held while a container of it runs
 //	"NOTREADY alone is not gone"
 //		here: TestTheAgentsWord (three rows); cri: TestASandboxThatHangsLeavesTheOthersAndTheListAlone
-//		node: The transcript; that calls itself containerd and tells nothing of a network namespace is not believed to have closed it
+//		node: The transcript; that calls itself containerd and tells nothing of a network namespace is not trusted to have closed it
 //	"on CRI-O only absence counts"
 //		here: TestTheAgentsWord, TestMemoryOfAPodUID; node: CRI-O: runs DEL, then stops, then removes; only absence is gone
 //	"An ID that this agent never saw needs absence for longer than sandboxCreationMax (10m)"
@@ -128,11 +128,11 @@ var (
 //		here: TestTheAgentsWord (however long it was not), TestMemory (to be listed ends the row; a task of it ends the row)
 //		node: that is starting, and parked, is held and then seen
 //	"ReadyForRelease is final, since sandbox IDs never return"
-//		here: TestReadyForReleaseIsFinalForItsEpochAndBoot; agent: TestRound, TestAMarkIsAnsweredInItsBootOnly; node: The transcript
+//		here: TestReadyForReleaseIsFinalForItsQuery; agent: TestRound, TestAQueryGetsAResponseInItsBootOnly; node: The transcript
 //	"DoNotRelease is not"
 //		agent: TestRound (DoNotRelease is not final); node: The transcript
 //
-// Of decision 0073, TestForWhomAMarkIs, TestReadyForReleaseIsAboutThePodUIDToo and TestEverySandboxOfAPodUID.
+// Of decision 0073, TestToWhichBootAQueryIs, TestReadyForReleaseIsAboutThePodUIDToo and TestEverySandboxOfAPodUID.
 func TestTheAgentsWord(t *testing.T) {
 	cases := map[string]struct {
 		situation
