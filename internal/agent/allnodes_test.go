@@ -188,3 +188,20 @@ func TestAClaimIsDroppedWithItsQuery(t *testing.T) {
 		t.Errorf("%d writes, %+v", len(b.api.written), got)
 	}
 }
+
+// Queries that are older than the response to them are so for a moment, or since etcd was restored.
+func TestTheGuardedNodeIsReadOftenWhileItsResponseIsNewerThanTheQueries(t *testing.T) {
+	b := newBench(t)
+	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+	b.claimed(bootID)
+	b.api.guarded.Status.AllNodes.Generation = 7
+	b.askAll("s0")
+	before := b.api.guardedReads
+	for range 120 {
+		b.take()
+		b.clock.Step(firstCheck)
+	}
+	if got := b.api.guardedReads - before; got != 120 || len(b.api.written) != 0 {
+		t.Errorf("%d reads and %d writes in 120 times firstCheck", got, len(b.api.written))
+	}
+}
