@@ -61,6 +61,26 @@ var queryMutants = []mutant{
 		new:  `question.Affirmed = ""`, by: inAgent,
 	},
 	{
+		rule: "agent: nothing is written under an identity that a live read does not confirm (0292)",
+		file: "internal/agent/reporter.go",
+		old:  `live.nodeUID != me.nodeUID || live.bootID != me.bootID {`,
+		new:  `live.nodeUID != live.nodeUID {`, by: inAgent,
+	},
+	{
+		rule: "agent: a conflict has the GuardedNode read live (0292)",
+		file: "internal/agent/reporter.go",
+		old:  `r.checked = time.Time{} // the`,
+		new:  `_ = r.checked // the`, by: inAgent,
+	},
+	{
+		rule: "agent: a restarted agent knows from its claim what its predecessor saw (0292)",
+		file: "internal/agent/round.go",
+		old: `		Affirmed: claimedWith(node, q.SandboxID, me)}
+	if !strings`,
+		new: `	}
+	if !strings`, by: inAgent,
+	},
+	{
 		rule: "handshake: ReadyForRelease is the last response to a query (0292)",
 		file: "internal/handshake/respond.go",
 		old:  `if given != nil && Final(q, *given) {`,
