@@ -107,9 +107,8 @@ func (w *Wanted) Next(node types.UID, standing []v1alpha1.SandboxQuery, next int
 		}
 		switch {
 		case epoch != wanted.supersedes:
-		case wanted.isWithdrawn && at >= 0:
+		case wanted.isWithdrawn: // what it supersedes was there, and is
 			queries = slices.Delete(queries, at, at+1)
-		case wanted.isWithdrawn:
 		case at < 0 && len(queries) >= Capacity:
 			continue
 		default:
