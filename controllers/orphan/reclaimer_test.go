@@ -37,7 +37,7 @@ type world struct {
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := onepod.New(t, objects...)
-	return &world{w, New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
+	return &world{w, New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings, Queries: w.Queries,
 		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Liveness: liveness.New(w.Live, w.Clock, w.PoliciesSince),
 		Machines: newMachines(w.Client, w.Live, w.Clock)})}
 }

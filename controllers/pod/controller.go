@@ -306,6 +306,8 @@ func (v *view) unfinished() error {
 		return nil
 	case v.heldRead.IsUnknown():
 		return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
+	case v.queries.Unread != "":
+		return fmt.Errorf("reading the queries about the sandboxes of %s: %s", v.podName(), v.queries.Unread)
 	case v.node.IsUnknown():
 		return fmt.Errorf("reading node %s for the sandboxes of %s: %s", v.nodeName(), v.podName(), v.node.Why())
 	}

@@ -41,7 +41,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := onepod.New(t, objects...)
 	f := &world{World: w, onGone: func() {}}
-	f.r = New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
+	f.r = New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings, Queries: w.Queries,
 		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Liveness: liveness.New(w.Live, w.Clock, w.PoliciesSince), Gone: f.gone})
 	return f
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -60,12 +61,16 @@ type World struct {
 	Writes     []string
 	// JudgedSince is from when on policies keep others from writing what a kubelet reports; zero where they are not in force.
 	JudgedSince time.Time
+	// Queries are those that passes want, which WriteQueries writes; wanted are the Node UIDs about which they are.
+	Queries *queries.Wanted
+	wanted  []types.UID
 }
 
 // After moves the clock to that long after the beginning and reconciles the pod, again where a pass waits for the cache of its own
-// write, which has it at once here.
+// write, which has it at once here. The queries that it wants are written then.
 func (f *World) After(d time.Duration, look func(context.Context, types.UID) (reconcile.Result, error)) error {
 	f.Clock.SetTime(Now.Add(d))
+	defer f.WriteQueries()
 	for {
 		result, err := look(f.Context(), "old")
 		if err != nil || (result.RequeueAfter != backoff.CatchUp && result.RequeueAfter != backoff.EventOverdue) {
@@ -199,7 +204,8 @@ func New(t *testing.T, objects ...client.Object) *World {
 			_, isLease := into.(*coordinationv1.Lease)
 			_, isPod := into.(*corev1.Pod)
 			_, isNode := into.(*corev1.Node)
-			if (isLease && f.FailReads == "leases") || (isPod && f.FailReads == "pods") || (isNode && f.FailReads == "node") {
+			_, isGuarded := into.(*v1alpha1.GuardedNode)
+			if (isLease && f.FailReads == "leases") || (isPod && f.FailReads == "pods") || (isNode && f.FailReads == "node") || (isGuarded && f.FailReads == "guardednodes") {
 				return fmt.Errorf("the API server is away at %s", f.Clock.Now())
 			}
 			return c.Get(ctx, key, into, opts...)
@@ -212,6 +218,12 @@ func New(t *testing.T, objects ...client.Object) *World {
 		}})
 	f.Live, f.Client = live, f.recordingClient()
 	f.JudgedSince = Now.Add(-24 * time.Hour)
+	f.Queries = queries.NewWanted()
+	f.Queries.Subscribe(func(node types.UID) {
+		if !slices.Contains(f.wanted, node) {
+			f.wanted = append(f.wanted, node)
+		}
+	})
 	return f
 }
 
