@@ -255,7 +255,7 @@ func TestAConflictKeepsWhatIsWanted(t *testing.T) {
 			r := newReconciler(c, c, clk, Options{Queries: wanted, Evidence: release.EvidenceAgent, Watches: &Watches{}})
 			wanted.Make(&facts.Queries{Record: "pod"}, "u1", v1alpha1.SandboxQuery{SandboxID: "s"})
 			result, err := r.Reconcile(t.Context(), request{UID: "u1"})
-			if isConflict := failure == conflict; isConflict != (err == nil) || isConflict != (result.RequeueAfter > 0) {
+			if isConflict := apierrors.IsConflict(failure); isConflict != (err == nil) || isConflict != (result.RequeueAfter > 0) {
 				t.Errorf("result %+v, %v; expected another try", result, err)
 			}
 			read, err := wanted.Cached(t.Context(), c, "pod")

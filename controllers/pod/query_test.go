@@ -134,11 +134,11 @@ func TestAQueryIsToTheNodeThatWasReadLive(t *testing.T) {
 func TestR5AQueryThatIsToBeReplacedDoesNotStand(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Gone(), onepod.Node("node", "node-1", "m1"))
 	f.r.options.Evidence = release.EvidenceAgent
-	read, err := f.Queries.Cached(t.Context(), f.Client, "old")
+	read, err := f.r.options.Queries.Cached(t.Context(), f.Client, "old")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Queries.Make(&read, "node-1", v1alpha1.SandboxQuery{SandboxID: "old-sandbox", BootID: "m1-boot", Purpose: v1alpha1.PurposeRelease})
+	f.r.options.Queries.Make(&read, "node-1", v1alpha1.SandboxQuery{SandboxID: "old-sandbox", BootID: "m1-boot", Purpose: v1alpha1.PurposeRelease})
 	f.holdsUntil(0)
 	if q := f.QueriesAbout("old"); len(q) != 1 || q[0].Epoch != 2 {
 		t.Fatalf("queries %+v; expected one with another epoch", q)

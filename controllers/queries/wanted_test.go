@@ -279,7 +279,7 @@ func TestQueriesThatAreNotNeededAreWithdrawn(t *testing.T) {
 	}
 }
 
-// TestR4NoTwoQueriesHaveTheSameEpoch, whatever becomes of them; only those of one write share it, and they are about different sandboxes.
+// TestR4NoTwoQueriesHaveTheSameEpoch; only those of one write share it, and they are about different sandboxes.
 func TestR4NoTwoQueriesHaveTheSameEpoch(t *testing.T) {
 	s := newStore(t)
 	seen := map[string]bool{}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,6 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
-	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -61,9 +61,9 @@ type World struct {
 	Writes     []string
 	// JudgedSince is from when on policies keep others from writing what a kubelet reports; zero where they are not in force.
 	JudgedSince time.Time
-	// Queries are those that passes want, which WriteQueries writes; wanted are the Node UIDs about which they are.
-	Queries *queries.Wanted
-	wanted  []types.UID
+	// wanted are the queries that passes want, and queried the Node UIDs about which they are.
+	wanted  Wanted
+	queried []types.UID
 }
 
 // After moves the clock to that long after the beginning and reconciles the pod, again where a pass waits for the cache of its own
@@ -201,11 +201,7 @@ func New(t *testing.T, objects ...client.Object) *World {
 		WithStatusSubresource(&v1alpha1.IPAllocation{}).Build()
 	live := interceptor.NewClient(f.Truth, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-			_, isLease := into.(*coordinationv1.Lease)
-			_, isPod := into.(*corev1.Pod)
-			_, isNode := into.(*corev1.Node)
-			_, isGuarded := into.(*v1alpha1.GuardedNode)
-			if (isLease && f.FailReads == "leases") || (isPod && f.FailReads == "pods") || (isNode && f.FailReads == "node") || (isGuarded && f.FailReads == "guardednodes") {
+			if f.FailReads != "" && f.FailReads == kindsRead[reflect.TypeOf(into)] {
 				return fmt.Errorf("the API server is away at %s", f.Clock.Now())
 			}
 			return c.Get(ctx, key, into, opts...)
@@ -218,14 +214,12 @@ func New(t *testing.T, objects ...client.Object) *World {
 		}})
 	f.Live, f.Client = live, f.recordingClient()
 	f.JudgedSince = Now.Add(-24 * time.Hour)
-	f.Queries = queries.NewWanted()
-	f.Queries.Subscribe(func(node types.UID) {
-		if !slices.Contains(f.wanted, node) {
-			f.wanted = append(f.wanted, node)
-		}
-	})
 	return f
 }
+
+// kindsRead are the names of FailReads.
+var kindsRead = map[reflect.Type]string{reflect.TypeFor[*coordinationv1.Lease](): "leases", reflect.TypeFor[*corev1.Pod](): "pods", reflect.TypeFor[*corev1.Node](): "node",
+	reflect.TypeFor[*v1alpha1.GuardedNode](): "guardednodes"}
 
 // PoliciesSince is JudgedSince.
 func (f *World) PoliciesSince(context.Context) (time.Time, error) { return f.JudgedSince, nil }

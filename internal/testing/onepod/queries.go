@@ -14,6 +14,22 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
+// Wanted are queries that passes want (controllers/queries).
+type Wanted interface {
+	Subscribe(changed func(node types.UID))
+	Next(node types.UID, standing []v1alpha1.SandboxQuery, next int64, now time.Time, isNeeded func(*v1alpha1.SandboxQuery) bool) (queries []v1alpha1.SandboxQuery, done func())
+}
+
+// Wants has WriteQueries write what is wanted.
+func (f *World) Wants(wanted Wanted) {
+	f.wanted = wanted
+	wanted.Subscribe(func(node types.UID) {
+		if !slices.Contains(f.queried, node) {
+			f.queried = append(f.queried, node)
+		}
+	})
+}
+
 // StandingQuery is a query in the GuardedNode of a Node UID.
 type StandingQuery struct {
 	NodeUID types.UID
@@ -34,16 +50,16 @@ func Gone() *v1alpha1.GuardedNode {
 // WriteQueries writes what passes want into the GuardedNodes, in place of controllers/node. Every query that stands is needed.
 func (f *World) WriteQueries() {
 	f.Helper()
-	wanted := f.wanted
-	f.wanted = nil
-	for _, uid := range wanted {
+	queried := f.queried
+	f.queried = nil
+	for _, uid := range queried {
 		object := &v1alpha1.GuardedNode{}
 		err := f.Truth.Get(f.Context(), client.ObjectKey{Name: string(uid)}, object)
 		if client.IgnoreNotFound(err) != nil {
 			f.Fatal(err)
 		}
 		object.Name = string(uid)
-		next, done := f.Queries.Next(uid, object.Spec.Queries, object.Generation+1, f.Clock.Now(), func(*v1alpha1.SandboxQuery) bool { return true })
+		next, done := f.wanted.Next(uid, object.Spec.Queries, object.Generation+1, f.Clock.Now(), func(*v1alpha1.SandboxQuery) bool { return true })
 		object.Spec.Queries = next
 		object.Generation++ // the fake client counts none
 		if apierrors.IsNotFound(err) {
