@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/orphan"
 	"github.com/holdfast-dev/holdfast/controllers/pod"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -39,17 +40,18 @@ func disownedByOld(t *testing.T) *disowned {
 	t.Helper()
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
-	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1, Time: metav1.NewTime(onepod.Now.Add(-30 * time.Minute))}}
-	record.Status.Answers = []v1alpha1.Answer{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1,
-		Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxNeverListed), Time: metav1.NewTime(onepod.Now)}}
+	guarded := onepod.Gone()
+	guarded.Status.Responses[0].Reason = string(v1alpha1.ReasonSandboxNeverListed)
 	old := onepod.DeletedPod()
 	old.Annotations, old.Labels = nil, map[string]string{v1alpha1.GuardedLabel: "true"}
-	w := onepod.New(t, record, old, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	w := onepod.New(t, record, guarded, old, onepod.Node("node", "node-1", "m1"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
+	wanted := queries.NewWanted()
+	w.Wants(wanted)
 	seen, observer := witness.New(w.Clock), liveness.New(w.Live, w.Clock, w.PoliciesSince)
 	backends := []ipam.Backend{w.Pool}
-	f := &disowned{w, pod.New(w.Client, w.Live, w.Recorder, w.Clock, pod.Options{Backends: backends, Evidence: release.EvidenceAgent, Settings: onepod.Settings,
+	f := &disowned{w, pod.New(w.Client, w.Live, w.Recorder, w.Clock, pod.Options{Backends: backends, Evidence: release.EvidenceAgent, Settings: onepod.Settings, Queries: wanted,
 		PoliciesSince: w.PoliciesSince, Witness: seen, Liveness: observer}),
-		orphan.New(w.Client, w.Live, w.Recorder, w.Clock, orphan.Options{Backends: backends, Evidence: release.EvidenceAgent, Settings: onepod.Settings,
+		orphan.New(w.Client, w.Live, w.Recorder, w.Clock, orphan.Options{Backends: backends, Evidence: release.EvidenceAgent, Settings: onepod.Settings, Queries: wanted,
 			PoliciesSince: w.PoliciesSince, Witness: seen, Liveness: observer})}
 	f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))
 	seen.Handler().OnAdd(old, false)

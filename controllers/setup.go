@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/controllers/poolusage"
 	"github.com/holdfast-dev/holdfast/controllers/protect"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/controllers/relabel"
 	"github.com/holdfast-dev/holdfast/controllers/slice"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
@@ -37,8 +38,6 @@ type Options struct {
 	Evidence release.Evidence
 	// Settings are the delays of the decision table.
 	Settings release.Settings
-	// Handshakes bound how many questions to agents are open at once.
-	Handshakes pod.Handshakes
 	// ManagerNamespace holds the Lease of the observation of Nodes.
 	ManagerNamespace string
 	// MaxAsked is how many orphans all nodes are queried about at once.
@@ -92,21 +91,22 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	observer := liveness.New(mgr.GetAPIReader(), o.Clock, o.PoliciesSince)
 	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}
+	wanted := queries.NewWanted()
 	nodes, err := node.Setup(mgr, o.Clock, node.Options{
 		Settings:  nodelife.Settings{NodeGoneDelay: o.Settings.NodeGoneDelay, HoldGoneNodes: o.Settings.HoldGoneNodes},
 		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: observer.Kubelet,
-		SimulatedQueues: o.SimulatedQueues,
+		SimulatedQueues: o.SimulatedQueues, Queries: wanted, Evidence: o.Evidence,
 	})
 	if err != nil {
 		return err
 	}
-	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Handshakes: o.Handshakes, Rules: o.Rules,
+	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Queries: wanted, Rules: o.Rules,
 		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues,
 		PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Gone: nodes.Gone, Running: routes.start})
 	if err != nil {
 		return err
 	}
-	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{MaxAsked: o.MaxAsked,
+	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{MaxAsked: o.MaxAsked, Queries: wanted,
 		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
 		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Machines: nodes,
 		Running: routes.start})

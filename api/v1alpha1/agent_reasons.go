@@ -11,7 +11,7 @@ const (
 	ReasonSandboxStopped Reason = "SandboxStopped"
 	// ReasonSandboxNeverListed: no complete list of the runtime showed the sandbox for longer than sandboxCreationMax.
 	ReasonSandboxNeverListed Reason = "SandboxNeverListed"
-	// ReasonNoSandbox: asked for every sandbox of a pod UID, no complete list of the runtime showed one that is not gone for longer
+	// ReasonNoSandbox: queried about every sandbox of a pod UID, no complete list of the runtime showed one that is not gone for longer
 	// than sandboxCreationMax.
 	ReasonNoSandbox Reason = "NoSandbox"
 )
@@ -30,7 +30,7 @@ const (
 	ReasonSandboxListed Reason = "SandboxListed"
 	// ReasonSandboxNotSeen: this agent never saw the sandbox; it may be starting until sandboxCreationMax is over.
 	ReasonSandboxNotSeen Reason = "SandboxNotSeen"
-	// ReasonSandboxOfThisNode: asked of all nodes, this one had the sandbox; to be asked again by its Node UID.
+	// ReasonSandboxOfThisNode: in a query to all nodes: this one had the sandbox, and is to be queried by its Node UID.
 	ReasonSandboxOfThisNode Reason = "SandboxOfThisNode"
 	// ReasonSandboxSucceeded: the sandbox is gone, but another sandbox of the same pod UID is not, and may use its address.
 	ReasonSandboxSucceeded Reason = "SandboxSucceeded"
@@ -39,7 +39,7 @@ const (
 	ReasonSandboxNotLoaded Reason = "SandboxNotLoaded"
 )
 
-// The reasons for which an agent gives no answer.
+// The reasons for which an agent does not respond.
 const (
 	// ReasonRuntimeUnreachable: the container runtime cannot be reached.
 	ReasonRuntimeUnreachable Reason = "RuntimeUnreachable"
@@ -51,6 +51,6 @@ const (
 	// ReasonNotThisMachine: the Node object of the agent's name is not the machine on which it runs, or not the Node for which
 	// its token was issued.
 	ReasonNotThisMachine Reason = "NotThisMachine"
-	// ReasonAnswered: the agent answers again.
-	ReasonAnswered Reason = "Answered"
+	// ReasonResponding: the agent responds to queries.
+	ReasonResponding Reason = "Responding"
 )

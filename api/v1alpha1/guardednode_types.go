@@ -20,8 +20,10 @@ import (
 // +kubebuilder:printcolumn:name="Machine",type=string,JSONPath=`.spec.machines[0].machineID`
 // +kubebuilder:printcolumn:name="Gone",type=date,JSONPath=`.spec.machines[0].gone.since`
 // +kubebuilder:printcolumn:name="Successor",type=string,JSONPath=`.spec.machines[0].successorUID`
+// +kubebuilder:printcolumn:name="Responding",type=string,JSONPath=`.status.conditions[?(@.type=="Responding")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Liveness",type=string,JSONPath=`.spec.machines[0].gone.liveness`,priority=1
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Responding")].reason`,priority=1
 type GuardedNode struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -53,13 +55,28 @@ type GuardedNodeSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Machines []GuardedMachine `json:"machines"`
+	// Queries are those to the agent of the node that stand, each about another record and sandbox.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	Queries []SandboxQuery `json:"queries,omitempty"`
 }
 
 // GuardedNodeStatus is what the agent of the node reports.
 type GuardedNodeStatus struct {
+	// Responses are the last ones to the queries that stand, each to another record and sandbox.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=512
+	Responses []SandboxResponse `json:"responses,omitempty"`
 	// AllNodes is its response to the AllNodesQuery; unset while there was none.
 	// +optional
 	AllNodes *AllNodesResponse `json:"allNodes,omitempty"`
+	// Conditions are of the type Responding: whether the agent can respond to queries, and why not.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // GuardedMachine is a machine, and whether a Node object reports it. Empty IDs are unknown: its Node has not named them.

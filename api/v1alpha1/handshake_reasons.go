@@ -2,10 +2,8 @@
 
 package v1alpha1
 
-// The reasons of a wait for a node's word, beside ReasonAwaitingNodeAnswer and ReasonSandboxRunning.
+// The reasons of a wait for a response of a node's agent, beside ReasonAwaitingNodeAnswer and ReasonSandboxRunning.
 const (
-	// ReasonAgentNotResponding: the Node is Ready, but its agent gives no answer, or says why it can give none.
+	// ReasonAgentNotResponding: the Node is Ready, but its agent does not respond, or says why it cannot.
 	ReasonAgentNotResponding Reason = "AgentNotResponding"
-	// ReasonHandshakesInFlight: as many questions are open as are allowed at once; this one waits for its turn.
-	ReasonHandshakesInFlight Reason = "HandshakesInFlight"
 )

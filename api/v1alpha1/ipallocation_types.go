@@ -10,7 +10,7 @@ import (
 // IPAllocation records the addresses that one pod UID holds, and what is known of the sandboxes that use them. Its
 // name is the pod UID, or "orphan-<sandbox ID>" for addresses whose owner nobody can tell.
 //
-// The controller writes spec; agents write status.answers; the ordinary life of a pod writes no status.
+// The manager alone writes it. The ordinary life of a pod writes no status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -44,10 +44,9 @@ type IPAllocationList struct {
 	Items           []IPAllocation `json:"items"`
 }
 
-// IPAllocationSpec is what the controller has observed and, in marks, what it asks of agents.
+// IPAllocationSpec is what the manager has observed.
 //
 // +kubebuilder:validation:XValidation:rule="self.podNamespace == oldSelf.podNamespace && self.podName == oldSelf.podName",message="a record never changes its pod: the pod's UID is the record's name"
-// +kubebuilder:validation:XValidation:rule="!has(self.marks) || self.marks.all(m, (has(m.nodeUID) && size(m.nodeUID) > 0) || !has(self.nodeName) || size(self.nodeName) == 0)",message="only a record without nodeName can ask all Nodes: no other agent would see the mark"
 // +kubebuilder:validation:XValidation:rule="self.addresses.all(a, self.sandboxes.exists(s, s.id == a.sandboxID))",message="every address names a sandbox that is listed in sandboxes"
 type IPAllocationSpec struct {
 	// PodNamespace is the namespace of the pod, or of the podref of an orphan.
@@ -106,13 +105,6 @@ type IPAllocationSpec struct {
 	// +kubebuilder:validation:MaxItems=128
 	// +kubebuilder:default={}
 	Addresses []AddressRecord `json:"addresses"`
-
-	// Marks ask the node's agent about sandboxes; one per sandbox ID.
-	// +optional
-	// +listType=map
-	// +listMapKey=sandboxID
-	// +kubebuilder:validation:MaxItems=64
-	Marks []Mark `json:"marks,omitempty"`
 }
 
 // SandboxesSeen says how much of a pod's sandboxes the manager saw.
@@ -246,7 +238,7 @@ type AddressRecord struct {
 	PoolResourceVersion string `json:"poolResourceVersion"`
 }
 
-// IPAllocationStatus is what agents answered and what the controller concludes.
+// IPAllocationStatus is what the manager concludes.
 type IPAllocationStatus struct {
 	// State is the record's state in one word. The API server fills in InUse: the ordinary life of a pod writes no status.
 	// +optional
@@ -257,13 +249,6 @@ type IPAllocationStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Answers are the agents' words, one per sandbox ID and Node UID.
-	// +optional
-	// +listType=map
-	// +listMapKey=sandboxID
-	// +listMapKey=nodeUID
-	// +kubebuilder:validation:MaxItems=64
-	Answers []Answer `json:"answers,omitempty"`
 	// Repairs are the last contradictions of the IPAM's data about these addresses, oldest first, and what became of them.
 	// +optional
 	// +listType=atomic

@@ -10,10 +10,10 @@ const (
 	ReasonResourceClaimGone Reason = "ResourceClaimGone"
 	// ReasonOwnerKindUnknown: the entry's ID is none that a container runtime makes, so nobody can tell what owns the address.
 	ReasonOwnerKindUnknown Reason = "OwnerKindUnknown"
-	// ReasonOrphanQueued: as many orphans as may be asked about at once are; this one is next.
+	// ReasonOrphanQueued: about as many orphans as may be at once all nodes are queried; this one is next.
 	ReasonOrphanQueued Reason = "OrphanQueued"
-	// ReasonAwaitingAllNodes: every node is asked about the orphan's sandbox, and at least one of those ever seen has neither
-	// acknowledged the question nor is proven gone.
+	// ReasonAwaitingAllNodes: every node is queried about the orphan's sandbox, and at least one of those ever seen has neither
+	// responded to the query nor is proven gone.
 	ReasonAwaitingAllNodes Reason = "AwaitingAllNodes"
 	// ReasonClaimedTwice: more than one node says that it has, or had, the orphan's sandbox, so that one of them is wrong.
 	ReasonClaimedTwice Reason = "ClaimedTwice"
@@ -26,7 +26,7 @@ const (
 
 // The reasons of what becomes of an orphan.
 const (
-	// ReasonAllNodesSilent: every node ever seen has acknowledged the question about the orphan's sandbox without claiming it, or is
+	// ReasonAllNodesSilent: every node ever seen has responded to the query about the orphan's sandbox without claiming it, or is
 	// proven gone.
 	ReasonAllNodesSilent Reason = "AllNodesSilent"
 	// ReasonOwnerFound: the entry is somebody's after all, or a node has seen the sandbox with the UID of a live pod.

@@ -22,7 +22,7 @@ const (
 	ReasonNodeUnreachable Reason = "NodeUnreachable"
 	// ReasonNodeGone: the Node object is gone; waiting for nodeGoneDelay, or held by choice.
 	ReasonNodeGone Reason = "NodeGone"
-	// ReasonNodeReplaced: another machine answers to the node's name.
+	// ReasonNodeReplaced: another machine has the node's name.
 	ReasonNodeReplaced Reason = "NodeReplaced"
 	// ReasonNodeReregistered: the same machine registered a new Node object; the record is re-addressed.
 	ReasonNodeReregistered Reason = "NodeReregistered"
@@ -30,7 +30,7 @@ const (
 	ReasonNodeRebooted Reason = "NodeRebooted"
 	// ReasonMachineUnknown: nobody recorded which machine ran the sandbox, and the Node of today may be another one.
 	ReasonMachineUnknown Reason = "MachineUnknown"
-	// ReasonAwaitingNodeAnswer: an agent was asked about a sandbox and has not answered.
+	// ReasonAwaitingNodeAnswer: an agent was queried about a sandbox and has not responded.
 	ReasonAwaitingNodeAnswer Reason = "AwaitingNodeAnswer"
 	// ReasonSandboxRunning: the node's agent says that the sandbox is not gone.
 	ReasonSandboxRunning Reason = "SandboxRunning"

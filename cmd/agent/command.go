@@ -17,7 +17,7 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "agent",
 		Short: "Say whether a sandbox of this node is gone",
-		Long: `Holdfast's agent runs on every node. It answers the manager's question whether a pod
+		Long: `Holdfast's agent runs on every node. It responds to the manager's queries whether a pod
 sandbox is gone, from a complete list of the node's container runtime and nothing else.
 
 Without a subcommand it runs.`,
@@ -36,10 +36,10 @@ func newRunCommand() *cobra.Command {
 	o := &runOptions{}
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Answer for this node",
-		Long: `Run watches the marks that ask this node, or all nodes, and answers into the status of
-their records. It speaks only for the Node for which its token was issued, and only while
-that Node is the machine on which it runs: so it runs in a pod of the node, with the
+		Short: "Respond for this node",
+		Long: `Run watches the queries to this node and to all nodes, and responds in the status of the
+node's GuardedNode. It reports only for the Node for which its token was issued, and only
+while that Node is the machine on which it runs: so it runs in a pod of the node, with the
 runtime's socket and the machine's ID files mounted.
 
 Its metrics are served over HTTPS with a certificate of its own making, unless the address

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command agent is Holdfast on a node: it asks the container runtime whether a sandbox is gone and answers the manager.
+// Command agent is Holdfast on a node: it reports to the manager whether a sandbox is gone, from the list of the container runtime.
 package main
 
 import (

@@ -18,7 +18,7 @@ import (
 )
 
 const auditDescription = `Audit reads every pool, every pod that may have an address of it, every record of Holdfast
-with what agents answered, reservations, slices, nodes and the findings about node-scoped
+with what agents report, reservations, slices, nodes and the findings about node-scoped
 objects, live and in pages, and says what contradicts what: duplicates, conflicts, what is
 unrecorded, leaks, what is stale, and what cannot be read.
 

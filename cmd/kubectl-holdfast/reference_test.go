@@ -35,7 +35,7 @@ server serves them).
 
 | Command | Reads | Writes |
 |---|---|---|
-| ` + "`explain`" + ` | the pod, its Node, IPAllocations, IPPools, events, with agents the admission policies and their bindings; the manager's Deployment and ConfigMap (otherwise the defaults are assumed, and it says so) | nothing |
+| ` + "`explain`" + ` | the pod, its Node, IPAllocations, GuardedNodes, IPPools, events, with agents the admission policies and their bindings; the manager's Deployment and ConfigMap (otherwise the defaults are assumed, and it says so) | nothing |
 | ` + "`list`" + ` | IPAllocations | nothing |
 | ` + "`who`, `history`" + ` | IPPools, IPAllocations, pods, events | nothing; ` + "`--html`" + ` a file |
 | ` + "`audit`" + ` | namespace kube-system, IPPools, pods, IPAllocations, nodes, NodeResourcePolicies, reservations, NodeSlicePools, NetworkAttachmentDefinitions | nothing; ` + "`--report`" + ` a file |

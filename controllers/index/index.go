@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -19,7 +20,7 @@ import (
 
 // The fields. A pod is found by its UID or its node; a record by its pod ("namespace/name"), its node, an address
 // (AddressKey), a sandbox ID or a Node UID that it names. Nodes and GuardedNodes are found by what their machines may have in common
-// (nodelife.Keys), and a Node by its UID.
+// (nodelife.Keys), a Node by its UID, and a GuardedNode by the records about which it has queries or responses.
 const (
 	PodUID        = "metadata.uid"
 	PodNode       = "spec.nodeName"
@@ -30,6 +31,7 @@ const (
 	RecordNodeUID = "nodeUID"
 	NodeUID       = PodUID
 	Machine       = "machine"
+	QueriedRecord = "queriedRecord"
 )
 
 // Index is one way to look objects of a kind up.
@@ -69,6 +71,12 @@ var All = []Index{
 	{&v1alpha1.GuardedNode{}, Machine, func(o client.Object) []string {
 		if node, ok := o.(*v1alpha1.GuardedNode); ok {
 			return nodelife.KeysOf(node)
+		}
+		return nil
+	}},
+	{&v1alpha1.GuardedNode{}, QueriedRecord, func(o client.Object) []string {
+		if node, ok := o.(*v1alpha1.GuardedNode); ok {
+			return QueriedRecords(node)
 		}
 		return nil
 	}},
@@ -118,6 +126,18 @@ func AddressKeys(r *v1alpha1.IPAllocation) []string {
 		keys = append(keys, AddressKey(r.Spec.Addresses[i].Backend, r.Spec.Addresses[i].Pool, r.Spec.Addresses[i].IP))
 	}
 	return keys
+}
+
+// QueriedRecords are the names of the records about which a GuardedNode has queries or responses, each once.
+func QueriedRecords(node *v1alpha1.GuardedNode) []string {
+	names := sets.New[string]()
+	for i := range node.Spec.Queries {
+		names.Insert(node.Spec.Queries[i].Record)
+	}
+	for i := range node.Status.Responses {
+		names.Insert(node.Status.Responses[i].Record)
+	}
+	return sets.List(names)
 }
 
 // SandboxIDs are those of a record's sandboxes.

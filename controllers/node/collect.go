@@ -23,7 +23,7 @@ import (
 
 // collect deletes an object that nothing needs any more. The caches say when a look at the API server is worth it.
 func (r *reconciler) collect(ctx context.Context, v *view) (reconcile.Result, error) {
-	isHeld := v.isNamed || slices.ContainsFunc(v.Live, func(n release.Node) bool { return n.NodeUID == v.UID })
+	isHeld := v.isNamed || len(v.Spec.Queries) > 0 || slices.ContainsFunc(v.Live, func(n release.Node) bool { return n.NodeUID == v.UID })
 	gone := v.gone()
 	if (isHeld && len(gone) == 0) || (len(gone) > 0 && r.options.Settings.HoldGoneNodes) {
 		return reconcile.Result{}, nil // an event asks again

@@ -142,6 +142,7 @@ func TestAnObjectThatACacheHoldsIsNotLookedForLive(t *testing.T) {
 	for name, v := range map[string]*view{
 		"a Node of its UID":           {Observation: nodelife.Observation{UID: "u1", Live: []release.Node{{Machine: release.Machine{NodeUID: "u1"}}}}},
 		"a record that names its UID": {Observation: nodelife.Observation{UID: "u1"}, isNamed: true},
+		"a query":                     {Observation: nodelife.Observation{UID: "u1", Spec: v1alpha1.GuardedNodeSpec{Queries: []v1alpha1.SandboxQuery{{Record: "pod"}}}}},
 	} {
 		r := newReconciler(nil, nil, clocktesting.NewFakePassiveClock(time.Now()), Options{Watches: &Watches{}})
 		if result, err := r.collect(t.Context(), v); err != nil || result.RequeueAfter != 0 {

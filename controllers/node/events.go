@@ -56,15 +56,20 @@ func (r *reconciler) wakeAll(ctx context.Context, node *corev1.Node, q queue) {
 func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, request] {
 	return handler.TypedFuncs[*v1alpha1.GuardedNode, request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q queue) {
+			r.counts.Observe(nil, e.Object, r.clock.Now())
 			wake(q, types.UID(e.Object.Name))
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q queue) {
-			wake(q, types.UID(e.ObjectNew.Name))
+			r.counts.Observe(e.ObjectOld, e.ObjectNew, r.clock.Now())
+			if e.ObjectOld.Generation != e.ObjectNew.Generation { // what an agent reports changes nothing of the spec
+				wake(q, types.UID(e.ObjectNew.Name))
+			}
 			if nodelife.Drops(e.ObjectOld, e.ObjectNew) {
 				r.lose(e.ObjectNew, q)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.GuardedNode], q queue) {
+			r.counts.Observe(e.Object, nil, r.clock.Now())
 			r.mu.Lock()
 			isOurs := r.deleted[e.Object.UID]
 			delete(r.deleted, e.Object.UID)
@@ -82,8 +87,8 @@ func (r *reconciler) lose(object *v1alpha1.GuardedNode, q queue) {
 	wake(q, types.UID(object.Name))
 }
 
-// recordEvents: a record that names a Node UID keeps its object, and one that is deleted may have been the last.
-func recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, request] {
+// recordEvents: a record that names a Node UID keeps its object, and one that is deleted may have been the last. A query is about a sandbox of a record.
+func (r *reconciler) recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, request] {
 	wakeAll := func(q queue, records ...*v1alpha1.IPAllocation) {
 		for _, record := range records {
 			for _, uid := range nodelife.NamedBy(record) {
@@ -95,13 +100,17 @@ func recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, request] {
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q queue) {
 			wakeAll(q, e.Object)
 		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q queue) {
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q queue) {
 			if !slices.Equal(nodelife.NamedBy(e.ObjectOld), nodelife.NamedBy(e.ObjectNew)) {
 				wakeAll(q, e.ObjectOld, e.ObjectNew)
 			}
+			if !slices.Equal(index.SandboxIDs(e.ObjectOld), index.SandboxIDs(e.ObjectNew)) {
+				r.wakeQueried(ctx, e.ObjectNew, q)
+			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q queue) {
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q queue) {
 			wakeAll(q, e.Object)
+			r.wakeQueried(ctx, e.Object, q)
 		},
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
@@ -36,6 +37,9 @@ type view struct {
 	isNamed bool
 	// looked is when the kubelet was looked for; zero if it was not.
 	looked time.Time
+	// queried: the object has the queries that are wanted. queryErr is why it could not be told whether one is needed, which stays then.
+	queried  func()
+	queryErr error
 }
 
 // Reconcile has the object of one Node UID say what is known, or makes a round.
@@ -49,6 +53,7 @@ func (r *reconciler) Reconcile(ctx context.Context, q request) (reconcile.Result
 	}
 	now, last := r.clock.Now(), r.wrote[q.UID]
 	spec := r.next(ctx, v, now)
+	spec.Queries = r.nextQueries(ctx, v, now)
 	switch {
 	case len(spec.Machines) == 0:
 		return reconcile.Result{}, nil // no Node of the UID was ever seen, and no record names it with a machine
@@ -56,9 +61,12 @@ func (r *reconciler) Reconcile(ctx context.Context, q request) (reconcile.Result
 		return reconcile.Result{RequeueAfter: gather}, nil
 	case equality.Semantic.DeepEqual(spec, v.Spec):
 		r.written(v)
+		if v.queryErr != nil {
+			return reconcile.Result{}, v.queryErr
+		}
 		return r.collect(ctx, v)
 	case now.Sub(last.at).Abs() < writeInterval:
-		return reconcile.Result{RequeueAfter: writeInterval}, nil
+		return reconcile.Result{RequeueAfter: writeInterval - now.Sub(last.at).Abs()}, nil
 	}
 	return r.save(ctx, v, spec, now)
 }
@@ -180,16 +188,18 @@ func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNod
 	}
 	r.wrote[v.UID] = write{now, object.ResourceVersion}
 	r.written(v)
+	queries.Made(object)
 	if before, after := nodelife.Gone(&v.Spec), nodelife.Gone(&spec); before != after {
 		log.FromContext(ctx).Info("The number of machines that no Node reports has changed", "node", spec.NodeName, "nodeUID", v.UID, "gone", after)
 	}
 	return reconcile.Result{}, nil // its event asks again
 }
 
-// written: the object says what the view has. Until then what reported is kept, and a look does not count.
+// written: the object says what the view has. Until then what reported and what is wanted is kept, and a look does not count.
 func (r *reconciler) written(v *view) {
 	if !v.looked.IsZero() {
 		r.looked[v.UID] = v.looked
 	}
 	r.options.Watches.notes.wrote(v.UID, v.taken)
+	v.queried()
 }

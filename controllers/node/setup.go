@@ -5,7 +5,8 @@
 //
 //	notes       what a Node reports is noted until it is written, also if the Node is deleted meanwhile; the notes are complete up to a version
 //	lifecycle   since when machines are gone, for all who ask: by caches for a wait, confirmed live for the end of it
-//	reconcile   one Node UID: caches → nodelife.Next → at most one write; then the deletion of an object that nothing needs
+//	reconcile   one Node UID: caches → nodelife.Next, and the queries → at most one write; then the deletion of an object that nothing needs
+//	queries     which queries stand: those that passes want (controllers/queries), as long as a record needs them
 //	round       each minute: is all written? If not since too long ago, or if events may be lost, the observation begins again
 package node
 
@@ -26,7 +27,9 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
@@ -59,6 +62,9 @@ type Options struct {
 	LastRetry time.Duration
 	// SimulatedQueues has the queue fit a simulation in virtual time (backoff.NewQueue).
 	SimulatedQueues bool
+	// Queries are those that passes want, which this controller writes. With evidence of kubelets alone no query stands.
+	Queries  *queries.Wanted
+	Evidence release.Evidence
 	// Watches counts the lists of the watches of Nodes and GuardedNodes.
 	Watches *Watches
 	// Kubelet reads what there is to see of a node's kubelet. What was read before since is not used.
@@ -93,6 +99,9 @@ type reconciler struct {
 	// disputed: the Lease had the observation of another manager when it was last read.
 	disputed bool
 
+	// counts are the metrics of queries.
+	counts queries.Counts
+
 	// wrote is the last write of an object, and looked when a machine of it that is gone was last looked for.
 	wrote  map[types.UID]write
 	looked map[types.UID]time.Time
@@ -118,11 +127,12 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Lifecycle, 
 			q.Add(request{})
 			again := func() { q.Add(request{}) }
 			o.Watches.changed.Store(&again)
+			o.Queries.Subscribe(func(uid types.UID) { wake(q, uid) })
 			return nil
 		}),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, r.objectEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
-		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents()),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, r.recordEvents()),
 	}
 	for _, s := range sources {
 		if err := c.Watch(s); err != nil {

@@ -3,7 +3,9 @@
 package node
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -31,7 +33,9 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
@@ -59,8 +63,13 @@ type world struct {
 	hold         bool
 	// refuses is the resource of which every write of the manager fails.
 	refuses string
+	// unreadable is the resource of which the manager can read no object past its cache.
+	unreadable string
 	// writes are those of the manager: verb, resource, name.
 	writes []string
+	// queries are those that passes of the manager want. Its evidence is that of agents, unless it is said otherwise.
+	queries  *queries.Wanted
+	evidence release.Evidence
 }
 
 // play runs a test in virtual time, with the controller running.
@@ -113,6 +122,7 @@ func (w *world) start() {
 		w.stop()
 	}
 	watches := &Watches{}
+	w.queries = queries.NewWanted()
 	mgr, err := manager.New(w.config("manager"), manager.Options{Scheme: scheme(w.T), Logger: logr.Discard(), Metrics: metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: "0", Cache: cache.Options{NewInformer: watches.Informers(nil)}, Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return w.server.Mapper(), nil }})
@@ -124,7 +134,7 @@ func (w *world) start() {
 		w.Fatal(err)
 	}
 	if w.lifecycle, err = Setup(mgr, clock.RealClock{}, Options{Settings: nodelife.Settings{NodeGoneDelay: delay, HoldGoneNodes: w.hold}, Namespace: namespace, LastRetry: 30 * time.Second,
-		Watches: watches, Kubelet: w.kubelet}); err != nil {
+		Watches: watches, Kubelet: w.kubelet, Queries: w.queries, Evidence: cmp.Or(w.evidence, release.EvidenceAgent)}); err != nil {
 		w.Fatal(err)
 	}
 	ended := make(chan struct{})
@@ -204,6 +214,9 @@ func (w *world) Pass(_ context.Context, c apiserver.Call) apiserver.Outcome {
 	defer w.mu.Unlock()
 	if isRead := slices.Contains([]string{"get", "list", "watch"}, c.Verb); c.Client == "manager" && !isRead && c.Resource == w.refuses {
 		return apiserver.Outcome{Err: fmt.Errorf("the API server refuses to %s", c.Verb)}
+	}
+	if c.Client == "manager" && c.Verb == "get" && c.Resource == w.unreadable {
+		return apiserver.Outcome{Err: errors.New("the API server is away")}
 	}
 	return apiserver.Outcome{}
 }

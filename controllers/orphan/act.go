@@ -97,12 +97,17 @@ func (r *Reconciler) queryAll(ctx context.Context, v *view, d orphan.Decision) e
 	return r.tellStep(ctx, v, d)
 }
 
-// address gives a record the node that has claimed its sandbox, and asks that node alone, in one write. Where no Node object is there,
-// no node is queried: the record is judged by the lifecycle of the machine.
+// address gives a record the node that has claimed its sandbox. The next look queries that node alone; where no Node object is there, no node is
+// queried: the record is judged by the lifecycle of the machine.
 func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) error {
 	identity, node, err := r.claimant(ctx, v, d.Claim)
 	if err != nil {
 		return err
+	}
+	if node != nil {
+		if err := r.mayQuery(ctx, v, node.UID); err != nil {
+			return err
+		}
 	}
 	record := v.record.DeepCopy()
 	record.Spec.NodeName = d.Claim.NodeName
@@ -110,12 +115,7 @@ func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) er
 		record.Spec.Sandboxes[i].Node, record.Spec.Sandboxes[i].PodUID = &identity, d.Claim.PodUID
 		record.Spec.Sandboxes[i].Attribution = v1alpha1.AttributionAgentSeen
 	}
-	if node == nil {
-		err = records.Put(ctx, r.client, record)
-	} else {
-		record, err = r.askNodes(ctx, record, records.QuestionsTo(facts.Node(node), []string{string(v.id)}, false))
-	}
-	if err != nil {
+	if err := records.Put(ctx, r.client, record); err != nil {
 		return err
 	}
 	r.reclaimer.forget(v.id) // the record has the claim now, and the query may be withdrawn (R7)
@@ -124,23 +124,24 @@ func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) er
 	return r.tellStep(ctx, v, d)
 }
 
-// confirm asks the node that was read live.
+// confirm has the node queried that was read live.
 func (r *Reconciler) confirm(ctx context.Context, v *view, d orphan.Decision) error {
-	record, err := r.askNodes(ctx, v.record, records.QuestionsTo(v.facts.Addressed.Node.Get(), []string{string(v.id)}, d.Fence))
-	if err != nil {
+	node, read := v.facts.Addressed.Node.Get(), &v.claimed.Queries
+	if err := r.mayQuery(ctx, v, node.NodeUID); err != nil {
 		return err
 	}
-	v.record = record
+	r.options.Queries.Make(read, node.NodeUID, v1alpha1.SandboxQuery{SandboxID: string(v.id), BootID: node.BootID, Purpose: v1alpha1.PurposeRelease, OutOfService: d.OutOfService})
+	for _, q := range read.All() {
+		if q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID { // the last report of the recorded Node is kept
+			r.options.Queries.Withdraw(read, q)
+		}
+	}
 	return r.tellStep(ctx, v, d)
 }
 
-// askNodes asks, unless questions are only to be reported.
-func (r *Reconciler) askNodes(ctx context.Context, record *v1alpha1.IPAllocation, questions []records.Question) (*v1alpha1.IPAllocation, error) {
-	whom := "the Node of UID " + string(questions[0].NodeUID)
-	if err := r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+record.Name, whom+" would be asked"); err != nil {
-		return nil, err
-	}
-	return records.Ask(ctx, r.client, r.clock.Now(), record, questions)
+// mayQuery stands before a query to one node: in a shadow it is only reported.
+func (r *Reconciler) mayQuery(ctx context.Context, v *view, node types.UID) error {
+	return r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+v.record.Name, "the Node of UID "+string(node)+" would be queried")
 }
 
 // attribute moves what the orphan's record has into that of the pod with whose UID a node has seen the sandbox. The pod's goes first: in

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -141,7 +140,12 @@ func (r *Reconciler) podOfUID(ctx context.Context, v *view, uid types.UID) (*cor
 func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePools) error {
 	of := &facts.Read{Evidence: r.options.Evidence, Settings: r.options.Settings, GuardsClusterNetwork: r.options.Rules.GuardClusterNetwork,
 		UID: types.UID(v.record.Name), Live: true, Record: v.record, Pod: release.Absent[release.Pod](),
-		HeldRead: release.Known(struct{}{}), Node: liveness.Node(ctx, r.live, v.record.Spec.NodeName)}
+		HeldRead: release.Known(struct{}{})}
+	var err error
+	if of.Queries, err = r.options.Queries.Live(ctx, r.client, r.live, v.record.Name, nodelife.NamedBy(v.record)); err != nil {
+		return err
+	}
+	of.Node = liveness.Node(ctx, r.live, v.record.Spec.NodeName)
 	for _, e := range v.entries {
 		of.Held = append(of.Held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
 	}
@@ -152,7 +156,6 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 			}
 		}
 	}
-	var err error
 	if r.options.Evidence == release.EvidenceAgent {
 		if of.PoliciesSince, err = r.options.PoliciesSince(ctx); err != nil {
 			return err
@@ -176,7 +179,7 @@ func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 	}
 	v.record = v.claimed.Record
 	observation := v.claimed.Observation()
-	if said := release.AskedOf(v.record, string(v.id)).Answer; said.IsKnown() && said.Get().PodUID != "" {
+	if said := v.claimed.Queries.About(string(v.id), v.claimed.Node.Get().NodeUID).Response; said.IsKnown() && said.Get().PodUID != "" {
 		observation.UID = said.Get().PodUID // the node alone knows the pod
 	} else if at := slices.IndexFunc(v.record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == string(v.id) && s.PodUID != "" }); at >= 0 {
 		observation.UID = v.record.Spec.Sandboxes[at].PodUID
@@ -191,9 +194,8 @@ func (r *Reconciler) followNode(ctx context.Context, of *facts.Read) error {
 	for i := range record.Spec.Sandboxes {
 		node := record.Spec.Sandboxes[i].Node
 		if node != nil && of.Node.IsKnown() && release.Compare(release.MachineOf(*node), of.Node.Get().Machine) == release.Reregistered {
-			log.FromContext(ctx).Info("The machine that has claimed a sandbox without an owner registered again; the record follows, and what was answered before "+
-				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.Node.Get().NodeUID,
-				"answered", answersOf(record, node.UID))
+			log.FromContext(ctx).Info("The machine that has claimed a sandbox without an owner registered again; the record follows, and what was reported before "+
+				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.Node.Get().NodeUID)
 			node.UID = of.Node.Get().NodeUID
 		}
 	}
@@ -205,20 +207,6 @@ func (r *Reconciler) followNode(ctx context.Context, of *facts.Read) error {
 	}
 	of.Record = record
 	return nil
-}
-
-// answersOf says what a Node UID has answered, for the log. The answers stay in the record: nobody but their agent may take them out.
-func answersOf(record *v1alpha1.IPAllocation, uid types.UID) string {
-	var said []string
-	for i := range record.Status.Answers {
-		if a := &record.Status.Answers[i]; a.NodeUID == uid {
-			said = append(said, fmt.Sprintf("%s (%s, epoch %d)", a.Verdict, a.Reason, a.Epoch))
-		}
-	}
-	if len(said) == 0 {
-		return "nothing"
-	}
-	return strings.Join(said, ", ")
 }
 
 // claimant is the machine that has claimed a sandbox, as a live Node or the GuardedNode shows it for the boot of the

@@ -37,7 +37,14 @@ func (s *search) settle() *v1alpha1.IPAllocation {
 		s.Fatal(err)
 	}
 	s.look()
+	s.WriteQueries()
 	return s.record()
+}
+
+// queried are the queries to one node alone.
+func (s *search) queried() []onepod.StandingQuery {
+	s.Helper()
+	return s.QueriesAbout(v1alpha1.OrphanPrefix + string(lost))
 }
 
 func waitsWith(t *testing.T, record *v1alpha1.IPAllocation, want v1alpha1.Reason) {
@@ -47,7 +54,7 @@ func waitsWith(t *testing.T, record *v1alpha1.IPAllocation, want v1alpha1.Reason
 	}
 }
 
-// A node that lies claims a sandbox that another one runs. It would be the only one that is asked, and would say that it is gone.
+// A node that lies claims a sandbox that another one runs. It would be the only one that is queried, and would report that it is gone.
 func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
 	for name, seenWith := range map[string]types.UID{"of a sandbox of nobody": "", "of a sandbox of its own live pod": "next-uid"} {
 		t.Run(name, func(t *testing.T) {
@@ -58,22 +65,22 @@ func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
 			s.claims(liar, seenWith)
 			s.acknowledges(liar, 0)
 			record := s.settle()
-			if record.Spec.NodeName != "" || len(record.Spec.Marks) != 0 {
-				t.Fatalf("node %q is asked alone (%+v) before the other one has said anything", record.Spec.NodeName, record.Spec.Marks)
+			if queried := s.queried(); record.Spec.NodeName != "" || len(queried) != 0 {
+				t.Fatalf("node %q is queried alone (%+v) before the other one has reported anything", record.Spec.NodeName, queried)
 			}
 			waitsWith(t, record, v1alpha1.ReasonAwaitingAllNodes)
 			s.claims(home, "")
 			s.acknowledges(home, 0)
 			record = s.settle()
 			if record.Spec.NodeName != "" {
-				t.Errorf("node %q is asked alone, though two have claimed the sandbox", record.Spec.NodeName)
+				t.Errorf("node %q is queried alone, though two have claimed the sandbox", record.Spec.NodeName)
 			}
 			waitsWith(t, record, v1alpha1.ReasonClaimedTwice)
 		})
 	}
 }
 
-func TestAClaimantIsAskedAloneOnceEveryOtherNodeIsSilent(t *testing.T) {
+func TestAClaimantIsQueriedAloneOnceEveryOtherNodeHasResponded(t *testing.T) {
 	claimant, other := onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
 	s := newSearch(t, claimant, other)
 	s.ask()
@@ -81,8 +88,8 @@ func TestAClaimantIsAskedAloneOnceEveryOtherNodeIsSilent(t *testing.T) {
 	s.acknowledges(claimant, 0)
 	s.acknowledges(other, 0)
 	record := s.settle()
-	if record.Spec.NodeName != "node" || len(record.Spec.Marks) != 1 || record.Spec.Marks[0].NodeUID != "node-1" {
-		t.Errorf("node %q with marks %+v, expected the claimant alone to be asked", record.Spec.NodeName, record.Spec.Marks)
+	if queried := s.queried(); record.Spec.NodeName != "node" || len(queried) != 1 || queried[0].NodeUID != "node-1" || queried[0].Purpose != v1alpha1.PurposeRelease {
+		t.Errorf("node %q with queries %+v, expected the claimant alone to be queried", record.Spec.NodeName, queried)
 	}
 }
 
@@ -174,20 +181,15 @@ func TestI3TheMachineOfAClaimIsTheOneThatClaimed(t *testing.T) {
 	}
 }
 
-// A claimant's last word was that the sandbox is gone. Its machine registers again before anybody acts on that.
-func TestI3WhatAClaimantSaidUnderAnEarlierNodeUIDIsNeitherBelievedNorLost(t *testing.T) {
+// A claimant's last report was that the sandbox is gone. Its machine registers again before a pass acts on that.
+func TestI3WhatAClaimantReportedUnderAnEarlierNodeUIDReleasesNothing(t *testing.T) {
 	before := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, before)
 	s.ask()
 	s.claims(before, "")
 	s.acknowledges(before, 0)
-	record := s.settle()
-	mark := record.Spec.Marks[0]
-	record.Status.Answers = []v1alpha1.Answer{{SandboxID: string(lost), NodeUID: mark.NodeUID, BootID: mark.BootID, Epoch: mark.Epoch,
-		Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxAbsent)}}
-	if err := s.Truth.Status().Update(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
+	s.settle()
+	s.Respond(v1alpha1.OrphanPrefix+string(lost), string(lost), v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "")
 	if err := s.Truth.Delete(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
@@ -200,16 +202,13 @@ func TestI3WhatAClaimantSaidUnderAnEarlierNodeUIDIsNeitherBelievedNorLost(t *tes
 		}
 	}
 	if len(s.Pool.Released) != 0 {
-		t.Fatal("released on the word of an earlier Node UID")
+		t.Fatal("released on the report of an earlier Node UID")
 	}
-	record = s.record()
-	if now := record.Spec.Marks[0]; now.NodeUID != "node-2" || now.Epoch <= mark.Epoch {
-		t.Errorf("the mark is %+v, expected a later one to the Node of now", now)
+	s.WriteQueries()
+	if now := s.queried(); len(now) != 1 || now[0].NodeUID != "node-2" {
+		t.Errorf("the queries are %+v, expected one to the Node of now", now)
 	}
-	if len(record.Status.Answers) != 1 || record.Status.Answers[0].NodeUID != "node-1" {
-		t.Errorf("the answers are %+v, expected the one of before to stay", record.Status.Answers)
-	}
-	for _, want := range []string{"registered again", `"before"="node-1"`, `"nodeUID"="node-2"`, "ReadyForRelease (SandboxAbsent, epoch "} {
+	for _, want := range []string{"registered again", `"before"="node-1"`, `"nodeUID"="node-2"`} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not in the log:\n%s", want, said.String())
 		}

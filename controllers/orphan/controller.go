@@ -30,6 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/owner"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
@@ -51,6 +52,7 @@ type Options struct {
 	Backends        []ipam.Backend
 	Evidence        release.Evidence
 	Settings        release.Settings
+	Queries         *queries.Wanted
 	MaxAsked        int
 	Rules           protection.Rules
 	Shadow          *shadow.Reporter
@@ -103,6 +105,10 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, reportEvents[*v1alpha1.GuardedNode](r)),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, queries.Events(func(record string) (sandboxID, bool) {
+			id, isOrphan := strings.CutPrefix(record, v1alpha1.OrphanPrefix)
+			return sandboxID(id), isOrphan
+		})),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.AllNodesQuery{}, reportEvents[*v1alpha1.AllNodesQuery](r)),
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		r.reclaimer.feed.Source(o.Running),

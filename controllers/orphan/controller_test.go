@@ -12,12 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/records"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
@@ -138,12 +139,14 @@ func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
 	}
 }
 
-func TestAShadowAsksNobodyAboutAnOrphan(t *testing.T) {
-	r := &Reconciler{options: Options{Shadow: shadow.NewReporter()}} // without a client: a write would panic
-	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + "x"}}
-	for _, node := range []types.UID{"", "node-1"} {
-		if _, err := r.askNodes(t.Context(), record, []records.Question{{SandboxID: "x", NodeUID: node}}); !errors.Is(err, shadow.ErrWithheld) {
-			t.Errorf("node %q: got %v, expected %v", node, err, shadow.ErrWithheld)
+func TestAShadowQueriesNoNodeAboutAnOrphan(t *testing.T) {
+	r := &Reconciler{options: Options{Shadow: shadow.NewReporter()}} // without a client and a reclaimer: a write or a want would panic
+	node := release.Known(release.Node{Machine: release.Machine{NodeUID: "node-1", BootID: "boot"}})
+	v := &view{id: "x", record: &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + "x"}},
+		facts: orphan.Facts{Addressed: &release.Observation{Node: node}}, claimed: &facts.Read{}}
+	for name, query := range map[string]func(context.Context, *view, orphan.Decision) error{"all nodes": r.queryAll, "one node": r.confirm} {
+		if err := query(t.Context(), v, orphan.Decision{}); !errors.Is(err, shadow.ErrWithheld) {
+			t.Errorf("%s: got %v, expected %v", name, err, shadow.ErrWithheld)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (k *reclaimer) writeQueries(ctx context.Context) error {
 		}
 	}
 	metrics.OrphansAsked.Add(float64(made))
-	metrics.Marks.WithLabelValues(metrics.AskedAll).Add(float64(made))
+	metrics.Queries.WithLabelValues(metrics.AboutAll).Add(float64(made))
 	log.FromContext(ctx).Info("Queried all nodes", "queries", len(all.Spec.Queries), "new", made, "generation", all.Generation)
 	return nil
 }

@@ -85,7 +85,6 @@ func (r *Reconciler) disown(ctx context.Context, v *view, d release.Decision) er
 		record := v.record.DeepCopy()
 		record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, disowned)
 		record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return slices.Contains(d.Sandboxes, s.ID) })
-		records.DropMarks(record, func(m v1alpha1.Mark) bool { return slices.Contains(d.Sandboxes, m.SandboxID) })
 		if err := r.writeRecord(ctx, v, record); err != nil {
 			return err
 		}

@@ -24,9 +24,11 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/exempt"
 	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/owner"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -55,7 +57,6 @@ type Reconciler struct {
 
 	held    *heldPods
 	settled *settledPods
-	flights *flights
 	behind  poolsBehind
 	// unproven are the pools of pods with sandboxes that are new to their records.
 	unproven poolsBehind
@@ -68,7 +69,7 @@ type Options struct {
 	Backends        []ipam.Backend
 	Evidence        release.Evidence
 	Settings        release.Settings
-	Handshakes      Handshakes
+	Queries         *queries.Wanted
 	Rules           protection.Rules
 	Shadow          *shadow.Reporter
 	Concurrency     int
@@ -87,7 +88,7 @@ type Options struct {
 // New is a Reconciler that reads a cache and writes by c, and reads past the cache by live.
 func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *Reconciler {
 	return &Reconciler{client: c, live: live, finalizers: finalizer.Client{Writer: c, Reader: live}, owners: owner.Cache{Reader: c, Witness: o.Witness},
-		recorder: recorder, clock: clk, options: o, held: newHeldPods(), settled: newSettledPods(), flights: newFlights(clk, o)}
+		recorder: recorder, clock: clk, options: o, held: newHeldPods(), settled: newSettledPods()}
 }
 
 // Look has pods looked at.
@@ -122,7 +123,6 @@ func (r *Reconciler) pass(ctx context.Context, uid types.UID, live bool) (again 
 	if seen == nil || err != nil {
 		return again, result, err
 	}
-	r.hear(seen)
 	decision := release.Decide(seen.observation(r.options), began)
 	log.FromContext(ctx).V(1).Info("Decided", "row", decision.Row, "action", string(decision.Action), "reason", decision.Reason, "live", live)
 	return r.apply(ctx, seen, decision)
@@ -133,11 +133,7 @@ func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Dec
 	if decision.Readdress {
 		return true, result, r.readdress(ctx, seen)
 	}
-	if err = r.dropVoidQueries(ctx, seen, decision); errors.Is(err, records.ErrStale) && !seen.live {
-		return true, result, nil
-	} else if err != nil {
-		return false, result, err
-	}
+	r.withdraw(seen, func(q facts.QueryKey) bool { return seen.isVoid(decision, q) })
 	var unlabeled error
 	if seen.lostLabel && decision.Action != release.Unprotect {
 		unlabeled = r.finalizers.Relabel(ctx, seen.target()) // what was decided about the pod does not wait for it
@@ -210,10 +206,6 @@ func (r *Reconciler) act(ctx context.Context, seen *view, decision release.Decis
 	}
 	switch decision.Action {
 	case release.Reread:
-		if turn, waits := r.outOfTurn(seen, decision); waits {
-			result, err = r.hold(ctx, seen, turn)
-			return false, result, err
-		}
 		return true, result, nil
 	case release.Confirm:
 		result, err = r.confirm(ctx, seen, decision)
@@ -260,7 +252,7 @@ func (r *Reconciler) writePools(ctx context.Context, seen *view, decision releas
 	case release.Rewrite:
 		tried, err := r.rewrite(ctx, seen, decision)
 		if !tried {
-			return false, reconcile.Result{RequeueAfter: turnAgain}, err
+			return false, reconcile.Result{RequeueAfter: rewriteAgain}, err
 		}
 		return err == nil, result, err
 	case release.Drop:
@@ -314,6 +306,8 @@ func (v *view) unfinished() error {
 		return nil
 	case v.heldRead.IsUnknown():
 		return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
+	case v.queries.Unread != "":
+		return fmt.Errorf("reading the queries about the sandboxes of %s: %s", v.podName(), v.queries.Unread)
 	case v.node.IsUnknown():
 		return fmt.Errorf("reading node %s for the sandboxes of %s: %s", v.nodeName(), v.podName(), v.node.Why())
 	}
@@ -360,7 +354,6 @@ func (r *Reconciler) takeFinalizerOff(ctx context.Context, seen *view, decision 
 
 func (r *Reconciler) forget(uid types.UID) {
 	r.held.remove(uid)
-	r.flights.forget(uid)
 	r.behind.forget(uid)
 	r.unproven.forget(uid)
 }

@@ -140,8 +140,7 @@ func (r *Reconciler) setRecordState(ctx context.Context, v *view, state v1alpha1
 	if !changed && v.record.Status.State == state {
 		return nil
 	}
-	// The node's agent writes a condition of its own, and a merge patch writes them all: whoever is overtaken looks again, because the
-	// record's next version wakes the pod.
+	// A merge patch writes all conditions: a leader that is overtaken looks again, because the record's next version wakes the pod.
 	patch := client.MergeFromWithOptions(v.record, client.MergeFromWithOptimisticLock{})
 	err := r.client.Status().Patch(ctx, record, patch, client.FieldOwner(finalizer.FieldManager))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

@@ -27,6 +27,7 @@ type scene struct {
 	record   *v1alpha1.IPAllocation
 	rival    *v1alpha1.IPAllocation
 	node     *corev1.Node
+	guarded  *v1alpha1.GuardedNode
 	entries  []ipam.Entry
 	evidence release.Evidence
 	// gone: the node's machine is gone for long.
@@ -55,11 +56,20 @@ var dimensions = [][]func(*scene){
 		func(*scene) {},
 		func(s *scene) { s.record = onepod.RecordOfOld(onepod.OldMachine()) },
 		func(s *scene) { s.record = onepod.RecordOfOld(nil) },
-		func(s *scene) { s.record = gone(onepod.RecordOfOld(onepod.OldMachine())) },
+		func(s *scene) { s.record, s.guarded = onepod.RecordOfOld(onepod.OldMachine()), onepod.Gone() },
 		func(s *scene) {
-			s.record = gone(onepod.RecordOfOld(onepod.OldMachine()))
-			s.record.Status.Answers[0].Verdict, s.record.Spec.Sandboxes[0].Attribution = v1alpha1.VerdictDoNotRelease, v1alpha1.AttributionObservedAdd
-			s.record.Status.Answers[0].PodUID = "old"
+			s.record, s.guarded = onepod.RecordOfOld(onepod.OldMachine()), onepod.Gone()
+			s.record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd
+			s.guarded.Status.Responses[0].Verdict, s.guarded.Status.Responses[0].PodUID = v1alpha1.VerdictDoNotRelease, "old"
+		},
+		func(s *scene) { // the node was queried under another Node UID
+			s.record, s.guarded = onepod.RecordOfOld(onepod.OldMachine()), onepod.Gone()
+			s.guarded.Name, s.guarded.Status.Responses[0].Verdict = "node-0", v1alpha1.VerdictDoNotRelease
+		},
+		func(s *scene) { // the pod is queried about, and its agent says why it does not respond
+			s.record, s.guarded = onepod.RecordOfOld(onepod.OldMachine()), onepod.Gone()
+			s.guarded.Spec.Queries[0].SandboxID, s.guarded.Status.Responses = v1alpha1.AnySandbox, nil
+			s.guarded.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RespondingCondition, Status: metav1.ConditionFalse, Reason: "RuntimeUnreachable", Message: "no socket"}}
 		},
 		func(s *scene) {
 			s.record = onepod.RecordOfOld(onepod.OldMachine())
@@ -136,7 +146,7 @@ func notReady(node *corev1.Node) *corev1.Node {
 func (s *scene) managers(t *testing.T) (release.Decision, bool) {
 	t.Helper()
 	var objects []client.Object
-	for _, o := range []client.Object{s.pod, s.record, s.rival, s.node} {
+	for _, o := range []client.Object{s.pod, s.record, s.rival, s.node, s.guarded} {
 		if !isNil(o) {
 			objects = append(objects, o.DeepCopyObject().(client.Object))
 		}
@@ -162,6 +172,8 @@ func isNil(o client.Object) bool {
 		return o == nil
 	case *v1alpha1.IPAllocation:
 		return o == nil
+	case *v1alpha1.GuardedNode:
+		return o == nil
 	}
 	return false
 }
@@ -178,6 +190,9 @@ func (s *scene) explained() explain.Decision {
 		f.SameName = s.pod
 	}
 	f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{})
+	if s.guarded != nil {
+		f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{*s.guarded})
+	}
 	if s.gone {
 		m := onepod.OldMachine()
 		f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: string(m.UID)}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "node",

@@ -31,21 +31,10 @@ func followedOnce(t *testing.T) *world {
 	return f
 }
 
-// respond has the agent of the node answer the query about a sandbox.
+// respond has the agent of the node respond to the query about a sandbox.
 func (f *world) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID) {
 	f.Helper()
-	record := f.Record()
-	for _, mark := range record.Spec.Marks {
-		if mark.SandboxID == sandbox {
-			record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: sandbox, NodeUID: mark.NodeUID, BootID: mark.BootID, Epoch: mark.Epoch,
-				Verdict: verdict, Reason: string(reason), PodUID: pod, Time: metav1.NewTime(f.Clock.Now())})
-			if err := f.Truth.Status().Update(f.Context(), record); err != nil {
-				f.Fatal(err)
-			}
-			return
-		}
-	}
-	f.Fatalf("sandbox %s is not asked about: %v", sandbox, record.Spec.Marks)
+	f.Respond("old", sandbox, verdict, reason, pod)
 }
 
 // TestI1ASandboxWhoseAddressALaterOneTookOver: the runtime failed to load the first sandbox, whose processes live on; the IPAM gave its address to
@@ -94,7 +83,7 @@ func TestI1AnEntryThatALaterSandboxsDELRemoved(t *testing.T) {
 	}
 }
 
-// TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore: an agent that nobody asked meanwhile has not listed it. What the pod shows later may
+// TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore: an agent that was not queried meanwhile has not listed it. What the pod shows later may
 // be the next sandbox's address.
 func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
 	for name, showed := range map[string]bool{"it showed it": true, "no manager saw that": false} {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/liveness"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
@@ -39,9 +40,10 @@ type world struct {
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	w := onepod.New(t, objects...)
+	w, wanted := onepod.New(t, objects...), queries.NewWanted()
+	w.Wants(wanted)
 	f := &world{World: w, onGone: func() {}}
-	f.r = New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings,
+	f.r = New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings, Queries: wanted,
 		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Liveness: liveness.New(w.Live, w.Clock, w.PoliciesSince), Gone: f.gone})
 	return f
 }

@@ -39,6 +39,9 @@ func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*vi
 	if err := r.observeEntries(ctx, v); err != nil {
 		return nil, err
 	}
+	if err := r.observeQueries(ctx, v); err != nil {
+		return nil, err
+	}
 	if read := v.read(r.options); read.NeedsNode() {
 		v.node = liveness.Node(ctx, r.reader(live), v.nodeName())
 	}

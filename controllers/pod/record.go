@@ -39,7 +39,6 @@ func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 	}
 	r.recordHeld(v, record, now)
 	r.dropGone(v, record)
-	r.dropMarksOver(record)
 	if record.Spec.NodeName == "" {
 		record.Spec.NodeName = v.nodeName()
 	}
@@ -128,7 +127,7 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *facts.Held, now
 		if s.Attribution == v1alpha1.AttributionObservedAdd && held.Attribution != v1alpha1.AttributionNone && (facts.Ending(v.podFact, v.record).ByKubelet() || held.Followed) {
 			s.Attribution = held.Attribution
 		}
-		s.Attribution = facts.Attributed(v.record, v.uid, s.ID, s.Attribution) // an answer may go with its mark
+		s.Attribution = facts.Attributed(v.record, &v.queries, v.uid, s.ID, s.Attribution) // a response is removed with its query
 		return
 	}
 	record.Spec.Sandboxes = append(record.Spec.Sandboxes,
@@ -218,14 +217,6 @@ func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool 
 		bound = record.Spec.ScheduledTime.Time
 	}
 	return !bound.IsZero() && moment.After(bound)
-}
-
-// dropMarksOver drops the marks about sandboxes that the record has no more; without agents every one.
-func (r *Reconciler) dropMarksOver(record *v1alpha1.IPAllocation) {
-	records.DropMarks(record, func(m v1alpha1.Mark) bool {
-		return r.options.Evidence != release.EvidenceAgent || (m.SandboxID != v1alpha1.AnySandbox &&
-			!slices.ContainsFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == m.SandboxID }))
-	})
 }
 
 // writeRecord creates or updates the record; somebody else's write in between is an error worth another try.

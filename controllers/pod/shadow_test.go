@@ -14,7 +14,6 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,56 +81,47 @@ func TestAShadowLetsAPodGoByTheSameProofsAndKeepsThem(t *testing.T) {
 	}
 }
 
-// gone is the word of a node that a sandbox is gone.
-func gone(record *v1alpha1.IPAllocation) *v1alpha1.IPAllocation {
-	record.Spec.Marks = []v1alpha1.Mark{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1, Time: metav1.NewTime(onepod.Now.Add(-time.Minute))}}
-	record.Status.Answers = []v1alpha1.Answer{{SandboxID: "old-sandbox", NodeUID: "node-1", BootID: "m1-boot", Epoch: 1, Verdict: v1alpha1.VerdictReadyForRelease,
-		Reason: string(v1alpha1.ReasonSandboxAbsent), Time: metav1.NewTime(onepod.Now.Add(-time.Minute))}}
-	return record
-}
-
-// heldInShadow is a pod that PodGC ended, on a Ready node whose agent has said that the one sandbox on record is gone. Of the two
+// heldInShadow is a pod that PodGC ended, on a Ready node with an agent that has reported the one sandbox on record gone. Of the two
 // addresses that it showed, one stands in the pool.
 func heldInShadow(t *testing.T) (*world, *events.FakeRecorder) {
 	t.Helper()
 	pod := onepod.DeletedPod()
 	pod.Annotations[nadv1.NetworkStatusAnnot] = `[{"name":"default/net","interface":"net1","ips":["10.0.0.5","10.0.0.6"]}]`
-	f := newWorld(t, pod, gone(onepod.RecordOfOld(onepod.OldMachine())), onepod.Node("node", "node-1", "m1")).inShadow()
+	f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Gone(), onepod.Node("node", "node-1", "m1")).inShadow()
 	f.r.options.Evidence = release.EvidenceAgent
-	f.r.options.Handshakes = Handshakes{MaxInFlight: 1, MaxInFlightPerNode: 1}
 	recorder := events.NewFakeRecorder(100)
 	f.r.recorder = recorder
 	if pod, record := f.look(0); !pod || !record {
-		t.Fatal("the pod was let go, and nobody has asked its node whether it has another sandbox of it")
+		t.Fatal("the finalizer was removed, and the node was not queried whether it has another sandbox of the pod")
 	}
 	return f, recorder
 }
 
-// aboutAny is the question whether the node has any sandbox of the pod, as the record has it; zero without one.
-func (f *world) aboutAny() release.Mark {
+// aboutAny is the query whether the node has any sandbox of the pod; zero without one.
+func (f *world) aboutAny() onepod.StandingQuery {
 	f.Helper()
-	return release.AskedOf(f.Record(), v1alpha1.AnySandbox).Mark.Get()
-}
-
-// answerAny is the word of the node that it has no sandbox of the pod, to that question.
-func (f *world) answerAny(question release.Mark) {
-	f.Helper()
-	record := f.Record()
-	record.Status.Answers = append(record.Status.Answers, v1alpha1.Answer{SandboxID: v1alpha1.AnySandbox, NodeUID: question.NodeUID, BootID: question.BootID,
-		Epoch: question.Epoch, Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxAbsent), Time: metav1.NewTime(onepod.Now)})
-	if err := f.Truth.Status().Update(f.Context(), record); err != nil {
-		f.Fatal(err)
+	for _, q := range f.QueriesAbout("old") {
+		if q.SandboxID == v1alpha1.AnySandbox {
+			return q
+		}
 	}
+	return onepod.StandingQuery{}
 }
 
-func TestAShadowAsksForAnotherSandboxOfAPodThatItHolds(t *testing.T) {
+// respondAny has the agent report that the node has no sandbox of the pod.
+func (f *world) respondAny() {
+	f.Helper()
+	f.respond(v1alpha1.AnySandbox, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "")
+}
+
+func TestAShadowQueriesForAnotherSandboxOfAPodThatItHolds(t *testing.T) {
 	f, recorder := heldInShadow(t)
-	question := f.aboutAny()
-	if question.NodeUID != "node-1" || question.BootID != "m1-boot" {
-		t.Fatalf("the node was not asked: %+v", question)
+	query := f.aboutAny()
+	if query.NodeUID != "node-1" || query.BootID != "m1-boot" {
+		t.Fatalf("the node was not queried: %+v", query)
 	}
-	if pod, _ := f.look(time.Second); !pod || f.aboutAny() != question {
-		t.Fatalf("the pod is there: %t, the question is %+v; expected both to stay as they were (%+v) until the node has answered", pod, f.aboutAny(), question)
+	if pod, _ := f.look(time.Second); !pod || f.aboutAny() != query {
+		t.Fatalf("the pod is there: %t, the query is %+v; expected both to stay as they were (%+v) until the agent has responded", pod, f.aboutAny(), query)
 	}
 	close(recorder.Events)
 	var said []string
@@ -141,56 +131,55 @@ func TestAShadowAsksForAnotherSandboxOfAPodThatItHolds(t *testing.T) {
 	if !slices.ContainsFunc(said, func(e string) bool {
 		return strings.Contains(e, "apart from addresses of sandboxes that are proven gone, which stay in their pools")
 	}) {
-		t.Errorf("nobody was told what the pod waits for: %q", said)
+		t.Errorf("no event says what the pod waits for: %q", said)
 	}
 	f.r.recorder = events.NewFakeRecorder(100)
 
-	f.answerAny(question)
+	f.respondAny()
 	if pod, record := f.look(2 * time.Second); pod || !record {
-		t.Errorf("the pod is there: %t, expected it to go; its record is: %t, expected it to stay for mode Guard", pod, record)
+		t.Errorf("the pod is there: %t, expected it to be gone; its record is: %t, expected it to stay for mode Guard", pod, record)
 	}
 	f.look(3 * time.Second)
-	if question := f.aboutAny(); question.NodeUID != "" {
-		t.Errorf("the question %+v stands although nobody waits for an answer any more", question)
+	if query := f.aboutAny(); query.NodeUID != "" {
+		t.Errorf("the query %+v stands although no pod needs a response any more", query)
 	}
 	if _, record := f.look(4 * time.Second); !record || len(f.Pool.Released) > 0 {
 		t.Errorf("the record is there: %t, released %v; expected the proof and the address to stay", record, f.Pool.Released)
 	}
 }
 
-func TestAnEntryOfAnotherSandboxMakesTheQuestionVoidInShadowToo(t *testing.T) {
+func TestAnEntryOfAnotherSandboxMakesTheQueryVoidInShadowToo(t *testing.T) {
 	f, _ := heldInShadow(t)
-	question := f.aboutAny()
-	f.answerAny(question)
+	f.respondAny()
 	second := onepod.HeldByOld()[0]
 	second.IP, second.SandboxID = netip.MustParseAddr("10.0.0.6"), "second-sandbox"
 	f.Pool.Entries = append(f.Pool.Entries, second)
 	for _, d := range []time.Duration{time.Second, 2 * time.Second} {
 		if pod, _ := f.look(d); !pod {
-			t.Fatalf("after %s the pod was let go by an answer from before its second sandbox had an address", d)
+			t.Fatalf("after %s the finalizer was removed by a response from before the second sandbox had an address", d)
 		}
 	}
 	if void := f.aboutAny(); void.NodeUID != "" {
-		t.Errorf("the question %+v still stands", void)
+		t.Errorf("the query %+v still stands", void)
 	}
 }
 
 func TestOnlyWhatAShadowWithholdsFromAPodThatIsHeldCountsAsNothing(t *testing.T) {
 	deleted, living, free := onepod.DeletedPod(), onepod.PodOf("old", "10.0.0.5"), onepod.DeletedPod()
 	living.Finalizers, free.Finalizers = []string{v1alpha1.Finalizer}, nil
-	proven := gone(onepod.RecordOfOld(onepod.OldMachine()))
+	proven, record := facts.Queries{Record: "old", Objects: []v1alpha1.GuardedNode{*onepod.Gone()}}, onepod.RecordOfOld(onepod.OldMachine())
 	second := onepod.HeldByOld()[0]
 	second.SandboxID = "second-sandbox"
 	cases := map[string]struct {
-		report *shadow.Reporter
-		pod    *corev1.Pod
-		record *v1alpha1.IPAllocation
-		more   []facts.Held
-		want   bool
+		report  *shadow.Reporter
+		pod     *corev1.Pod
+		queries facts.Queries
+		more    []facts.Held
+		want    bool
 	}{
 		"a sandbox that is proven gone":                          {shadow.NewReporter(), deleted, proven, nil, true},
 		"the same in mode Guard, where its entry will be gone":   {nil, deleted, proven, nil, false},
-		"a sandbox of which nobody knows":                        {shadow.NewReporter(), deleted, onepod.RecordOfOld(onepod.OldMachine()), nil, false},
+		"a sandbox on which no agent reported":                   {shadow.NewReporter(), deleted, facts.Queries{Record: "old"}, nil, false},
 		"one that is proven gone, and another one":               {shadow.NewReporter(), deleted, proven, []facts.Held{{Entry: second}}, false},
 		"a pod that lives":                                       {shadow.NewReporter(), living, proven, nil, false},
 		"a pod that was never held, so that nothing waits":       {shadow.NewReporter(), free, proven, nil, false},
@@ -199,29 +188,29 @@ func TestOnlyWhatAShadowWithholdsFromAPodThatIsHeldCountsAsNothing(t *testing.T)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			c := &Reconciler{options: Options{Evidence: release.EvidenceAgent, Shadow: tc.report}}
-			v := &view{uid: "old", pod: tc.pod, podFact: release.Absent[release.Pod](), record: tc.record, node: release.Known(facts.Node(onepod.Node("node", "node-1", "m1"))),
+			v := &view{uid: "old", pod: tc.pod, podFact: release.Absent[release.Pod](), record: record, queries: tc.queries, node: release.Known(facts.Node(onepod.Node("node", "node-1", "m1"))),
 				held: append([]facts.Held{{Entry: onepod.HeldByOld()[0]}}, tc.more...), heldRead: release.Known(struct{}{})}
 			if tc.pod != nil {
 				v.podFact = release.Known(release.Pod{Deleting: tc.pod.DeletionTimestamp != nil, Bound: true, Ending: release.EndingForeign})
 			}
 			d := release.Decide(v.observation(c.options), onepod.Now)
-			if kept := !v.isVoid(d, v1alpha1.Mark{SandboxID: v1alpha1.AnySandbox}); kept != tc.want {
+			if kept := !v.isVoid(d, facts.QueryKey{SandboxID: v1alpha1.AnySandbox}); kept != tc.want {
 				t.Errorf("the query for any sandbox stands: %t, want %t", kept, tc.want)
 			}
 		})
 	}
 }
 
-func TestAShadowAsksOnlyAboutWhatTheGuardHolds(t *testing.T) {
+func TestAShadowQueriesOnlyAboutWhatTheGuardHolds(t *testing.T) {
 	held := onepod.DeletedPod()
 	living := onepod.PodOf("old", "10.0.0.5")
 	living.Finalizers = []string{v1alpha1.Finalizer}
 	free := onepod.DeletedPod()
 	free.Finalizers = nil
 	cases := map[string]struct {
-		report *shadow.Reporter
-		pod    *corev1.Pod
-		asks   bool
+		report  *shadow.Reporter
+		pod     *corev1.Pod
+		queries bool
 	}{
 		"a pod that is held":                {shadow.NewReporter(), held, true},
 		"a pod that lives":                  {shadow.NewReporter(), living, false},
@@ -232,37 +221,32 @@ func TestAShadowAsksOnlyAboutWhatTheGuardHolds(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{options: Options{Shadow: tc.report}}
-			err := r.mayAsk(t.Context(), &view{uid: "old", pod: tc.pod}, release.Decision{})
-			if (err == nil) != tc.asks || (err != nil && !errors.Is(err, shadow.ErrWithheld)) {
+			err := r.mayQuery(t.Context(), &view{uid: "old", pod: tc.pod}, release.Decision{})
+			if (err == nil) != tc.queries || (err != nil && !errors.Is(err, shadow.ErrWithheld)) {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 }
 
-// One sandbox of a pod that has completed, and that nobody deletes, is proven gone. Of the other nobody is asked in a shadow.
-func TestAShadowAsksNobodyAboutTheOtherSandboxOfACompletedPod(t *testing.T) {
+// One sandbox of a pod that has completed, and that no client deletes, is proven gone. About the other no node is queried in a shadow.
+func TestAShadowQueriesNoNodeAboutTheOtherSandboxOfACompletedPod(t *testing.T) {
 	pod := onepod.FinishedPod()
 	pod.DeletionTimestamp = nil
-	record := gone(onepod.RecordOfOld(onepod.OldMachine()))
+	record := onepod.RecordOfOld(onepod.OldMachine())
 	second, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]
 	second.ID, address.SandboxID, address.IP = "second-sandbox", "second-sandbox", "10.0.0.6"
 	record.Spec.Sandboxes, record.Spec.Addresses = append(record.Spec.Sandboxes, second), append(record.Spec.Addresses, address)
-	f := newWorld(t, pod, record, onepod.Node("node", "node-1", "m1")).inShadow()
+	f := newWorld(t, pod, record, onepod.Gone(), onepod.Node("node", "node-1", "m1")).inShadow()
 	entry := onepod.HeldByOld()[0]
 	entry.IP, entry.SandboxID = netip.MustParseAddr("10.0.0.6"), "second-sandbox"
 	f.Pool.Entries = append(f.Pool.Entries, entry)
 	f.r.options.Evidence = release.EvidenceAgent
-	f.r.options.Handshakes = Handshakes{MaxInFlight: 1, MaxInFlightPerNode: 1}
 	f.r.recorder = events.NewFakeRecorder(100)
 	for _, d := range []time.Duration{0, time.Hour, time.Hour + time.Second} { // its end counts once it was seen for a while
 		f.look(d)
 	}
-	live := &v1alpha1.IPAllocation{}
-	if err := f.Truth.Get(t.Context(), client.ObjectKey{Name: "old"}, live); err != nil {
-		t.Fatal(err)
-	}
-	if slices.ContainsFunc(live.Spec.Marks, func(m v1alpha1.Mark) bool { return m.SandboxID == "second-sandbox" }) {
-		t.Errorf("its node was asked about the second sandbox: %+v", live.Spec.Marks)
+	if about := f.QueriesAbout("old"); slices.ContainsFunc(about, func(q onepod.StandingQuery) bool { return q.SandboxID == "second-sandbox" }) {
+		t.Errorf("its node was queried about the second sandbox: %+v", about)
 	}
 }

@@ -37,7 +37,9 @@ type view struct {
 	unowned []facts.Held
 	// poolVersions are those of the pools in which the entries were looked for, by backend.
 	poolVersions map[string]map[string]string
-	node         release.Fact[release.Node]
+	// queries are those about the record.
+	queries facts.Queries
+	node    release.Fact[release.Node]
 	// policiesSince is from when on other accounts cannot write what a kubelet reports; zero where they can. It is only read with agents.
 	policiesSince time.Time
 	// twin names another Node with the IDs of a machine that the live Node resembles; empty if there is none.
@@ -100,5 +102,5 @@ func (v *view) observation(o Options) release.Observation {
 func (v *view) read(o Options) facts.Read {
 	return facts.Read{Evidence: o.Evidence, Settings: o.Settings, GuardsClusterNetwork: o.Rules.GuardClusterNetwork, UID: v.uid, Live: v.live,
 		Withholds: o.Shadow != nil && v.hasFinalizer(), Pod: v.podFact, Object: v.pod, Record: v.record, Held: v.held, HeldRead: v.heldRead, Unowned: v.unowned,
-		Node: v.node, Gone: v.gone, PoliciesSince: v.policiesSince, Twin: v.twin}
+		Queries: v.queries, Node: v.node, Gone: v.gone, PoliciesSince: v.policiesSince, Twin: v.twin}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -28,7 +29,7 @@ import (
 
 type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 
-// Setup registers the Reconciler with everything that can end a wait: the pod, its record, its pool entries, its node.
+// Setup registers the Reconciler with everything that can end a wait: the pod, its record, its pool entries, its node, the responses of its agent.
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
@@ -43,6 +44,9 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, podEvents(r.client)),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents(r.client)),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents(r.client)),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, queries.Events(func(record string) (types.UID, bool) {
+			return types.UID(record), !strings.HasPrefix(record, v1alpha1.OrphanPrefix)
+		})),
 		r.feed.Source(o.Running),
 	}
 	for _, s := range sources {

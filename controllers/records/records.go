@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package records makes, writes and deletes the records of pods and of orphans, and puts questions to nodes in them.
+// Package records makes, writes and deletes the records of pods and of orphans.
 package records
 
 import (

@@ -12,6 +12,7 @@ var (
 	inProtection  = []string{"./internal/protection", "./webhooks", "./controllers/protect"}
 	inPods        = []string{"./controllers/pod", "./controllers"}
 	inOrphans     = []string{"./controllers/orphan", "./controllers"}
+	inQueries     = []string{"./controllers/queries"}
 	inPolicies    = []string{"./internal/reportpolicy"}
 	inPolicySuite = []string{"./test/integration -ginkgo.label-filter=policies"}
 	inSimulation  = []string{simulation}

@@ -43,15 +43,15 @@ var decisionMutants = []mutant{
 	{
 		rule: "NodeOutOfService: the taint counts only on a Node that is not Ready",
 		file: "internal/release/agent.go",
-		old:  `func fenced(node Node) bool { return node.OutOfService && !node.Ready }`,
-		new:  `func fenced(node Node) bool { return node.OutOfService }`, by: inRelease,
+		old:  `func isOutOfService(node Node) bool { return node.OutOfService && !node.Ready }`,
+		new:  `func isOutOfService(node Node) bool { return node.OutOfService }`, by: inRelease,
 	},
 	{
 		rule: "NodeOutOfService: an agent's report that the sandbox is not gone wins over the taint (S1)",
 		file: "internal/release/agent.go",
-		old: `	case said:
+		old: `	case responded:
 		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,`,
-		new: `	case said && node.Ready:
+		new: `	case responded && node.Ready:
 		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,`, by: inRelease,
 	},
 	{
@@ -69,11 +69,11 @@ var decisionMutants = []mutant{
 	{
 		rule: "NodeDeleted and NodeReplaced: the last report of the agent of a gone Node holds the sandbox",
 		file: "internal/release/agent.go",
-		old: `return word, said && !s.isGone(word)
+		old: `return report, responded && !s.isGone(report)
 }
 
 // startingReported`,
-		new: `return word, said && s.isGone(word)
+		new: `return report, responded && s.isGone(report)
 }
 
 // startingReported`, by: inRelease,
@@ -117,28 +117,40 @@ var decisionMutants = []mutant{
 		new:  `if true || pod.Deadline.IsZero() || !now.Before(end) {`, by: inRelease,
 	},
 	{
-		rule: "AwaitRuntimeReport: an answer counts only for the query that stands",
-		file: "internal/release/question.go",
-		old:  `answer.Epoch == mark.Epoch && mark.Epoch > 0 &&`,
-		new:  `mark.Epoch > 0 &&`, by: inRelease,
+		rule: "a report of an agent that could not be read holds the sandbox (0292, R11)",
+		file: "internal/release/sandbox.go",
+		old:  `unread(); o.Evidence == EvidenceAgent && why != "" {`,
+		new:  `unread(); o.Evidence != EvidenceAgent && why != "" {`, by: inRelease,
 	},
 	{
-		rule: "AwaitRuntimeReport: an answer counts only in the boot that was asked",
-		file: "internal/release/question.go",
-		old:  `mark.BootID != "" && answer.BootID == mark.BootID && node.BootID == mark.BootID`,
-		new:  `mark.BootID != "" && node.BootID == mark.BootID`, by: inRelease,
+		rule: "NoAddresses: a report on any sandbox of the pod that could not be read holds (0292, R11)",
+		file: "internal/release/decide.go",
+		old:  `if why := unreadAny(o); why != "" {`,
+		new:  `if why := unreadAny(o); why != "" && !pod.Ending.ByKubelet() {`, by: inRelease,
 	},
 	{
-		rule: "AwaitRuntimeReport: an answer counts only from the Node that was asked",
-		file: "internal/release/question.go",
-		old:  `mark.NodeUID != "" && answer.NodeUID == mark.NodeUID && node.NodeUID == mark.NodeUID &&`,
-		new:  `mark.NodeUID != "" && answer.NodeUID == mark.NodeUID &&`, by: inRelease,
+		rule: "AwaitRuntimeReport: a response counts only for the query that stands",
+		file: "internal/release/query.go",
+		old:  `response.Epoch == query.Epoch && query.Epoch > 0 &&`,
+		new:  `query.Epoch > 0 &&`, by: inRelease,
 	},
 	{
-		rule: "AwaitRuntimeReport: what was said of a living pod's sandbox does not count after its end",
-		file: "internal/release/question.go",
-		old:  `if q.Mark.IsKnown() && q.Mark.Get().Living != living {`,
-		new:  `if q.Mark.IsKnown() && q.Mark.Get().Living && living {`, by: inRelease,
+		rule: "AwaitRuntimeReport: a response counts only in the boot that was queried",
+		file: "internal/release/query.go",
+		old:  `query.BootID != "" && response.BootID == query.BootID && node.BootID == query.BootID`,
+		new:  `query.BootID != "" && node.BootID == query.BootID`, by: inRelease,
+	},
+	{
+		rule: "AwaitRuntimeReport: a response counts only from the Node that was queried",
+		file: "internal/release/query.go",
+		old:  `query.NodeUID != "" && response.NodeUID == query.NodeUID && node.NodeUID == query.NodeUID &&`,
+		new:  `query.NodeUID != "" && response.NodeUID == query.NodeUID &&`, by: inRelease,
+	},
+	{
+		rule: "AwaitRuntimeReport: what was reported on a living pod's sandbox does not count after its termination",
+		file: "internal/release/query.go",
+		old:  `if e.Query.IsKnown() && e.Query.Get().Rewrite != living {`,
+		new:  `if e.Query.IsKnown() && e.Query.Get().Rewrite && living {`, by: inRelease,
 	},
 	{
 		rule: "TerminatedBeforeDeletion: a rejected pod is not released by time alone (S7)",

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the node's side of the release handshake: it watches what asks its node, or all nodes, looks at the
+// Package agent is the node's side of the release handshake: it watches the queries to its node and to all nodes, looks at the
 // container runtime, and writes what internal/handshake makes of it.
 //
-//	view       the records of this node, by one watch
-//	queries    the AllNodesQuery, by one watch
-//	round      every mark and query against one complete list of the runtime, taken after they were read
-//	writer     answers into the records' status, at most one write per record and second, again until it succeeds
-//	responder  the response to the AllNodesQuery, in the status of the node's GuardedNode
-//	identity   for which Node UID the agent may speak: token, live Node, machine
+//	watched    the node's GuardedNode and the AllNodesQuery, each by one watch
+//	round      every query against one complete list of the runtime, taken after they were read
+//	status     what the GuardedNode's status has to say, written where it does not
+//	reporter   the write, made from one version of the object; again until it succeeds
+//	identity   for which Node UID the agent may respond: token, live Node, machine
 //
-// One goroutine makes the rounds; it alone has the memory. Nothing is read from the API server while nobody asks.
+// One goroutine makes the rounds; it alone has the memory. Without a query nothing is written, but once whether the agent responds.
 package agent
 
 import (
@@ -21,11 +20,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
@@ -45,7 +44,7 @@ type Options struct {
 	Machine MachineFiles
 	// Recorder writes events on the Node.
 	Recorder events.EventRecorder
-	// ListInterval is how often the runtime is listed while nobody asks.
+	// ListInterval is how often the runtime is listed while no query is open.
 	ListInterval time.Duration
 	// Settings are the delays of the handshake.
 	Settings handshake.Settings
@@ -55,25 +54,29 @@ type Options struct {
 	Log logr.Logger
 }
 
-// Agent answers for one node.
+// Agent responds for one node.
 type Agent struct {
-	options   Options
-	clock     clock.WithTicker
-	log       logr.Logger
-	own       *view
-	all       *queries
-	identity  *identity
-	writer    *writer
-	responder *responder
-	silences  *silences
-	memory    handshake.Memory
-	pace      pace
-	health    health
-	poked     chan struct{}
+	options  Options
+	clock    clock.WithTicker
+	log      logr.Logger
+	own      *watched[*v1alpha1.GuardedNode]
+	all      *watched[*v1alpha1.AllNodesQuery]
+	identity *identity
+	reporter *reporter
+	silences *silences
+	memory   handshake.Memory
+	pace     pace
+	health   health
+	poked    chan struct{}
 	// began is when the last round began.
 	began time.Time
-	// open: there are questions without a final answer.
+	// unsettled: the identity may not be the one that the agent has to have.
+	unsettled bool
+	// open: there are queries without a final response.
 	open atomic.Bool
+	// running are the watches, and unfollow ends that of the GuardedNode.
+	running  sync.WaitGroup
+	unfollow func()
 }
 
 // New makes an agent that is ready to be started.
@@ -84,27 +87,23 @@ func New(o Options) (*Agent, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	a := &Agent{options: o, clock: o.Clock, log: o.Log, poked: make(chan struct{}, 1), pace: pace{longest: o.ListInterval}}
-	a.own, a.all = newView(o.Clock, a.poke), newQueries(o.Clock, a.poke)
+	a := &Agent{options: o, clock: o.Clock, log: o.Log, poked: make(chan struct{}, 1), pace: pace{longest: o.ListInterval}, unfollow: func() {}}
+	a.own, a.all = watchedNode("", o.Clock, a.poke), watchedAll(o.Clock, a.poke)
 	a.identity = &identity{client: o.Client, nodeName: o.NodeName, files: o.Machine, clock: o.Clock}
-	a.writer = newWriter(o.Client, a.identity, o.Clock, o.Log.WithName("writer"), a.written)
-	a.responder = &responder{client: o.Client, clock: o.Clock}
+	a.reporter = &reporter{client: o.Client, identity: a.identity, clock: o.Clock}
 	a.silences = &silences{recorder: o.Recorder, nodeName: o.NodeName, log: o.Log.WithName("silence")}
 	return a, nil
 }
 
 // Start runs until ctx ends.
 func (a *Agent) Start(ctx context.Context) error {
-	var running sync.WaitGroup
-	defer running.Wait()
+	defer a.running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for _, reflector := range []*cache.Reflector{watchRecords(a.options.Client, a.options.NodeName, a.own, a.log), watchQueries(a.options.Client, a.all, a.log)} {
-		running.Go(func() { reflector.RunWithContext(ctx) })
-	}
-	running.Go(func() { a.writer.run(ctx) })
+	all := watchAll(a.options.Client, a.all, a.log)
+	a.running.Go(func() { all.RunWithContext(ctx) })
 	if hinter, ok := a.options.Lister.(sandbox.Hinter); ok {
-		running.Go(func() { hinter.Hint(ctx, a.hint) })
+		a.running.Go(func() { hinter.Hint(ctx, a.hint) })
 	}
 	a.loop(ctx)
 	return nil
@@ -127,8 +126,20 @@ func (a *Agent) loop(ctx context.Context) {
 		a.settlePokes()
 		a.round(ctx)
 		timer.Stop()
-		timer.Reset(a.pace.next())
+		timer.Reset(a.next())
 	}
+}
+
+// next is the time until the next round.
+func (a *Agent) next() time.Duration {
+	next := a.pace.next()
+	if a.unsettled {
+		next = min(next, identityRetry)
+	}
+	if wait := a.reporter.notBefore.Sub(a.clock.Now()); wait > 0 {
+		next = min(next, wait)
+	}
+	return next
 }
 
 // rest waits; false if ctx ended first.
@@ -151,17 +162,9 @@ func (a *Agent) settlePokes() {
 	}
 }
 
-// hint asks for a round soon, if there is a question that the runtime's event may answer. The round lists as always.
+// hint asks for a round soon, if there is a query about which the runtime's event may be. The round lists as always.
 func (a *Agent) hint() {
 	if a.open.Load() {
-		a.poke()
-	}
-}
-
-// written asks for a round after a statement that could not be written into its record as it is now. What was written comes back by
-// the watch.
-func (a *Agent) written(superseded bool) {
-	if superseded {
 		a.poke()
 	}
 }

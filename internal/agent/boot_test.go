@@ -7,72 +7,144 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// ofBoot changes for which boot a record's mark asks.
-func ofBoot(record *v1alpha1.IPAllocation, boot string) *v1alpha1.IPAllocation {
-	record.Spec.Marks[0].BootID = boot
-	return record
+// toBoot changes the boot that a query is to.
+func toBoot(q v1alpha1.SandboxQuery, boot string) v1alpha1.SandboxQuery {
+	q.BootID = boot
+	return q
 }
 
-func TestAMarkIsAnsweredInItsBootOnly(t *testing.T) {
-	ready, absent := v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent
+func TestAQueryGetsAResponseInItsBootOnly(t *testing.T) {
+	absent := outcome{release, v1alpha1.ReasonSandboxAbsent, "web", 1}
 	cases := map[string]struct {
-		record *v1alpha1.IPAllocation
-		want   []outcome // nil: nothing is written
-		silent bool
+		query v1alpha1.SandboxQuery
+		given string // the boot of a standing ReadyForRelease to the same epoch; empty for none
+		want  []outcome
 	}{
-		"another boot": {ofBoot(marked("web", 90, nodeUID, 1), "earlier"), []outcome{}, true},
-		"no boot: nobody could tell for which the answer is":    {ofBoot(marked("web", 90, nodeUID, 1), ""), []outcome{}, true},
-		"an answer of another boot to the same epoch, silent":   {answeredBefore(ofBoot(marked("web", 90, nodeUID, 1), "earlier"), ready, absent, "web", "earlier", 1), []outcome{{ready, absent, "web", 1}}, true},
-		"an answer of another boot to the same epoch, answered": {answeredBefore(marked("web", 90, nodeUID, 1), ready, absent, "web", "earlier", 1), []outcome{{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "", 1}}, false},
-		"ReadyForRelease of an earlier epoch is not final":      {answeredBefore(marked("web", 90, nodeUID, 2), ready, absent, "", bootID, 1), []outcome{{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "", 2}}, false},
-		"ReadyForRelease of this epoch and boot is final":       {answeredBefore(marked("web", 90, nodeUID, 1), ready, absent, "", bootID, 1), nil, false},
+		"another boot":                          {toBoot(about("web", 1), "earlier"), "", nil},
+		"no boot: a response would be for none": {toBoot(about("web", 1), ""), "", nil},
+		"a final response of the boot that it is to stays, and is no other's": {toBoot(about("web", 1), "earlier"), "earlier", []outcome{absent}},
+		"nor is one of this boot to that one":                                 {toBoot(about("web", 1), "earlier"), bootID, []outcome{absent}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.list(t, tc.record)
-			b.round(t.Context())
-			if diff := cmp.Diff(tc.want, b.said("web")); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
+			b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+			if tc.given != "" {
+				b.given("web", absent, tc.given)
 			}
-			s := b.writer.waiting["web"]
-			if silent := s != nil && s.condition != nil && s.condition.Reason == string(v1alpha1.ReasonNotThisMachine); silent != tc.silent {
-				t.Errorf("silent: %t", silent)
+			outOfService := tc.query
+			outOfService.OutOfService, outOfService.Record = true, "out"
+			b.ask(tc.query, outOfService)
+			b.take()
+			b.take()
+			b.wants("web", 1, tc.want...)
+			b.wants("out", 1)
+			if got := b.condition(); got != "not: "+string(v1alpha1.ReasonNotThisMachine) {
+				t.Errorf("the condition is %q", got)
+			}
+			b.wantEvent(v1alpha1.ReasonNotThisMachine)
+		})
+	}
+}
+
+func TestBootIDsAreWrittenAsTheNodeSpellsThem(t *testing.T) {
+	b := newBench(t)
+	b.api.node.Status.NodeInfo.BootID = "BOOT"
+	b.api.guarded.Spec.Machines[0].BootID = "BOOT"
+	b.ask(toBoot(about("web", 1), "BOOT"))
+	b.take()
+	if got := b.api.guarded.Status.Responses; len(got) != 1 || got[0].BootID != "BOOT" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// R8: a change of the GuardedNode that is not about this boot of this machine has the agent read who it is, and no more often than identityRetry.
+func TestWhatMakesTheAgentReadItsIdentityAgain(t *testing.T) {
+	machine := func(change func(*v1alpha1.GuardedMachine)) func(*bench) {
+		return func(b *bench) { change(&b.api.guarded.Spec.Machines[0]); b.ask() }
+	}
+	const never, every = 0, 2
+	for name, tc := range map[string]struct {
+		change func(*bench)
+		want   int // reads in twice identityRetry
+	}{
+		"nothing":                       {func(*bench) {}, never},
+		"a query to its boot":           {func(b *bench) { b.ask(about("web", 1)) }, never},
+		"a query to another boot":       {func(b *bench) { b.ask(toBoot(about("web", 1), "next")) }, every},
+		"its machine booted again":      {machine(func(m *v1alpha1.GuardedMachine) { m.BootID = "next" }), every},
+		"its machine has a successor":   {machine(func(m *v1alpha1.GuardedMachine) { m.SuccessorUID = "next" }), every},
+		"no Node reports its machine":   {machine(func(m *v1alpha1.GuardedMachine) { m.Gone = &v1alpha1.MachineGone{} }), every},
+		"another machine has its Node":  {func(b *bench) { anotherMachine(b); b.ask() }, every},
+		"the GuardedNode is gone":       {func(b *bench) { b.api.guarded = nil }, every},
+		"an earlier machine had a boot": {func(b *bench) { earlierMachine(b); b.ask() }, never},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.take()
+			tc.change(b)
+			b.take() // what it writes by that is no read of the next rounds
+			before := b.api.reads
+			for range 10 {
+				b.clock.Step(identityRetry / 5)
+				b.take()
+			}
+			if got := b.api.reads - before; got != tc.want {
+				t.Errorf("%d reads in twice identityRetry, expected %d", got, tc.want)
+			}
+			if got := b.next(); tc.want == every && got > identityRetry {
+				t.Errorf("the next round is in %s", got)
 			}
 		})
 	}
 }
 
-func TestAMarkOfAnotherBootMakesTheAgentLookWhoItIs(t *testing.T) {
-	b := newBench(t)
-	b.round(t.Context())
-	b.list(t, ofBoot(marked("web", 90, nodeUID, 1), "next"))
-	before := b.api.reads
-	for range 10 {
-		b.clock.Step(identityRetry / 5)
-		b.round(t.Context())
-	}
-	if got := b.api.reads - before; got != 2 {
-		t.Errorf("%d reads in twice identityRetry", got)
-	}
+func anotherMachine(b *bench) {
+	b.api.guarded.Spec.Machines = append([]v1alpha1.GuardedMachine{{MachineID: "another", BootID: "another"}}, b.api.guarded.Spec.Machines...)
 }
 
-func TestBootIDsAreSaidAsTheNodeSpellsThem(t *testing.T) {
+func earlierMachine(b *bench) {
+	b.api.guarded.Spec.Machines = append(b.api.guarded.Spec.Machines, v1alpha1.GuardedMachine{MachineID: "earlier", BootID: "earlier", Gone: &v1alpha1.MachineGone{}})
+}
+
+// The agent follows the GuardedNode of the Node for which it may respond, and of no other.
+func TestAnotherNodeUIDIsFollowed(t *testing.T) {
 	b := newBench(t)
-	b.api.node.Status.NodeInfo.BootID = "BOOT"
-	b.list(t, ofBoot(marked("web", 90, nodeUID, 1), "BOOT"))
+	b.own = watchedNode("", b.clock, b.poke)
 	b.round(t.Context())
-	if s := b.writer.waiting["web"]; s == nil || len(s.answers) != 1 || s.answers[0].BootID != "BOOT" {
-		t.Errorf("got %+v", s)
+	if got := next(t, b.api.watches); got != string(nodeUID) {
+		t.Fatalf("watches %q", got)
 	}
+	b.round(t.Context())
+	if object, exists, _, synced := b.own.snapshot(); !exists || !synced || object.Name != string(nodeUID) {
+		t.Errorf("the watch brought %+v", object)
+	}
+
+	b.api.node.UID, b.api.guarded.Name = "anew", "anew"
+	b.clock.Step(identityRetry)
+	b.bring() // its GuardedNode is another machine's by now
+	b.api.guarded.Spec.Machines[0].SuccessorUID = "anew"
+	b.bring()
+	b.round(t.Context())
+	if got := next(t, b.api.watches); got != "end of "+string(nodeUID) {
+		t.Fatalf("%s: the token is not of the new Node yet, so that the agent is of none", got)
+	}
+	if _, exists, _, synced := b.own.snapshot(); exists || synced {
+		t.Error("what was read of another Node is kept")
+	}
+
+	b.api.nodeUIDs = []string{"anew"}
+	b.clock.Step(identityRetry)
+	b.round(t.Context())
+	if got := next(t, b.api.watches); got != "anew" {
+		t.Errorf("watches %q", got)
+	}
+	b.unfollow()
+	b.running.Wait()
 }
 
 // slowLister takes as long as the test says for a list.
@@ -105,53 +177,21 @@ func TestARoundThatGetsOnIsAlive(t *testing.T) {
 	}
 }
 
-func TestABurstOfEventsIsOneRound(t *testing.T) {
-	b := newBench(t)
-	for i := range int64(50) {
-		record := marked("web", 100+i, nodeUID, i+1)
-		if err := b.own.Update(record); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.settlePokes()
-	if len(b.poked) != 0 {
-		t.Error("the round that begins now will see them all, and another one is asked for")
-	}
-}
-
-func TestAnswersThatWereWrittenAskForNoRoundOfTheirOwn(t *testing.T) {
-	b := newBench(t)
-	b.settlePokes()
-	b.written(false)
-	if len(b.poked) != 0 {
-		t.Error("the watch brings what was written")
-	}
-	b.written(true)
-	if len(b.poked) != 1 {
-		t.Error("what could not be written is forgotten")
-	}
-}
-
-func TestAMarkTakenBackAndSetAgainIsAnotherQuestion(t *testing.T) {
+func TestAQueryThatIsWithdrawnAndMadeAgainIsAnother(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-	b.round(t.Context())
+	b.take()
 	b.lister.sandboxes = nil
-	first := marked("web", 90, nodeUID, 1)
-	b.list(t, answeredBefore(first, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "web", bootID, 1))
-	b.round(t.Context())
-	if got := b.said("web"); got != nil {
-		t.Fatalf("said again: %v", got)
-	}
-	next := answeredBefore(marked("web", 95, nodeUID, 2), v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "web", bootID, 1)
-	next.Status.Answers[0].Time = metav1.NewTime(start)
+	absent := outcome{release, v1alpha1.ReasonSandboxAbsent, "web", 1}
+	b.given("web", absent, bootID)
+	b.ask(about("web", 1))
+	b.take()
+	b.wants("web", 0, absent)
 	b.clock.Step(time.Minute)
-	b.list(t, next)
-	b.round(t.Context())
-	if diff := cmp.Diff([]outcome{{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "web", 2}}, b.said("web")); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if at := b.writer.waiting["web"].answers[0].Time; !at.Time.After(start) {
-		t.Error("answered by a list of before")
+	b.ask(about("web", 2))
+	b.take()
+	b.wants("web", 1, outcome{release, v1alpha1.ReasonSandboxAbsent, "web", 2})
+	if at := b.api.guarded.Status.Responses[0].Time; !at.After(start) {
+		t.Error("the response rests on a list of before the query")
 	}
 }

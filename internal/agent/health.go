@@ -44,12 +44,12 @@ func (a *Agent) Healthz(*http.Request) error {
 	return nil
 }
 
-// Readyz fails while the agent cannot answer: no records, no list of the runtime, or no Node to speak for.
+// Readyz fails while the agent cannot respond: no queries read, no list of the runtime, or no Node to respond for.
 func (a *Agent) Readyz(*http.Request) error {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
 	if !a.health.ready {
-		return errors.New("the agent cannot answer yet, or any more: see its log and the events of its Node")
+		return errors.New("the agent cannot respond yet, or any more: see its log and the events of its Node")
 	}
 	return nil
 }

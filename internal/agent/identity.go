@@ -23,28 +23,24 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
-const (
-	// speakerFresh is how old the proof of the agent's identity may be when something is written on it.
-	speakerFresh = time.Second
-	// callTimeout bounds a call to the API server inside a round, so that the row of lists does not break.
-	callTimeout = 10 * time.Second
-)
+// callTimeout bounds a call to the API server inside a round, so that the row of lists does not break.
+const callTimeout = 10 * time.Second
 
 // MachineFiles are where the machine's IDs are read.
 type MachineFiles struct {
 	MachineID, BootID, SystemUUID string
 }
 
-// self is for whom the agent may speak.
+// self is for which Node the agent may respond.
 type self struct {
 	nodeUID types.UID
 	podUID  types.UID
 	// bootID is the machine's boot, which is the Node's too wherever nodeUID is set.
 	bootID string
-	// reason and message say why it may speak for nobody; nodeUID is empty then.
+	// reason and message say why it may respond for none; nodeUID is empty then.
 	reason  v1alpha1.Reason
 	message string
-	// nodeObject is the UID of the live Node object, whether the agent may speak for it or not.
+	// nodeObject is the UID of the live Node object, whether the agent may respond for it or not.
 	nodeObject types.UID
 }
 
@@ -60,25 +56,22 @@ type identity struct {
 	at   time.Time
 }
 
-// known is what was found last; zero before.
+// known is what was found last, and when that was begun; zero before.
 func (i *identity) known() (self, time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.last, i.at
 }
 
-// fresh finds out, unless that was done within speakerFresh.
+// fresh finds out.
 func (i *identity) fresh(ctx context.Context) (self, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !i.at.IsZero() && i.clock.Now().Sub(i.at) < speakerFresh {
-		return i.last, nil
-	}
 	began := i.clock.Now()
 	found, err := i.read(ctx)
 	if err != nil {
 		return self{}, err
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.last, i.at = found, began
 	return found, nil
 }
@@ -102,7 +95,7 @@ func (i *identity) read(ctx context.Context) (self, error) {
 	case !apierrors.IsNotFound(err):
 		return self{}, fmt.Errorf("reading Node %s: %w", i.nodeName, err)
 	}
-	// The boot ID as the Node spells it: marks and answers are compared with the Node.
+	// The boot ID as the Node spells it: queries and responses are compared with the Node.
 	found := self{podUID: token.PodUID, bootID: node.Status.NodeInfo.BootID, nodeObject: node.UID}
 	found.nodeUID, found.reason, found.message = speaker.Speaks()
 	return found, nil

@@ -7,13 +7,13 @@ import "time"
 const (
 	// minRest lies between something new and the round that it causes: a burst is one round.
 	minRest = 200 * time.Millisecond
-	// roundEvery is the least time between two rounds that something new caused. Answers are written no more often either.
+	// roundEvery is the least time between two rounds that something new caused. Responses are written no more often either.
 	roundEvery = time.Second
-	// firstRecheck is how soon after something new an open question is looked at again; then twice as long every time.
+	// firstRecheck is how soon after something new an open query is looked at again; then twice as long every time.
 	firstRecheck = time.Second
 )
 
-// pace says when the next round is due: with open questions soon after anything new and ever later while nothing changes, at
+// pace says when the next round is due: with open queries soon after anything new and ever later while nothing changes, at
 // the latest as often as without any.
 type pace struct {
 	longest time.Duration

@@ -2,13 +2,11 @@
 
 package agent
 
-// What the account of every agent may do. It has no right to pods, and none to write anything but its answers, the status of its GuardedNode and
+// What the account of every agent may do. It has no right to pods or IPAllocations, and none to write anything but the status of its GuardedNode and
 // events.
 
-// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=list;watch
-// +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations/status,verbs=patch
 // +kubebuilder:rbac:groups=holdfast.dev,resources=allnodesqueries,verbs=list;watch
-// +kubebuilder:rbac:groups=holdfast.dev,resources=guardednodes,verbs=get
+// +kubebuilder:rbac:groups=holdfast.dev,resources=guardednodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=holdfast.dev,resources=guardednodes/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=selfsubjectreviews,verbs=create

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,87 +17,136 @@ import (
 )
 
 const (
-	// identityRetry is how often the agent asks again who it is while it may not speak, or is asked by a Node UID or a boot that is
-	// not its own.
+	// identityRetry is how often the agent reads its identity again while it has none, or its GuardedNode shows another machine or boot.
 	identityRetry = 15 * time.Second
 	// listTimeout bounds a look at the runtime. A longer one would be in no row of lists.
 	listTimeout = handshake.MaxGap
 )
 
-// word is what there is to say to one mark.
+// seen is what the watches have at one moment.
+type seen struct {
+	// node is the node's GuardedNode, and all the AllNodesQuery; nil where there is none.
+	node *v1alpha1.GuardedNode
+	all  *v1alpha1.AllNodesQuery
+	// synced is false while one of them was not listed yet.
+	synced bool
+	// words and claims are what there is to say to each query that stands, of the one and of the other.
+	words  []word
+	claims []word
+}
+
+// word is what there is to say to one query.
 type word struct {
-	asked
+	// query is set for one to this node, and orphan for one to all nodes.
+	query    v1alpha1.SandboxQuery
+	orphan   v1alpha1.OrphanQuery
 	question handshake.Question
 	handshake.Word
-	// final: ReadyForRelease was written for this epoch and boot.
+	// given is the response that stands, of whatever epoch; nil for none.
+	given *v1alpha1.SandboxResponse
+	// final: ReadyForRelease was written for this query.
 	final bool
 }
 
-// claim is what there is to say to one query to all nodes.
-type claim struct {
-	queried
-	question handshake.Question
-	handshake.Word
-}
-
-// round reads the marks and queries, then the runtime, and says what there is to say.
+// round reads the queries, then the runtime, and writes what there is to say.
 func (a *Agent) round(ctx context.Context) {
 	a.began = a.clock.Now()
 	a.health.step(a.began)
-	own := a.own.snapshot()
-	all, standing, synced := a.all.snapshot()
-	me := a.whoAmI(ctx, own.marks)
-	words := make([]word, 0, len(own.marks))
-	for _, m := range own.marks {
-		words = append(words, a.ask(m, me))
-	}
-	claims := a.claims(standing, me)
-	look := a.look(ctx, words, claims, me)
+	me := a.whoAmI(ctx)
+	a.follow(ctx, me.nodeUID)
+	s := a.see(me)
+	look := a.look(ctx, s, me)
 	a.health.step(a.clock.Now())
-	for i := range words {
-		a.judge(&words[i], look, me)
+	for i := range s.words {
+		a.judge(&s.words[i], look, me)
 	}
-	for i := range claims {
-		claims[i].Word = a.wordOn(claims[i].question, look, me)
+	for i := range s.claims {
+		s.claims[i].Word = a.wordOn(s.claims[i].question, look, me)
 	}
-	a.report(words, claims, look, me)
-	if me.nodeUID != "" {
-		a.say(own.records, words, me)
-	}
-	if me.nodeUID != "" && all != nil && look.Listing != nil {
-		a.respond(ctx, all, claims, look.Listing.Began)
+	a.report(s, look, me)
+	if me.nodeUID != "" && s.node != nil {
+		a.writeStatus(ctx, s, look, me)
 	}
 	a.health.step(a.clock.Now())
-	a.health.ended(own.synced && synced && look.Listing != nil && me.nodeUID != "")
+	a.health.ended(s.synced && look.Listing != nil && me.nodeUID != "")
 }
 
-// claims makes questions of the queries to all nodes. With which pod the agent saw a sandbox in this boot stands in its own response.
-func (a *Agent) claims(standing []queried, me self) []claim {
-	claims := make([]claim, 0, len(standing))
-	for _, query := range standing {
-		q := handshake.Question{SandboxID: query.SandboxID, Seen: query.at, Ended: true}
-		if given := a.responder.claimOf(query.SandboxID, me); given != nil {
-			q.Affirmed = given.PodUID
+// see takes what the watches have, and makes questions of the queries.
+func (a *Agent) see(me self) *seen {
+	s := &seen{}
+	node, exists, since, nodeSynced := a.own.snapshot()
+	if exists {
+		s.node = node
+		for i := range node.Spec.Queries {
+			q := &node.Spec.Queries[i]
+			s.words = append(s.words, ask(node, q, since[keyOf(node, q)], me))
 		}
-		claims = append(claims, claim{queried: query, question: q})
 	}
-	return claims
+	all, exists, since, allSynced := a.all.snapshot()
+	if exists {
+		s.all = all
+		for i := range all.Spec.Queries {
+			q := &all.Spec.Queries[i]
+			question := handshake.Question{SandboxID: q.SandboxID, Seen: since[keyOfAll(all, q)], Ended: true, Affirmed: claimedWith(s.node, q.SandboxID, me)}
+			s.claims = append(s.claims, word{orphan: *q, question: question})
+		}
+	}
+	s.synced = nodeSynced && allSynced
+	return s
 }
 
-// whoAmI is what was found last, or finds it out where that does not do: at the start, while the agent may not speak, and when
-// it is asked by a Node UID or a boot that is not its own, at most every identityRetry.
-func (a *Agent) whoAmI(ctx context.Context, marks []asked) self {
-	me, at := a.identity.known()
-	foreign := false
-	for i := range marks {
-		foreign = foreign || handshake.Foreign(marks[i].mark, me.nodeUID, me.bootID) != ""
+// ask makes a question of a query to this node.
+func ask(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) word {
+	question := handshake.Question{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
+		Affirmed: claimedWith(node, q.SandboxID, me)}
+	if !strings.HasPrefix(q.Record, v1alpha1.OrphanPrefix) {
+		question.RecordUID = types.UID(q.Record)
 	}
-	if me.nodeUID != "" && !foreign || !at.IsZero() && a.clock.Now().Sub(at) < identityRetry {
+	w := word{query: *q, given: responseTo(&node.Status, q)}
+	if given := w.given; given != nil {
+		if given.BootID == me.bootID && me.bootID != "" && given.PodUID != "" {
+			question.Affirmed = given.PodUID
+		}
+		w.final = handshake.Final(*q, *given) && handshake.Foreign(*q, me.bootID) == ""
+	}
+	w.question = question
+	return w
+}
+
+// responseTo is the response that a status has about the sandbox of a query, of whatever epoch; nil without one.
+func responseTo(status *v1alpha1.GuardedNodeStatus, q *v1alpha1.SandboxQuery) *v1alpha1.SandboxResponse {
+	for i := range status.Responses {
+		if given := &status.Responses[i]; given.Record == q.Record && given.SandboxID == q.SandboxID {
+			return given
+		}
+	}
+	return nil
+}
+
+// claimedWith is the pod UID with which this node has claimed a sandbox in this boot; empty if it did not, or saw no pod.
+func claimedWith(node *v1alpha1.GuardedNode, sandboxID string, me self) types.UID {
+	if node == nil || node.Status.AllNodes == nil {
+		return ""
+	}
+	for i := range node.Status.AllNodes.Claims {
+		if c := &node.Status.AllNodes.Claims[i]; c.SandboxID == sandboxID && c.BootID == me.bootID {
+			return c.PodUID
+		}
+	}
+	return ""
+}
+
+// whoAmI is what was found last, or finds it out where that does not do: at the start, while the agent may not respond, and when its GuardedNode is gone or
+// shows that its machine reports under another Node UID or in another boot, at most every identityRetry (R8).
+func (a *Agent) whoAmI(ctx context.Context) self {
+	me, at := a.identity.known()
+	a.unsettled = me.nodeUID == "" || a.isOutdated(me)
+	if !a.unsettled || (!at.IsZero() && a.clock.Now().Sub(at) < identityRetry) {
 		return me
 	}
 	found, err := a.identity.fresh(ctx)
 	if err != nil {
-		a.log.Error(err, "Finding out for which Node to speak; trying again")
+		a.log.Error(err, "Finding out for which Node to respond; trying again")
 		return me
 	}
 	if found != me {
@@ -105,44 +155,37 @@ func (a *Agent) whoAmI(ctx context.Context, marks []asked) self {
 	return found
 }
 
-// ask makes a question of a mark.
-func (a *Agent) ask(m asked, me self) word {
-	q := handshake.Question{SandboxID: m.mark.SandboxID, NodeUID: m.mark.NodeUID, Seen: m.at, Ended: !m.mark.Living && !m.mark.Fence}
-	if !isOrphan(m.record) {
-		q.RecordUID = types.UID(m.record.Name)
+// isOutdated: what the watch has of the GuardedNode is not about this boot of this machine.
+func (a *Agent) isOutdated(me self) bool {
+	node, exists, _, synced := a.own.snapshot()
+	if !synced {
+		return false
 	}
-	q.Affirmed = claimedWith(m.record, m.mark.SandboxID, me)
-	w := word{asked: m}
-	if given := answerOf(m.record, m.mark.SandboxID, me.nodeUID); given != nil {
-		if given.BootID == me.bootID && me.bootID != "" {
-			q.Affirmed = given.PodUID
-		}
-		w.final = handshake.Final(m.mark, *given) && handshake.Foreign(m.mark, me.nodeUID, me.bootID) == ""
+	if !exists || len(node.Spec.Machines) == 0 {
+		return true
 	}
-	w.question = q
-	return w
-}
-
-// claimedWith is the pod UID with which this node claimed the sandbox of an orphan in this boot, before the record named the node; empty if it did not.
-func claimedWith(record *v1alpha1.IPAllocation, sandboxID string, me self) types.UID {
-	for i := range record.Spec.Sandboxes {
-		if s := &record.Spec.Sandboxes[i]; s.ID == sandboxID && s.Node != nil && s.Node.UID == me.nodeUID && s.Node.BootID == me.bootID {
-			return s.PodUID
+	newest := &node.Spec.Machines[0]
+	if newest.SuccessorUID != "" || newest.Gone != nil || newest.BootID != me.bootID {
+		return true
+	}
+	for i := range node.Spec.Queries {
+		if handshake.Foreign(node.Spec.Queries[i], me.bootID) != "" {
+			return true
 		}
 	}
-	return ""
+	return false
 }
 
 // look lists the runtime, and takes the list in.
-func (a *Agent) look(ctx context.Context, words []word, claims []claim, me self) handshake.Look {
-	questions := make([]handshake.Question, 0, len(words)+len(claims))
-	for i := range words {
-		if !words[i].final {
-			questions = append(questions, words[i].question)
+func (a *Agent) look(ctx context.Context, s *seen, me self) handshake.Look {
+	questions := make([]handshake.Question, 0, len(s.words)+len(s.claims))
+	for i := range s.words {
+		if !s.words[i].final {
+			questions = append(questions, s.words[i].question)
 		}
 	}
-	for i := range claims {
-		questions = append(questions, claims[i].question)
+	for i := range s.claims {
+		questions = append(questions, s.claims[i].question)
 	}
 	about := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
 	for _, q := range questions {
@@ -155,7 +198,7 @@ func (a *Agent) look(ctx context.Context, words []word, claims []claim, me self)
 	metrics.AgentListingDuration.Observe(a.clock.Now().Sub(began).Seconds())
 	a.memory.Observe(look)
 	metrics.AgentSandboxes.Set(float64(a.memory.Len()))
-	metrics.AgentQuestions.Set(float64(len(questions)))
+	metrics.AgentOpenQueries.Set(float64(len(questions)))
 	a.pace.open = len(questions) > 0
 	a.open.Store(a.pace.open)
 	return look
@@ -188,7 +231,7 @@ func (a *Agent) judge(w *word, look handshake.Look, me self) {
 	if w.final {
 		return
 	}
-	if foreign := handshake.Foreign(w.mark, me.nodeUID, me.bootID); me.nodeUID != "" && foreign != "" {
+	if foreign := handshake.Foreign(w.query, me.bootID); me.nodeUID != "" && foreign != "" {
 		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: foreign}
 		return
 	}
@@ -199,24 +242,9 @@ func (a *Agent) judge(w *word, look handshake.Look, me self) {
 func (a *Agent) wordOn(q handshake.Question, look handshake.Look, me self) handshake.Word {
 	switch {
 	case me.nodeUID == "" && me.reason == "":
-		return handshake.Word{Kind: handshake.Later, Message: "the API server did not say yet for which Node the agent speaks"}
+		return handshake.Word{Kind: handshake.Later, Message: "the API server did not say yet for which Node the agent responds"}
 	case me.nodeUID == "":
 		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: me.message}
 	}
 	return handshake.Judge(q, look, a.memory.Recall(q), a.options.Settings)
-}
-
-// isOrphan: nobody knows whose addresses the record holds, so its name is no pod UID.
-func isOrphan(record *v1alpha1.IPAllocation) bool {
-	return len(record.Name) > len(v1alpha1.OrphanPrefix) && record.Name[:len(v1alpha1.OrphanPrefix)] == v1alpha1.OrphanPrefix
-}
-
-// answerOf is the answer that the record has from a Node UID about a sandbox; nil without one.
-func answerOf(record *v1alpha1.IPAllocation, sandboxID string, nodeUID types.UID) *v1alpha1.Answer {
-	for i := range record.Status.Answers {
-		if given := &record.Status.Answers[i]; given.SandboxID == sandboxID && given.NodeUID == nodeUID {
-			return given
-		}
-	}
-	return nil
 }

@@ -3,8 +3,9 @@
 package agent
 
 import (
-	"cmp"
 	"context"
+	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -13,11 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,9 +31,13 @@ const (
 	bootID   = "boot"
 )
 
-var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var (
+	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	// guardedNodes is how errors about them name them.
+	guardedNodes = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "guardednodes"}
+)
 
-// stubAPI answers the few calls that an agent makes, and keeps what was applied.
+// stubAPI serves the few calls that an agent makes, and keeps the statuses that were written. An update has to name the version that stands.
 type stubAPI struct {
 	client.WithWatch
 
@@ -43,27 +46,26 @@ type stubAPI struct {
 	nodeUIDs []string // of the token
 	guarded  *v1alpha1.GuardedNode
 	all      *v1alpha1.AllNodesQuery
-	fail     error
-	version  int64
-	applied  []*unstructured.Unstructured
-	// responses are the writes of the response to all nodes.
-	responses []v1alpha1.AllNodesResponse
-	reads     int
-	// guardedReads are those of the GuardedNode.
-	guardedReads int
-	// refused is the error of every write of an answer, records what the record is, or unlisted why that cannot be read.
-	refused  error
-	records  []v1alpha1.IPAllocation
-	unlisted error
-	// tried gets every read of the identity that failed, and every write that did.
-	tried chan struct{}
+	// fail is the error of every call, and refuse that of every write.
+	fail, refuse error
+	version      int64
+	// written are the statuses of the GuardedNode that were written, and tries all that were to be.
+	written []v1alpha1.GuardedNodeStatus
+	tries   int
+	// reads are those of the identity, guardedReads those of the GuardedNode, and queryReads those of the AllNodesQuery.
+	reads, guardedReads, queryReads int
+	// watches gets the name, or "end of" the name, of every watch that begins and ends.
+	watches chan string
 }
 
 func newStubAPI() *stubAPI {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, UID: nodeUID}}
 	node.Status.NodeInfo = corev1.NodeSystemInfo{BootID: bootID, MachineID: "machine"}
-	return &stubAPI{node: node, nodeUIDs: []string{string(nodeUID)}, version: 1000, tried: make(chan struct{}, 1000),
-		guarded: &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(nodeUID)}}}
+	guarded := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(nodeUID), UID: "guarded", ResourceVersion: "100"},
+		Spec: v1alpha1.GuardedNodeSpec{NodeName: nodeName, Machines: []v1alpha1.GuardedMachine{{MachineID: "machine", BootID: bootID}}}}
+	guarded.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RespondingCondition, Status: metav1.ConditionTrue,
+		Reason: string(v1alpha1.ReasonResponding), LastTransitionTime: metav1.NewTime(start)}}
+	return &stubAPI{node: node, nodeUIDs: []string{string(nodeUID)}, version: 1000, guarded: guarded, watches: make(chan string, 100)}
 }
 
 func (s *stubAPI) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
@@ -73,9 +75,6 @@ func (s *stubAPI) Create(_ context.Context, o client.Object, _ ...client.CreateO
 	s.reads++
 	review.Status.UserInfo.Extra = map[string]authenticationv1.ExtraValue{serviceaccount.PodUIDKey: {string(podUID)},
 		serviceaccount.NodeNameKey: {nodeName}, serviceaccount.NodeUIDKey: s.nodeUIDs}
-	if s.fail != nil {
-		s.tried <- struct{}{}
-	}
 	return s.fail
 }
 
@@ -98,27 +97,46 @@ func (s *stubAPI) Get(_ context.Context, key client.ObjectKey, into client.Objec
 			return nil
 		}
 	}
-	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	return apierrors.NewNotFound(guardedNodes, key.Name)
 }
 
 func (s *stubAPI) List(_ context.Context, into client.ObjectList, o ...client.ListOption) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var options client.ListOptions
-	options.ApplyOptions(o)
-	if list, isQuery := into.(*v1alpha1.AllNodesQueryList); isQuery {
+	switch list := into.(type) {
+	case *v1alpha1.AllNodesQueryList:
+		s.queryReads++
 		if s.all != nil {
 			list.Items = append(list.Items, *s.all.DeepCopy())
 		}
-		return nil
-	}
-	for i := range s.records {
-		if options.FieldSelector.Matches(fields.Set{metav1.ObjectNameField: s.records[i].Name}) {
-			list := into.(*v1alpha1.IPAllocationList)
-			list.Items = append(list.Items, s.records[i])
+	case *v1alpha1.GuardedNodeList:
+		if name := nameIn(o); s.guarded != nil && s.guarded.Name == name {
+			list.Items = append(list.Items, *s.guarded.DeepCopy())
 		}
 	}
-	return s.unlisted
+	return s.fail
+}
+
+// IsWatchListSemanticsUnSupported has reflectors list before they watch.
+func (*stubAPI) IsWatchListSemanticsUnSupported() bool { return true }
+
+func (s *stubAPI) Watch(ctx context.Context, _ client.ObjectList, o ...client.ListOption) (watch.Interface, error) {
+	name, quiet := nameIn(o), watch.NewFake()
+	s.watches <- name
+	go func() {
+		<-ctx.Done()
+		quiet.Stop()
+		s.watches <- "end of " + name
+	}()
+	return quiet, nil
+}
+
+// nameIn is the name that a list or a watch selects.
+func nameIn(o []client.ListOption) string {
+	var options client.ListOptions
+	options.ApplyOptions(o)
+	name, _ := options.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
+	return name
 }
 
 func (s *stubAPI) Status() client.SubResourceWriter { return &stubStatus{api: s} }
@@ -128,57 +146,46 @@ type stubStatus struct {
 	api *stubAPI
 }
 
-func (s *stubStatus) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
-	s.api.mu.Lock()
-	defer s.api.mu.Unlock()
-	if err := cmp.Or(s.api.fail, s.api.refused); err != nil {
-		s.api.tried <- struct{}{}
-		return err
-	}
-	applied := o.(interface {
-		DeepCopy() *unstructured.Unstructured
-	})
-	s.api.applied = append(s.api.applied, applied.DeepCopy())
-	s.api.version++
-	o.(interface{ SetResourceVersion(string) }).SetResourceVersion(version(s.api.version))
-	return nil
-}
-
 func (s *stubStatus) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
 	s.api.mu.Lock()
 	defer s.api.mu.Unlock()
-	if s.api.fail == nil {
-		s.api.guarded = o.(*v1alpha1.GuardedNode).DeepCopy()
-		s.api.responses = append(s.api.responses, *s.api.guarded.Status.AllNodes)
+	given, stands := o.(*v1alpha1.GuardedNode), s.api.guarded
+	s.api.tries++
+	switch {
+	case s.api.fail != nil:
+		return s.api.fail
+	case s.api.refuse != nil:
+		return s.api.refuse
+	case stands == nil || stands.Name != given.Name:
+		return apierrors.NewNotFound(guardedNodes, given.Name)
+	case given.UID != stands.UID || given.ResourceVersion != stands.ResourceVersion:
+		return apierrors.NewConflict(guardedNodes, given.Name, fmt.Errorf("the object is version %s of UID %s", stands.ResourceVersion, stands.UID))
 	}
-	return s.api.fail
+	stands.Status = *given.Status.DeepCopy()
+	s.api.touch()
+	s.api.written = append(s.api.written, stands.Status)
+	return nil
 }
 
-// answers are those of the last write.
-func (s *stubAPI) last(t *testing.T) v1alpha1.IPAllocationStatus {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var record v1alpha1.IPAllocation
-	if len(s.applied) == 0 {
-		t.Fatal("nothing was written")
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.applied[len(s.applied)-1].Object, &record); err != nil {
-		t.Fatal(err)
-	}
-	return record.Status
-}
-
-func (s *stubAPI) failWith(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = err
-}
-
-func (s *stubAPI) count() (writes, responses int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.applied), len(s.responses)
+// touch gives the GuardedNode another version.
+func (s *stubAPI) touch() {
+	s.version++
+	s.guarded.ResourceVersion = strconv.FormatInt(s.version, 10)
 }
 
 func newClock() *clocktesting.FakeClock { return clocktesting.NewFakeClock(start) }
+
+// patience bounds what another goroutine does at once.
+const patience = 30 * time.Second
+
+// next is the next thing in a channel.
+func next(t *testing.T, from <-chan string) string {
+	t.Helper()
+	select {
+	case got := <-from:
+		return got
+	case <-time.After(patience):
+		t.Fatal("nothing came")
+		return ""
+	}
+}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,19 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// watchRecords keeps the records of the node true: one list, then a watch, again after every failure.
-func watchRecords(c client.WithWatch, nodeName string, into cache.ReflectorStore, log logr.Logger) *cache.Reflector {
-	return newReflector(c, "spec.nodeName", nodeName, func() client.ObjectList { return &v1alpha1.IPAllocationList{} }, &v1alpha1.IPAllocation{}, into, log)
-}
-
-// watchQueries keeps the AllNodesQuery true. A watch by name costs the API server nothing for other objects.
-func watchQueries(c client.WithWatch, into cache.ReflectorStore, log logr.Logger) *cache.Reflector {
-	return newReflector(c, metav1.ObjectNameField, v1alpha1.AllNodesQueryName, func() client.ObjectList { return &v1alpha1.AllNodesQueryList{} },
-		&v1alpha1.AllNodesQuery{}, into, log)
-}
-
-func newReflector(c client.WithWatch, field, value string, newList func() client.ObjectList, of client.Object, into cache.ReflectorStore, log logr.Logger) *cache.Reflector {
-	selector := fields.OneTermEqualSelector(field, value)
+// newReflector keeps one object true: a list, then a watch, again after every failure. A watch by name costs the API server nothing for other objects.
+func newReflector[T client.Object](c client.WithWatch, of T, newList func() client.ObjectList, into *watched[T], log logr.Logger) *cache.Reflector {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, into.name)
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list := newList()
@@ -39,5 +30,26 @@ func newReflector(c client.WithWatch, field, value string, newList func() client
 		},
 	}
 	return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(source, c), of, into,
-		cache.ReflectorOptions{Name: field + " " + value, Logger: &log})
+		cache.ReflectorOptions{Name: into.name, Logger: &log})
+}
+
+// watchAll watches the AllNodesQuery.
+func watchAll(c client.WithWatch, into *watched[*v1alpha1.AllNodesQuery], log logr.Logger) *cache.Reflector {
+	return newReflector(c, &v1alpha1.AllNodesQuery{}, func() client.ObjectList { return &v1alpha1.AllNodesQueryList{} }, into, log)
+}
+
+// follow watches the GuardedNode of a Node UID from now on, in the place of the one before; none for an empty UID.
+func (a *Agent) follow(ctx context.Context, uid types.UID) {
+	if a.own.name == string(uid) {
+		return
+	}
+	a.unfollow()
+	a.own = watchedNode(uid, a.clock, a.poke)
+	a.unfollow = func() {}
+	if uid == "" {
+		return
+	}
+	ctx, a.unfollow = context.WithCancel(ctx)
+	reflector := newReflector(a.options.Client, &v1alpha1.GuardedNode{}, func() client.ObjectList { return &v1alpha1.GuardedNodeList{} }, a.own, a.log)
+	a.running.Go(func() { reflector.RunWithContext(ctx) })
 }

@@ -33,10 +33,9 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 		UnsafeReleases: configv1alpha1.UnsafeReleases{
 			Mode: configv1alpha1.ReleaseModeDeny, DaemonSets: []string{"kube-system/whereabouts"},
 		},
-		Audit:   configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
-		Orphans: configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxAsked: new(int32(200))},
-		Handshakes: configv1alpha1.Handshakes{MaxInFlight: new(int32(500)), MaxInFlightPerNode: new(int32(100)),
-			AnswerWithin: &metav1.Duration{Duration: time.Minute}},
+		Audit:      configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
+		Orphans:    configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxAsked: new(int32(200))},
+		Handshakes: configv1alpha1.Handshakes{AnswerWithin: duration(time.Minute)},
 		NodeResources: configv1alpha1.NodeResources{
 			Enabled: new(true), Presets: []string{"nodeinfo", "nodenetworkconfigs"}, SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
 		},
@@ -201,12 +200,8 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			},
 		},
 		"handshakes out of range": {
-			content: header + "handshakes: {maxInFlight: 0, maxInFlightPerNode: 10001, answerWithin: 10ms}\n",
-			want: []string{
-				`handshakes.maxInFlight: Invalid value: 0: must be between 1 and 10000, inclusive`,
-				`handshakes.maxInFlightPerNode: Invalid value: 10001: must be between 1 and 10000, inclusive`,
-				`handshakes.answerWithin: Invalid value: "10ms": must be 1s or more`,
-			},
+			content: header + "handshakes: {answerWithin: 10ms}\n",
+			want:    []string{`handshakes.answerWithin: Invalid value: "10ms": must be 1s or more`},
 		},
 		"words that are none of the choices": {
 			content: header + "evidence: Runtime\nunsafeReleases: {mode: Refuse}\n",

@@ -35,6 +35,8 @@ type Read struct {
 	HeldRead release.Fact[struct{}]
 	// Unowned are the entries under the name of a pod that is being deleted, or is gone, which no pod UID can be shown to own.
 	Unowned []Held
+	// Queries are those about the record, read after it and before the Node.
+	Queries Queries
 	// Node is only needed where NeedsNode says so.
 	Node release.Fact[release.Node]
 	// Gone is since when the GoneMachines are gone, or the Node of the name.
@@ -72,7 +74,7 @@ func (r *Read) Observation() release.Observation {
 	o := release.Observation{
 		Evidence: r.Evidence, UID: r.UID, Live: r.Live, Withholds: r.Withholds, Recorded: r.recordsAll(), Pod: r.Pod, Last: Recorded(r.Record),
 		Sandboxes: r.sandboxes(), Node: r.Node, NodeGoneSince: release.Absent[time.Time](), Settings: r.Settings, PoliciesSince: r.PoliciesSince,
-		Twin: r.Twin, Any: release.AskedOf(r.Record, v1alpha1.AnySandbox), Silence: release.SilenceOf(r.Record),
+		Twin: r.Twin, Any: r.Queries.About(v1alpha1.AnySandbox, r.Node.Get().NodeUID), NotResponding: r.Queries.NotResponding(r.Node.Get().NodeUID),
 	}
 	if r.Pod.IsKnown() {
 		o.Pod = release.Known(AsItIs(r.Pod, r.Record))
@@ -138,9 +140,9 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 		if !ok {
 			at = len(sandboxes)
 			index[entry.SandboxID] = at
-			asked := release.AskedOf(r.Record, entry.SandboxID)
+			exchange := r.Queries.About(entry.SandboxID, r.reporterOf(entry.SandboxID))
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: Machine(r.Record, entry.SandboxID),
-				Attribution: Attributed(r.Record, r.UID, entry.SandboxID, entry.Attribution), Mark: asked.Mark, Answer: asked.Answer, Followed: true})
+				Attribution: Attributed(r.Record, &r.Queries, r.UID, entry.SandboxID, entry.Attribution), Query: exchange.Query, Response: exchange.Response, Followed: true})
 		}
 		s := &sandboxes[at]
 		s.Followed = s.Followed && entry.Followed
@@ -152,6 +154,16 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 		}
 	}
 	return release.Known(sandboxes)
+}
+
+// reporterOf is the Node UID of which the agent's report on a sandbox counts: that of the Node, unless it is absent or another machine's. Then the last
+// report is that of the recorded Node.
+func (r *Read) reporterOf(sandbox string) types.UID {
+	ran, node := Machine(r.Record, sandbox), r.Node.Get()
+	if ran.IsKnown() && (!r.Node.IsKnown() || release.Compare(ran.Get(), node.Machine) == release.Replaced) {
+		return ran.Get().NodeUID
+	}
+	return node.NodeUID
 }
 
 // recordsAll: the record has addresses, and each that the pod's network-status shows. Only then does a late cache, which shows

@@ -83,12 +83,10 @@ func recordedSandbox(record *v1alpha1.IPAllocation, sandbox string) *v1alpha1.Sa
 
 // Attributed is the best evidence that there is for a sandbox of the UID: what was only watched is more once the agent of the node that ran the
 // sandbox has seen it with this UID.
-func Attributed(record *v1alpha1.IPAllocation, uid types.UID, sandbox string, known v1alpha1.Attribution) v1alpha1.Attribution {
+func Attributed(record *v1alpha1.IPAllocation, queries *Queries, uid types.UID, sandbox string, known v1alpha1.Attribution) v1alpha1.Attribution {
 	machine := Machine(record, sandbox)
 	watched := known == v1alpha1.AttributionObservedAdd || known == v1alpha1.AttributionUnconfirmed
-	if watched && machine.IsKnown() && slices.ContainsFunc(record.Status.Answers, func(a v1alpha1.Answer) bool {
-		return a.SandboxID == sandbox && a.PodUID == uid && a.NodeUID == machine.Get().NodeUID
-	}) {
+	if watched && machine.IsKnown() && queries.hasSeen(machine.Get().NodeUID, sandbox, uid) {
 		return v1alpha1.AttributionAgentSeen
 	}
 	return known

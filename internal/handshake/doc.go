@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handshake is the agent's side of the release handshake, purely: from a mark, a complete list of the container
-// runtime that began after the mark was seen, and what the agent remembers, to a word. Judge is the whole of it:
+// Package handshake is the agent's side of the release handshake, purely: from a query, a complete list of the container
+// runtime that began after the query was seen, and what the agent remembers, to a word. Judge is the whole of it:
 //
 //	the list failed                                           silence (RuntimeUnreachable, ListFailed)
 //	two ready sandboxes of the pod UID, one UID under two
@@ -20,10 +20,10 @@
 //	                                                          SandboxCreationMax, showed none that is not gone; the row begins
 //	                                                          with the first question about the pod once it has ended
 //
-// Foreign says for whom a mark is, and Final which answer is the last word.
+// Foreign says for whom a query is, Response what is written for it, and Final which response is the last one.
 //
-// A mark that asks all nodes gets a claim (DoNotRelease) from the node that has or had the sandbox, and silence from every
-// other. Such silence is worth nothing by itself: Acknowledge says up to which resourceVersion it counts.
+// A query to all nodes gets a claim (DoNotRelease) from the node that has or had the sandbox, and no response from any
+// other. Respond says up to which query that counts.
 //
 // Whose agent may speak at all is Speaker's question: the token, the Node object and the machine have to be one.
 package handshake

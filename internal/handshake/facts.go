@@ -91,20 +91,20 @@ type Look struct {
 	Failure Failure
 }
 
-// Question is a mark as this agent has it before it.
+// Question is a query as this agent has it before it.
 type Question struct {
 	// SandboxID is the sandbox that is asked about, or v1alpha1.AnySandbox.
 	SandboxID string
 	// NodeUID is the Node that is asked; empty asks all.
 	NodeUID types.UID
-	// RecordUID is the pod UID whose record carries the mark; empty for an orphan.
+	// RecordUID is the pod UID that names the record; empty for an orphan.
 	RecordUID types.UID
 	// Ended: the pod of the record had ended, or its grace period was over, when it was asked, and its node was not declared dead. No
 	// sandbox of the pod is begun any more.
 	Ended bool
-	// Seen is when the agent had the mark for the first time, by its own clock. A list that began earlier answers nothing.
+	// Seen is when the agent had the query for the first time, by its own clock. A list that began earlier answers nothing.
 	Seen time.Time
-	// Affirmed is the pod UID with which an agent of this Node has seen the sandbox in this boot, as its answer in the record says.
+	// Affirmed is the pod UID with which an agent of this Node has seen the sandbox in this boot, as its response or its claim says.
 	// It is how an agent that was restarted knows what its predecessor saw.
 	Affirmed types.UID
 }

@@ -11,14 +11,14 @@ import (
 )
 
 // Judge says what the agent has to say to a question after a look at the runtime. The recollection is of the question and
-// contains that look. Whether the agent may speak, and whether the mark is for it, is not asked here: see Speaker and Foreign.
+// contains that look. Whether the agent may speak, and whether the query is for it, is not asked here: see Speaker and Foreign.
 func Judge(q Question, look Look, r Recollection, s Settings) Word {
 	if look.Listing == nil {
 		return silent(look.Failure.Reason, look.Failure.Message)
 	}
 	l := look.Listing
 	if l.Began.Before(q.Seen) {
-		return Word{Kind: Later, Message: "the mark came after the last list of the runtime began"}
+		return Word{Kind: Later, Message: "the query came after the last list of the runtime began"}
 	}
 	listed := l.find(q.SandboxID)
 	if clash := conflict(q, l, r, listed); clash != "" {
@@ -113,7 +113,7 @@ func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
 // judgeAny answers for every sandbox of the record's pod UID, one that is starting included. Only a Node can be asked that.
 func judgeAny(q Question, l *Listing, r Recollection, s Settings) Word {
 	if q.RecordUID == "" || q.NodeUID == "" {
-		return Word{Kind: Later, Message: "the mark asks for every sandbox of a pod UID, but names no pod UID, or no Node"}
+		return Word{Kind: Later, Message: "the query is about every sandbox of a pod UID, but names no pod UID, or no Node"}
 	}
 	if living := l.living("", []types.UID{q.RecordUID}); living != nil {
 		w := judgeListed(l, living)
@@ -143,7 +143,7 @@ func (r Recollection) absentFor(l *Listing, s Settings) bool {
 	return !r.AbsentSince.IsZero() && l.Began.Sub(r.AbsentSince) > s.SandboxCreationMax
 }
 
-// claim turns the word about a sandbox into what may be said to a mark that asks all nodes: that this one has or had it.
+// claim turns the word about a sandbox into the response to a query to all nodes: that this one has or had it.
 func claim(w Word) Word {
 	switch {
 	case w.Kind != Answer:

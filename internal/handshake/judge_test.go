@@ -103,13 +103,13 @@ var (
 //	"From an unfiltered list"
 //		cri: TestList (ready and not ready, both, in one list without a filter); TestThereIsACompleteListOrNone
 //		here: TestAListIsBelievedOnlyWithTheAgentsOwnSandbox
-//		node: that lists nothing, not even the agent's own sandbox, is not believed
-//	"taken after the mark was seen"
-//		here: TestTheAgentsWord (a list from before the mark was seen answers nothing); TestMemory (does not count)
-//		agent: TestAMarkThatComesWhileTheRuntimeIsListedWaitsForTheNextList, TestAMarkTakenBackAndSetAgainIsAnotherQuestion
+//		node: that lists nothing, not even the agent's own sandbox, is not trusted
+//	"taken after the query was seen"
+//		here: TestTheAgentsWord (a list from before the query was seen answers nothing); TestMemory (does not count)
+//		agent: TestAQueryThatComesWhileTheRuntimeIsListedWaitsForTheNextList, TestAQueryThatIsWithdrawnAndMadeAgainIsAnother
 //	"never from a cache"
 //		cri: TestNothingIsTakenFromAnEarlierList; agent: TestRound (a list that fails)
-//		node: gets no answer while containerd is stopped, and everybody sees why
+//		node: gets no response while containerd is stopped, and the condition, an event and a metric say why
 //	"Gone = absent"
 //		here: TestTheAgentsWord, TestI1I5OnlyProofReleases, TestASandboxThatContainerdFailedToLoadIsNotGone
 //		node: The transcript of a handshake; A sandbox that a real containerd fails to load when it is restarted
@@ -118,7 +118,7 @@ var (
 //		node: is not released while it lives, nor with its process killed, but once it is stopped; is held while a container of it runs
 //	"NOTREADY alone is not gone"
 //		here: TestTheAgentsWord (three rows); cri: TestASandboxThatHangsLeavesTheOthersAndTheListAlone
-//		node: The transcript; that calls itself containerd and tells nothing of a network namespace is not believed to have closed it
+//		node: The transcript; that calls itself containerd and tells nothing of a network namespace is not trusted to have closed it
 //	"on CRI-O only absence counts"
 //		here: TestTheAgentsWord, TestMemoryOfAPodUID; node: CRI-O: runs DEL, then stops, then removes; only absence is gone
 //	"An ID that this agent never saw needs absence for longer than sandboxCreationMax (10m)"
@@ -128,11 +128,11 @@ var (
 //		here: TestTheAgentsWord (however long it was not), TestMemory (to be listed ends the row; a task of it ends the row)
 //		node: that is starting, and parked, is held and then seen
 //	"ReadyForRelease is final, since sandbox IDs never return"
-//		here: TestReadyForReleaseIsFinalForItsEpochAndBoot; agent: TestRound, TestAMarkIsAnsweredInItsBootOnly; node: The transcript
+//		here: TestReadyForReleaseIsFinalForItsQuery; agent: TestRound, TestAQueryGetsAResponseInItsBootOnly; node: The transcript
 //	"DoNotRelease is not"
 //		agent: TestRound (DoNotRelease is not final); node: The transcript
 //
-// Of decision 0073, TestForWhomAMarkIs, TestReadyForReleaseIsAboutThePodUIDToo and TestEverySandboxOfAPodUID.
+// Of decision 0073, TestToWhichBootAQueryIs, TestReadyForReleaseIsAboutThePodUIDToo and TestEverySandboxOfAPodUID.
 func TestTheAgentsWord(t *testing.T) {
 	cases := map[string]struct {
 		situation
@@ -151,7 +151,7 @@ func TestTheAgentsWord(t *testing.T) {
 		"an ID that this agent never saw needs absence for longer than sandboxCreationMax":   {situation{recalled: justAbsent}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
 		"an ID that this agent never saw is gone after longer than sandboxCreationMax":       {situation{recalled: longAbsent}, gone(v1alpha1.ReasonSandboxNeverListed, "")},
 		"an ID of an unseen sandbox that is listed now is not gone, however long it was not": {situation{recalled: longAbsent, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"a list from before the mark was seen answers nothing":                               {situation{recalled: seen, early: true}, outcome{Kind: Later}},
+		"a list from before the query was seen answers nothing":                              {situation{recalled: seen, early: true}, outcome{Kind: Later}},
 		"RuntimeUnreachable gives no answer":                                                 {situation{recalled: seen, failed: v1alpha1.ReasonRuntimeUnreachable}, quiet(v1alpha1.ReasonRuntimeUnreachable)},
 		"ListFailed gives no answer":                                                         {situation{recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
 	}
@@ -176,7 +176,7 @@ func TestUIDConflictGivesNoAnswer(t *testing.T) {
 		"one UID under two names": {situation{tells: true,
 			listed: []Sandbox{{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}, {ID: "b", Pod: alias, State: StateNotReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
 		"one sandbox listed under two pods": {situation{recalled: Recollection{Pod: web, Listed: true, Clash: true}}, quiet(v1alpha1.ReasonUIDConflict)},
-		"a mark to all is not claimed in a conflict": {situation{toAll: true,
+		"a query to all is not claimed in a conflict": {situation{toAll: true,
 			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
 		"one READY and an earlier attempt that is not: no conflict": {situation{
 			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateNotReady}}}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
@@ -201,7 +201,7 @@ func TestAMarkThatAsksAllIsClaimedOrPassedOver(t *testing.T) {
 		"a stopped one is claimed, not released":                                 {situation{toAll: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
 		"a node that never saw it says nothing yet":                              {situation{toAll: true}, outcome{Kind: Later}},
 		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, outcome{Kind: Nothing}},
-		"a failed list is no silence that counts":                                {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
+		"a failed list does not count":                                           {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })

@@ -66,9 +66,9 @@ func TestMemory(t *testing.T) {
 			looks: []Look{at(0, there), at(1, Sandbox{ID: id, Pod: other}), at(2, there)}, want: Recollection{Pod: web, Listed: true, Clash: true}},
 		"a day after its last list it is forgotten": {
 			looks: []Look{at(0, there), at(25 * time.Hour)}, want: Recollection{}},
-		"absence counts from the end of the first list after the mark was seen": {
+		"absence counts from the end of the first list after the query was seen": {
 			questions: []Question{asked}, looks: []Look{at(time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(2 * time.Second)}},
-		"a list from before the mark was seen does not count": {
+		"a list from before the query was seen does not count": {
 			questions: []Question{asked}, looks: []Look{at(-time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
 		"absence of what nobody asked about does not count": {
 			looks: []Look{at(0), at(time.Minute)}, want: Recollection{}},

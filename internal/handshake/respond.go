@@ -12,6 +12,33 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
+// Response is that of the agent in a boot to a query about one sandbox; nil for none. Without a new word the one that was given stays, of whatever epoch:
+// it says what a later agent needs to know of the sandbox. Where the runtime of an out-of-service node cannot be read, the agent is alive all the same, so
+// that the node is not off: its response holds the address.
+func Response(q v1alpha1.SandboxQuery, w Word, given *v1alpha1.SandboxResponse, boot string, now time.Time) *v1alpha1.SandboxResponse {
+	if given != nil && Final(q, *given) {
+		return given
+	}
+	if w.Kind == Silence && q.OutOfService && Foreign(q, boot) == "" {
+		w.Kind, w.Verdict, w.Time = Answer, v1alpha1.VerdictDoNotRelease, now
+		if given != nil && given.BootID == boot {
+			w.PodUID = given.PodUID
+		}
+	}
+	if w.Kind != Answer {
+		return given
+	}
+	next := v1alpha1.SandboxResponse{Record: q.Record, SandboxID: q.SandboxID, Epoch: q.Epoch, BootID: boot, Verdict: w.Verdict, Reason: string(w.Reason),
+		PodUID: w.PodUID, SuccessorID: w.SuccessorID, Time: metav1.NewTime(w.Time)}
+	if given != nil {
+		again := next
+		if again.Time = given.Time; again == *given {
+			return given // the time of the list behind a response is no news
+		}
+	}
+	return &next
+}
+
 // Finding is what a list of the runtime shows for a query to all nodes.
 type Finding struct {
 	SandboxID string

@@ -71,21 +71,18 @@ func (s Speaker) machine() string {
 	return ""
 }
 
-// Foreign says why a mark is not for the agent that speaks for a Node in a boot; empty if it is. One that names no boot is for none: its answer
-// would count for no boot.
-func Foreign(m v1alpha1.Mark, node types.UID, boot string) string {
-	switch {
-	case m.NodeUID != node:
-		return fmt.Sprintf("the mark asks Node UID %s, but this Node has UID %s", m.NodeUID, node)
-	case m.BootID == "" || m.BootID != boot:
-		return fmt.Sprintf("the mark asks the boot %q of the Node, but this is boot %s: what was asked about may be another machine's, or of before a reboot", m.BootID, boot)
+// Foreign says why a query to this Node is not for the agent in a boot; empty if it is. One that names no boot is for none: a response to it would
+// count for no boot.
+func Foreign(q v1alpha1.SandboxQuery, boot string) string {
+	if q.BootID == "" || q.BootID != boot {
+		return fmt.Sprintf("the query is to the boot %q of the Node, but this is boot %s: the sandbox may be another machine's, or of before a reboot", q.BootID, boot)
 	}
 	return ""
 }
 
-// Final tells whether the answer that a record has to a mark is the last word. Sandbox IDs do not return, so that there is nothing to look for;
-// of another epoch or boot it is the word on another question.
-func Final(m v1alpha1.Mark, given v1alpha1.Answer) bool {
-	return given.Verdict == v1alpha1.VerdictReadyForRelease && given.SandboxID == m.SandboxID && given.NodeUID == m.NodeUID &&
-		given.Epoch == m.Epoch && m.BootID != "" && given.BootID == m.BootID
+// Final tells whether a response to a query is the last one. Sandbox IDs do not return, so that there is nothing to look for; a response of another epoch
+// or boot is to another query.
+func Final(q v1alpha1.SandboxQuery, given v1alpha1.SandboxResponse) bool {
+	return given.Verdict == v1alpha1.VerdictReadyForRelease && given.Record == q.Record && given.SandboxID == q.SandboxID &&
+		given.Epoch == q.Epoch && q.BootID != "" && given.BootID == q.BootID
 }

@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
@@ -80,7 +77,7 @@ func TestASandboxThatContainerdFailedToLoadIsNotGone(t *testing.T) {
 		"tasks that cannot be read prove no absence":                {situation{blind: true, recalled: seen}, quiet(v1alpha1.ReasonListFailed)},
 		"nor that a listed one is stopped":                          {situation{blind: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, quiet(v1alpha1.ReasonListFailed)},
 		"what is not gone is said without them":                     {situation{blind: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"nor may a mark to all be passed over without them":         {situation{blind: true, toAll: true, recalled: longAbsent}, quiet(v1alpha1.ReasonListFailed)},
+		"nor may a query to all be passed over without them":        {situation{blind: true, toAll: true, recalled: longAbsent}, quiet(v1alpha1.ReasonListFailed)},
 		"the node that had a sandbox claims it without them":        {situation{blind: true, toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
 		"a sandbox that was never seen is not gone without them":    {situation{blind: true}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
 		"a task of another sandbox does not matter: its own is not": {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
@@ -134,7 +131,7 @@ func TestEverySandboxOfAPodUID(t *testing.T) {
 			want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
 		"two ready ones: nobody can tell":             {listing: Listing{Sandboxes: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, want: succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
 		"tasks that cannot be read prove no absence":  {listing: Listing{Tasks: Tasks{Problem: "denied"}}, recalled: longAbsent, want: succession{quiet(v1alpha1.ReasonListFailed), ""}},
-		"a list from before the mark answers nothing": {question: Question{Seen: start.Add(1)}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+		"a list from before the query proves nothing": {question: Question{Seen: start.Add(1)}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
 		"an orphan has no pod UID to ask about":       {question: Question{RecordUID: "none"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
 		"only a Node can be asked":                    {question: Question{NodeUID: "all"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
 	}
@@ -154,54 +151,5 @@ func TestEverySandboxOfAPodUID(t *testing.T) {
 			l.Began, l.Ended, l.Runtime = start, start.Add(time.Second), "runtime 1"
 			compareSuccession(t, tc.want, Judge(q, Look{Listing: &l}, tc.recalled, settings))
 		})
-	}
-}
-
-func TestForWhomAMarkIs(t *testing.T) {
-	mine := v1alpha1.Mark{SandboxID: id, NodeUID: node, BootID: "boot", Epoch: 3}
-	cases := map[string]struct {
-		change func(*v1alpha1.Mark)
-		want   bool
-	}{
-		"this Node in this boot":         {func(*v1alpha1.Mark) {}, true},
-		"another Node UID":               {func(m *v1alpha1.Mark) { m.NodeUID = "earlier" }, false},
-		"an earlier boot":                {func(m *v1alpha1.Mark) { m.BootID = "earlier" }, false},
-		"a Node, and nobody knows which": {func(m *v1alpha1.Mark) { m.BootID = "" }, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			m := mine
-			tc.change(&m)
-			if got := Foreign(m, node, "boot"); (got == "") != tc.want {
-				t.Errorf("foreign: %q", got)
-			}
-		})
-	}
-}
-
-func TestReadyForReleaseIsFinalForItsEpochAndBoot(t *testing.T) {
-	mark := v1alpha1.Mark{SandboxID: id, NodeUID: node, BootID: "boot", Epoch: 3}
-	given := v1alpha1.Answer{SandboxID: id, NodeUID: node, BootID: "boot", Epoch: 3, Verdict: v1alpha1.VerdictReadyForRelease}
-	got := map[string]bool{}
-	for name, change := range map[string]func(*v1alpha1.Mark, *v1alpha1.Answer){
-		"the same":                  func(*v1alpha1.Mark, *v1alpha1.Answer) {},
-		"DoNotRelease":              func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.Verdict = v1alpha1.VerdictDoNotRelease },
-		"another epoch":             func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.Epoch++ },
-		"another boot":              func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.BootID = "next" },
-		"an answer without a boot":  func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.BootID = "" },
-		"neither with a boot":       func(m *v1alpha1.Mark, a *v1alpha1.Answer) { m.BootID, a.BootID = "", "" },
-		"another Node":              func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.NodeUID = types.UID("b") },
-		"another sandbox":           func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.SandboxID = "b" },
-		"asked of a fenced Node":    func(m *v1alpha1.Mark, _ *v1alpha1.Answer) { m.Fence = true },
-		"an answer of another time": func(_ *v1alpha1.Mark, a *v1alpha1.Answer) { a.Reason = "Other" },
-	} {
-		m, a := mark, given
-		change(&m, &a)
-		got[name] = Final(m, a)
-	}
-	want := map[string]bool{"the same": true, "DoNotRelease": false, "another epoch": false, "another boot": false, "an answer without a boot": false, "neither with a boot": false,
-		"another Node": false, "another sandbox": false, "asked of a fenced Node": true, "an answer of another time": true}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -19,7 +19,7 @@ const (
 	Silence Kind = iota + 1
 	// Answer: a verdict.
 	Answer
-	// Nothing: a mark that asks all, and this node has nothing to claim.
+	// Nothing: a query to all nodes, and this node has nothing to claim.
 	Nothing
 	// Later: the list that would answer has not been taken, or not often enough.
 	Later

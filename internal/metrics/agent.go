@@ -25,29 +25,29 @@ var (
 		Help: "Sandboxes that the agent has seen listed and remembers, living and gone.",
 	}))
 
-	// AgentQuestions is the number of marks that stand before the agent without a final answer.
-	AgentQuestions = register(prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: Prefix + "agent_open_questions",
-		Help: "Marks that ask this node and have no ReadyForRelease yet.",
+	// AgentOpenQueries is the number of queries that stand before the agent without a final response.
+	AgentOpenQueries = register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: Prefix + "agent_open_queries",
+		Help: "Queries to this node that have no ReadyForRelease yet.",
 	}))
 
-	// AgentSilences is the number of marks to which the agent gives no answer now, by why.
-	AgentSilences = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: Prefix + "agent_silences",
-		Help: "Marks to which the agent gives no answer now, by reason (RuntimeUnreachable, ListFailed, UIDConflict, NotThisMachine).",
+	// AgentWithoutResponse is the number of queries to which the agent does not respond now, by why.
+	AgentWithoutResponse = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: Prefix + "agent_queries_without_response",
+		Help: "Queries to which the agent does not respond now, by reason (RuntimeUnreachable, ListFailed, UIDConflict, NotThisMachine).",
 	}, []string{"reason"}))
 
-	// AgentAnswers counts answers that were written.
-	AgentAnswers = register(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: Prefix + "agent_answers_total",
-		Help: "Answers of the agent to marks that were written into a record, by verdict and reason.",
+	// AgentResponses counts responses that were written.
+	AgentResponses = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "agent_responses_total",
+		Help: "Responses of the agent that were written into its GuardedNode, by verdict and reason.",
 	}, []string{"verdict", "reason"}))
 
 	// AgentWriteFailures counts writes that failed and are tried again.
-	AgentWriteFailures = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+	AgentWriteFailures = register(prometheus.NewCounter(prometheus.CounterOpts{
 		Name: Prefix + "agent_write_failures_total",
-		Help: "Writes of the agent that failed and are tried again, by what was written (answer, acknowledgement).",
-	}, []string{"what"}))
+		Help: "Writes of the status of the node's GuardedNode that failed and are tried again.",
+	}))
 
 	// AgentAcknowledgements counts responses to the queries to all nodes.
 	AgentAcknowledgements = register(prometheus.NewCounter(prometheus.CounterOpts{
@@ -58,9 +58,3 @@ var (
 
 // AgentListed is the result of a look that gave a complete list.
 const AgentListed = "Listed"
-
-// The values of the label "what" of AgentWriteFailures.
-const (
-	AgentWroteAnswer          = "answer"
-	AgentWroteAcknowledgement = "acknowledgement"
-)

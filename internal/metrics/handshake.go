@@ -4,41 +4,41 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// What the controllers ask of agents. The kinds of questions are the label "about".
+// What the controllers query agents about, in the label "about".
 const (
-	// AskedSandbox is a question about one sandbox, AskedFenced the same of a node that was declared dead, AskedAny one about every
-	// sandbox of a pod, and AskedAll one to every node.
-	AskedSandbox = "sandbox"
-	AskedFenced  = "fenced"
-	AskedAny     = "any"
-	AskedAll     = "all"
+	// AboutSandbox is a query about one sandbox, AboutOutOfService the same to a node with the out-of-service taint, AboutAny one about every
+	// sandbox of a pod, and AboutAll one to every node.
+	AboutSandbox      = "sandbox"
+	AboutOutOfService = "outOfService"
+	AboutAny          = "any"
+	AboutAll          = "all"
 )
 
 // The release handshake as the leader sees it.
 var (
-	// Marks counts questions that were written into a record.
-	Marks = register(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: Prefix + "marks_total",
-		Help: "Questions to agents that were written into a record, by what they are about (sandbox, fenced, any, all).",
+	// Queries counts queries that were written.
+	Queries = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "queries_total",
+		Help: "Queries to agents that were written into a GuardedNode or the AllNodesQuery, by what they are about (sandbox, outOfService, any, all).",
 	}, []string{"about"}))
 
-	// Answers counts answers that count, once for each question and verdict.
-	Answers = register(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: Prefix + "answers_total",
-		Help: "Answers of agents that counted, by verdict and reason, once for each question.",
+	// Responses counts responses to queries that stand, once for each query and verdict.
+	Responses = register(prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: Prefix + "responses_total",
+		Help: "Responses of agents to queries that stand, by verdict and reason, once for each query.",
 	}, []string{"verdict", "reason"}))
 
-	// HandshakeDuration is the time from a question to its ReadyForRelease.
+	// HandshakeDuration is the time from a query to its ReadyForRelease.
 	HandshakeDuration = register(prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    Prefix + "handshake_duration_seconds",
-		Help:    "Time from a question about a sandbox to the ReadyForRelease that counts; questions of before a restart are not measured.",
+		Help:    "Time from a query about a sandbox to its ReadyForRelease.",
 		Buckets: []float64{.3, 1, 3, 10, 30, 60, 120, 300, 600, 900, 1800, 3600},
 	}))
 
-	// HandshakesInFlight is the number of questions without an answer that are young enough to get one.
-	HandshakesInFlight = register(prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: Prefix + "handshakes_in_flight",
-		Help: "Questions about the sandboxes of pods that were asked within handshakes.answerWithin and have no answer yet. Only the leader reports it.",
+	// OpenQueries is the number of queries without a response.
+	OpenQueries = register(prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: Prefix + "open_queries",
+		Help: "Queries about the sandboxes of records that have no response yet. Only the leader reports it.",
 	}))
 
 	// Rewrites counts entries that were given to the sandbox that came in the place of theirs.

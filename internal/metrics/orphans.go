@@ -18,16 +18,16 @@ var (
 		Help: "Addresses of unknown owner that Holdfast gave back to their pool, by backend and by the reason that showed their sandbox to be gone.",
 	}, []string{"backend", "reason"}))
 
-	// OrphansAsked counts questions to all nodes.
+	// OrphansAsked counts queries to all nodes.
 	OrphansAsked = register(prometheus.NewCounter(prometheus.CounterOpts{
 		Name: Prefix + "orphan_questions_total",
-		Help: "Questions about a sandbox of unknown owner that were put to every node; each restart of the manager asks again.",
+		Help: "Queries to all nodes about a sandbox of unknown owner.",
 	}))
 
 	// OrphanNodesMissing is the number of nodes without which no orphan of unknown node is reclaimed.
 	OrphanNodesMissing = register(prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: Prefix + "orphan_nodes_missing",
-		Help: "Nodes whose silence does not count yet about the orphan that has waited the longest; zero while nothing is asked. Only the leader reports it.",
+		Help: "Nodes that have not responded yet about the orphan that has waited the longest; zero without a query to all nodes. Only the leader reports it.",
 	}))
 
 	// NodesSeen is the number of machines that have to report about orphans.

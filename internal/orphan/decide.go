@@ -62,7 +62,7 @@ func decide(f *Facts, now time.Time) Decision {
 		return decideClaimed(f, claim)
 	}
 	return Decision{Row: RowAbsentOnAllNodes, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent,
-		Message: "every node that was ever seen has been asked for the sandbox, and none has or had it"}
+		Message: "every node that was ever seen was queried about the sandbox, and none has or had it"}
 }
 
 // unknownFact is row ObservationFailed.
@@ -116,7 +116,7 @@ func decideOtherKind(owner ownership.Kind) Decision {
 
 // decideAddressed is row ClaimedByNode: a claimed sandbox is judged like the one of a pod that is gone, by the same table.
 func decideAddressed(d release.Decision) Decision {
-	decided := Decision{Row: RowClaimedByNode, Reason: d.Reason, Message: d.Message, After: d.After, Fence: d.Fence}
+	decided := Decision{Row: RowClaimedByNode, Reason: d.Reason, Message: d.Message, After: d.After, OutOfService: d.OutOfService}
 	switch d.Action {
 	case release.Release:
 		decided.Action = Release
@@ -152,15 +152,15 @@ func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 	}
 	switch {
 	case live > 1 || (live == 0 && len(claims) > 1):
-		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes say that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
+		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes report that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
 	case chosen != nil && chosen.NodeName == "":
-		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s said that it has, or had, this sandbox, and its machine is not known any more: "+
+		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s reported that it has, or had, this sandbox, and its machine is not known any more: "+
 			"the addresses are held; release them by hand once you know that it is gone: kubectl holdfast release ADDRESS", chosen.NodeUID), true
 	}
 	return chosen, Decision{}, false
 }
 
-// rank: the word that names a live pod says most, and that of a Node that is there more than that of one that was.
+// rank: a claim that names a live pod counts most, and that of a Node that is there more than that of one that was.
 func (c *Claim) rank() int {
 	switch {
 	case c.Pod.IsKnown() && c.NodeName != "":
@@ -174,7 +174,7 @@ func (c *Claim) rank() int {
 // decideClaimed is rows OwnerNamedByNode and QueryOneNode: one node has claimed the sandbox, and no other can have it.
 func decideClaimed(f *Facts, claim *Claim) Decision {
 	d := Decision{Row: RowQueryOneNode, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Claim: *claim,
-		Message: "node " + claim.NodeName + " says that it has, or had, the sandbox: waiting for it to say that it is gone"}
+		Message: "node " + claim.NodeName + " reports that it has, or had, the sandbox: waiting for its report that it is gone"}
 	if claim.Pod.IsKnown() && !f.Entries.Get().Tombstone {
 		d.Row, d.Action, d.Reason = RowOwnerNamedByNode, Attribute, v1alpha1.ReasonOwnerFound
 		d.Message = "node " + claim.NodeName + " has seen the sandbox with the UID of pod " + claim.Pod.Get()
@@ -189,7 +189,7 @@ func askedMessage(claim *Claim) string {
 	if claim != nil {
 		return "node " + claim.NodeName + " reported that it has, or had, the sandbox of these addresses; its report counts once every other node is known not to have it"
 	}
-	return "no pod UID can be shown to own these addresses: every node is asked whether it has, or had, their sandbox"
+	return "no pod UID can be shown to own these addresses: every node is queried whether it has, or had, their sandbox"
 }
 
 // decideAsked is the rows QueryAllNodes to AwaitAcknowledgments: true while the query to all nodes is open.

@@ -73,18 +73,18 @@ func changed(n Node, change func(*Node)) Node {
 	return n
 }
 
-// addressed is a sandbox that node a has claimed; its agent has said verdict to the question that stands.
+// addressed is a sandbox that node a has claimed; its agent has responded with verdict to the query that stands.
 func addressed(verdict v1alpha1.Verdict, change ...func(*release.Observation)) func(*Facts) {
 	node := live("a")
-	mark := release.Mark{SandboxID: "s", NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 3, Time: now.Add(-time.Minute)}
-	answer := release.Absent[release.Answer]()
+	query := release.Query{SandboxID: "s", NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 3, Time: now.Add(-time.Minute)}
+	response := release.Absent[release.Response]()
 	if verdict != "" {
-		answer = release.Known(release.Answer{SandboxID: "s", NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 3, Verdict: verdict})
+		response = release.Known(release.Response{SandboxID: "s", NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 3, Verdict: verdict})
 	}
 	o := release.Observation{Evidence: release.EvidenceAgent, Live: true, UID: "orphan-s", Pod: release.Absent[release.Pod](),
 		Last: release.Pod{Deleting: true, Bound: true, Ending: release.EndingNone}, Node: release.Known(node),
 		Sandboxes: release.Known([]release.Sandbox{{ID: "s", Machine: release.Known(node.Machine), Attribution: v1alpha1.AttributionAgentSeen,
-			Mark: release.Known(mark), Answer: answer}}),
+			Query: release.Known(query), Response: response}}),
 		NodeGoneSince: release.Absent[time.Time](), Settings: release.Settings{ReleaseDelay: time.Minute, SandboxCreationMax: time.Minute, NodeGoneDelay: time.Minute}}
 	for _, c := range change {
 		c(&o)
@@ -123,9 +123,9 @@ func TestDecide(t *testing.T) {
 		"it was disowned, or its release begun":                 {facts: reclaimable(entries(Entries{Tombstone: true}), unasked), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
 		"every node is silent about one that was disowned":      {facts: reclaimable(entries(Entries{Tombstone: true})), row: RowAbsentOnAllNodes, action: Release, reason: v1alpha1.ReasonAllNodesSilent},
 		"a node has seen one that was disowned with a live pod": {facts: reclaimable(entries(Entries{Tombstone: true}), claims(claimOf(livePod))), row: RowQueryOneNode, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
-		"its claimant says that it is gone":                     {facts: reclaimable(addressed(v1alpha1.VerdictReadyForRelease)), row: RowClaimedByNode, action: Release, reason: v1alpha1.ReasonSandboxGone},
-		"its claimant says that it is not":                      {facts: reclaimable(addressed(v1alpha1.VerdictDoNotRelease)), row: RowClaimedByNode, action: Wait, reason: v1alpha1.ReasonSandboxRunning},
-		"its claimant is to be asked":                           {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes.Get()[0].Mark = release.Absent[release.Mark]() })), row: RowClaimedByNode, action: Confirm, reason: v1alpha1.ReasonAwaitingNodeAnswer},
+		"its claimant reports that it is gone":                  {facts: reclaimable(addressed(v1alpha1.VerdictReadyForRelease)), row: RowClaimedByNode, action: Release, reason: v1alpha1.ReasonSandboxGone},
+		"its claimant reports that it is not":                   {facts: reclaimable(addressed(v1alpha1.VerdictDoNotRelease)), row: RowClaimedByNode, action: Wait, reason: v1alpha1.ReasonSandboxRunning},
+		"its claimant is to be queried":                         {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes.Get()[0].Query = release.Absent[release.Query]() })), row: RowClaimedByNode, action: Confirm, reason: v1alpha1.ReasonAwaitingNodeAnswer},
 		"its claimant holds none any more":                      {facts: reclaimable(addressed("", func(o *release.Observation) { o.Sandboxes = release.Absent[[]release.Sandbox]() })), row: RowClaimedByNode, action: Drop, reason: v1alpha1.ReasonNoIPsHeld},
 		"a ResourceClaim owns the entries, and every node is silent": {
 			facts: reclaimable(ofKind(ownership.KindResourceClaim)), row: RowNotQueried, action: Wait, reason: v1alpha1.ReasonOwnedByResourceClaim},
@@ -145,7 +145,7 @@ func TestDecide(t *testing.T) {
 		"one claims it that is there, one that was":   {facts: reclaimable(claims(other, claimOf(func(c *Claim) { c.Live, c.NodeName = false, "" }))), row: RowQueryOneNode, action: Address, reason: v1alpha1.ReasonAwaitingNodeAnswer},
 		"a node claims it, and no query stands yet":   {facts: reclaimable(claims(claimOf()), unasked), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
 		"a node claims it, and no query stands":       {facts: reclaimable(claims(claimOf()), func(f *Facts) { f.Asked.Epoch = 0 }), row: RowQueryAllNodes, action: Ask, reason: v1alpha1.ReasonAwaitingAllNodes},
-		"a node claims it a minute after the mark":    {facts: reclaimable(claims(claimOf()), fresh), row: RowAwaitDeletedNodes, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
+		"a node claims it a minute after the query":   {facts: reclaimable(claims(claimOf()), fresh), row: RowAwaitDeletedNodes, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
 		"a node claims it, and another is missing":    {facts: reclaimable(claims(claimOf()), deaf), row: RowAwaitAcknowledgments, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
 		"one names a live pod, another is missing":    {facts: reclaimable(claims(claimOf(livePod)), deaf), row: RowAwaitAcknowledgments, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes},
 		"a node claims it, by caches":                 {facts: reclaimable(claims(claimOf()), cached), row: RowQueryOneNode, action: Reread, reason: v1alpha1.ReasonAwaitingNodeAnswer},

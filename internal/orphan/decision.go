@@ -46,17 +46,17 @@ const (
 	Wait Action = "Wait"
 	// Drop: the record goes, if there is one.
 	Drop Action = "Drop"
-	// Adopt: what the pools hold is written into the record, and every earlier question is void.
+	// Adopt: what the pools hold is written into the record, and every earlier query is void.
 	Adopt Action = "Adopt"
-	// Ask: the next epoch is asked of every node.
+	// Ask: every node is queried, in the next epoch.
 	Ask Action = "Ask"
 	// Attribute: the entries are written into the record of the pod of Claim, and the orphan's goes.
 	Attribute Action = "Attribute"
-	// Address: the record gets the node of Claim, and the next epoch is asked of it alone.
+	// Address: the record gets the node of Claim, and that one alone is queried from then on.
 	Address Action = "Address"
-	// Confirm: the claimant is asked, as internal/release says.
+	// Confirm: the claimant is queried, as internal/release says.
 	Confirm Action = "Confirm"
-	// Reread: the same question again, with every fact read live.
+	// Reread: to be decided again, with every fact read live.
 	Reread Action = "Reread"
 	// Release: the entries go back to their pools; then the record goes.
 	Release Action = "Release"
@@ -78,8 +78,8 @@ type Decision struct {
 	Claim Claim
 	// Missing is how many nodes have not acknowledged (row AwaitAcknowledgments).
 	Missing int
-	// Fence: a Confirm is to be asked because the node was declared dead.
-	Fence bool
+	// OutOfService: the query of a Confirm is to a Node that is tainted out-of-service.
+	OutOfService bool
 	// Proven: the sandbox is gone, and only another use of its addresses holds them.
 	Proven bool
 }

@@ -31,7 +31,7 @@ type Facts struct {
 	Addressed *release.Observation
 	// Asked is the query to all nodes that stands.
 	Asked Asked
-	// Room: fewer orphans are asked about than may be at once.
+	// Room: there are queries about fewer orphans than there may be at once.
 	Room bool
 	// Nodes is every Node ever seen.
 	Nodes release.Fact[[]Node]
@@ -64,11 +64,11 @@ type Entries struct {
 
 // Record is what the orphan's record says.
 type Record struct {
-	// Claims are the nodes that said they have, or had, the sandbox, whatever the epoch: sandbox IDs never return.
+	// Claims are the nodes that report to have, or had, the sandbox, whatever the epoch: sandbox IDs never return.
 	Claims []Claim
 }
 
-// Claim is one node's word that a sandbox is, or was, its own.
+// Claim is the report of one node that a sandbox is, or was, its own.
 type Claim struct {
 	// NodeUID is the Node that claims.
 	NodeUID types.UID

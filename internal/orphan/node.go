@@ -42,7 +42,7 @@ type Asked struct {
 	Since time.Time
 }
 
-// Silence is what a node's silence is worth. The zero value is invalid.
+// Silence is what it proves that a node has not claimed a sandbox. The zero value is invalid.
 type Silence uint8
 
 // The kinds of silence. Only the first three count.
@@ -63,14 +63,14 @@ const (
 	NotGoneYet
 	// NeverGone: its Node object is gone, and the configuration does not take that for proof.
 	NeverGone
-	// Unread: nobody could tell.
+	// Unread: it could not be read.
 	Unread
 )
 
 // Counts says whether the node is known not to have the sandbox.
 func (s Silence) Counts() bool { return s == Counted || s == Gone || s == Fenced }
 
-// SilenceOf says what the silence of a node about a question is worth. Ready or not makes no difference: a node that is not Ready
+// SilenceOf says what it proves that a node has not claimed a sandbox. Ready or not makes no difference: a node that is not Ready
 // has its sandboxes all the same.
 func SilenceOf(n *Node, asked Asked, s Settings, now time.Time) Silence {
 	switch {

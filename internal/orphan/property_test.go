@@ -168,21 +168,21 @@ func mayGo(f *Facts) (way string, allowed bool) {
 	case !f.Live || f.Owned || !f.Record.IsKnown() || !f.Entries.IsKnown() || f.Entries.Get().Unrecorded:
 		return "", false
 	case f.Addressed != nil:
-		return claimantsWord(f.Addressed)
+		return claimantReports(f.Addressed)
 	}
 	return "silence", f.Owner == ownership.KindSandbox && f.Evidence == release.EvidenceAgent && len(f.Record.Get().Claims) == 0 && everyNodeSilent(f)
 }
 
-// claimantsWord: the claimant said ReadyForRelease as the very Node in the very boot that was asked, or its machine is declared dead.
-func claimantsWord(o *release.Observation) (string, bool) {
+// claimantReports: the claimant responded with ReadyForRelease as the very Node in the very boot that was queried, or its machine is declared dead.
+func claimantReports(o *release.Observation) (string, bool) {
 	s := o.Sandboxes.Get()[0]
 	node := o.Node.Get()
 	fated := o.Node.IsAbsent() || (o.Node.IsKnown() && (release.Compare(s.Machine.Get(), node.Machine) == release.Replaced || (node.OutOfService && !node.Ready)))
 	if fated {
 		return "lifecycle", true // by internal/release, which has tests of its own
 	}
-	return "claimant", o.Evidence == release.EvidenceAgent && s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease &&
-		node.NodeUID == s.Mark.Get().NodeUID && node.BootID == s.Mark.Get().BootID
+	return "claimant", o.Evidence == release.EvidenceAgent && s.Response.Get().Verdict == v1alpha1.VerdictReadyForRelease &&
+		node.NodeUID == s.Query.Get().NodeUID && node.BootID == s.Query.Get().BootID
 }
 
 func everyNodeSilent(f *Facts) bool {

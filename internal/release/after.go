@@ -56,24 +56,24 @@ func (o Observation) without(d *Decision) Observation {
 	return o
 }
 
-// queried is the observation as it will be once the queries of a Confirm are in the record.
+// queried is the observation as it will be once the queries of a Confirm are made.
 func (o Observation) queried(d Decision, now time.Time) Observation {
 	node := o.Node.Get()
-	query := func(q Asked, id string) Fact[Mark] {
+	query := func(q Exchange, id string) Fact[Query] {
 		if !slices.Contains(d.Sandboxes, id) {
-			return q.Mark
+			return q.Query
 		}
-		return Known(Mark{SandboxID: id, NodeUID: node.NodeUID, BootID: node.BootID, Epoch: max(q.Mark.Get().Epoch, q.Answer.Get().Epoch) + 1, Time: now,
-			Fence: d.Fence, Living: d.Row == RowPodInUse})
+		return Known(Query{SandboxID: id, NodeUID: node.NodeUID, BootID: node.BootID, Epoch: max(q.Query.Get().Epoch, q.Response.Get().Epoch) + 1, Time: now,
+			OutOfService: d.OutOfService, Rewrite: d.Row == RowPodInUse})
 	}
-	o.Any.Mark = query(o.Any, v1alpha1.AnySandbox)
+	o.Any.Query = query(o.Any, v1alpha1.AnySandbox)
 	if !o.Sandboxes.IsKnown() {
 		return o
 	}
 	sandboxes := slices.Clone(o.Sandboxes.Get())
 	for i := range sandboxes {
 		s := &sandboxes[i]
-		s.Mark = query(Asked{Mark: s.Mark, Answer: s.Answer}, s.ID)
+		s.Query = query(Exchange{Query: s.Query, Response: s.Response}, s.ID)
 	}
 	o.Sandboxes = Known(sandboxes)
 	return o

@@ -20,7 +20,7 @@ func TestOneDecisionSaysWhatFollows(t *testing.T) {
 		for _, a := range axes {
 			a[random.IntN(len(a))](&o)
 		}
-		words[random.IntN(len(words))](&o)
+		exchanges[random.IntN(len(exchanges))](&o)
 		if o.Sandboxes.IsKnown() && random.IntN(2) == 0 {
 			o.Sandboxes = Known(append([]Sandbox{sandbox("other")}, o.Sandboxes.Get()...))
 		}

@@ -10,29 +10,26 @@ import (
 
 // judgeByAgent is row AwaitRuntimeReport, and what rows PodCompleted and TerminatedAfterDeletion do with agents: the container runtime of the node decides, whether the Node is Ready or not.
 func judgeByAgent(row Row, o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
-	if why := asked.unread(); why != "" {
-		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone cannot be told: %s", s.ID, why)
-	}
-	word, said := asked.Word(node)
+	exchange, node := s.exchange().during(false), o.Node.Get()
+	report, responded := exchange.Report(node)
 	switch {
-	case said && s.isGone(word):
-		return judgeReported(row, s, word, "the agent of its node reports that it is gone ("+word.Reason+")")
-	case !asked.stands(node, node.OutOfService, now):
+	case responded && s.isGone(report):
+		return judgeReported(row, s, report, "the agent of its node reports that it is gone ("+report.Reason+")")
+	case !exchange.stands(node, node.OutOfService, now):
 		return confirm(row, s.ID, node.OutOfService)
-	case said && node.Ready:
-		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "the agent of its node reports that sandbox %s is not gone (%s)%s", s.ID, word.Reason, succeeded(word))
-	case said:
+	case responded && node.Ready:
+		return wait(row, v1alpha1.ReasonSandboxRunning, 0, "the agent of its node reports that sandbox %s is not gone (%s)%s", s.ID, report.Reason, succeeded(report))
+	case responded:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
 			"the last report of the agent of its node, which is not Ready now, was that sandbox %s is not gone (%s)%s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
-			s.ID, word.Reason, succeeded(word))
+			s.ID, report.Reason, succeeded(report))
 	}
-	return waitForWord(row, o, asked.Mark.Get(), "sandbox "+s.ID+" is gone", now)
+	return waitForResponse(row, o, exchange.Query.Get(), "sandbox "+s.ID+" is gone", now)
 }
 
 // judgeReported is a sandbox that the agent of the pod's node reports as gone.
-func judgeReported(row Row, s *Sandbox, word Answer, why string) Decision {
-	if !word.neverListed() {
+func judgeReported(row Row, s *Sandbox, report Response, why string) Decision {
+	if !report.neverListed() {
 		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, why)
 	}
 	return releaseOwn(row, v1alpha1.ReasonSandboxGone, s, why)
@@ -52,64 +49,61 @@ func disown(row Row, sandbox, why string) Decision {
 		Message: why + "; its addresses are held for an unknown owner, and every node is queried"}
 }
 
-func succeeded(word Answer) string {
-	if word.SuccessorID == "" {
+func succeeded(report Response) string {
+	if report.SuccessorID == "" {
 		return ""
 	}
-	return ": its pod's sandbox " + word.SuccessorID + " may use the address now"
+	return ": its pod's sandbox " + report.SuccessorID + " may use the address now"
 }
 
-// waitForWord says who is silent: the node, or its agent.
-func waitForWord(row Row, o Observation, mark Mark, question string, now time.Time) Decision {
-	left := remaining(mark.Time, o.Settings.AnswerWithin, now)
+// waitForResponse says what does not respond: the node, or its agent. what is what the agent is to report on.
+func waitForResponse(row Row, o Observation, query Query, what string, now time.Time) Decision {
+	left := remaining(query.Time, o.Settings.AnswerWithin, now)
 	switch {
 	case !o.Node.Get().Ready:
 		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,
-			"%s is not Ready and has no out-of-service taint, and its agent has not said whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
-			o.Node.Get().called(), question)
-	case o.Silence.Reason != "":
-		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node gives no answer whether %s (%s): %s", question, o.Silence.Reason, o.Silence.Message)
+			"%s is not Ready and has no out-of-service taint, and its agent has not reported whether %s; bring the node back, or taint it node.kubernetes.io/out-of-service once it is off",
+			o.Node.Get().called(), what)
+	case o.NotResponding.Reason != "":
+		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node does not report whether %s (%s): %s", what, o.NotResponding.Reason, o.NotResponding.Message)
 	case left > 0:
-		return wait(row, v1alpha1.ReasonAwaitingNodeAnswer, left, "waiting for its node to say whether %s", question)
+		return wait(row, v1alpha1.ReasonAwaitingNodeAnswer, left, "waiting for the agent of its node to report whether %s", what)
 	}
 	return wait(row, v1alpha1.ReasonAgentNotResponding, 0,
-		"the node is Ready, but its agent, asked at %s, has not said whether %s; look whether the agent's pod runs on that node",
-		mark.Time.UTC().Format(time.RFC3339), question)
+		"the node is Ready, but its agent, queried at %s, has not reported whether %s; look whether the agent's pod runs on that node",
+		query.Time.UTC().Format(time.RFC3339), what)
 }
 
-func confirm(row Row, sandbox string, fence bool) Decision {
+func confirm(row Row, sandbox string, outOfService bool) Decision {
 	what := "whether sandbox " + sandbox + " is gone"
 	if sandbox == v1alpha1.AnySandbox {
 		what = "whether it has a sandbox of the pod, or one that is starting"
 	}
-	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, Fence: fence,
-		Message: "the agent of its node is asked " + what}
+	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, OutOfService: outOfService,
+		Message: "the agent of its node is queried " + what}
 }
 
-// fenced is the ground of row NodeOutOfService: the taint alone is no fence on a Ready node.
-func fenced(node Node) bool { return node.OutOfService && !node.Ready }
+// isOutOfService is the ground of row NodeOutOfService: on a Ready node the taint alone declares nothing.
+func isOutOfService(node Node) bool { return node.OutOfService && !node.Ready }
 
-// judgeFenced is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
-func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
-	asked, node := Asked{Mark: s.Mark, Answer: s.Answer}.during(false), o.Node.Get()
-	if why := asked.unread(); why != "" {
-		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether the agent of a node with the out-of-service taint responds cannot be told: %s", why)
-	}
-	word, said := asked.Word(node)
+// judgeOutOfService is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
+func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
+	exchange, node := s.exchange().during(false), o.Node.Get()
+	report, responded := exchange.Report(node)
 	switch {
-	case said && s.isGone(word):
-		return judgeReported(RowNodeOutOfService, s, word, "its node has the out-of-service taint, and its agent reports that it is gone ("+word.Reason+")")
-	case !asked.stands(node, true, now):
+	case responded && s.isGone(report):
+		return judgeReported(RowNodeOutOfService, s, report, "its node has the out-of-service taint, and its agent reports that it is gone ("+report.Reason+")")
+	case !exchange.stands(node, true, now):
 		return confirm(RowNodeOutOfService, s.ID, true)
-	case said:
+	case responded:
 		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,
 			"the node is tainted out-of-service and not Ready, but its agent, queried under that taint, reported that sandbox %s is not gone (%s); "+
 				"switch the machine off, take the taint away and set it again",
-			s.ID, word.Reason)
-	case asked.Mark.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
+			s.ID, report.Reason)
+	case exchange.Query.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
 		return confirm(RowNodeOutOfService, s.ID, true) // the agent had no response to give while the node was Ready: that counts only from now on
 	}
-	if left := remaining(asked.Mark.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
+	if left := remaining(exchange.Query.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeAnswer, left,
 			"the node is tainted out-of-service and not Ready; sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)
@@ -120,51 +114,54 @@ func judgeFenced(o Observation, s *Sandbox, now time.Time) Decision {
 
 // contradicted is the last report on a sandbox whose Node is gone or replaced, if it is that the sandbox is not gone. The agent of a Node that
 // is gone cannot be queried again, so its report stands until the machine registers again or a user overrides it.
-func contradicted(o Observation, s *Sandbox) (Answer, bool) {
-	asked := Asked{Mark: s.Mark, Answer: s.Answer}.during(false)
-	if o.Evidence != EvidenceAgent || !asked.Mark.IsKnown() || !s.Machine.IsKnown() || asked.Mark.Get().NodeUID != s.Machine.Get().NodeUID {
-		return Answer{}, false
+func contradicted(o Observation, s *Sandbox) (Response, bool) {
+	exchange := s.exchange().during(false)
+	if o.Evidence != EvidenceAgent || !exchange.Query.IsKnown() || !s.Machine.IsKnown() || exchange.Query.Get().NodeUID != s.Machine.Get().NodeUID {
+		return Response{}, false
 	}
-	mark := asked.Mark.Get()
-	word, said := asked.Word(Node{Machine: Machine{NodeUID: mark.NodeUID, BootID: mark.BootID}})
-	return word, said && !s.isGone(word)
+	report, responded := exchange.Responded()
+	return report, responded && !s.isGone(report)
 }
 
 // startingReported: the agent reports a sandbox of the pod, by its ID, although no pool has an entry for the pod.
-func startingReported(o Observation) (Answer, bool) {
+func startingReported(o Observation) (Response, bool) {
 	if o.Evidence != EvidenceAgent || !o.Node.IsKnown() {
-		return Answer{}, false
+		return Response{}, false
 	}
-	word, said := o.Any.during(false).Word(o.Node.Get())
-	return word, said && !word.gone() && word.SuccessorID != ""
+	report, responded := o.Any.during(false).Report(o.Node.Get())
+	return report, responded && !report.gone() && report.SuccessorID != ""
 }
 
-// decideAny is the agent's half of row MayBeStarting: its grace is over, no pool holds anything for the pod, and the node is asked for
-// every sandbox of it.
+// unreadAny says why a report on any sandbox of the pod, which holds the pod in the rows before GracePeriod, is not known; empty if it is.
+func unreadAny(o Observation) string {
+	if o.Evidence != EvidenceAgent || !o.Node.IsKnown() || isOutOfService(o.Node.Get()) {
+		return ""
+	}
+	return o.Any.unread()
+}
+
+// decideAny is the agent's half of row MayBeStarting: its grace is over, no pool holds anything for the pod, and the node is queried
+// about every sandbox of it.
 func decideAny(o Observation, now time.Time) Decision {
 	const what = "no pool holds an address for it, "
 	if !o.Node.IsKnown() {
 		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "its node could not be read: %s", o.Node.Why())
 	}
-	about := o.Any.during(false)
-	if why := about.unread(); why != "" {
-		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is starting cannot be told: %s", why)
-	}
-	node := o.Node.Get()
-	word, said := about.Word(node)
+	about, node := o.Any.during(false), o.Node.Get()
+	report, responded := about.Report(node)
 	switch {
-	case said && word.gone():
+	case responded && report.gone():
 		return unprotect(RowMayBeStarting, v1alpha1.ReasonNoIPsHeld, what+"and its node has no sandbox of it, nor one that is starting")
 	case !about.stands(node, false, now):
 		return confirm(RowMayBeStarting, v1alpha1.AnySandbox, false)
-	case said && node.Ready:
-		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"but its node says that there may be a sandbox of it (%s)", word.Reason)
+	case responded && node.Ready:
+		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, what+"but the agent of its node reports that there may be a sandbox of it (%s)", report.Reason)
 	}
-	return waitForWord(RowMayBeStarting, o, about.Mark.Get(), "a sandbox of the pod is there or starting", now)
+	return waitForResponse(RowMayBeStarting, o, about.Query.Get(), "a sandbox of the pod is there or starting", now)
 }
 
 // decideInUse is row PodInUse with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its
-// present sandbox, its node is asked, and an entry in whose place another sandbox came is rewritten.
+// present sandbox, its node is queried, and an entry in whose place another sandbox came is rewritten.
 func decideInUse(o Observation, now time.Time) Decision {
 	keep := keepInUse()
 	if o.Pod.Get().Ending != EndingNone || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
@@ -186,7 +183,7 @@ func decideInUse(o Observation, now time.Time) Decision {
 	return keep
 }
 
-// judgeInUse says of one sandbox of a pod that lives whether it is to be asked about, or its entries to be rewritten.
+// judgeInUse says of one sandbox of a pod that lives whether its node is to be queried about it, or its entries to be rewritten.
 func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	keep := keepInUse()
 	if o.Evidence != EvidenceAgent {
@@ -196,17 +193,17 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 		return keep
 	}
 	left, doubtful := doubted(o, s, now)
-	asked := Asked{Mark: s.Mark, Answer: s.Answer}.during(true)
-	if !doubtful || asked.unread() != "" {
+	exchange := s.exchange().during(true)
+	if !doubtful || exchange.unread() != "" {
 		return keep
 	}
-	word, said := asked.Word(o.Node.Get())
+	report, responded := exchange.Report(o.Node.Get())
 	switch {
-	case said && s.Followed && s.isGone(word):
-		return dropFollowed(judgeReported(RowPodInUse, s, word, "the agent of its node reports that it is gone ("+word.Reason+")"))
-	case said && replaces(word, s):
-		return rewrite(s, word)
-	case asked.stands(o.Node.Get(), false, now):
+	case responded && s.Followed && s.isGone(report):
+		return dropFollowed(judgeReported(RowPodInUse, s, report, "the agent of its node reports that it is gone ("+report.Reason+")"))
+	case responded && replaces(report, s):
+		return rewrite(s, report)
+	case exchange.stands(o.Node.Get(), false, now):
 		keep.Asking = true
 	case left > 0:
 		keep.After = left
@@ -217,7 +214,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 }
 
 // doubted: the entry may not be the pod's present sandbox's, because there is more than one or because its machine has booted since;
-// left is how long that is yet to stand, so that the ordinary replacement of a sandbox asks nobody.
+// left is the remaining wait, so that the ordinary replacement of a sandbox queries no node.
 func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doubtful bool) {
 	if s.Conflict || !s.Machine.IsKnown() || seenWithAnother(o, s) {
 		return 0, false
@@ -247,15 +244,15 @@ func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doub
 }
 
 // replaces: the sandbox is gone, another one of the same pod UID is there, and the pod shows the address of the entry.
-func replaces(word Answer, s *Sandbox) bool {
-	return s.Shown && word.Verdict == v1alpha1.VerdictDoNotRelease && word.SuccessorID != "" && word.SuccessorID != s.ID &&
-		word.SuccessorID != v1alpha1.AnySandbox && word.Reason == string(v1alpha1.ReasonSandboxSucceeded)
+func replaces(report Response, s *Sandbox) bool {
+	return s.Shown && report.Verdict == v1alpha1.VerdictDoNotRelease && report.SuccessorID != "" && report.SuccessorID != s.ID &&
+		report.SuccessorID != v1alpha1.AnySandbox && report.Reason == string(v1alpha1.ReasonSandboxSucceeded)
 }
 
-func rewrite(s *Sandbox, word Answer) Decision {
+func rewrite(s *Sandbox, report Response) Decision {
 	return Decision{Row: RowPodInUse, Action: Rewrite, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{s.ID},
-		Successors: map[string]string{s.ID: word.SuccessorID},
-		Message:    "sandbox " + s.ID + " is gone and the pod uses its address in sandbox " + word.SuccessorID + ": the entry is given to that one"}
+		Successors: map[string]string{s.ID: report.SuccessorID},
+		Message:    "sandbox " + s.ID + " is gone and the pod uses its address in sandbox " + report.SuccessorID + ": the entry is given to that one"}
 }
 
 // merge makes one decision of several of one kind.
@@ -277,7 +274,7 @@ func merge(all []Decision) Decision {
 // seenWithAnother: the agent has seen the sandbox with a pod UID that is not this one. It makes no difference of a followed sandbox, of which
 // nothing is released.
 func seenWithAnother(o Observation, s *Sandbox) bool {
-	return o.Evidence == EvidenceAgent && !s.Followed && s.Answer.IsKnown() && s.Answer.Get().PodUID != "" && s.Answer.Get().PodUID != o.UID
+	return o.Evidence == EvidenceAgent && !s.Followed && s.Response.IsKnown() && s.Response.Get().PodUID != "" && s.Response.Get().PodUID != o.UID
 }
 
 func earlier(one, other time.Duration) time.Duration {

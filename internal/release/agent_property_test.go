@@ -9,85 +9,88 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-func unasked() Asked { return Asked{Mark: Absent[Mark](), Answer: Absent[Answer]()} }
+func notQueried() Exchange { return Exchange{Query: Absent[Query](), Response: Absent[Response]()} }
 
-// ask is a question about s1 that was just asked of the machine.
-func ask(change ...func(*Mark)) Fact[Mark] {
-	m := Mark{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Time: now}
+// newQuery is a query about s1 that was just made to the machine.
+func newQuery(change ...func(*Query)) Fact[Query] {
+	q := Query{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Time: now}
 	for _, c := range change {
-		c(&m)
+		c(&q)
 	}
-	return Known(m)
+	return Known(q)
 }
 
-func longAsked(m *Mark) { m.Time = longAgo }
-func atFence(m *Mark)   { m.Fence = true }
+func madeLongAgo(q *Query) { q.Time = longAgo }
+func underTaint(q *Query)  { q.OutOfService = true }
 
-// said is an answer to it.
-func said(change ...func(*Answer)) Answer {
-	a := Answer{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Reason: "Test", Time: now, PodUID: "pod-1"}
+// responded is a response to it.
+func responded(change ...func(*Response)) Response {
+	r := Response{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Reason: "Test", Time: now, PodUID: "pod-1"}
 	for _, c := range change {
-		c(&a)
+		c(&r)
 	}
-	return a
+	return r
 }
 
-func gone(a *Answer)  { a.Verdict = v1alpha1.VerdictReadyForRelease }
-func alive(a *Answer) { a.Verdict = v1alpha1.VerdictDoNotRelease }
-func followed(a *Answer) {
-	a.Reason, a.SuccessorID = string(v1alpha1.ReasonSandboxSucceeded), "s2"
+func gone(r *Response)  { r.Verdict = v1alpha1.VerdictReadyForRelease }
+func alive(r *Response) { r.Verdict = v1alpha1.VerdictDoNotRelease }
+func followed(r *Response) {
+	r.Reason, r.SuccessorID = string(v1alpha1.ReasonSandboxSucceeded), "s2"
 }
 
-func asked(mark Fact[Mark], answer Fact[Answer]) func(*Sandbox) {
-	return func(s *Sandbox) { s.Mark, s.Answer = mark, answer }
+func queried(query Fact[Query], response Fact[Response]) func(*Sandbox) {
+	return func(s *Sandbox) { s.Query, s.Response = query, response }
 }
 
-// askedAll puts the same question about every sandbox there is, and about every sandbox of the pod.
-func askedAll(mark Fact[Mark], answer Fact[Answer]) func(*Observation) {
+// queriedAll makes the same query about every sandbox there is, and about every sandbox of the pod.
+func queriedAll(query Fact[Query], response Fact[Response]) func(*Observation) {
 	return func(o *Observation) {
-		o.Any = Asked{Mark: mark, Answer: answer}
+		o.Any = Exchange{Query: query, Response: response}
 		if !o.Sandboxes.IsKnown() {
 			return
 		}
 		all := append([]Sandbox(nil), o.Sandboxes.Get()...)
 		for i := range all {
-			all[i].Mark, all[i].Answer = mark, answer
+			all[i].Query, all[i].Response = query, response
 		}
 		o.Sandboxes = Known(all)
 	}
 }
 
-// saidGone is an independent statement of what a node's word is worth: it is about this very question, and node, boot and epoch agree.
-func saidGone(mark Fact[Mark], answer Fact[Answer], n Node) bool {
-	return counted(mark, answer, n) && answer.Get().Verdict == v1alpha1.VerdictReadyForRelease
+// reportedGone is an independent statement of what a report of a node proves: it is about this very query, and node, boot and epoch agree.
+func reportedGone(query Fact[Query], response Fact[Response], n Node) bool {
+	return counted(query, response, n) && response.Get().Verdict == v1alpha1.VerdictReadyForRelease
 }
 
-func counted(mark Fact[Mark], answer Fact[Answer], n Node) bool {
-	if !mark.IsKnown() || !answer.IsKnown() {
+func counted(query Fact[Query], response Fact[Response], n Node) bool {
+	if !query.IsKnown() || !response.IsKnown() {
 		return false
 	}
-	m, a := mark.Get(), answer.Get()
-	same := m.SandboxID == a.SandboxID && m.Epoch == a.Epoch && m.NodeUID == a.NodeUID && m.BootID == a.BootID
-	return same && n.NodeUID == m.NodeUID && n.BootID == m.BootID && n.BootID != ""
+	q, r := query.Get(), response.Get()
+	same := q.SandboxID == r.SandboxID && q.Epoch == r.Epoch && q.NodeUID == r.NodeUID && q.BootID == r.BootID
+	return same && n.NodeUID == q.NodeUID && n.BootID == q.BootID && n.BootID != ""
 }
 
-// overruled says what became of the question that a fenced node was asked: its agent's word, or its silence for releaseDelay.
+// overruled says what became of the query to a node that was declared dead: the verdict of its agent, or no response for releaseDelay.
 func overruled(o Observation, s Sandbox) string {
 	n := o.Node.Get()
 	switch {
-	case counted(s.Mark, s.Answer, n):
-		return string(s.Answer.Get().Verdict)
-	case !s.Mark.IsKnown() || !s.Mark.Get().Fence || !s.Answer.IsRead():
-		return "unasked"
-	case s.Mark.Get().NodeUID != n.NodeUID || s.Mark.Get().BootID != n.BootID || s.Mark.Get().Time.Before(n.OutOfServiceSince):
-		return "asked of another"
-	case s.Mark.Get().Time.Before(n.ReadySince):
-		return "asked while it was Ready"
-	case now.Sub(s.Mark.Get().Time) < o.Settings.ReleaseDelay:
+	case counted(s.Query, s.Response, n):
+		return string(s.Response.Get().Verdict)
+	case !s.Query.IsKnown() || !s.Query.Get().OutOfService || !s.Response.IsRead():
+		return "not queried"
+	case s.Query.Get().NodeUID != n.NodeUID || s.Query.Get().BootID != n.BootID || s.Query.Get().Time.Before(n.OutOfServiceSince):
+		return "another was queried"
+	case s.Query.Get().Time.Before(n.ReadySince):
+		return "queried while it was Ready"
+	case now.Sub(s.Query.Get().Time) < o.Settings.ReleaseDelay:
 		return "waiting"
 	}
-	return "silent"
+	return noResponse
 }
+
+// noResponse is what overruled says where that counts for the taint.
+const noResponse = "no response"
 
 // checkHandshake: no agent is queried on cached facts, in kubelet mode, or about a graceful termination that left no entries; and only
 // entries of a live pod are rewritten.
@@ -112,48 +115,48 @@ func graceful(o Observation) bool {
 	return pod.Deleting && pod.Ending == EndingFinished && o.Sandboxes.IsAbsent()
 }
 
-// TestI5OnlyTheAnswerToThisQuestionCounts changes one field of mark, answer or node at a time.
-func TestI5OnlyTheAnswerToThisQuestionCounts(t *testing.T) {
-	mark, answer := ask().Get(), said(gone)
-	if !Counts(mark, answer, Node{Machine: machine}) {
-		t.Fatal("an answer to the very question does not count")
+// TestI5OnlyTheResponseToThisQueryCounts changes one field of query, response or node at a time.
+func TestI5OnlyTheResponseToThisQueryCounts(t *testing.T) {
+	query, response := newQuery().Get(), responded(gone)
+	if !Counts(query, response, Node{Machine: machine}) {
+		t.Fatal("a response to the very query does not count")
 	}
-	tests := map[string]func(*Mark, *Answer, *Node){
-		"about another sandbox":              func(_ *Mark, a *Answer, _ *Node) { a.SandboxID = "s2" },
-		"to an earlier question":             func(_ *Mark, a *Answer, _ *Node) { a.Epoch-- },
-		"to a later question":                func(_ *Mark, a *Answer, _ *Node) { a.Epoch++ },
-		"of another Node":                    func(_ *Mark, a *Answer, _ *Node) { a.NodeUID = "node-2" },
-		"of another boot":                    func(_ *Mark, a *Answer, _ *Node) { a.BootID = "boot-2" },
-		"of a Node that has gone since":      func(_ *Mark, _ *Answer, n *Node) { n.NodeUID = "node-2" },
-		"of a Node that booted since":        func(_ *Mark, _ *Answer, n *Node) { n.BootID = "boot-2" },
-		"to a question for another Node":     func(m *Mark, _ *Answer, _ *Node) { m.NodeUID = "node-2" },
-		"to a question for another boot":     func(m *Mark, _ *Answer, _ *Node) { m.BootID = "boot-2" },
-		"to a question that asks all":        func(m *Mark, a *Answer, n *Node) { m.NodeUID, a.NodeUID, n.NodeUID = "", "", "" },
-		"without a boot on any side":         func(m *Mark, a *Answer, n *Node) { m.BootID, a.BootID, n.BootID = "", "", "" },
-		"to a question that nobody numbered": func(m *Mark, a *Answer, _ *Node) { m.Epoch, a.Epoch = 0, 0 },
+	tests := map[string]func(*Query, *Response, *Node){
+		"about another sandbox":         func(_ *Query, r *Response, _ *Node) { r.SandboxID = "s2" },
+		"to an earlier query":           func(_ *Query, r *Response, _ *Node) { r.Epoch-- },
+		"to a later query":              func(_ *Query, r *Response, _ *Node) { r.Epoch++ },
+		"of another Node":               func(_ *Query, r *Response, _ *Node) { r.NodeUID = "node-2" },
+		"of another boot":               func(_ *Query, r *Response, _ *Node) { r.BootID = "boot-2" },
+		"of a Node that has gone since": func(_ *Query, _ *Response, n *Node) { n.NodeUID = "node-2" },
+		"of a Node that booted since":   func(_ *Query, _ *Response, n *Node) { n.BootID = "boot-2" },
+		"to a query to another Node":    func(q *Query, _ *Response, _ *Node) { q.NodeUID = "node-2" },
+		"to a query to another boot":    func(q *Query, _ *Response, _ *Node) { q.BootID = "boot-2" },
+		"to a query to all nodes":       func(q *Query, r *Response, n *Node) { q.NodeUID, r.NodeUID, n.NodeUID = "", "", "" },
+		"without a boot on any side":    func(q *Query, r *Response, n *Node) { q.BootID, r.BootID, n.BootID = "", "", "" },
+		"to a query without a number":   func(q *Query, r *Response, _ *Node) { q.Epoch, r.Epoch = 0, 0 },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, a, n := mark, answer, Node{Machine: machine}
-			change(&m, &a, &n)
-			if Counts(m, a, n) {
-				t.Errorf("an answer %s counts: mark %+v, answer %+v, node %+v", name, m, a, n)
+			q, r, n := query, response, Node{Machine: machine}
+			change(&q, &r, &n)
+			if Counts(q, r, n) {
+				t.Errorf("a response %s counts: query %+v, response %+v, node %+v", name, q, r, n)
 			}
 		})
 	}
 }
 
-// TestI1AgentsReleaseOnlyWhatTheyWereAskedAbout runs the words through a force-deleted pod, one at a time, with time going by.
-func TestI1AgentsReleaseOnlyWhatTheyWereAskedAbout(t *testing.T) {
+// TestI1AgentsReleaseOnlyWhatTheyWereQueriedAbout runs the exchanges through a force-deleted pod, one at a time, with time going by.
+func TestI1AgentsReleaseOnlyWhatTheyWereQueriedAbout(t *testing.T) {
 	released := 0
-	for _, change := range words {
+	for _, change := range exchanges {
 		for _, later := range []time.Duration{0, time.Minute, time.Hour, 24 * 365 * time.Hour} {
 			o := terminating(agent)
 			change(&o)
 			d := Decide(o, now.Add(later))
 			s := o.Sandboxes.Get()[0]
-			if want := saidGone(s.Mark, s.Answer, o.Node.Get()) && s.Answer.Get().PodUID == o.UID; (d.Action == Release) != want {
-				t.Errorf("after %s: %+v, want released %t, for mark %+v, answer %+v", later, d, want, s.Mark, s.Answer)
+			if want := reportedGone(s.Query, s.Response, o.Node.Get()) && s.Response.Get().PodUID == o.UID; (d.Action == Release) != want {
+				t.Errorf("after %s: %+v, want released %t, for query %+v, response %+v", later, d, want, s.Query, s.Response)
 			}
 			if d.Action == Release {
 				released++

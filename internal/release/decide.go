@@ -130,14 +130,17 @@ func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 
 // emptyForGood is the rows before GracePeriod, unless the agent reports a sandbox of the pod.
 func emptyForGood(o Observation, pod Pod, now time.Time) (Decision, bool) {
+	if why := unreadAny(o); why != "" {
+		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether a sandbox of the pod is starting is unknown: %s", why), true
+	}
 	reported, found := startingReported(o)
 	switch {
-	case found && !fenced(o.Node.Get()):
+	case found && !isOutOfService(o.Node.Get()):
 		return wait(RowMayBeStarting, v1alpha1.ReasonMayBeStarting, 0, "no pool holds an address for it, but the agent of its node reports sandbox %s of the pod (%s)",
 			reported.SuccessorID, reported.Reason), true
 	case pod.Ending.ByKubelet() || (pod.Ending == EndingShared && o.Evidence == EvidenceAgent):
 		return unprotect(RowNoAddresses, v1alpha1.ReasonNoIPsHeld, "the kubelet ended the pod and no pool holds an address for it"), true
-	case o.Node.IsKnown() && fenced(o.Node.Get()):
+	case o.Node.IsKnown() && isOutOfService(o.Node.Get()):
 		return unprotect(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService,
 			"no pool holds an address for it and its node has the out-of-service taint, so no sandbox of it is starting"), true
 	case o.Node.IsAbsent() && goneForGood(o, now):

@@ -37,7 +37,7 @@ func terminating(change ...func(*Observation)) Observation {
 		Node:          Known(Node{Machine: machine, Ready: true}),
 		NodeGoneSince: Absent[time.Time](),
 		UID:           "pod-1",
-		Any:           unasked(),
+		Any:           notQueried(),
 		Settings:      settings,
 	}
 	for _, c := range change {
@@ -47,7 +47,7 @@ func terminating(change ...func(*Observation)) Observation {
 }
 
 func sandbox(id string, change ...func(*Sandbox)) Sandbox {
-	s := Sandbox{ID: id, Machine: Known(machine), Attribution: v1alpha1.AttributionNetworkStatus, UnchangedSince: longAgo, Mark: Absent[Mark](), Answer: Absent[Answer]()}
+	s := Sandbox{ID: id, Machine: Known(machine), Attribution: v1alpha1.AttributionNetworkStatus, UnchangedSince: longAgo, Query: Absent[Query](), Response: Absent[Response]()}
 	for _, c := range change {
 		c(&s)
 	}
@@ -116,7 +116,7 @@ func TestDecide(t *testing.T) {
 	decides(t, map[string]decideCase{
 		"ObservationFailed: a pod that could not be read waits": {
 			terminating(func(o *Observation) { o.Pod = Unknown[Pod]("timeout") }), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
-		"ObservationFailed: entries that could not be read wait, whatever the kubelet said": {
+		"ObservationFailed: entries that could not be read wait, whatever the kubelet reported": {
 			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("timeout") }),
 			want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"ObservationFailed: a node that could not be read waits": {
@@ -138,7 +138,7 @@ func TestDecide(t *testing.T) {
 			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: machine})), want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"PodCompleted: another machine under the name proves nothing": {
 			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: replaced, Ready: true})), want{RowPodCompleted, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"PodCompleted: in agent mode the node is asked": {
+		"PodCompleted: in agent mode the node is queried": {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
 		"PodInUse: a running pod keeps its addresses": {
 			terminating(notDeleting), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
@@ -164,11 +164,11 @@ func TestDecide(t *testing.T) {
 		"NodeOutOfService: even before the grace period is over": {
 			terminating(node(Node{Machine: machine, OutOfService: true}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })),
 			want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
-		"NodeOutOfService: out-of-service but Ready is no fence": {
+		"NodeOutOfService: out-of-service but Ready declares nothing": {
 			terminating(node(Node{Machine: machine, OutOfService: true, Ready: true})), want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"NodeOutOfService: a fence around another machine's Node says nothing": {
+		"NodeOutOfService: a taint on another machine's Node declares nothing": {
 			terminating(node(Node{Machine: replaced, OutOfService: true})), want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"NodeOutOfService: what holds nothing more on a fenced node is let go": {
+		"NodeOutOfService: what holds nothing more on a tainted node is unprotected": {
 			terminating(noEntries, node(Node{Machine: machine, OutOfService: true})), want{RowNodeOutOfService, Unprotect, v1alpha1.ReasonNodeOutOfService, 0}},
 		"NodeOutOfService: by a live read of the node only": {
 			terminating(cached, noEntries, node(Node{Machine: machine, OutOfService: true})), want{RowNodeOutOfService, Reread, v1alpha1.ReasonNodeOutOfService, 0}},
@@ -205,7 +205,7 @@ func TestDecide(t *testing.T) {
 		"TerminatedAfterDeletion: and is released then": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Attribution = v1alpha1.AttributionObservedAdd }))),
 			want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
-		"TerminatedAfterDeletion: cached facts ask to be read again": {
+		"TerminatedAfterDeletion: cached facts are read again": {
 			terminating(cached, ended(EndingFinished, longAgo)), want{RowTerminatedAfterDeletion, Reread, v1alpha1.ReasonKubeletFinished, 0}},
 		"NodeDeleted: a sandbox whose machine nobody recorded is held, since it may live under another name": {
 			terminating(sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("x") })),

@@ -52,9 +52,9 @@ const (
 	Wait Action = "Wait"
 	// Keep: the pod uses its addresses; the record is kept true.
 	Keep Action = "Keep"
-	// Reread: the same question again, with every fact read live.
+	// Reread: to be decided again, with every fact read live.
 	Reread Action = "Reread"
-	// Confirm: the agent of the node that was observed is asked about Sandboxes.
+	// Confirm: the agent of the node that was observed is queried about Sandboxes.
 	Confirm Action = "Confirm"
 	// Release: the entries of Sandboxes go back to their pools; then everything is read again.
 	Release Action = "Release"
@@ -83,13 +83,13 @@ type Decision struct {
 	Message string
 	// After is how long until time alone could change the decision; zero when only an event can.
 	After time.Duration
-	// Sandboxes are the IDs that Release, Confirm, Disown, Drop or Rewrite is about; v1alpha1.AnySandbox asks for every one of the pod UID.
+	// Sandboxes are the IDs that Release, Confirm, Disown, Drop or Rewrite is about; v1alpha1.AnySandbox stands for every one of the pod UID.
 	Sandboxes []string
-	// Fence: a Confirm is to be asked because the node was declared dead.
-	Fence bool
+	// OutOfService: the query of a Confirm is to a Node that is tainted out-of-service.
+	OutOfService bool
 	// Successors are, for Rewrite, the sandboxes that came in the place of Sandboxes.
 	Successors map[string]string
-	// Asking: a Keep for which a question stands in the record; without it no mark is needed any more.
+	// Asking: a Keep for which a query stands; without it none is needed any more.
 	Asking bool
 	// Withheld is the Release or the Disown that mode Shadow only reports. The decision is that on the pod without its sandboxes.
 	Withheld *Decision

@@ -12,51 +12,51 @@ import (
 // TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord: the sandbox may be that of an earlier pod of the name on another node.
 func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T) {
 	tied := func(by v1alpha1.Attribution) func(*Sandbox) { return func(s *Sandbox) { s.Attribution = by } }
-	neverListed := func(a *Answer) { a.Reason, a.PodUID = string(v1alpha1.ReasonSandboxNeverListed), "" }
-	fence := func(m *Mark) { m.Fence = true }
+	neverListed := func(r *Response) { r.Reason, r.PodUID = string(v1alpha1.ReasonSandboxNeverListed), "" }
+	tainted := func(q *Query) { q.OutOfService = true }
 	for name, tc := range map[string]struct {
 		observed []func(*Observation)
-		mark     Fact[Mark]
-		answer   []func(*Answer)
+		query    Fact[Query]
+		response []func(*Response)
 		sandbox  []func(*Sandbox)
 		row      Row
 		action   Action
 	}{
 		"a node that never had it": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowAwaitRuntimeReport, Disown},
+			nil, newQuery(), []func(*Response){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowAwaitRuntimeReport, Disown},
 		"a node that never had the successor of another": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionUnconfirmed)}, RowAwaitRuntimeReport, Disown},
+			nil, newQuery(), []func(*Response){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionUnconfirmed)}, RowAwaitRuntimeReport, Disown},
 		"a completed pod": {
-			[]func(*Observation){notDeleting, ended(EndingCompleted, longAgo)}, ask(), []func(*Answer){gone, neverListed},
+			[]func(*Observation){notDeleting, ended(EndingCompleted, longAgo)}, newQuery(), []func(*Response){gone, neverListed},
 			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowPodCompleted, Disown},
 		"a pod that its kubelet finished": {
-			[]func(*Observation){ended(EndingFinished, longAgo)}, ask(), []func(*Answer){gone, neverListed},
+			[]func(*Observation){ended(EndingFinished, longAgo)}, newQuery(), []func(*Response){gone, neverListed},
 			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowTerminatedAfterDeletion, Disown},
 		"a node that was declared dead, with an agent that responds": {
-			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence), []func(*Answer){gone, neverListed},
+			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, newQuery(tainted), []func(*Response){gone, neverListed},
 			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowNodeOutOfService, Disown},
 		"a node that was declared dead, with an agent that does not respond": {
-			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, ask(fence, longAsked), nil,
+			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, newQuery(tainted, madeLongAgo), nil,
 			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowNodeOutOfService, Disown},
 		"a Node that is gone for good": {
-			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Mark](), nil,
+			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Query](), nil,
 			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowNodeDeleted, Disown},
 		"the same of a sandbox that the pod showed while it lived": {
-			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Mark](), nil,
+			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Query](), nil,
 			[]func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, RowNodeDeleted, Release},
 		"a node that had it": {
-			nil, ask(), []func(*Answer){gone}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowAwaitRuntimeReport, Release},
+			nil, newQuery(), []func(*Response){gone}, []func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowAwaitRuntimeReport, Release},
 		"a sandbox that the pod showed while it lived": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, RowAwaitRuntimeReport, Release},
+			nil, newQuery(), []func(*Response){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionNetworkStatus)}, RowAwaitRuntimeReport, Release},
 		"a sandbox that an agent saw": {
-			nil, ask(), []func(*Answer){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionAgentSeen)}, RowAwaitRuntimeReport, Release},
+			nil, newQuery(), []func(*Response){gone, neverListed}, []func(*Sandbox){tied(v1alpha1.AttributionAgentSeen)}, RowAwaitRuntimeReport, Release},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := Absent[Answer]()
-			if tc.answer != nil {
-				answer = Known(said(tc.answer...))
+			response := Absent[Response]()
+			if tc.response != nil {
+				response = Known(responded(tc.response...))
 			}
-			held := append([]func(*Sandbox){asked(tc.mark, answer)}, tc.sandbox...)
+			held := append([]func(*Sandbox){queried(tc.query, response)}, tc.sandbox...)
 			changes := append([]func(*Observation){agent, sandboxes(sandbox("s1", held...))}, tc.observed...)
 			d := Decide(terminating(changes...), now)
 			if d.Row != tc.row || d.Action != tc.action {

@@ -48,7 +48,7 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 		reason v1alpha1.Reason
 	}
 	unready := func(n *Node) { n.Ready = false }
-	fencedOff := func(n *Node) { n.Ready, n.OutOfService = false, true }
+	declaredDead := func(n *Node) { n.Ready, n.OutOfService = false, true }
 	tornDownAt := func(at time.Time) func(*Pod) {
 		return func(p *Pod) { p.DeletionRequested, p.TornDown = longAgo.Add(time.Minute), at }
 	}
@@ -71,11 +71,11 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, Begun: longAgo}), node(Node{Machine: machine, Ready: true, Registered: longAgo})), finished},
 		"TerminatedAfterDeletion: a machine took the Node object over, ended the pod, and gave the object back": {
 			terminating(endedBy(EndingFinished, Machine{NodeUID: machine.NodeUID, MachineID: "machine-2", SystemUUID: "system-2", BootID: "boot-9"}), node(Node{Machine: machine, Ready: true})), waits},
-		"TerminatedAfterDeletion: agents are asked instead": {
+		"TerminatedAfterDeletion: agents are queried instead": {
 			terminating(agent, endedBy(EndingFinished, replaced), back()), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
-		"TerminatedAfterDeletion: and believed": {
-			terminating(agent, endedBy(EndingFinished, replaced), node(Node{Machine: machine, Ready: true}), askedAll(ask(), Known(said(gone)))), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone}},
-		"TerminatedAfterDeletion: within the grace period nobody is asked": {
+		"TerminatedAfterDeletion: and their reports count": {
+			terminating(agent, endedBy(EndingFinished, replaced), node(Node{Machine: machine, Ready: true}), queriedAll(newQuery(), Known(responded(gone)))), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone}},
+		"TerminatedAfterDeletion: within the grace period no agent is queried": {
 			terminating(agent, endedBy(EndingFinished, replaced), back(), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod}},
 		"TerminatedAfterDeletion: the old machine ended it before it registered again": {
 			terminating(endedBy(EndingFinished, machine), back()), finished},
@@ -109,12 +109,12 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 			terminating(endedBy(EndingFinished, bare), node(Node{Machine: machine, Ready: true})), waits},
 		"NodeNotReady: a node that is not Ready": {
 			terminating(endedBy(EndingFinished, replaced), back(unready)), want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable}},
-		"NodeOutOfService: a fence ends the wait": {
-			terminating(endedBy(EndingFinished, replaced), back(fencedOff)), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService}},
-		"NodeOutOfService: with agents the fenced node is asked": {
-			terminating(agent, endedBy(EndingFinished, replaced), back(fencedOff)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+		"NodeOutOfService: the taint ends the wait": {
+			terminating(endedBy(EndingFinished, replaced), back(declaredDead)), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService}},
+		"NodeOutOfService: with agents the tainted node is queried": {
+			terminating(agent, endedBy(EndingFinished, replaced), back(declaredDead)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
 		"NodeOutOfService: also if its own kubelet terminated the pod": {
-			terminating(agent, endedBy(EndingFinished, registered), back(fencedOff)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+			terminating(agent, endedBy(EndingFinished, registered), back(declaredDead)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
 		"NodeDeleted: a Node that is gone for long ends the wait": {
 			terminating(endedBy(EndingFinished, replaced), func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone}},
 		"NodeReplaced: while the replacement has the name": {
@@ -125,7 +125,7 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 			terminating(notDeleting, endedBy(EndingCompleted, replaced), back()), want{RowPodCompleted, Wait, v1alpha1.ReasonKubeletNotFinished}},
 		"PodCompleted: a Job that its own machine completed": {
 			terminating(notDeleting, endedBy(EndingCompleted, machine), back()), want{RowPodCompleted, Release, v1alpha1.ReasonPodCompleted}},
-		"PodCompleted: agents are asked in any case": {
+		"PodCompleted: agents are queried in any case": {
 			terminating(agent, notDeleting, endedBy(EndingCompleted, replaced), back()), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
 		"TerminatedBeforeDeletion: a pod that another machine completed": {
 			terminating(endedBy(EndingCompleted, replaced), back()), waits},

@@ -32,13 +32,13 @@ func dropFollowed(d Decision) Decision {
 }
 
 // isGone says whether a report shows that the sandbox itself is gone. That another sandbox of the pod is not is what a followed one is about.
-func (s *Sandbox) isGone(word Answer) bool {
-	return word.gone() || (s.Followed && word.Reason == string(v1alpha1.ReasonSandboxSucceeded))
+func (s *Sandbox) isGone(report Response) bool {
+	return report.gone() || (s.Followed && report.Reason == string(v1alpha1.ReasonSandboxSucceeded))
 }
 
 // neverListed: the sandbox is gone from a node of which no list ever showed it.
-func (a Answer) neverListed() bool {
-	return a.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (a.Reason == string(v1alpha1.ReasonSandboxSucceeded) && a.PodUID == "")
+func (r Response) neverListed() bool {
+	return r.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (r.Reason == string(v1alpha1.ReasonSandboxSucceeded) && r.PodUID == "")
 }
 
 // replacedByItsKubelet: without agents, a kubelet's next sandbox shows that it stopped the one before, on the same machine.

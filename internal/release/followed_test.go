@@ -15,26 +15,28 @@ import (
 
 func isFollowed(s *Sandbox) { s.Followed = true }
 
-// ofPod changes of which pod UID an answer says that the sandbox was.
-func ofPod(uid types.UID) func(*Answer) { return func(a *Answer) { a.PodUID = uid } }
+// ofPod changes with which pod UID an agent reports to have seen the sandbox.
+func ofPod(uid types.UID) func(*Response) { return func(r *Response) { r.PodUID = uid } }
 
 // TestI1ASandboxThatALaterOneFollowedIsNotForgotten: the pool has one entry, that of the later sandbox.
 func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
-	byAgent := func(answer ...func(*Answer)) func(*Sandbox) { return asked(ask(), Known(said(answer...))) }
-	notLoaded := func(a *Answer) { alive(a); a.Reason = string(v1alpha1.ReasonSandboxNotLoaded) }
-	succeeded := func(a *Answer) { alive(a); followed(a) }
+	byAgent := func(response ...func(*Response)) func(*Sandbox) {
+		return queried(newQuery(), Known(responded(response...)))
+	}
+	notLoaded := func(r *Response) { alive(r); r.Reason = string(v1alpha1.ReasonSandboxNotLoaded) }
+	succeeded := func(r *Response) { alive(r); followed(r) }
 	watched := func(s *Sandbox) { s.Attribution = v1alpha1.AttributionObservedAdd }
-	living := func(o *Observation) {
+	forRewrite := func(o *Observation) {
 		all := o.Sandboxes.Get()
 		for i := range all {
-			if all[i].Mark.IsKnown() {
-				mark := all[i].Mark.Get()
-				mark.Living = true
-				all[i].Mark = Known(mark)
+			if all[i].Query.IsKnown() {
+				query := all[i].Query.Get()
+				query.Rewrite = true
+				all[i].Query = Known(query)
 			}
 		}
 	}
-	later := sandbox("s2", asked(ask(func(m *Mark) { m.SandboxID = "s2" }), Known(said(gone, func(a *Answer) { a.SandboxID = "s2" }))))
+	later := sandbox("s2", queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, func(r *Response) { r.SandboxID = "s2" }))))
 	finished := ended(EndingFinished, longAgo)
 	both := func(change ...func(*Sandbox)) func(*Observation) {
 		return sandboxes(sandbox("s1", append([]func(*Sandbox){isFollowed}, change...)...), later)
@@ -45,7 +47,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 	}{
 		"the runtime failed to load it: the later one's address is held": {
 			terminating(agent, finished, both(byAgent(notLoaded))), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
-		"it is asked about before the later one's address goes": {
+		"its node is queried about it before the later one's address is released": {
 			terminating(agent, finished, both()), Decision{Row: RowTerminatedAfterDeletion, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{"s1"}}},
 		"it is gone: the record forgets it": {
 			terminating(agent, finished, both(byAgent(gone))), Decision{Row: RowTerminatedAfterDeletion, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
@@ -58,11 +60,11 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 		"only its ADD was watched, and the node of the pod never listed it: it may run on another node": {
 			terminating(agent, finished, both(watched, byAgent(succeeded, ofPod("")))), Decision{Row: RowTerminatedAfterDeletion, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{"s1"}}},
 		"the pod lives, only its ADD was watched, and its node never listed it": {
-			terminating(agent, notDeleting, both(watched, byAgent(succeeded, ofPod(""))), living), Decision{Row: RowPodInUse, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{"s1"}}},
+			terminating(agent, notDeleting, both(watched, byAgent(succeeded, ofPod(""))), forRewrite), Decision{Row: RowPodInUse, Action: Disown, Reason: v1alpha1.ReasonSandboxDisowned, Sandboxes: []string{"s1"}}},
 		"the pod lives and it is gone": {
-			terminating(agent, notDeleting, both(byAgent(succeeded)), living), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
+			terminating(agent, notDeleting, both(byAgent(succeeded)), forRewrite), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 		"the pod lives and it is not loaded": {
-			terminating(agent, notDeleting, both(byAgent(notLoaded)), living), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Asking: true}},
+			terminating(agent, notDeleting, both(byAgent(notLoaded)), forRewrite), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Asking: true}},
 		"without agents a kubelet's next sandbox shows that it stopped this one": {
 			terminating(notDeleting, both()), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{"s1"}}},
 		"without agents, after the deletion": {

@@ -21,8 +21,8 @@ func TestAWaitForANodeNamesIt(t *testing.T) {
 			n.Machine, n.Registered = registered, longAgo.Add(time.Hour)
 			return terminating(endedBy(EndingFinished, replaced), node(n))
 		},
-		"an agent that was asked": func(n Node) Observation {
-			return terminating(agent, sandboxes(sandbox("s1", asked(ask(longAsked), Absent[Answer]()))), node(n))
+		"an agent that was queried": func(n Node) Observation {
+			return terminating(agent, sandboxes(sandbox("s1", queried(newQuery(madeLongAgo), Absent[Response]()))), node(n))
 		},
 	}
 	for title, observed := range cases {

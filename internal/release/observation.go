@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Evidence is whose word shows that a sandbox is gone. The zero value is invalid.
+// Evidence is what shows that a sandbox is gone. The zero value is invalid.
 type Evidence uint8
 
 // The kinds of evidence.
@@ -56,10 +56,10 @@ type Observation struct {
 	Twin string
 	// SignOfLife is what last started that time again, for the message; empty if nothing did.
 	SignOfLife string
-	// Any is the question about every sandbox of this UID (v1alpha1.AnySandbox). It is only looked at with EvidenceAgent.
-	Any Asked
-	// Silence is why the node's agent gives no answer, where it says so: for the message.
-	Silence Silence
+	// Any is the query about every sandbox of this UID (v1alpha1.AnySandbox). It is only looked at with EvidenceAgent.
+	Any Exchange
+	// NotResponding is why the node's agent does not respond, where it says so: for the message.
+	NotResponding NotResponding
 	// Settings are the installation's delays.
 	Settings Settings
 }
@@ -70,7 +70,7 @@ type Settings struct {
 	GracePeriodSlack   time.Duration
 	SandboxCreationMax time.Duration
 	NodeGoneDelay      time.Duration
-	// AnswerWithin is how long a Ready node's agent may take to answer before it is called silent. It changes the message only.
+	// AnswerWithin is how long a Ready node's agent may take to respond before it is said not to. It changes the message only.
 	AnswerWithin time.Duration
 	// HoldGoneNodes never takes the deletion of a Node object as proof.
 	HoldGoneNodes bool
@@ -113,10 +113,10 @@ type Sandbox struct {
 	Attribution v1alpha1.Attribution
 	// UnchangedSince is since when its entries stand as they are; persisted.
 	UnchangedSince time.Time
-	// Mark is the question about it that stands in the record, and Answer what the asked Node's agent said last; Absent while
-	// there is none. They are only looked at with EvidenceAgent.
-	Mark   Fact[Mark]
-	Answer Fact[Answer]
+	// Query is the one about it that stands, and Response the last one of the agent of the Node that is queried; Absent while there
+	// is none. They are only looked at with EvidenceAgent.
+	Query    Fact[Query]
+	Response Fact[Response]
 	// Shown: the network-status of a pod that lives has an address of this sandbox.
 	Shown bool
 	// Followed: it has no entry any more, because a later sandbox of the same pod UID has, or had, its addresses.
@@ -152,7 +152,7 @@ type Node struct {
 	Registered time.Time
 	// Ready: the condition Ready is True.
 	Ready bool
-	// ReadySince is when that began, as the Node says; it only delays questions.
+	// ReadySince is when that began, as the Node says; it only delays queries.
 	ReadySince time.Time
 	// OutOfService: the taint node.kubernetes.io/out-of-service is set.
 	OutOfService bool

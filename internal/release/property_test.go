@@ -41,18 +41,18 @@ var axes = []axis{
 	{func(*Observation) {}, func(o *Observation) { o.Settings.HoldGoneNodes = true }},
 }
 
-// words are the questions and answers about whatever sandboxes there are, and about every one of the pod.
-var words = axis{func(*Observation) {}, askedAll(ask(), Absent[Answer]()), askedAll(ask(longAsked), Absent[Answer]()), askedAll(ask(longAsked, atFence), Absent[Answer]()), askedAll(ask(atFence), Absent[Answer]()),
-	askedAll(ask(), Unknown[Answer]("x")), askedAll(Unknown[Mark]("x"), Known(said(gone))), askedAll(Fact[Mark]{}, Known(said(gone))), askedAll(Absent[Mark](), Known(said(gone))),
-	askedAll(ask(), Known(said(gone))), askedAll(ask(), Known(said(alive))), askedAll(ask(atFence), Known(said(gone))), askedAll(ask(atFence, longAsked), Known(said(alive))),
-	askedAll(ask(), Known(said(gone, func(a *Answer) { a.Epoch-- }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.Epoch++ }))),
-	askedAll(ask(), Known(said(gone, func(a *Answer) { a.BootID = "boot-2" }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.NodeUID = "node-2" }))),
-	askedAll(ask(), Known(said(gone, func(a *Answer) { a.SandboxID = "another" }))), askedAll(ask(), Known(said(gone, func(a *Answer) { a.PodUID = "pod-2" }))),
-	askedAll(ask(func(m *Mark) { m.NodeUID = "node-2" }), Known(said(gone, func(a *Answer) { a.NodeUID = "node-2" }))),
-	askedAll(ask(func(m *Mark) { m.BootID = "boot-2" }), Known(said(gone, func(a *Answer) { a.BootID = "boot-2" }))),
-	askedAll(ask(func(m *Mark) { m.BootID = "" }), Known(said(gone, func(a *Answer) { a.BootID = "" }))),
-	askedAll(ask(), Known(said(func(a *Answer) { a.Verdict = "" }))), askedAll(ask(), Known(said(func(a *Answer) { a.Verdict = "Gone" }))),
-	askedAll(ask(), Known(said(alive, followed))),
+// exchanges are the queries about the sandboxes that there are, and about every one of the pod, with the responses.
+var exchanges = axis{func(*Observation) {}, queriedAll(newQuery(), Absent[Response]()), queriedAll(newQuery(madeLongAgo), Absent[Response]()), queriedAll(newQuery(madeLongAgo, underTaint), Absent[Response]()), queriedAll(newQuery(underTaint), Absent[Response]()),
+	queriedAll(newQuery(), Unknown[Response]("x")), queriedAll(Unknown[Query]("x"), Known(responded(gone))), queriedAll(Fact[Query]{}, Known(responded(gone))), queriedAll(Absent[Query](), Known(responded(gone))),
+	queriedAll(newQuery(), Known(responded(gone))), queriedAll(newQuery(), Known(responded(alive))), queriedAll(newQuery(underTaint), Known(responded(gone))), queriedAll(newQuery(underTaint, madeLongAgo), Known(responded(alive))),
+	queriedAll(newQuery(), Known(responded(gone, func(r *Response) { r.Epoch-- }))), queriedAll(newQuery(), Known(responded(gone, func(r *Response) { r.Epoch++ }))),
+	queriedAll(newQuery(), Known(responded(gone, func(r *Response) { r.BootID = "boot-2" }))), queriedAll(newQuery(), Known(responded(gone, func(r *Response) { r.NodeUID = "node-2" }))),
+	queriedAll(newQuery(), Known(responded(gone, func(r *Response) { r.SandboxID = "another" }))), queriedAll(newQuery(), Known(responded(gone, func(r *Response) { r.PodUID = "pod-2" }))),
+	queriedAll(newQuery(func(q *Query) { q.NodeUID = "node-2" }), Known(responded(gone, func(r *Response) { r.NodeUID = "node-2" }))),
+	queriedAll(newQuery(func(q *Query) { q.BootID = "boot-2" }), Known(responded(gone, func(r *Response) { r.BootID = "boot-2" }))),
+	queriedAll(newQuery(func(q *Query) { q.BootID = "" }), Known(responded(gone, func(r *Response) { r.BootID = "" }))),
+	queriedAll(newQuery(), Known(responded(func(r *Response) { r.Verdict = "" }))), queriedAll(newQuery(), Known(responded(func(r *Response) { r.Verdict = "Gone" }))),
+	queriedAll(newQuery(), Known(responded(alive, followed))),
 }
 
 // everyObservation runs the full cross product of all axes.
@@ -60,7 +60,7 @@ func everyObservation(visit func(Observation)) {
 	var walk func(Observation, []axis)
 	walk = func(o Observation, rest []axis) {
 		if len(rest) == 0 {
-			visitWords(o, visit)
+			visitExchanges(o, visit)
 			return
 		}
 		for _, change := range rest[0] {
@@ -72,14 +72,14 @@ func everyObservation(visit func(Observation)) {
 	walk(terminating(), axes)
 }
 
-// visitWords adds what agents were asked and said, where it can make a difference; the random draws add it everywhere.
-func visitWords(o Observation, visit func(Observation)) {
+// visitExchanges adds the queries and responses of agents, where it can make a difference; the random draws add it everywhere.
+func visitExchanges(o Observation, visit func(Observation)) {
 	late := !o.NodeGoneSince.IsAbsent() && (o.NodeGoneSince.IsUnknown() || o.Node.Get().NodeUID == "node-1")
 	if o.Evidence != EvidenceAgent || !o.Recorded || late || o.Settings.HoldGoneNodes {
 		visit(o)
 		return
 	}
-	for _, change := range words {
+	for _, change := range exchanges {
 		next := o
 		change(&next)
 		visit(next)
@@ -89,7 +89,7 @@ func visitWords(o Observation, visit func(Observation)) {
 // proofs is an independent statement of what lets an address go (I1, I5): written without looking at the table's rows.
 func proofs(o Observation, s Sandbox) bool {
 	switch {
-	case !o.Live || s.Conflict || contradictedBy(o, s) || (o.Evidence == EvidenceAgent && s.Answer.Get().PodUID == "pod-2"):
+	case !o.Live || s.Conflict || contradictedBy(o, s) || (o.Evidence == EvidenceAgent && s.Response.Get().PodUID == "pod-2"):
 		return false
 	case o.Node.IsAbsent():
 		return goneProof(o) && s.Machine.IsKnown()
@@ -112,7 +112,7 @@ func goneProof(o Observation) bool {
 func liveProof(o Observation, s Sandbox) bool {
 	p := podOf(o)
 	switch {
-	case p.Deleting && fenceProof(o, s), agentProof(o, s):
+	case p.Deleting && taintProof(o, s), agentProof(o, s):
 		return true
 	case o.Evidence == EvidenceKubelet && p.Deleting && p.Ending == EndingFinished && ownEnd(o):
 		return confirmed(s)
@@ -123,13 +123,13 @@ func liveProof(o Observation, s Sandbox) bool {
 // contradictedBy: the last report on the query that stands is that the sandbox is not gone, by the agent of the Node that is there, or of the
 // recorded one that is not. Under a taint only what was reported under that taint is newer than the declaration.
 func contradictedBy(o Observation, s Sandbox) bool {
-	if o.Evidence != EvidenceAgent || s.Answer.Get().Verdict == v1alpha1.VerdictReadyForRelease || s.Mark.Get().Living {
+	if o.Evidence != EvidenceAgent || s.Response.Get().Verdict == v1alpha1.VerdictReadyForRelease || s.Query.Get().Rewrite {
 		return false
 	}
 	n := o.Node.Get()
-	there, recorded := counted(s.Mark, s.Answer, n), counted(s.Mark, s.Answer, Node{Machine: Machine{NodeUID: s.Machine.Get().NodeUID, BootID: s.Mark.Get().BootID}})
+	there, recorded := counted(s.Query, s.Response, n), counted(s.Query, s.Response, Node{Machine: Machine{NodeUID: s.Machine.Get().NodeUID, BootID: s.Query.Get().BootID}})
 	if there && n.OutOfService && !n.Ready {
-		return s.Mark.Get().Fence && !s.Mark.Get().Time.Before(n.OutOfServiceSince)
+		return s.Query.Get().OutOfService && !s.Query.Get().Time.Before(n.OutOfServiceSince)
 	}
 	return there || recorded
 }
@@ -143,15 +143,15 @@ func ownEnd(o Observation) bool {
 	return p.AliveNodeUID == n.NodeUID || (!n.Registered.IsZero() && !p.Begun.IsZero() && !p.Begun.Before(n.Registered))
 }
 
-// fenceProof: an administrator declared the node dead, and nobody who would know contradicted when asked.
-func fenceProof(o Observation, s Sandbox) bool {
+// taintProof: an administrator declared the node dead, and its agent, queried since, did not contradict.
+func taintProof(o Observation, s Sandbox) bool {
 	n := o.Node.Get()
-	return n.OutOfService && !n.Ready && (o.Evidence == EvidenceKubelet || overruled(o, s) == "silent")
+	return n.OutOfService && !n.Ready && (o.Evidence == EvidenceKubelet || overruled(o, s) == noResponse)
 }
 
 // agentProof: the node's runtime does not have the sandbox any more.
 func agentProof(o Observation, s Sandbox) bool {
-	return o.Evidence == EvidenceAgent && saidGone(s.Mark, s.Answer, o.Node.Get()) && (podOf(o).Deleting || podOf(o).Ending.ByKubelet())
+	return o.Evidence == EvidenceAgent && reportedGone(s.Query, s.Response, o.Node.Get()) && (podOf(o).Deleting || podOf(o).Ending.ByKubelet())
 }
 
 // kubeletProof: the kubelet of a node that is there reported for long enough that the pod ran to its end, or that it has no sandbox.
@@ -184,7 +184,7 @@ func podOf(o Observation) Pod {
 
 // letsGo is the same for the finalizer of a pod that holds nothing: what shows that no sandbox of it is starting.
 func letsGo(o Observation) bool {
-	quiet := o.Evidence == EvidenceAgent && o.Node.IsKnown() && saidGone(o.Any.Mark, o.Any.Answer, o.Node.Get())
+	quiet := o.Evidence == EvidenceAgent && o.Node.IsKnown() && reportedGone(o.Any.Query, o.Any.Response, o.Node.Get())
 	switch {
 	case o.Pod.IsKnown() && !o.Pod.Get().Bound:
 		return true
@@ -209,8 +209,8 @@ func neverStarts(o Observation) bool {
 }
 
 func deadNode(o Observation) bool {
-	fenced := o.Node.IsKnown() && o.Node.Get().OutOfService && !o.Node.Get().Ready
-	return fenced || (o.Node.IsAbsent() && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes)
+	isTainted := o.Node.IsKnown() && o.Node.Get().OutOfService && !o.Node.Get().Ready
+	return isTainted || (o.Node.IsAbsent() && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes)
 }
 
 func anyUnknown(o Observation) bool {
@@ -294,7 +294,7 @@ func TestI5UnknownNeverReleases(t *testing.T) {
 		for _, a := range axes {
 			a[random.IntN(len(a))](&o)
 		}
-		words[random.IntN(len(words))](&o)
+		exchanges[random.IntN(len(exchanges))](&o)
 		checkDecision(t, o, Decide(o, now))
 		blind[random.IntN(len(blind))](&o)
 		if d := Decide(o, now); d.Action == Release || d.Action == Unprotect {

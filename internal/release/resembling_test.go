@@ -25,8 +25,8 @@ func TestI1I3ACloneIsNotTheMachineAfterAReboot(t *testing.T) {
 		return node(Node{Machine: clone, Ready: true, Registered: at, ReadySince: at})
 	}
 	young, old := since(now.Add(-time.Minute)), since(longAgo)
-	clonesAgent := sandboxes(sandbox("s1", asked(ask(func(m *Mark) { m.NodeUID, m.BootID = clone.NodeUID, clone.BootID }),
-		Known(said(gone, func(a *Answer) { a.NodeUID, a.BootID = clone.NodeUID, clone.BootID })))))
+	clonesAgent := sandboxes(sandbox("s1", queried(newQuery(func(q *Query) { q.NodeUID, q.BootID = clone.NodeUID, clone.BootID }),
+		Known(responded(gone, func(r *Response) { r.NodeUID, r.BootID = clone.NodeUID, clone.BootID })))))
 	twin := func(o *Observation) { o.Twin = "node-b" }
 	hold := func(o *Observation) { o.Settings.HoldGoneNodes = true }
 	delayed := want{RowPossibleClone, Wait, v1alpha1.ReasonNodeReplaced, 4 * time.Minute}

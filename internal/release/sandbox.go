@@ -22,12 +22,12 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	case o.Node.IsAbsent():
 		return judgeGone(o, s, RowNodeDeleted, v1alpha1.ReasonNodeGone, "the Node object is gone", now)
 	case relation == Replaced:
-		return judgeGone(o, s, RowNodeReplaced, v1alpha1.ReasonNodeReplaced, "another machine answers to the node's name", now)
-	case fenced(o.Node.Get()) && o.Evidence == EvidenceAgent:
-		d = judgeFenced(o, s, now)
+		return judgeGone(o, s, RowNodeReplaced, v1alpha1.ReasonNodeReplaced, "another machine has the node's name", now)
+	case isOutOfService(o.Node.Get()) && o.Evidence == EvidenceAgent:
+		d = judgeOutOfService(o, s, now)
 		d.Readdress = relation == Reregistered
 		return d
-	case fenced(o.Node.Get()):
+	case isOutOfService(o.Node.Get()):
 		return releaseSandbox(RowNodeOutOfService, v1alpha1.ReasonNodeOutOfService, s,
 			"its node is tainted out-of-service and is not Ready")
 	}
@@ -36,7 +36,7 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	return d
 }
 
-// isUnplaced: nobody recorded the machine of the sandbox, because its Node registered anew or was deleted. Agents can look for it.
+// isUnplaced: the machine of the sandbox is not recorded, because its Node registered anew or was deleted. Agents can look for it.
 func isUnplaced(o Observation, s *Sandbox) bool {
 	return o.Evidence == EvidenceAgent && !s.Conflict && !s.Machine.IsKnown()
 }
@@ -49,14 +49,18 @@ func judgeUnplaced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	return disown(RowMachineUnknown, s.ID, "which machine ran sandbox "+s.ID+" is not recorded ("+s.Machine.Why()+")")
 }
 
-// relate holds what every later row and row PodCompleted need: no conflict, and a live Node to compare with the recorded machine.
+// relate holds what every later row and row PodCompleted need: no conflict, the last report of an agent, which can hold the sandbox in each of them, and a
+// live Node to compare with the recorded machine.
 func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool) {
 	if s.Conflict {
 		return 0, wait(RowAddressConflict, v1alpha1.ReasonConflict, 0,
 			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released; if the other pod lives, replace it", s.ID), true
 	}
+	if why := s.exchange().unread(); o.Evidence == EvidenceAgent && why != "" {
+		return 0, wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone is unknown: %s", s.ID, why), true
+	}
 	if seenWithAnother(o, s) {
-		return 0, disown(RowAddressConflict, s.ID, "the agent of its node has seen sandbox "+s.ID+" with pod UID "+string(s.Answer.Get().PodUID)+", and not with this one"), true
+		return 0, disown(RowAddressConflict, s.ID, "the agent of its node has seen sandbox "+s.ID+" with pod UID "+string(s.Response.Get().PodUID)+", and not with this one"), true
 	}
 	if o.Node.IsAbsent() {
 		return 0, Decision{}, false
@@ -100,12 +104,12 @@ func judgeResembling(o Observation, s *Sandbox, now time.Time) (Decision, bool) 
 
 // judgeGone is rows NodeDeleted and NodeReplaced: a deleted Node, or another machine under its name, counts after a persisted delay.
 func judgeGone(o Observation, s *Sandbox, row Row, reason v1alpha1.Reason, what string, now time.Time) Decision {
-	word, alive := contradicted(o, s)
+	report, alive := contradicted(o, s)
 	switch {
 	case alive:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
 			"%s, but the last report of the agent of its machine was that sandbox %s is not gone (%s); bring the machine back, or, once it is off, "+
-				"release the address by hand: kubectl holdfast release ADDRESS --force", what, s.ID, word.Reason)
+				"release the address by hand: kubectl holdfast release ADDRESS --force", what, s.ID, report.Reason)
 	case row == RowNodeReplaced && disputed(o, s):
 		return wait(row, reason, 0,
 			"the Node object, which is still the one that was recorded, shows another machine than it did, and accounts other than the node's own may have written that, "+
@@ -242,7 +246,7 @@ func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision
 	case o.Node.IsAbsent():
 		return wait(RowPodCompleted, v1alpha1.ReasonNodeGone, 0, "the pod ended, but its Node object is gone: sandbox %s is held", s.ID)
 	case relation == Replaced:
-		return wait(RowPodCompleted, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine answers to the node's name: sandbox %s is held", s.ID)
+		return wait(RowPodCompleted, v1alpha1.ReasonNodeReplaced, 0, "the pod ended, but another machine has the node's name: sandbox %s is held", s.ID)
 	case o.Evidence == EvidenceAgent:
 		d = judgeEndedByAgent(o, pod, s, now)
 	case !endedHere(o, pod, s):
@@ -254,11 +258,11 @@ func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision
 	return d
 }
 
-// judgeEndedByAgent is the agent's half of row PodCompleted. A kubelet stops the sandbox within moments of the end: whoever asked at once would ask
-// about every completed Job.
+// judgeEndedByAgent is the agent's half of row PodCompleted. A kubelet stops the sandbox within moments of the end: without the delay
+// there would be a query about every completed Job.
 func judgeEndedByAgent(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 {
-		return wait(RowPodCompleted, v1alpha1.ReasonReleaseDelay, left, "the pod ended; if sandbox %s still has an address once that was seen for %s, its node is asked",
+		return wait(RowPodCompleted, v1alpha1.ReasonReleaseDelay, left, "the pod ended; if sandbox %s still has an address once that was seen for %s, its node is queried",
 			s.ID, o.Settings.ReleaseDelay)
 	}
 	return judgeByAgent(RowPodCompleted, o, s, now)
@@ -297,7 +301,7 @@ func releaseSandbox(row Row, reason v1alpha1.Reason, s *Sandbox, why string) Dec
 	return Decision{Row: row, Action: Release, Reason: reason, Sandboxes: []string{s.ID}, Message: "sandbox " + s.ID + ": " + why}
 }
 
-// combine makes one decision of those on single sandboxes: what can be released is, then what can be asked is; otherwise
+// combine makes one decision of those on single sandboxes: what can be released is, then nodes are queried; otherwise
 // the earliest row speaks, and the shortest wait is kept.
 func combine(judged []Decision) Decision {
 	best := judged[0]

@@ -113,7 +113,7 @@ func TestASharedTerminationCountsWhereNothingIsLeft(t *testing.T) {
 		"with agents, within the grace period too: an entry is left": {
 			terminating(agent, shared, pod(func(p *Pod) { p.Deadline = now })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod, 30 * time.Second}},
 		"a report of a live sandbox wins over it": {
-			terminating(agent, shared, noEntries, askedAll(ask(), Known(said(alive, followed)))), want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
+			terminating(agent, shared, noEntries, queriedAll(newQuery(), Known(responded(alive, followed)))), want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"without agents it holds a pod without entries": {
 			terminating(shared, noEntries), want{RowMayBeStarting, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
 		"without agents it holds a pod with entries": {

@@ -87,7 +87,7 @@ const finalizerPolicy = "holdfast-finalizer"
 var obstacles = []string{finalizerPolicy, "holdfast-leases"}
 
 // otherPolicies are the names of the other admission policies, and of their bindings (config/policies, config/components).
-var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-answers", "holdfast-agent-reports", "holdfast-records",
+var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-reports", "holdfast-records",
 	"holdfast-guarded-nodes", "holdfast-queries", "holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-foreign-removals"}
 
 var policyNames = slices.Concat(obstacles, otherPolicies)

@@ -84,17 +84,18 @@ var _ = Describe("A runtime that is at fault", func() {
 	var w *world
 	var own *apitest.FakePodSandbox
 	var p pod
-	var record *v1alpha1.IPAllocation
+	var record string
 	const id = "5a1db0x"
 
-	// silent: the mark gets no answer, for that reason, in condition, event and metric.
-	silent := func(ctx context.Context, reason v1alpha1.Reason, epoch int64) {
+	// refused: a query gets no response, for that reason, in condition, event and metric. It gives what reads the response to it.
+	refused := func(ctx context.Context, reason v1alpha1.Reason) func() (response, error) {
 		GinkgoHelper()
-		markOf(ctx, record, id, w.node.UID, epoch)
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(reason)}))
+		got := w.query(ctx, record, id)
+		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(reason)))
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(reason)))
-		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="`+string(reason)+`"}`) }).Should(Equal(1.0))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, epoch)).Should(Equal(said{}))
+		Eventually(ctx, w.withoutResponse(ctx, reason)).Should(Equal(1.0))
+		Consistently(ctx, got).Should(Equal(response{}))
+		return got
 	}
 
 	start := func(ctx context.Context, name string) {
@@ -103,65 +104,65 @@ var _ = Describe("A runtime that is at fault", func() {
 		w = newWorld(ctx, f.socket, long)
 		own = listed("0wn", w.own(), isReady)
 		p = newPod()
-		record = w.record(ctx, string(p.uid), id, w.node.Name)
+		record = string(p.uid)
 		f.have(own, listed(id, p, isReady))
 		w.startAgent(ctx)
 		w.ready(ctx)
 	}
 
-	It("gives no answer while its list fails, and one afterwards", func(ctx context.Context) {
+	It("gives no response while its list fails, and one afterwards", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		for range 10_000 { // more than the spec has time for
 			f.RuntimeService.InjectError("ListPodSandbox", errors.New("the store is locked"))
 		}
-		silent(ctx, v1alpha1.ReasonListFailed, 1)
+		got := refused(ctx, v1alpha1.ReasonListFailed)
 		f.RuntimeService.Lock()
 		f.RuntimeService.Errors = map[string][]error{}
 		f.RuntimeService.Unlock()
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
+		Eventually(ctx, got).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(isResponding))
 	}, SpecTimeout(specTimeout))
 
-	It("gives no answer while it is not ready: it may not know yet what it has", func(ctx context.Context) {
+	It("gives no response while it is not ready: it may not know yet what it has", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		f.RuntimeService.Lock()
 		f.RuntimeService.FakeStatus.Conditions[0].Status = false
 		f.RuntimeService.Unlock()
 		f.have(own)
-		silent(ctx, v1alpha1.ReasonListFailed, 1)
+		refused(ctx, v1alpha1.ReasonListFailed)
 	}, SpecTimeout(specTimeout))
 
-	It("that lists nothing, not even the agent's own sandbox, is not believed", func(ctx context.Context) {
+	It("that lists nothing, not even the agent's own sandbox, is not trusted", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		f.have()
-		silent(ctx, v1alpha1.ReasonListFailed, 1)
+		refused(ctx, v1alpha1.ReasonListFailed)
 	}, SpecTimeout(specTimeout))
 
-	It("gives no answer with two ready sandboxes of one UID", func(ctx context.Context) {
+	It("gives no response with two ready sandboxes of one UID", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		f.have(own, listed(id, p, isReady), listed("an0ther", p, isReady))
-		silent(ctx, v1alpha1.ReasonUIDConflict, 1)
+		got := refused(ctx, v1alpha1.ReasonUIDConflict)
 		By("one of them not ready any more")
 		f.have(own, listed(id, p, isReady), listed("an0ther", p, notReady))
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 	}, SpecTimeout(specTimeout))
 
-	It("gives no answer with one UID under two names", func(ctx context.Context) {
+	It("gives no response with one UID under two names", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		alias := pod{uid: p.uid, namespace: p.namespace, name: "another"}
 		f.have(own, listed(id, p, notReady), listed("an0ther", alias, notReady))
-		silent(ctx, v1alpha1.ReasonUIDConflict, 1)
+		refused(ctx, v1alpha1.ReasonUIDConflict)
 	}, SpecTimeout(specTimeout))
 
 	It("CRI-O: runs DEL, then stops, then removes; only absence is gone", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		f.have(own, listed(id, p, notReady))
-		markOf(ctx, record, id, w.node.UID, 1)
-		held := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(held))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(held))
+		got := w.query(ctx, record, id)
+		held := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}
+		Eventually(ctx, got).Should(Equal(held))
+		Consistently(ctx, got).Should(Equal(held))
 		f.have(own)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
+		Eventually(ctx, got).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
 	}, SpecTimeout(specTimeout))
 
 	It("CRI-O: a sandbox that is starting, and parked, is held and then seen", func(ctx context.Context) {
@@ -170,20 +171,18 @@ var _ = Describe("A runtime that is at fault", func() {
 		w.stopAgent()
 		w.config.Delays.SandboxCreationMax.Duration = 2 * settled
 		w.startAgent(ctx)
-		markOf(ctx, record, id, w.node.UID, 1)
-		word := answer(ctx, record, id, w.node.UID, 1)
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, ""}))
+		word := w.query(ctx, record, id)
+		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, ""}))
 		f.have(own, listed(id, p, isReady))
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
 		Consistently(ctx, word, 3*settled).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
 	}, SpecTimeout(specTimeout))
 
 	It("CRI-O: the sandbox of a pod that completed stays listed until the pod is deleted, and is held", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		f.have(own, listed(id, p, notReady))
-		markOf(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
-		word := answer(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}))
+		word := w.query(ctx, record, v1alpha1.AnySandbox)
+		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}))
 		// It is logged once it is written.
 		Eventually(ctx, func() (string, error) {
 			content, err := os.ReadFile(w.process.LogFile())
@@ -191,23 +190,23 @@ var _ = Describe("A runtime that is at fault", func() {
 		}).Should(ContainSubstring("the kubelet removes the last sandbox of a pod once the pod is deleted, and not when it has completed"))
 	}, SpecTimeout(specTimeout))
 
-	It("that calls itself containerd and shows no tasks where its socket is proves nobody gone, and says who lives", func(ctx context.Context) {
+	It("that calls itself containerd and shows no tasks where its socket is proves nothing gone, and shows what is alive", func(ctx context.Context) {
 		start(ctx, "containerd")
-		markOf(ctx, record, id, w.node.UID, 1)
-		alive := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(alive))
+		got := w.query(ctx, record, id)
+		alive := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}
+		Eventually(ctx, got).Should(Equal(alive))
 		f.have(own)
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonListFailed)}))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonListFailed)))
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonListFailed)))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(alive), "what was said stays until there is another word")
+		Consistently(ctx, got).Should(Equal(alive), "the response stays until there is another one")
 	}, SpecTimeout(specTimeout))
 
-	It("that calls itself containerd and tells nothing of a network namespace is not believed to have closed it", func(ctx context.Context) {
+	It("that calls itself containerd and tells nothing of a network namespace is not trusted to have closed it", func(ctx context.Context) {
 		start(ctx, "containerd")
 		f.have(own, listed(id, p, notReady))
-		markOf(ctx, record, id, w.node.UID, 1)
-		unknown := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonNetworkNamespaceUnknown, p.uid}
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(unknown))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(unknown))
+		got := w.query(ctx, record, id)
+		unknown := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonNetworkNamespaceUnknown, p.uid}
+		Eventually(ctx, got).Should(Equal(unknown))
+		Consistently(ctx, got).Should(Equal(unknown))
 	}, SpecTimeout(specTimeout))
 })

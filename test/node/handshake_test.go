@@ -16,14 +16,15 @@ var _ = Describe("A sandbox of a real containerd", func() {
 	var w *world
 	var p pod
 	var id string
-	var record *v1alpha1.IPAllocation
+	var record string
+	var got func() (response, error)
 
-	ask := func(ctx context.Context, epoch int64) func() (said, error) {
-		markOf(ctx, record, id, w.node.UID, epoch)
-		return answer(ctx, record, id, w.node.UID, epoch)
+	ask := func(ctx context.Context) func() (response, error) {
+		got = w.query(ctx, record, id)
+		return got
 	}
-	held := func(reason v1alpha1.Reason) said { return said{v1alpha1.VerdictDoNotRelease, reason, p.uid} }
-	ready := func(reason v1alpha1.Reason) said { return said{v1alpha1.VerdictReadyForRelease, reason, p.uid} }
+	held := func(reason v1alpha1.Reason) response { return response{v1alpha1.VerdictDoNotRelease, reason, p.uid} }
+	ready := func(reason v1alpha1.Reason) response { return response{v1alpha1.VerdictReadyForRelease, reason, p.uid} }
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx, engine.socket, long)
@@ -31,86 +32,86 @@ var _ = Describe("A sandbox of a real containerd", func() {
 		p = newPod()
 		id = engine.runSandbox(ctx, p)
 		engine.cleanUp(id)
-		record = w.record(ctx, string(p.uid), id, w.node.Name)
+		record = string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)
 	}, NodeTimeout(specTimeout))
 
 	It("is not released while it lives, nor with its process killed, but once it is stopped", func(ctx context.Context) {
 		By("alive")
-		Eventually(ctx, ask(ctx, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+		Eventually(ctx, ask(ctx)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
 
 		By("its process killed: containerd says NOTREADY, and its address is still up in its network namespace")
 		engine.killProcess(ctx, id)
-		Eventually(ctx, ask(ctx, 2)).Should(Equal(held(v1alpha1.ReasonNetworkNamespaceOpen)))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(Equal(held(v1alpha1.ReasonNetworkNamespaceOpen)))
+		Eventually(ctx, ask(ctx)).Should(Equal(held(v1alpha1.ReasonNetworkNamespaceOpen)))
+		Consistently(ctx, got).Should(Equal(held(v1alpha1.ReasonNetworkNamespaceOpen)))
 
-		By("stopped: its network namespace is closed, and the same mark is answered anew")
+		By("stopped: its network namespace is closed, and the same query gets a new response")
 		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
+		Eventually(ctx, got).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
 
 		By("removed: ReadyForRelease is final, and another epoch gets it too")
 		Expect(engine.cri.RemovePodSandbox(ctx, id)).To(Succeed())
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
-		Eventually(ctx, ask(ctx, 3)).Should(Equal(ready(v1alpha1.ReasonSandboxAbsent)))
+		Consistently(ctx, got).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
+		Eventually(ctx, ask(ctx)).Should(Equal(ready(v1alpha1.ReasonSandboxAbsent)))
 	}, SpecTimeout(specTimeout))
 
 	It("is held while a container of it runs, its own process dead", func(ctx context.Context) {
 		engine.runContainer(ctx, id, p)
 		engine.killProcess(ctx, id)
-		Eventually(ctx, ask(ctx, 1)).Should(Equal(held(v1alpha1.ReasonContainerNotExited)))
+		Eventually(ctx, ask(ctx)).Should(Equal(held(v1alpha1.ReasonContainerNotExited)))
 		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
+		Eventually(ctx, got).Should(Equal(ready(v1alpha1.ReasonSandboxStopped)))
 	}, SpecTimeout(specTimeout))
 
-	It("gets no answer while containerd is stopped, and everybody sees why", func(ctx context.Context) {
+	It("gets no response while containerd is stopped, and the condition, an event and a metric say why", func(ctx context.Context) {
 		engine.stop()
-		got := ask(ctx, 1)
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonRuntimeUnreachable)}))
+		ask(ctx)
+		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonRuntimeUnreachable)))
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonRuntimeUnreachable)))
-		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="RuntimeUnreachable"}`) }).Should(Equal(1.0))
-		Consistently(ctx, got).Should(Equal(said{}))
+		Eventually(ctx, w.withoutResponse(ctx, v1alpha1.ReasonRuntimeUnreachable)).Should(Equal(1.0))
+		Consistently(ctx, got).Should(Equal(response{}))
 
-		By("started again: the sandbox lived on, and no moment said that it was gone")
+		By("started again: the sandbox lived on, and at no moment was it reported gone")
 		engine.start(ctx)
 		Eventually(ctx, got).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
-		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="RuntimeUnreachable"}`) }).Should(Equal(0.0))
-		Expect(w.metric(ctx, `holdfast_agent_answers_total{reason="SandboxAbsent",verdict="ReadyForRelease"}`)).To(Equal(-1.0))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(isResponding))
+		Eventually(ctx, w.withoutResponse(ctx, v1alpha1.ReasonRuntimeUnreachable)).Should(Equal(0.0))
+		Expect(w.metric(ctx, `holdfast_agent_responses_total{reason="SandboxAbsent",verdict="ReadyForRelease"}`)).To(Equal(-1.0))
 	}, SpecTimeout(specTimeout))
 
 	It("that was removed while containerd restarted is gone, and one that lives is not", func(ctx context.Context) {
-		Eventually(ctx, ask(ctx, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+		Eventually(ctx, ask(ctx)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
 		engine.stop()
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonRuntimeUnreachable)}))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonRuntimeUnreachable)))
 		engine.start(ctx)
-		Eventually(ctx, answered(ctx, record)).Should(HaveExactElements("True", string(v1alpha1.ReasonAnswered)))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(isResponding))
+		Consistently(ctx, got).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
 		engine.remove(ctx, id)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
+		Eventually(ctx, got).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
 	}, SpecTimeout(specTimeout))
 
-	It("that an earlier agent saw is known to the next one by the answer in the record", func(ctx context.Context) {
-		Eventually(ctx, ask(ctx, 1)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
+	It("that an earlier agent saw is known to the next one by the response", func(ctx context.Context) {
+		Eventually(ctx, ask(ctx)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
 		w.stopAgent()
 		engine.remove(ctx, id)
 		w.startAgent(ctx)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(ready(v1alpha1.ReasonSandboxAbsent)))
+		Eventually(ctx, got).Should(Equal(ready(v1alpha1.ReasonSandboxAbsent)))
 	}, SpecTimeout(specTimeout))
 
 	It("that no agent ever saw is held until it was absent for sandboxCreationMax", func(ctx context.Context) {
 		w.stopAgent()
 		engine.remove(ctx, id)
 		w.startAgent(ctx)
-		unseen := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, ""}
-		Eventually(ctx, ask(ctx, 1)).Should(Equal(unseen))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(unseen))
+		unseen := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, ""}
+		Eventually(ctx, ask(ctx)).Should(Equal(unseen))
+		Consistently(ctx, got).Should(Equal(unseen))
 
 		By("an agent whose sandboxCreationMax is over soon")
 		w.stopAgent()
 		w.config.Delays.SandboxCreationMax.Duration = settled
 		w.startAgent(ctx)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, ""}))
+		Eventually(ctx, got).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, ""}))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -121,11 +122,11 @@ var _ = Describe("A machine that was rebooted", func() {
 		p := newPod()
 		id := engine.runSandbox(ctx, p)
 		engine.cleanUp(id)
-		record := w.record(ctx, string(p.uid), id, w.node.Name)
+		record := string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)
-		markOf(ctx, record, id, w.node.UID, 1)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		got := w.query(ctx, record, id)
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 
 		By("the power is cut: every process of the sandbox and its network namespace are gone, containerd knows nothing of it")
 		Expect(w.process.Kill()).To(Succeed())
@@ -134,12 +135,12 @@ var _ = Describe("A machine that was rebooted", func() {
 		write(w.file("boot-id"), boot+"\n")
 		w.report(ctx, boot)
 		w.startAgent(ctx)
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonNotThisMachine)}), "the mark asked the earlier boot")
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonNotThisMachine)), "the query was to the earlier boot")
+		Consistently(ctx, got).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
 
-		By("the controller, having read the Node, asks the boot of now")
-		markOf(ctx, record, id, w.node.UID, 2)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, p.uid}))
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
+		By("the manager, having read the Node, queries the boot of now")
+		got = w.query(ctx, record, id)
+		Eventually(ctx, got).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, p.uid}))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(isResponding))
 	}, SpecTimeout(specTimeout))
 })

@@ -16,12 +16,12 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-var _ = Describe("For whom the agent speaks", func() {
+var _ = Describe("For which Node the agent responds", func() {
 	var f *fakeRuntime
 	var w *world
 	var own *apitest.FakePodSandbox
 	var p pod
-	var record *v1alpha1.IPAllocation
+	var record string
 	const id = "5a1db0x"
 
 	BeforeEach(func(ctx context.Context) {
@@ -29,56 +29,61 @@ var _ = Describe("For whom the agent speaks", func() {
 		w = newWorld(ctx, f.socket, long)
 		own = listed("0wn", w.own(), isReady)
 		p = newPod()
-		record = w.record(ctx, string(p.uid), id, w.node.Name)
+		record = string(p.uid)
 		f.have(own, listed(id, p, isReady))
 	}, NodeTimeout(specTimeout))
 
-	It("not for a Node that another machine reports on: neither alive nor gone is its to say", func(ctx context.Context) {
+	It("not for a Node that another machine reports on: neither alive nor gone is its to report", func(ctx context.Context) {
 		w.report(ctx, string(uuid.NewUUID()))
 		w.startAgent(ctx)
-		markOf(ctx, record, id, w.node.UID, 1)
+		got := w.query(ctx, record, id)
+		queryAll(ctx, id)
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonNotThisMachine)))
-		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="NotThisMachine"}`) }).Should(Equal(1.0))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{}))
+		Eventually(ctx, w.withoutResponse(ctx, v1alpha1.ReasonNotThisMachine)).Should(Equal(1.0), "of the queries to all nodes: it does not read those of a Node that is not its own")
+		Consistently(ctx, got).Should(Equal(response{}))
+		Expect(w.responding(ctx)()).To(Equal([2]string{}), "nor does it write into the object of that Node")
+		Expect(w.claims(ctx)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("not for its Node once another machine has the name", func(ctx context.Context) {
 		w.startAgent(ctx)
-		markOf(ctx, record, id, w.node.UID, 1)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		got := w.query(ctx, record, id)
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 		w.report(ctx, string(uuid.NewUUID()))
 		f.have(own)
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
+		Consistently(ctx, got).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonNotThisMachine)))
 	}, SpecTimeout(specTimeout))
 
-	It("not for a mark that asks another Node UID, until the controller has addressed it anew", func(ctx context.Context) {
+	It("not for a query to another boot, until the manager has made it anew", func(ctx context.Context) {
 		w.startAgent(ctx)
 		w.ready(ctx)
-		earlier := uuid.NewUUID()
-		markOf(ctx, record, id, earlier, 1)
-		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_agent_silences{reason="NotThisMachine"}`) }).Should(Equal(1.0))
-		Consistently(ctx, answer(ctx, record, id, earlier, 1)).Should(Equal(said{}))
-		Expect(answer(ctx, record, id, w.node.UID, 1)()).To(Equal(said{}))
-		markOf(ctx, record, id, w.node.UID, 2)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 2)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		foreign := w.queryBoot(ctx, record, id, string(uuid.NewUUID()))
+		Eventually(ctx, w.withoutResponse(ctx, v1alpha1.ReasonNotThisMachine)).Should(Equal(1.0))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonNotThisMachine)))
+		Consistently(ctx, foreign).Should(Equal(response{}))
+		Eventually(ctx, w.query(ctx, record, id)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(isResponding))
 	}, SpecTimeout(specTimeout))
 
 	It("not for a Node that was registered anew, until its token is of the new one", func(ctx context.Context) {
 		w.startAgent(ctx)
 		w.ready(ctx)
-		boot := w.node.Status.NodeInfo.BootID
+		before := *w
 		Expect(admin.Delete(ctx, w.node)).To(Succeed())
 		w.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node.Name}}
 		Expect(admin.Create(ctx, w.node)).To(Succeed())
-		w.report(ctx, boot)
-		markOf(ctx, record, id, w.node.UID, 1)
+		w.report(ctx, before.node.Status.NodeInfo.BootID)
+		w.guard(ctx)
+		earlier, got := before.query(ctx, record, id), w.query(ctx, record, id)
+		before.change(ctx, func(guarded *v1alpha1.GuardedNode) { guarded.Spec.Machines[0].SuccessorUID = w.node.UID })
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonNotThisMachine)))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{}))
+		Consistently(ctx, got).Should(Equal(response{}))
+		Expect(earlier()).To(Equal(response{}), "its token is of that Node, which is no more")
 		By("a token that the API server issues now")
 		w.stopAgent()
 		w.startAgent(ctx)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -92,7 +97,7 @@ var _ = Describe("A query to all nodes", func() {
 	acknowledged := func(ctx context.Context) func() (int64, error) {
 		return func() (int64, error) {
 			var object v1alpha1.GuardedNode
-			err := admin.Get(ctx, client.ObjectKey{Name: string(w.node.UID)}, &object)
+			err := admin.Get(ctx, w.key(), &object)
 			if response := object.Status.AllNodes; response != nil && response.BootID == w.node.Status.NodeInfo.BootID {
 				return response.Generation, err
 			}
@@ -107,7 +112,6 @@ var _ = Describe("A query to all nodes", func() {
 		own = listed("0wn", w.own(), isReady)
 		p = newPod()
 		f.have(own, listed("m1ne", p, isReady))
-		w.guard(ctx)
 		w.startAgent(ctx)
 		w.ready(ctx)
 	}
@@ -119,10 +123,10 @@ var _ = Describe("A query to all nodes", func() {
 		Expect(w.claims(ctx)).To(ConsistOf(And(HaveField("SandboxID", "m1ne"), HaveField("PodUID", p.uid), HaveField("Reason", string(v1alpha1.ReasonSandboxReady)))))
 
 		By("addressed to the node that claimed it, after the sandbox went")
-		orphan := w.record(ctx, v1alpha1.OrphanPrefix+"m1ne", "m1ne", w.node.Name)
+		orphan := v1alpha1.OrphanPrefix + "m1ne"
 		f.have(own)
-		markOf(ctx, orphan, "m1ne", w.node.UID, 2)
-		Eventually(ctx, answer(ctx, orphan, "m1ne", w.node.UID, 2)).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
+		got := w.query(ctx, orphan, "m1ne")
+		Eventually(ctx, got).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
 	}, SpecTimeout(specTimeout))
 
 	It("is acknowledged without a claim by a node that never had it, after sandboxCreationMax, and quietly from then on", func(ctx context.Context) {

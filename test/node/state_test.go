@@ -17,7 +17,8 @@ var _ = Describe("A real containerd whose state is not beside its socket", func(
 	var w *world
 	var p pod
 	var id string
-	var record *v1alpha1.IPAllocation
+	var record string
+	var got func() (response, error)
 
 	// start has the agent of a new node find the socket in a folder that has nothing else in it.
 	start := func(ctx context.Context, stateDirectory string) {
@@ -30,23 +31,23 @@ var _ = Describe("A real containerd whose state is not beside its socket", func(
 		p = newPod()
 		id = engine.runSandbox(ctx, p)
 		engine.cleanUp(id)
-		record = w.record(ctx, string(p.uid), id, w.node.Name)
+		record = string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)
-		markOf(ctx, record, id, w.node.UID, 1)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		got = w.query(ctx, record, id)
+		Eventually(ctx, got).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
 		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
 		Expect(engine.cri.RemovePodSandbox(ctx, id)).To(Succeed())
 	}
 
-	It("is not believed that a sandbox is gone, and everybody sees why", func(ctx context.Context) {
+	It("is no evidence that a sandbox is gone, and the condition says why", func(ctx context.Context) {
 		start(ctx, "")
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonListFailed)}))
-		Consistently(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonListFailed)))
+		Consistently(ctx, got).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
 	}, SpecTimeout(specTimeout))
 
-	It("is believed once the configuration says where it is", func(ctx context.Context) {
+	It("is evidence once the configuration says where it is", func(ctx context.Context) {
 		start(ctx, filepath.Dir(engine.socket))
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
+		Eventually(ctx, got).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
 	}, SpecTimeout(specTimeout))
 })

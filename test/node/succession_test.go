@@ -19,7 +19,7 @@ var _ = Describe("A pod of a real containerd with more than one sandbox", func()
 	var w *world
 	var p pod
 	var id string
-	var record *v1alpha1.IPAllocation
+	var record string
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx, engine.socket, long)
@@ -27,7 +27,7 @@ var _ = Describe("A pod of a real containerd with more than one sandbox", func()
 		p = newPod()
 		id = engine.runSandbox(ctx, p)
 		engine.cleanUp(id)
-		record = w.record(ctx, string(p.uid), id, w.node.Name)
+		record = string(p.uid)
 	}, NodeTimeout(specTimeout))
 
 	It("keeps the address of the earlier one until the later one is gone too", func(ctx context.Context) {
@@ -36,11 +36,10 @@ var _ = Describe("A pod of a real containerd with more than one sandbox", func()
 		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
 		next := engine.runAttempt(ctx, p, 1)
 		engine.cleanUp(next)
-		markOf(ctx, record, id, w.node.UID, 1)
-		word := answer(ctx, record, id, w.node.UID, 1)
-		succeeded := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, p.uid}
+		word := w.query(ctx, record, id)
+		succeeded := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, p.uid}
 		Eventually(ctx, word).Should(Equal(succeeded))
-		Expect(successor(ctx, record, id)()).To(Equal(next))
+		Expect(w.responseOf(ctx, record, id)).To(HaveField("SuccessorID", next))
 
 		By("the earlier one removed")
 		Expect(engine.cri.RemovePodSandbox(ctx, id)).To(Succeed())
@@ -52,21 +51,20 @@ var _ = Describe("A pod of a real containerd with more than one sandbox", func()
 
 		By("the later one stopped, and still listed: the agent asked for its network namespace too")
 		Expect(engine.cri.StopPodSandbox(ctx, next)).To(Succeed())
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
-		Expect(successor(ctx, record, id)()).To(BeEmpty())
+		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
+		Expect(w.responseOf(ctx, record, id)).To(HaveField("SuccessorID", BeEmpty()))
 	}, SpecTimeout(specTimeout))
 
 	It("is asked about as a whole, and has none once none was listed for sandboxCreationMax", func(ctx context.Context) {
 		w.config.Delays.SandboxCreationMax.Duration = settled
 		w.startAgent(ctx)
 		w.ready(ctx)
-		markOf(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
-		word := answer(ctx, record, v1alpha1.AnySandbox, w.node.UID, 1)
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
-		Expect(successor(ctx, record, v1alpha1.AnySandbox)()).To(Equal(id))
+		word := w.query(ctx, record, v1alpha1.AnySandbox)
+		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		Expect(w.responseOf(ctx, record, v1alpha1.AnySandbox)).To(HaveField("SuccessorID", id))
 		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, p.uid}), "the next one may be starting")
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, p.uid}))
+		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, p.uid}), "the next one may be starting")
+		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, p.uid}))
 	}, SpecTimeout(specTimeout))
 })
 
@@ -77,13 +75,11 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		p := newPod()
 		id := engine.runSandbox(ctx, p)
 		engine.cleanUp(id)
-		record := w.record(ctx, string(p.uid), id, w.node.Name)
-		w.guard(ctx)
+		record := string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)
-		markOf(ctx, record, id, w.node.UID, 1)
-		word := answer(ctx, record, id, w.node.UID, 1)
-		Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		word := w.query(ctx, record, id)
+		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
 		process := engine.info(ctx, id).PID
 
 		load, refused := engine.unload(ctx, id)
@@ -91,10 +87,9 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 			Expect(refused).To(MatchError(ContainSubstring("ended by itself")))
 			Expect(os.ReadFile(engine.process.LogFile())).To(ContainSubstring(`failed to get metadata for stored sandbox \"` + id + `\"`))
 			By("asked while containerd does not start")
-			markOf(ctx, record, id, w.node.UID, 2)
-			word = answer(ctx, record, id, w.node.UID, 2)
-			Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"False", string(v1alpha1.ReasonRuntimeUnreachable)}))
-			Consistently(ctx, word, 2*settled).Should(Equal(said{}), "for longer than sandboxCreationMax")
+			word = w.query(ctx, record, id)
+			Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonRuntimeUnreachable)))
+			Consistently(ctx, word, 2*settled).Should(Equal(response{}), "for longer than sandboxCreationMax")
 			Expect(filepath.Join("/proc", strconv.Itoa(process))).To(BeADirectory(), "the sandbox's process lives on")
 			loaded(ctx, load, id, word, p.uid)
 			return
@@ -105,38 +100,38 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 			Expect(s.Id).NotTo(Equal(id), "containerd loaded it all the same")
 		}
 		Expect(filepath.Join("/proc", strconv.Itoa(process))).To(BeADirectory(), "the sandbox's process lives on")
-		notLoaded := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, p.uid}
+		notLoaded := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, p.uid}
 		Eventually(ctx, word).Should(Equal(notLoaded))
 		Consistently(ctx, word, 2*settled).Should(Equal(notLoaded), "for longer than sandboxCreationMax")
 
 		By("another agent, that never saw it, asked about it as that of an orphan, and as that of the pod UID")
 		w.stopAgent()
-		unsaid := w.record(ctx, v1alpha1.OrphanPrefix+"2-"+id, id, w.node.Name)
+		orphan := v1alpha1.OrphanPrefix + "2-" + id
 		w.startAgent(ctx)
-		markOf(ctx, unsaid, id, w.node.UID, 1)
+		got := w.query(ctx, orphan, id)
 		queryAll(ctx, id)
-		unseen := said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, ""}
-		Eventually(ctx, answer(ctx, unsaid, id, w.node.UID, 1)).Should(Equal(unseen))
+		unseen := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, ""}
+		Eventually(ctx, got).Should(Equal(unseen))
 		Eventually(ctx, w.claims).Should(ConsistOf(And(HaveField("SandboxID", id), HaveField("Reason", string(v1alpha1.ReasonSandboxNotLoaded)))), "its node claims it")
-		Consistently(ctx, answer(ctx, unsaid, id, w.node.UID, 1), 2*settled).Should(Equal(unseen))
+		Consistently(ctx, got, 2*settled).Should(Equal(unseen))
 
-		By("asked for every sandbox of the pod UID, which its task names; what nobody asks any more is dropped")
-		markOf(ctx, record, v1alpha1.AnySandbox, w.node.UID, 2)
-		Eventually(ctx, answer(ctx, record, v1alpha1.AnySandbox, w.node.UID, 2)).Should(Equal(unseen))
-		Expect(successor(ctx, record, v1alpha1.AnySandbox)()).To(Equal(id))
-		Expect(word()).To(Equal(said{}))
-		markOf(ctx, record, id, w.node.UID, 1)
+		By("asked for every sandbox of the pod UID, which its task names; a response is dropped with its query")
+		w.withdraw(ctx, record, id)
+		Eventually(ctx, w.query(ctx, record, v1alpha1.AnySandbox)).Should(Equal(unseen))
+		Expect(w.responseOf(ctx, record, v1alpha1.AnySandbox)).To(HaveField("SuccessorID", id))
+		Expect(word()).To(Equal(response{}))
+		word = w.query(ctx, record, id)
 
 		loaded(ctx, load, id, word, p.uid)
 	}, SpecTimeout(specTimeout))
 })
 
 // loaded lets containerd load a sandbox again, and removes it.
-func loaded(ctx context.Context, load func(context.Context), id string, word func() (said, error), uid types.UID) {
+func loaded(ctx context.Context, load func(context.Context), id string, word func() (response, error), uid types.UID) {
 	GinkgoHelper()
 	By("containerd able to load it again")
 	load(ctx)
-	Eventually(ctx, word).Should(Equal(said{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, uid}))
+	Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, uid}))
 	engine.remove(ctx, id)
 	Eventually(ctx, word).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
 }

@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -41,7 +43,7 @@ type world struct {
 	starts  int
 }
 
-// newWorld is a Node that is this machine, with a pod for the agent. The runtime is at the socket.
+// newWorld is a Node that is this machine, with its GuardedNode and a pod for the agent. The runtime is at the socket.
 func newWorld(ctx context.Context, socket string, creationMax time.Duration) *world {
 	GinkgoHelper()
 	w := &world{dir: GinkgoT().TempDir()}
@@ -52,6 +54,7 @@ func newWorld(ctx context.Context, socket string, creationMax time.Duration) *wo
 	Expect(admin.Create(ctx, w.node)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, w.node))).To(Succeed()) }, NodeTimeout(soon))
 	w.report(ctx, boot)
+	w.guard(ctx)
 	w.pod = w.newAgentPod(ctx)
 	w.config = &configv1alpha1.AgentConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: configv1alpha1.GroupVersion.String(), Kind: configv1alpha1.AgentConfigurationKind},
@@ -131,7 +134,7 @@ func (w *world) stopAgent() {
 	Expect(w.process.Stop(0)).To(Succeed())
 }
 
-// ready waits until the agent can answer.
+// ready waits until the agent can respond.
 func (w *world) ready(ctx context.Context) {
 	GinkgoHelper()
 	probe := process.HTTPProbe(w.health + "/readyz")
@@ -143,48 +146,120 @@ func (w *world) metric(ctx context.Context, series string) float64 {
 	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.metrics, nil)
 	Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
+	served, err := http.DefaultClient.Do(request)
 	Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
+	defer served.Body.Close()
+	content, err := io.ReadAll(served.Body)
 	Expect(err).NotTo(HaveOccurred())
 	return sample(string(content), series)
 }
 
-// record makes the record of a pod UID that held an address with the sandbox.
-func (w *world) record(ctx context.Context, name, sandboxID string, nodeName string) *v1alpha1.IPAllocation {
-	GinkgoHelper()
-	now := metav1.Now()
-	record := &v1alpha1.IPAllocation{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.IPAllocationSpec{PodNamespace: "default", PodName: "web-0", NodeName: nodeName,
-			Sandboxes: []v1alpha1.SandboxRecord{{ID: sandboxID, ObservedTime: now, Attribution: v1alpha1.AttributionNetworkStatus}},
-			Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/pool", IP: "192.0.2.1", PodRef: "default/web-0",
-				SandboxID: sandboxID, ObservedTime: now, PoolResourceVersion: "1"}},
-		},
-	}
-	Expect(admin.Create(ctx, record)).To(Succeed())
-	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, record))).To(Succeed()) }, NodeTimeout(soon))
-	return record
-}
-
-// markOf asks about the sandbox, as the controller does; an empty Node UID asks all. It gives the record's version with the mark.
-func markOf(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string, nodeUID types.UID, epoch int64) string {
-	GinkgoHelper()
-	return setMarks(ctx, record, v1alpha1.Mark{SandboxID: sandboxID, NodeUID: nodeUID, BootID: bootOf(ctx, nodeUID), Epoch: epoch})
-}
+// key is the name of the node's GuardedNode.
+func (w *world) key() client.ObjectKey { return client.ObjectKey{Name: string(w.node.UID)} }
 
 // guard makes the GuardedNode of the node, as the manager does.
 func (w *world) guard(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.Create(ctx, &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(w.node.UID)}, Spec: v1alpha1.GuardedNodeSpec{NodeName: w.node.Name,
-		Machines: []v1alpha1.GuardedMachine{{BootID: w.node.Status.NodeInfo.BootID, FirstSeenTime: metav1.Now()}}}})).To(Succeed())
+	guarded := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: w.key().Name}, Spec: v1alpha1.GuardedNodeSpec{NodeName: w.node.Name,
+		Machines: []v1alpha1.GuardedMachine{{BootID: w.node.Status.NodeInfo.BootID, FirstSeenTime: metav1.Now()}}}}
+	Expect(admin.Create(ctx, guarded)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, guarded))).To(Succeed()) }, NodeTimeout(soon))
+}
+
+// change patches the spec of the GuardedNode. The agent may write its status meanwhile.
+func (w *world) change(ctx context.Context, change func(*v1alpha1.GuardedNode)) {
+	GinkgoHelper()
+	var guarded v1alpha1.GuardedNode
+	Expect(admin.Get(ctx, w.key(), &guarded)).To(Succeed())
+	before := guarded.DeepCopy()
+	change(&guarded)
+	Expect(admin.Patch(ctx, &guarded, client.MergeFrom(before))).To(Succeed())
+}
+
+// query makes a query about a sandbox of a record, in place of the one that stands, as the manager does. It gives what reads the response to it.
+func (w *world) query(ctx context.Context, record, sandboxID string) func() (response, error) {
+	GinkgoHelper()
+	return w.queryBoot(ctx, record, sandboxID, w.node.Status.NodeInfo.BootID)
+}
+
+// queryBoot is query where the manager has read another boot of the Node.
+func (w *world) queryBoot(ctx context.Context, record, sandboxID, boot string) func() (response, error) {
+	GinkgoHelper()
+	var epoch int64
+	w.change(ctx, func(guarded *v1alpha1.GuardedNode) {
+		epoch = guarded.Generation + 1
+		guarded.Spec.Queries = append(without(guarded.Spec.Queries, record, sandboxID), v1alpha1.SandboxQuery{Record: record, SandboxID: sandboxID,
+			Epoch: epoch, BootID: boot, Purpose: v1alpha1.PurposeRelease, Time: metav1.Now()})
+	})
+	return func() (response, error) {
+		found, err := w.responseOf(ctx, record, sandboxID)
+		if found.Epoch != epoch {
+			return response{}, err
+		}
+		return response{found.Verdict, v1alpha1.Reason(found.Reason), found.PodUID}, err
+	}
+}
+
+// withdraw withdraws a query.
+func (w *world) withdraw(ctx context.Context, record, sandboxID string) {
+	GinkgoHelper()
+	w.change(ctx, func(guarded *v1alpha1.GuardedNode) {
+		guarded.Spec.Queries = without(guarded.Spec.Queries, record, sandboxID)
+	})
+}
+
+func without(queries []v1alpha1.SandboxQuery, record, sandboxID string) []v1alpha1.SandboxQuery {
+	return slices.DeleteFunc(queries, func(q v1alpha1.SandboxQuery) bool { return q.Record == record && q.SandboxID == sandboxID })
+}
+
+// responseOf is the response about a sandbox of a record, of whatever epoch; zero for none.
+func (w *world) responseOf(ctx context.Context, record, sandboxID string) (v1alpha1.SandboxResponse, error) {
+	var guarded v1alpha1.GuardedNode
+	err := admin.Get(ctx, w.key(), &guarded)
+	for _, given := range guarded.Status.Responses {
+		if given.Record == record && given.SandboxID == sandboxID {
+			return given, err
+		}
+	}
+	return v1alpha1.SandboxResponse{}, err
+}
+
+// response is one as the specs compare it; zero is none.
+type response struct {
+	Verdict v1alpha1.Verdict
+	Reason  v1alpha1.Reason
+	PodUID  types.UID
+}
+
+// responding is the condition Responding of the GuardedNode: its status and reason.
+func (w *world) responding(ctx context.Context) func() ([2]string, error) {
+	return func() ([2]string, error) {
+		var guarded v1alpha1.GuardedNode
+		err := admin.Get(ctx, w.key(), &guarded)
+		if c := meta.FindStatusCondition(guarded.Status.Conditions, v1alpha1.RespondingCondition); c != nil {
+			return [2]string{string(c.Status), c.Reason}, err
+		}
+		return [2]string{}, err
+	}
+}
+
+// notResponding is the condition Responding with which an agent says why it does not.
+func notResponding(reason v1alpha1.Reason) [2]string { return [2]string{"False", string(reason)} }
+
+// isResponding is the condition of an agent that does.
+var isResponding = [2]string{"True", string(v1alpha1.ReasonResponding)}
+
+// withoutResponse is how many queries get no response for a reason, as the agent serves it.
+func (w *world) withoutResponse(ctx context.Context, reason v1alpha1.Reason) func() float64 {
+	return func() float64 {
+		return w.metric(ctx, `holdfast_agent_queries_without_response{reason="`+string(reason)+`"}`)
+	}
 }
 
 // claims are what its agent claims.
 func (w *world) claims(ctx context.Context) ([]v1alpha1.SandboxClaim, error) {
 	var object v1alpha1.GuardedNode
-	if err := admin.Get(ctx, client.ObjectKey{Name: string(w.node.UID)}, &object); err != nil || object.Status.AllNodes == nil {
+	if err := admin.Get(ctx, w.key(), &object); err != nil || object.Status.AllNodes == nil {
 		return nil, err
 	}
 	return object.Status.AllNodes.Claims, nil
@@ -207,88 +282,4 @@ func queryAll(ctx context.Context, id string) int64 {
 	return write(ctx, func(all *v1alpha1.AllNodesQuery) []v1alpha1.OrphanQuery {
 		return []v1alpha1.OrphanQuery{{SandboxID: id, Epoch: all.Generation + 1, Time: metav1.Now()}}
 	})
-}
-
-// setMarks sets all marks of a record, but for their times, and gives its version with them.
-func setMarks(ctx context.Context, record *v1alpha1.IPAllocation, marks ...v1alpha1.Mark) string {
-	GinkgoHelper()
-	Expect(admin.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
-	before := record.DeepCopy()
-	record.Spec.Marks = marks
-	for i := range marks {
-		record.Spec.Marks[i].Time = metav1.Now()
-	}
-	Expect(admin.Patch(ctx, record, client.MergeFrom(before))).To(Succeed())
-	return record.ResourceVersion
-}
-
-// bootOf is what a live read says of a Node; a Node that is no more had some boot.
-func bootOf(ctx context.Context, nodeUID types.UID) string {
-	GinkgoHelper()
-	if nodeUID == "" {
-		return ""
-	}
-	var nodes corev1.NodeList
-	Expect(admin.List(ctx, &nodes)).To(Succeed())
-	for i := range nodes.Items {
-		if nodes.Items[i].UID == nodeUID {
-			return nodes.Items[i].Status.NodeInfo.BootID
-		}
-	}
-	return "of-a-node-that-is-no-more"
-}
-
-// answer is what the record has from a Node UID about the sandbox in this epoch, without its time.
-func answer(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string, nodeUID types.UID, epoch int64) func() (said, error) {
-	return func() (said, error) {
-		var current v1alpha1.IPAllocation
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(record), &current); err != nil {
-			return said{}, err
-		}
-		for _, given := range current.Status.Answers {
-			if given.SandboxID == sandboxID && given.NodeUID == nodeUID && given.Epoch == epoch {
-				return said{given.Verdict, v1alpha1.Reason(given.Reason), given.PodUID}, nil
-			}
-		}
-		return said{}, nil
-	}
-}
-
-// successor is what the record's answer about the sandbox names.
-func successor(ctx context.Context, record *v1alpha1.IPAllocation, sandboxID string) func() (string, error) {
-	return func() (string, error) {
-		var current v1alpha1.IPAllocation
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(record), &current); err != nil {
-			return "", err
-		}
-		for _, given := range current.Status.Answers {
-			if given.SandboxID == sandboxID {
-				return given.SuccessorID, nil
-			}
-		}
-		return "", nil
-	}
-}
-
-// said is an answer as the specs compare it; zero is none.
-type said struct {
-	Verdict v1alpha1.Verdict
-	Reason  v1alpha1.Reason
-	PodUID  types.UID
-}
-
-// answered is the record's condition of that type: its status and reason.
-func answered(ctx context.Context, record *v1alpha1.IPAllocation) func() ([2]string, error) {
-	return func() ([2]string, error) {
-		var current v1alpha1.IPAllocation
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(record), &current); err != nil {
-			return [2]string{}, err
-		}
-		for _, c := range current.Status.Conditions {
-			if c.Type == v1alpha1.AnsweredCondition {
-				return [2]string{string(c.Status), c.Reason}, nil
-			}
-		}
-		return [2]string{}, nil
-	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-var _ = Describe("What agents write into records", func() {
+var _ = Describe("What an agent writes into its GuardedNode", func() {
 	var f *fakeRuntime
 	var w *world
 	var own *apitest.FakePodSandbox
@@ -38,75 +38,98 @@ var _ = Describe("What agents write into records", func() {
 		w.ready(ctx)
 	}, NodeTimeout(specTimeout))
 
-	mark := func(ctx context.Context, sandboxID string) v1alpha1.Mark {
-		GinkgoHelper()
-		return v1alpha1.Mark{SandboxID: sandboxID, NodeUID: w.node.UID, BootID: bootOf(ctx, w.node.UID), Epoch: 1}
-	}
-	status := func(ctx context.Context, record *v1alpha1.IPAllocation) func() ([2]int, error) {
+	// written is how many responses and conditions there are.
+	written := func(ctx context.Context, w *world) func() ([2]int, error) {
 		return func() ([2]int, error) {
-			var current v1alpha1.IPAllocation
-			err := admin.Get(ctx, client.ObjectKeyFromObject(record), &current)
-			return [2]int{len(current.Status.Answers), len(current.Status.Conditions)}, err
+			var guarded v1alpha1.GuardedNode
+			err := admin.Get(ctx, w.key(), &guarded)
+			return [2]int{len(guarded.Status.Responses), len(guarded.Status.Conditions)}, err
 		}
 	}
+	// quiet: nothing is written any more.
+	quiet := func(ctx context.Context) {
+		GinkgoHelper()
+		version := func() (string, error) {
+			var guarded v1alpha1.GuardedNode
+			err := admin.Get(ctx, w.key(), &guarded)
+			return guarded.ResourceVersion, err
+		}
+		standing, err := version()
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(ctx, version).Should(Equal(standing))
+	}
 
-	It("goes with the mark that asked for it", func(ctx context.Context) {
-		record := w.record(ctx, string(p.uid), id, w.node.Name)
-		f.have()
-		setMarks(ctx, record, mark(ctx, id), mark(ctx, second))
-		Eventually(ctx, status(ctx, record)).Should(Equal([2]int{0, 1}), "why it is silent")
-		f.have(own, listed(id, p, isReady), listed(second, beside, isReady))
-		Eventually(ctx, status(ctx, record)).Should(Equal([2]int{2, 1}))
-
-		By("one mark taken back")
-		setMarks(ctx, record, mark(ctx, id))
-		Eventually(ctx, status(ctx, record)).Should(Equal([2]int{1, 1}))
-		Expect(answer(ctx, record, id, w.node.UID, 1)()).To(HaveField("Reason", v1alpha1.ReasonSandboxReady))
-
-		By("both taken back")
-		setMarks(ctx, record)
-		Eventually(ctx, status(ctx, record)).Should(Equal([2]int{0, 0}))
-		Expect(admin.Get(ctx, client.ObjectKeyFromObject(record), record)).To(Succeed())
-		version := record.ResourceVersion
-		Consistently(ctx, func() (string, error) {
-			err := admin.Get(ctx, client.ObjectKeyFromObject(record), record)
-			return record.ResourceVersion, err
-		}).Should(Equal(version), "and nothing is written any more")
+	It("is whether it responds, once, where there is no query", func(ctx context.Context) {
+		Eventually(ctx, w.responding(ctx)).Should(Equal(isResponding))
+		quiet(ctx)
 	}, SpecTimeout(specTimeout))
 
-	It("is explained by the node that is asked, and by no other", func(ctx context.Context) {
+	It("goes with the query that it is to", func(ctx context.Context) {
+		record := string(p.uid)
+		f.have()
+		first := w.query(ctx, record, id)
+		w.query(ctx, record, second)
+		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonListFailed)))
+		Expect(written(ctx, w)()).To(Equal([2]int{0, 1}))
+		f.have(own, listed(id, p, isReady), listed(second, beside, isReady))
+		Eventually(ctx, written(ctx, w)).Should(Equal([2]int{2, 1}))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(isResponding))
+		quiet(ctx)
+
+		By("one query withdrawn")
+		w.withdraw(ctx, record, second)
+		Eventually(ctx, written(ctx, w)).Should(Equal([2]int{1, 1}))
+		Expect(first()).To(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+
+		By("both withdrawn")
+		w.withdraw(ctx, record, id)
+		Eventually(ctx, written(ctx, w)).Should(Equal([2]int{0, 1}))
+		quiet(ctx)
+	}, SpecTimeout(specTimeout))
+
+	It("is about its own node alone", func(ctx context.Context) {
 		failing, other, otherOwn := node(ctx)
 		other.startAgent(ctx)
 		other.ready(ctx)
 		failing.have() // not even its own: ListFailed
-		record := w.record(ctx, string(p.uid), id, other.node.Name)
 
-		By("another Node is asked, and this one is silent")
-		markOf(ctx, record, id, w.node.UID, 1)
-		Eventually(ctx, other.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonListFailed)))
-		Consistently(ctx, status(ctx, record)).Should(Equal([2]int{0, 0}))
+		By("the node that is queried responds, and another one cannot")
+		Eventually(ctx, w.query(ctx, string(p.uid), id)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, other.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonListFailed)))
+		Consistently(ctx, w.responding(ctx)).Should(Equal(isResponding))
+		Expect(written(ctx, other)()).To(Equal([2]int{0, 1}))
 
-		By("it is asked itself")
-		markOf(ctx, record, id, other.node.UID, 2)
-		silent := [2]string{"False", string(v1alpha1.ReasonListFailed)}
-		Eventually(ctx, answered(ctx, record)).Should(Equal(silent))
-		Consistently(ctx, answered(ctx, record)).Should(Equal(silent))
+		By("the other one is queried")
+		got := other.query(ctx, string(p.uid), id)
+		Consistently(ctx, got).Should(Equal(response{}))
 
-		By("it answers again")
+		By("it responds again")
 		failing.have(otherOwn, listed(id, p, isReady))
-		Eventually(ctx, answered(ctx, record)).Should(Equal([2]string{"True", string(v1alpha1.ReasonAnswered)}))
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, other.responding(ctx)).Should(Equal(isResponding))
 	}, SpecTimeout(specTimeout))
 
-	It("is written into the record as it is now, however often others write it", func(ctx context.Context) {
-		record := w.record(ctx, string(p.uid), id, w.node.Name)
-		markOf(ctx, record, id, w.node.UID, 1)
+	It("is written into the object as it is now, however often others write it", func(ctx context.Context) {
+		got := w.query(ctx, string(p.uid), id)
 		for i := range 100 {
-			before := record.DeepCopy()
-			record.Annotations = map[string]string{"example.com/busy": fmt.Sprint(i)}
-			Expect(admin.Patch(ctx, record, client.MergeFrom(before))).To(Succeed())
+			w.change(ctx, func(guarded *v1alpha1.GuardedNode) {
+				guarded.Annotations = map[string]string{"example.com/busy": fmt.Sprint(i)}
+			})
 		}
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
 		f.have(own)
-		Eventually(ctx, answer(ctx, record, id, w.node.UID, 1)).Should(HaveField("Reason", v1alpha1.ReasonSandboxAbsent))
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxAbsent))
+	}, SpecTimeout(specTimeout))
+
+	It("is written again where it was taken away", func(ctx context.Context) {
+		got := w.query(ctx, string(p.uid), id)
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		var guarded v1alpha1.GuardedNode
+		Expect(admin.Get(ctx, w.key(), &guarded)).To(Succeed())
+		before := guarded.DeepCopy()
+		guarded.Status = v1alpha1.GuardedNodeStatus{}
+		Expect(admin.Status().Patch(ctx, &guarded, client.MergeFrom(before))).To(Succeed())
+		Eventually(ctx, got).Should(HaveField("Reason", v1alpha1.ReasonSandboxReady))
+		Eventually(ctx, w.responding(ctx)).Should(Equal(isResponding))
 	}, SpecTimeout(specTimeout))
 })

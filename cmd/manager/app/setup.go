@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/kept"
-	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -104,10 +103,6 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			NodeGoneDelay:      c.Delays.NodeGoneDelay.Duration,
 			AnswerWithin:       c.Handshakes.AnswerWithin.Duration,
 			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
-		},
-		Handshakes: pod.Handshakes{
-			MaxInFlight:        int(*c.Handshakes.MaxInFlight),
-			MaxInFlightPerNode: int(*c.Handshakes.MaxInFlightPerNode),
 		},
 		ManagerNamespace: o.Namespace,
 		MaxAsked:         int(*c.Orphans.MaxAsked),

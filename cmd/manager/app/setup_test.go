@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/pod"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -25,16 +24,13 @@ func TestControllerOptionsComeFromTheConfiguration(t *testing.T) {
 			ReleaseDelay: &metav1.Duration{Duration: time.Second}, GracePeriodSlack: &metav1.Duration{Duration: 2 * time.Second},
 			SandboxCreationMax: &metav1.Duration{Duration: 3 * time.Second}, NodeGoneDelay: &metav1.Duration{Duration: 4 * time.Second},
 		},
-		Handshakes: configv1alpha1.Handshakes{MaxInFlight: new(int32(7)), MaxInFlightPerNode: new(int32(5)), AnswerWithin: &metav1.Duration{Duration: 5 * time.Second}},
+		Handshakes: configv1alpha1.Handshakes{AnswerWithin: &metav1.Duration{Duration: 5 * time.Second}},
 		Controller: configv1alpha1.Controller{Concurrency: new(int32(3)), SweepInterval: &metav1.Duration{Duration: time.Minute}},
 	})
 	got := controllerOptions(c, Options{}.withDefaults(), nil)
 	want := release.Settings{ReleaseDelay: time.Second, GracePeriodSlack: 2 * time.Second, SandboxCreationMax: 3 * time.Second, NodeGoneDelay: 4 * time.Second, AnswerWithin: 5 * time.Second}
 	if diff := cmp.Diff(want, got.Settings); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if got.Handshakes != (pod.Handshakes{MaxInFlight: 7, MaxInFlightPerNode: 5}) {
-		t.Errorf("got handshakes %+v", got.Handshakes)
 	}
 	if got.Evidence != release.EvidenceAgent || got.Concurrency != 3 || got.SweepInterval != time.Minute {
 		t.Errorf("got evidence %v, concurrency %d, sweep %s", got.Evidence, got.Concurrency, got.SweepInterval)

@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
-	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // books are the facts, indexed.
@@ -181,25 +182,35 @@ func (b *books) keep(f *Finding, e *ipam.Entry, owner, orphan *v1alpha1.IPAlloca
 		if r == nil {
 			continue
 		}
-		if a := LastAnswer(r, e.SandboxID); a != nil && a.Verdict == v1alpha1.VerdictDoNotRelease {
-			f.Releasable, f.KeptBecause = false, fmt.Sprintf("its node's agent said DoNotRelease (%s) at %s", a.Reason, inspect.Timestamp(&a.Time))
+		if why := ReportedAlive(facts.QueriesIn(release.Known(b.GuardedNodes), r.Name), e.SandboxID); why != "" {
+			f.Releasable, f.KeptBecause = false, why
 			return
 		}
 	}
 }
 
-// LastAnswer is the answer to the question that stands about a sandbox or, where none stands, the newest one.
-func LastAnswer(r *v1alpha1.IPAllocation, sandbox string) *v1alpha1.Answer {
-	if a := explain.CurrentAnswer(r, sandbox); a != nil {
-		return a
+// ReportedAlive says what an agent reported last of a sandbox of the record if it may be alive: that it is not gone, or a claim in response to the query to
+// all nodes. Empty where there is no such report.
+func ReportedAlive(queries facts.Queries, sandboxID string) string {
+	last, found := queries.Last(sandboxID)
+	switch {
+	case queries.Unread != "":
+		return "the last report of the agent of its node could not be read: " + queries.Unread
+	case found && last.Verdict == v1alpha1.VerdictDoNotRelease:
+		return fmt.Sprintf("the agent of its node reported DoNotRelease (%s) at %s", last.Reason, inspect.Timestamp(inspect.At(last.Time)))
+	case found:
+		return ""
 	}
-	var last *v1alpha1.Answer
-	for i := range r.Status.Answers {
-		if a := &r.Status.Answers[i]; a.SandboxID == sandbox && (last == nil || last.Time.Before(&a.Time)) {
-			last = a
+	for i := range queries.Objects {
+		if all := queries.Objects[i].Status.AllNodes; all != nil {
+			for _, claim := range all.Claims {
+				if claim.SandboxID == sandboxID {
+					return fmt.Sprintf("the agent of node %s claims the sandbox (%s) since %s", queries.Objects[i].Spec.NodeName, claim.Reason, inspect.Timestamp(&claim.Time))
+				}
+			}
 		}
 	}
-	return last
+	return ""
 }
 
 // ofNamed is an entry of a pod whose name exists.

@@ -50,6 +50,18 @@ func node(machine string) corev1.Node {
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: machine, SystemUUID: "s", BootID: "b"}}}
 }
 
+// responded is a GuardedNode of which the agent responded about a sandbox of a record.
+func responded(record, sandbox string, verdict v1alpha1.Verdict) []v1alpha1.GuardedNode {
+	return []v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: "node-uid"}, Status: v1alpha1.GuardedNodeStatus{
+		Responses: []v1alpha1.SandboxResponse{{Record: record, SandboxID: sandbox, Verdict: verdict, Reason: "SandboxReady"}}}}}
+}
+
+// claimed is a GuardedNode of which the agent claims a sandbox.
+func claimed(sandbox string) []v1alpha1.GuardedNode {
+	return []v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: "node-uid"}, Status: v1alpha1.GuardedNodeStatus{
+		AllNodes: &v1alpha1.AllNodesResponse{Claims: []v1alpha1.SandboxClaim{{SandboxID: sandbox, Reason: "SandboxReady"}}}}}}
+}
+
 // sound is a cluster in which nothing contradicts anything: web-0 has 10.0.0.1.
 func sound() *Facts {
 	return &Facts{Cluster: "cluster", Time: began, Entries: []ipam.Entry{entry("10.0.0.1", "web-0", "s1")}, Pods: []Pod{pod("web-0", "u1", "10.0.0.1")},
@@ -93,14 +105,53 @@ func TestAudit(t *testing.T) {
 			change: func(f *Facts) { f.Pods = nil },
 			want:   []found{{Leak, "PodGone", "10.0.0.1", false}},
 		},
-		"a leak that an agent says is alive is kept": {
+		"a leak that an agent reports as alive is kept": {
 			change: func(f *Facts) {
 				f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2"))
-				r := record("orphan-s2", "gone", "10.0.0.2", "s2")
-				r.Status.Answers = []v1alpha1.Answer{{SandboxID: "s2", Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"}}
-				f.Records = append(f.Records, r)
+				f.Records = append(f.Records, record("orphan-s2", "gone", "10.0.0.2", "s2"))
+				f.GuardedNodes = responded("orphan-s2", "s2", v1alpha1.VerdictDoNotRelease)
 			},
 			want: []found{{Leak, "PodGone", "10.0.0.2", false}},
+		},
+		"and not where it reports that of another sandbox of the record": {
+			change: func(f *Facts) {
+				f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2"))
+				f.Records = append(f.Records, record("orphan-s2", "gone", "10.0.0.2", "s2"))
+				f.GuardedNodes = responded("orphan-s2", "s3", v1alpha1.VerdictDoNotRelease)
+			},
+			want: []found{{Leak, "PodGone", "10.0.0.2", true}},
+		},
+		"a leak that a node claims in response to the query to all nodes is kept": {
+			change: func(f *Facts) {
+				f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2"))
+				f.Records = append(f.Records, record("orphan-s2", "gone", "10.0.0.2", "s2"))
+				f.GuardedNodes = claimed("s2")
+			},
+			want: []found{{Leak, "PodGone", "10.0.0.2", false}},
+		},
+		"and not where it claims another": {
+			change: func(f *Facts) {
+				f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2"))
+				f.Records = append(f.Records, record("orphan-s2", "gone", "10.0.0.2", "s2"))
+				f.GuardedNodes = claimed("s3")
+			},
+			want: []found{{Leak, "PodGone", "10.0.0.2", true}},
+		},
+		"nor once it reports that the sandbox is gone, though it claimed it before": {
+			change: func(f *Facts) {
+				f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2"))
+				f.Records = append(f.Records, record("orphan-s2", "gone", "10.0.0.2", "s2"))
+				f.GuardedNodes = append(claimed("s2"), responded("orphan-s2", "s2", v1alpha1.VerdictReadyForRelease)...)
+			},
+			want: []found{{Leak, "PodGone", "10.0.0.2", true}},
+		},
+		"nor where it reports that the sandbox is gone": {
+			change: func(f *Facts) {
+				f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2"))
+				f.Records = append(f.Records, record("orphan-s2", "gone", "10.0.0.2", "s2"))
+				f.GuardedNodes = responded("orphan-s2", "s2", v1alpha1.VerdictReadyForRelease)
+			},
+			want: []found{{Leak, "PodGone", "10.0.0.2", true}},
 		},
 		"a leak whose address another pod shows is kept, and the address is in use without an entry of its own": {
 			change: func(f *Facts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit compares, purely, what the IPAM has recorded with the pods, with Holdfast's records and what agents answered, and with
+// Package audit compares, purely, what the IPAM has recorded with the pods, with Holdfast's records and the responses of agents, and with
 // the objects of nodes. It says what contradicts what, and of each entry of a pool whether two audits that agree on it may lead to its
 // release.
 //

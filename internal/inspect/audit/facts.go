@@ -31,6 +31,8 @@ type Facts struct {
 	Pods []Pod
 	// Records are all IPAllocations.
 	Records []v1alpha1.IPAllocation
+	// GuardedNodes have the queries about them, and the responses.
+	GuardedNodes []v1alpha1.GuardedNode
 	// Nodes are all Node objects; NodesUnread says why they could not be read.
 	Nodes       []corev1.Node
 	NodesUnread string

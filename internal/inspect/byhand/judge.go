@@ -164,8 +164,8 @@ func (f *Facts) claim(c *Case) {
 // owner: what is known of the UID whose sandbox it is.
 func (f *Facts) owner(c *Case) {
 	o := f.Owner
-	if a := audit.LastAnswer(o.Record, f.Entry.SandboxID); a != nil && a.Verdict == v1alpha1.VerdictDoNotRelease {
-		c.object(true, "the agent of its node said DoNotRelease (%s) at %s", a.Reason, inspect.Timestamp(&a.Time))
+	if why := audit.ReportedAlive(facts.QueriesIn(o.GuardedNodes, string(o.UID)), f.Entry.SandboxID); why != "" {
+		c.object(true, "%s", why)
 	}
 	if o.Pod.IsKnown() {
 		f.ownerPod(c, o.Pod.Get())
@@ -175,7 +175,7 @@ func (f *Facts) owner(c *Case) {
 	case d.Action == release.Release || d.Action == release.Unprotect:
 		c.object(false, "the manager releases it by itself: %s (row %s)", d.Reason, d.Row)
 	case d.Action == release.Confirm:
-		c.object(false, "the node's agent is being asked whether the sandbox is gone; its answer decides")
+		c.object(false, "the node's agent is being queried whether the sandbox is gone; its response decides")
 	case d.After != "":
 		c.object(false, "time alone changes it: in %s, %s", d.After, d.Reason)
 	}

@@ -57,8 +57,12 @@ func heldFacts() *Facts {
 	pod := thePod()
 	return &Facts{Entry: theEntry(), Named: pod, Showing: []corev1.Pod{*pod}, Owner: &explain.Facts{UID: uid, Ref: ref, Pod: release.Known(pod), Record: record,
 		Records: release.Known([]v1alpha1.IPAllocation{}), Entries: release.Known(ipam.Snapshot{Entries: []ipam.Entry{theEntry()}}),
-		Node: release.Known(theNode(corev1.ConditionUnknown)), Evidence: release.EvidenceKubelet,
+		Node: release.Known(theNode(corev1.ConditionUnknown)), Evidence: release.EvidenceKubelet, GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
 		Settings: release.Settings{ReleaseDelay: time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute}}}
+}
+
+func responded(response v1alpha1.SandboxResponse) release.Fact[[]v1alpha1.GuardedNode] {
+	return release.Known([]v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1alpha1.GuardedNodeStatus{Responses: []v1alpha1.SandboxResponse{response}}}})
 }
 
 func ends(pod *corev1.Pod) {
@@ -109,16 +113,33 @@ func TestJudge(t *testing.T) {
 				f.Showing = append(f.Showing, *pod)
 			},
 		},
-		"an agent that said DoNotRelease": {
+		"an agent that reported DoNotRelease": {
 			change: func(f *Facts) {
-				f.Owner.Record.Status.Answers = []v1alpha1.Answer{{SandboxID: sandbox, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"}}
+				f.Owner.GuardedNodes = responded(v1alpha1.SandboxResponse{Record: uid, SandboxID: sandbox, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"})
 			},
-			alive: "the agent of its node said DoNotRelease (SandboxReady)",
+			alive: "the agent of its node reported DoNotRelease (SandboxReady)",
 		},
-		"an agent that said so of another sandbox": {
+		"an agent that reported so of another sandbox": {
 			change: func(f *Facts) {
-				f.Owner.Record.Status.Answers = []v1alpha1.Answer{{SandboxID: "sandbox-2", Verdict: v1alpha1.VerdictDoNotRelease}}
+				f.Owner.GuardedNodes = responded(v1alpha1.SandboxResponse{Record: uid, SandboxID: "sandbox-2", Verdict: v1alpha1.VerdictDoNotRelease})
 			},
+		},
+		"an agent that reported so of another record": {
+			change: func(f *Facts) {
+				f.Owner.GuardedNodes = responded(v1alpha1.SandboxResponse{Record: "another", SandboxID: sandbox, Verdict: v1alpha1.VerdictDoNotRelease})
+			},
+		},
+		"a node that claims it": {
+			change: func(f *Facts) {
+				f.Owner.GuardedNodes = responded(v1alpha1.SandboxResponse{})
+				f.Owner.GuardedNodes.Get()[0].Spec.NodeName = "node-7"
+				f.Owner.GuardedNodes.Get()[0].Status.AllNodes = &v1alpha1.AllNodesResponse{Claims: []v1alpha1.SandboxClaim{{SandboxID: sandbox, Reason: "SandboxReady"}}}
+			},
+			alive: "the agent of node node-7 claims the sandbox (SandboxReady)",
+		},
+		"a report that could not be read may be one of DoNotRelease": {
+			change: func(f *Facts) { f.Owner.GuardedNodes = release.Unknown[[]v1alpha1.GuardedNode]("no right") },
+			alive:  "the last report of the agent of its node could not be read: no right",
 		},
 		"time that ends it": {
 			change: func(f *Facts) {
@@ -136,14 +157,14 @@ func TestJudge(t *testing.T) {
 			},
 			needless: "the manager releases it by itself: KubeletFinished",
 		},
-		"an agent that is being asked": {
+		"an agent that is being queried": {
 			change: func(f *Facts) {
 				f.Owner.Evidence = release.EvidenceAgent
 				pod := thePod()
 				pod.Status.ContainerStatuses = nil
 				f.Owner.Pod, f.Owner.Node = release.Known(pod), release.Known(theNode(corev1.ConditionTrue))
 			},
-			needless: "the node's agent is being asked",
+			needless: "the node's agent is being queried",
 		},
 		"no record, and nobody of the name": {
 			change: func(f *Facts) { f.Owner, f.Named, f.Showing = nil, nil, nil },

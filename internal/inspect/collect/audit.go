@@ -52,6 +52,9 @@ func (c *Cluster) Audit(ctx context.Context, now time.Time) (*audit.Facts, ipam.
 	if err := orUnserved(err, &f.Unserved.Records); err != nil {
 		return nil, nil, err
 	}
+	if f.GuardedNodes, err = c.GuardedNodes(ctx); err != nil {
+		return nil, nil, err
+	}
 	if f.Nodes, err = c.Nodes(ctx); err != nil {
 		f.NodesUnread = err.Error()
 		f.Unread = append(f.Unread, "nodes, so that no machine was compared: "+err.Error())

@@ -39,7 +39,7 @@ func (c *Configuration) Settings() release.Settings {
 	}
 }
 
-// ReleaseEvidence is whose word proves a sandbox gone, in the terms of the decision table.
+// ReleaseEvidence is what proves a sandbox gone, in the terms of the decision table.
 func (c *Configuration) ReleaseEvidence() release.Evidence {
 	if c.Evidence == configv1alpha1.EvidenceAgent {
 		return release.EvidenceAgent

@@ -55,6 +55,7 @@ func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor
 		records, err := c.Records(ctx)
 		return records, orUnserved(err, &f.Unserved.Records)
 	})
+	f.GuardedNodes = factOf(func() ([]v1alpha1.GuardedNode, error) { return c.GuardedNodes(ctx) })
 	f.Events = factOf(func() ([]inspect.Event, error) { return c.OurEvents(ctx) })
 	f.Policies = factOf(func() ([]v1alpha1.NodeResourcePolicy, error) {
 		policies, err := c.nodePolicies(ctx)

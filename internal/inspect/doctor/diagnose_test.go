@@ -89,7 +89,7 @@ func wellInstalled(t *testing.T) *Facts {
 			ours("holdfast-slices", "slices.holdfast.dev", false)}),
 		AdmissionPolicies: release.Known(installedPolicies()),
 		Certificate:       secret(certificate), Issuing: known(issued(now.Add(30 * day))), Protection: release.Known(Protection{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
-		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}),
+		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}), GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
 		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[struct{}]{"kube-system/whereabouts": release.Known(struct{}{})},
 		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true), SlicePoolsServed: release.Known(true),
 		MutatingPoliciesServed: release.Known(true),
@@ -119,6 +119,13 @@ func heldRecord(reason string, ago time.Duration) v1alpha1.IPAllocation {
 	return v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "u"}, Spec: v1alpha1.IPAllocationSpec{PodNamespace: "apps", PodName: "web", NodeName: "a"},
 		Status: v1alpha1.IPAllocationStatus{State: v1alpha1.StateHeld, Conditions: []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: reason,
 			LastTransitionTime: metav1.NewTime(now.Add(-ago))}}}}
+}
+
+// queried is a GuardedNode with a query of an epoch, made some time ago, and a response to that of another or the same.
+func queried(ago time.Duration, epoch, responded int64) release.Fact[[]v1alpha1.GuardedNode] {
+	return release.Known([]v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "a",
+		Queries: []v1alpha1.SandboxQuery{{Record: "u", SandboxID: "s", BootID: "b", Epoch: epoch, Time: metav1.NewTime(now.Add(-ago))}}},
+		Status: v1alpha1.GuardedNodeStatus{Responses: []v1alpha1.SandboxResponse{{Record: "u", SandboxID: "s", BootID: "b", Epoch: responded}}}}})
 }
 
 func change(f *Facts, i int, alter func(*Webhook)) {
@@ -236,15 +243,19 @@ func TestDiagnose(t *testing.T) {
 		"no agents, and their word is wanted":          {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet](); withAgents(f) }, "agents", Fail, "everything is held"},
 		"a node without an agent":                      {func(_ *testing.T, f *Facts) { f.AgentPods = nil }, "agents", Warn, "no agent is Ready on a"},
 		"a node without an agent whose word is wanted": {func(_ *testing.T, f *Facts) { f.AgentPods = nil; withAgents(f) }, "agents", Fail, "no agent is Ready on a"},
-		"an agent that does not answer": {func(_ *testing.T, f *Facts) {
-			r := heldRecord("AgentNotResponding", time.Minute)
-			r.Spec.Marks = []v1alpha1.Mark{{SandboxID: "s", NodeUID: "n", BootID: "b", Epoch: 2, Time: metav1.NewTime(now.Add(-2 * time.Minute))}}
-			r.Status.Answers = []v1alpha1.Answer{{SandboxID: "s", NodeUID: "n", BootID: "b", Epoch: 1}}
-			f.Records = release.Known([]v1alpha1.IPAllocation{r})
-		}, "agents", Warn, "not answered for more than 1m0s: record u, node a"},
-		"an old Kubernetes":                 {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.29.4") }, "versions", Fail, "the API server is Kubernetes v1.29.4: 1.31 or newer is needed"},
-		"a Kubernetes one below the oldest": {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.30.14") }, "versions", Fail, "the API server is Kubernetes v1.30.14: 1.31 or newer is needed"},
-		"the oldest Kubernetes":             {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.31.4") }, "versions", OK, "Kubernetes v1.31.4"},
+		"an agent that does not respond": {func(_ *testing.T, f *Facts) {
+			f.GuardedNodes = queried(2*time.Minute, 2, 1)
+		}, "agents", Warn, "no response to a query for more than 1m0s: record u, node a"},
+		"an agent that says why it does not respond": {func(_ *testing.T, f *Facts) {
+			f.GuardedNodes = queried(2*time.Minute, 2, 1)
+			f.GuardedNodes.Get()[0].Status.Conditions = []metav1.Condition{{Type: v1alpha1.RespondingCondition, Status: metav1.ConditionFalse, Reason: "RuntimeUnreachable"}}
+		}, "agents", Warn, "record u, node a (RuntimeUnreachable)"},
+		"an agent that responded to the query":             {func(_ *testing.T, f *Facts) { f.GuardedNodes = queried(2*time.Minute, 2, 2) }, "agents", OK, "no query is without a response"},
+		"an agent that was queried less than a minute ago": {func(_ *testing.T, f *Facts) { f.GuardedNodes = queried(time.Minute, 2, 1) }, "agents", OK, "no query is without a response"},
+		"GuardedNodes could not be read":                   {func(_ *testing.T, f *Facts) { f.GuardedNodes = release.Unknown[[]v1alpha1.GuardedNode]("no right") }, "agents", Warn, "no right"},
+		"an old Kubernetes":                                {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.29.4") }, "versions", Fail, "the API server is Kubernetes v1.29.4: 1.31 or newer is needed"},
+		"a Kubernetes one below the oldest":                {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.30.14") }, "versions", Fail, "the API server is Kubernetes v1.30.14: 1.31 or newer is needed"},
+		"the oldest Kubernetes":                            {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.31.4") }, "versions", OK, "Kubernetes v1.31.4"},
 		"no MutatingAdmissionPolicies": {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Known(false) }, "features", OK,
 			"the API server serves no MutatingAdmissionPolicy v1 (on by default from 1.36), so that the webhook alone protects new pods"},
 		"it could not be told whether they are served": {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Unknown[bool]("no answer") }, "features", Warn, "no answer"},

@@ -49,6 +49,8 @@ type Facts struct {
 	RightsUnread string
 	// Records are all IPAllocations.
 	Records release.Fact[[]v1alpha1.IPAllocation]
+	// GuardedNodes are all of them.
+	GuardedNodes release.Fact[[]v1alpha1.GuardedNode]
 	// Events are those of ours.
 	Events release.Fact[[]inspect.Event]
 	// DaemonSets are those whose pods may run CNI DEL (unsafeReleases.daemonSets): whether each exists.

@@ -12,11 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 func rights(d *Diagnosis, f *Facts, _ time.Time) {
@@ -42,10 +44,10 @@ func rights(d *Diagnosis, f *Facts, _ time.Time) {
 	d.ok(name, "%d rights were asked for, and are given", len(f.Rights))
 }
 
-// unanswered is for how long a question may stand before an agent counts as silent.
-const unanswered = time.Minute
+// responseWithin is for how long a query may stand before an agent counts as not responding.
+const responseWithin = time.Minute
 
-// agents: one on every node where their word is needed, and none that is silent.
+// agents: one on every node where their reports are needed, and none that does not respond.
 func agents(d *Diagnosis, f *Facts, now time.Time) {
 	const name = "agents"
 	needed := f.Configuration.IsKnown() && f.Configuration.Get().Evidence == configv1alpha1.EvidenceAgent
@@ -66,14 +68,17 @@ func agents(d *Diagnosis, f *Facts, now time.Time) {
 	case !f.Nodes.IsKnown():
 		d.unread(name, f.Nodes.Why())
 		return
+	case !f.GuardedNodes.IsKnown():
+		d.unread(name, f.GuardedNodes.Why())
+		return
 	}
-	silent := silentQuestions(f, now)
+	late := withoutResponse(f, now)
 	switch {
 	case withoutAgents(d, f, name, level):
-	case len(silent) > 0:
-		d.add(level, name, "not answered for more than "+unanswered.String()+": "+strings.Join(silent, "; "), "look at the agent of that node; the record's condition Answered says why")
+	case len(late) > 0:
+		d.add(level, name, "no response to a query for more than "+responseWithin.String()+": "+strings.Join(late, "; "), "look at the agent of that node; the condition Responding of its GuardedNode says why (kubectl get gn -o wide)")
 	default:
-		d.ok(name, "one is Ready on each of %d nodes, and no question is unanswered", len(f.Nodes.Get()))
+		d.ok(name, "one is Ready on each of %d nodes, and no query is without a response", len(f.Nodes.Get()))
 	}
 }
 
@@ -109,24 +114,23 @@ func notReady(node *corev1.Node) bool {
 	})
 }
 
-func silentQuestions(f *Facts, now time.Time) []string {
-	var silent []string
-	for i := range f.Records.Get() {
-		r := &f.Records.Get()[i]
-		for j := range r.Spec.Marks {
-			m := &r.Spec.Marks[j]
-			if now.Sub(m.Time.Time) <= unanswered || explain.CurrentAnswer(r, m.SandboxID) != nil {
+func withoutResponse(f *Facts, now time.Time) []string {
+	var all []string
+	for _, object := range f.GuardedNodes.Get() {
+		for _, q := range object.Spec.Queries {
+			queries := facts.QueriesIn(release.Known([]v1alpha1.GuardedNode{object}), q.Record)
+			if _, responded := queries.About(q.SandboxID, types.UID(object.Name)).Responded(); responded || now.Sub(q.Time.Time) <= responseWithin {
 				continue
 			}
-			text := fmt.Sprintf("record %s, node %s", r.Name, r.Spec.NodeName)
-			if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.AnsweredCondition); c != nil && c.Status == metav1.ConditionFalse {
-				text += " (" + c.Reason + ")"
+			text := fmt.Sprintf("record %s, node %s", q.Record, object.Spec.NodeName)
+			if why := queries.NotResponding(types.UID(object.Name)); why.Reason != "" {
+				text += " (" + string(why.Reason) + ")"
 			}
-			silent = append(silent, text)
+			all = append(all, text)
 		}
 	}
-	slices.Sort(silent)
-	return slices.Compact(silent)
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 const (

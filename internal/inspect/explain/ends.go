@@ -70,7 +70,7 @@ func changes(base release.Decision) []change {
 			return entriesGo(o, now) && kubeletEnds(o, now)
 		}},
 		{what: "the IPAM's entries go by themselves (CNI DEL on the node)", apply: entriesGo},
-		{what: "the node's agent says that the sandbox is gone", apply: agentsAnswer},
+		{what: "the node's agent reports that the sandbox is gone", apply: agentsRespond},
 		{what: "the other user of the address is proven gone", apply: conflictEnds},
 		{what: "the node comes back, and " + kubeletReports, apply: func(o *release.Observation, now *time.Time) bool {
 			return nodeReady(o) && kubeletEnds(o, now)
@@ -79,25 +79,25 @@ func changes(base release.Decision) []change {
 }
 
 const (
-	isTainted = "the node is tainted node.kubernetes.io/out-of-service and is not Ready"
-	isSilent  = isTainted + ", and its agent, asked once more, says nothing for delays.releaseDelay"
-	otherGone = ", and the other user of the address is proven gone"
-	reallyOff = "only once the machine is really off"
+	isTainted       = "the node is tainted node.kubernetes.io/out-of-service and is not Ready"
+	isNotResponding = isTainted + ", and its agent, queried once more, does not respond for delays.releaseDelay"
+	otherGone       = ", and the other user of the address is proven gone"
+	reallyOff       = "only once the machine is really off"
 )
 
 // administratorChanges are those that a person makes.
 var administratorChanges = []change{
-	{what: isTainted, caution: reallyOff + ": nothing is asked after it", apply: fence},
-	{what: isSilent, unless: isTainted, caution: reallyOff + "; an agent that still answers overrules the taint", apply: fenceInSilence},
+	{what: isTainted, caution: reallyOff + ": nothing is checked after it", apply: taint},
+	{what: isNotResponding, unless: isTainted, caution: reallyOff + "; an agent that still responds overrules the taint", apply: taintWithoutResponse},
 	{what: "the Node object is deleted and nothing shows that its machine is alive for delays.nodeGoneDelay", caution: "only once the machine is really gone", apply: deleteNode},
 	{what: "an address's other user is proven gone, and the kubelet reports the end of the pod", apply: func(o *release.Observation, now *time.Time) bool {
 		return conflictEnds(o, now) && kubeletEnds(o, now)
 	}},
 	{what: isTainted + otherGone, caution: reallyOff, apply: func(o *release.Observation, now *time.Time) bool {
-		return conflictEnds(o, now) && fence(o, now)
+		return conflictEnds(o, now) && taint(o, now)
 	}},
-	{what: isSilent + otherGone, unless: isTainted + otherGone, caution: reallyOff, apply: func(o *release.Observation, now *time.Time) bool {
-		return conflictEnds(o, now) && fenceInSilence(o, now)
+	{what: isNotResponding + otherGone, unless: isTainted + otherGone, caution: reallyOff, apply: func(o *release.Observation, now *time.Time) bool {
+		return conflictEnds(o, now) && taintWithoutResponse(o, now)
 	}},
 }
 
@@ -134,26 +134,26 @@ func entriesGo(o *release.Observation, _ *time.Time) bool {
 	return had
 }
 
-// agentsAnswer answers every question as a gone sandbox does; where none was asked yet, one that is asked now.
-func agentsAnswer(o *release.Observation, now *time.Time) bool {
+// agentsRespond responds to every query as for a sandbox that is gone; where none was made yet, to one that is made now.
+func agentsRespond(o *release.Observation, now *time.Time) bool {
 	if o.Evidence != release.EvidenceAgent || !o.Node.IsKnown() {
 		return false
 	}
 	if !o.Sandboxes.IsKnown() {
-		o.Any = answered(v1alpha1.AnySandbox, o.Any, o.Node.Get(), *now)
+		o.Any = responded(v1alpha1.AnySandbox, o.Any, o.Node.Get(), *now)
 		return true
 	}
 	return eachSandbox(o, func(s *release.Sandbox) bool {
-		asked := answered(s.ID, release.Asked{Mark: s.Mark, Answer: s.Answer}, o.Node.Get(), *now)
-		s.Mark, s.Answer = asked.Mark, asked.Answer
+		exchange := responded(s.ID, release.Exchange{Query: s.Query, Response: s.Response}, o.Node.Get(), *now)
+		s.Query, s.Response = exchange.Query, exchange.Response
 		return true
 	})
 }
 
-func answered(sandbox string, asked release.Asked, node release.Node, now time.Time) release.Asked {
-	mark := release.Mark{SandboxID: sandbox, NodeUID: node.NodeUID, BootID: node.BootID, Epoch: asked.Mark.Get().Epoch + 1, Time: now, Fence: node.OutOfService && !node.Ready}
-	return release.Asked{Mark: release.Known(mark), Answer: release.Known(release.Answer{SandboxID: sandbox, NodeUID: node.NodeUID, BootID: node.BootID,
-		Epoch: mark.Epoch, Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxAbsent), Time: now})}
+func responded(sandbox string, before release.Exchange, node release.Node, now time.Time) release.Exchange {
+	query := release.Query{SandboxID: sandbox, NodeUID: node.NodeUID, BootID: node.BootID, Epoch: before.Query.Get().Epoch + 1, Time: now, OutOfService: node.OutOfService && !node.Ready}
+	return release.Exchange{Query: release.Known(query), Response: release.Known(release.Response{SandboxID: sandbox, NodeUID: node.NodeUID, BootID: node.BootID,
+		Epoch: query.Epoch, Verdict: v1alpha1.VerdictReadyForRelease, Reason: string(v1alpha1.ReasonSandboxAbsent), Time: now})}
 }
 
 func conflictEnds(o *release.Observation, _ *time.Time) bool {
@@ -176,7 +176,7 @@ func eachSandbox(o *release.Observation, alter func(*release.Sandbox) bool) bool
 	return changed
 }
 
-func fence(o *release.Observation, _ *time.Time) bool {
+func taint(o *release.Observation, _ *time.Time) bool {
 	if !o.Node.IsKnown() || o.Node.Get().Ready || o.Node.Get().OutOfService {
 		return false
 	}
@@ -186,14 +186,14 @@ func fence(o *release.Observation, _ *time.Time) bool {
 	return true
 }
 
-// fenceInSilence is the taint where agents are asked: each is asked once more, and the taint counts after a silence.
-func fenceInSilence(o *release.Observation, now *time.Time) bool {
-	if o.Evidence != release.EvidenceAgent || !fence(o, now) {
+// taintWithoutResponse is the taint where agents are queried: each is queried once more, and the taint counts if it does not respond.
+func taintWithoutResponse(o *release.Observation, now *time.Time) bool {
+	if o.Evidence != release.EvidenceAgent || !taint(o, now) {
 		return false
 	}
 	changed := eachSandbox(o, func(s *release.Sandbox) bool {
-		s.Mark = answered(s.ID, release.Asked{Mark: s.Mark, Answer: s.Answer}, o.Node.Get(), *now).Mark
-		s.Answer = release.Absent[release.Answer]()
+		s.Query = responded(s.ID, release.Exchange{Query: s.Query, Response: s.Response}, o.Node.Get(), *now).Query
+		s.Response = release.Absent[release.Response]()
 		return true
 	})
 	*now = now.Add(o.Settings.ReleaseDelay)

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// TestATaintEndsTheWaitForAnAgent: with agents the taint alone gives nothing away, so its end is that of a question which stays unanswered.
+// TestATaintEndsTheWaitForAnAgent: with agents the taint alone gives nothing away, so its end is that of a query without a response.
 func TestATaintEndsTheWaitForAnAgent(t *testing.T) {
-	const silence = "and its agent, asked once more, says nothing"
+	const noResponse = "and its agent, queried once more, does not respond"
 	tainted := func(f *Facts) {
 		n := theNode(corev1.ConditionUnknown)
 		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
@@ -27,42 +27,42 @@ func TestATaintEndsTheWaitForAnAgent(t *testing.T) {
 		want    []string
 		wantNot []string
 	}{
-		"a node that said that the sandbox is not gone, and is not Ready since": {
+		"a node whose agent reported that the sandbox is not gone, and is not Ready since": {
 			change: func(f *Facts) {
-				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"})
+				queried(f, v1alpha1.VerdictDoNotRelease, 3)
 				f.Node = release.Known(theNode(corev1.ConditionUnknown))
 			},
-			want: []string{silence, "the node's agent says"}, wantNot: []string{"time: in", "the Node object is deleted"},
+			want: []string{noResponse, "the node's agent reports"}, wantNot: []string{"time: in", "the Node object is deleted"},
 		},
-		"a node that was asked and is not Ready": {
-			change: func(f *Facts) { asks(f, nil); f.Node = release.Known(theNode(corev1.ConditionUnknown)) },
-			want:   []string{silence},
+		"a node that was queried and is not Ready": {
+			change: func(f *Facts) { queried(f, "", 0); f.Node = release.Known(theNode(corev1.ConditionUnknown)) },
+			want:   []string{noResponse},
 		},
 		"an address in conflict on such a node takes the other's end too": {
 			change: func(f *Facts) {
-				asks(f, nil)
+				queried(f, "", 0)
 				f.Node, f.Records = release.Known(theNode(corev1.ConditionUnknown)), release.Known([]v1alpha1.IPAllocation{rival()})
 			},
-			want: []string{silence + " for delays.releaseDelay" + otherGone},
+			want: []string{noResponse + " for delays.releaseDelay" + otherGone},
 		},
 		"a node that is tainted already is not told to be tainted: time ends it": {
-			change: func(f *Facts) { asks(f, nil); f.Record.Spec.Marks[0].Fence = true; tainted(f) },
+			change: func(f *Facts) { queried(f, "", 0); underTaint(f); tainted(f) },
 			want:   []string{"time: in 50s"}, wantNot: []string{isTainted},
 		},
-		"a node that is tainted already, and whose agent answers all the same": {
+		"a node that is tainted already, and whose agent responds all the same": {
 			change: func(f *Facts) {
-				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"})
-				f.Record.Spec.Marks[0].Fence = true
+				queried(f, v1alpha1.VerdictDoNotRelease, 3)
+				underTaint(f)
 				tainted(f)
 			},
-			want: []string{"the node's agent says"}, wantNot: []string{isTainted, "time: in"},
+			want: []string{"the node's agent reports"}, wantNot: []string{isTainted, "time: in"},
 		},
 		"a Ready node is not told to be tainted": {
-			change: func(f *Facts) { asks(f, nil) },
-			want:   []string{"the node's agent says"}, wantNot: []string{isTainted},
+			change: func(f *Facts) { queried(f, "", 0) },
+			want:   []string{"the node's agent reports"}, wantNot: []string{isTainted},
 		},
 		"without agents the taint alone is enough": {
-			change: func(*Facts) {}, want: []string{isTainted}, wantNot: []string{silence},
+			change: func(*Facts) {}, want: []string{isTainted}, wantNot: []string{noResponse},
 		},
 	}
 	for name, tc := range cases {
@@ -87,20 +87,20 @@ func TestATaintEndsTheWaitForAnAgent(t *testing.T) {
 	}
 }
 
-// TestASilenceThatEndsIsThatOfTheTaint: what is told to follow from the taint is what the table does once the silence is over, not before.
-func TestASilenceThatEndsIsThatOfTheTaint(t *testing.T) {
+// TestATaintReleasesWithoutAResponse: what is told to follow from the taint is what the table does once the wait for a response is over, not before.
+func TestATaintReleasesWithoutAResponse(t *testing.T) {
 	f := heldFacts()
-	asks(f, nil)
+	queried(f, "", 0)
 	f.Node = release.Known(theNode(corev1.ConditionUnknown))
 	o := f.read(f.heldEntries()).Observation()
 	at := now
-	if !fenceInSilence(&o, &at) {
-		t.Fatal("a silent node with an agent cannot be tainted")
+	if !taintWithoutResponse(&o, &at) {
+		t.Fatal("a node without a response of its agent cannot be tainted")
 	}
 	if d := release.Decide(o, at.Add(-time.Second)); d.Action != release.Wait {
-		t.Errorf("decided %s a second before the silence is over, want Wait", d.Action)
+		t.Errorf("decided %s a second before the wait is over, want Wait", d.Action)
 	}
 	if d := release.Decide(o, at); d.Action != release.Release || d.Reason != v1alpha1.ReasonNodeOutOfService {
-		t.Errorf("decided %s, %s at the end of the silence, want Release, NodeOutOfService", d.Action, d.Reason)
+		t.Errorf("decided %s, %s at the end of the wait, want Release, NodeOutOfService", d.Action, d.Reason)
 	}
 }

@@ -206,18 +206,26 @@ func (f *Facts) recordEvidence() []Evidence {
 	if k := r.Spec.Kubelet; k != nil {
 		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s, %s", k.Ending, inspect.Timestamp(&k.ObservedTime), reporter(k)), source})
 	}
-	for i := range r.Spec.Marks {
-		m := &r.Spec.Marks[i]
-		row := Evidence{Fact: "question about sandbox " + inspect.Short(m.SandboxID), State: absent,
-			Value: fmt.Sprintf("asked at %s (epoch %d), not answered", inspect.Timestamp(&m.Time), m.Epoch), Source: source}
-		if a := CurrentAnswer(r, m.SandboxID); a != nil {
-			row.State, row.Value = known, fmt.Sprintf("%s, %s, at %s (epoch %d)", a.Verdict, a.Reason, inspect.Timestamp(&a.Time), a.Epoch)
+	return append(rows, f.queryEvidence()...)
+}
+
+// queryEvidence says what the agent of the node was queried about, and how it responded.
+func (f *Facts) queryEvidence() []Evidence {
+	var rows []Evidence
+	queries := f.queries()
+	keys := queries.All()
+	for i, key := range keys {
+		source := "GuardedNode " + string(key.NodeUID)
+		exchange := queries.About(key.SandboxID, key.NodeUID)
+		row := Evidence{Fact: "query about sandbox " + inspect.Short(key.SandboxID), State: absent,
+			Value: fmt.Sprintf("made at %s (epoch %d), no response", inspect.Timestamp(inspect.At(exchange.Query.Get().Time)), exchange.Query.Get().Epoch), Source: source}
+		if r, responded := exchange.Responded(); responded {
+			row.State, row.Value = known, fmt.Sprintf("%s, %s, at %s (epoch %d)", r.Verdict, r.Reason, inspect.Timestamp(inspect.At(r.Time)), r.Epoch)
 		}
 		rows = append(rows, row)
-	}
-	for i := range r.Status.Conditions {
-		if c := &r.Status.Conditions[i]; c.Type == v1alpha1.AnsweredCondition && c.Status == metav1.ConditionFalse {
-			rows = append(rows, Evidence{"silence of the agent", known, c.Reason + ": " + c.Message, source})
+		isLast := i+1 == len(keys) || keys[i+1].NodeUID != key.NodeUID
+		if why := queries.NotResponding(key.NodeUID); isLast && why.Reason != "" {
+			rows = append(rows, Evidence{"agent not responding", known, string(why.Reason) + ": " + why.Message, source})
 		}
 	}
 	return rows

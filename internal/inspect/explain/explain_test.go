@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -95,14 +96,20 @@ func rival() v1alpha1.IPAllocation {
 	return *r
 }
 
-func asks(f *Facts, answer *v1alpha1.Answer) {
+// queried has the agent of the node queried about the sandbox, with the response to the query of an epoch if there is a verdict.
+func queried(f *Facts, verdict v1alpha1.Verdict, epoch int64) {
 	f.Evidence = release.EvidenceAgent
 	f.Node = release.Known(theNode(corev1.ConditionTrue))
-	f.Record.Spec.Marks = []v1alpha1.Mark{{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Time: before(10 * time.Second)}}
-	if answer != nil {
-		f.Record.Status.Answers = []v1alpha1.Answer{*answer}
+	object := guarded("m", nil)
+	object.Spec.Queries = []v1alpha1.SandboxQuery{{Record: string(uid), SandboxID: sandbox, BootID: "b", Epoch: 3, Purpose: v1alpha1.PurposeRelease, Time: before(10 * time.Second)}}
+	if verdict != "" {
+		object.Status.Responses = []v1alpha1.SandboxResponse{{Record: string(uid), SandboxID: sandbox, BootID: "b", Epoch: epoch, Verdict: verdict, Reason: "SandboxReady"}}
 	}
+	f.GuardedNodes = release.Known([]v1alpha1.GuardedNode{object})
 }
+
+// underTaint makes the query one that was made after the out-of-service taint.
+func underTaint(f *Facts) { f.GuardedNodes.Get()[0].Spec.Queries[0].OutOfService = true }
 
 func TestExplain(t *testing.T) {
 	cases := map[string]struct {
@@ -211,6 +218,14 @@ func TestExplain(t *testing.T) {
 			},
 			row: release.RowObservationFailed, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
 		},
+		"queries that cannot be read hold": {
+			change: func(f *Facts) {
+				queried(f, v1alpha1.VerdictReadyForRelease, 3)
+				f.GuardedNodes = release.Unknown[[]v1alpha1.GuardedNode]("no right")
+			},
+			row: release.RowObservationFailed, action: release.Wait, reason: v1alpha1.ReasonObservationFailed, standing: StandingInPool,
+			ends: []string{"the node's agent reports"},
+		},
 		"an address in another record is in conflict": {
 			change: func(f *Facts) { f.Records = release.Known([]v1alpha1.IPAllocation{rival()}) },
 			row:    release.RowAddressConflict, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool,
@@ -286,28 +301,22 @@ func TestExplain(t *testing.T) {
 			},
 			row: release.RowPodInUse, action: release.Keep, reason: v1alpha1.ReasonPodInUse, notHeld: true, standing: StandingInPool,
 		},
-		"an agent that was asked is waited for": {
-			change: func(f *Facts) { asks(f, nil) },
+		"an agent that was queried is waited for": {
+			change: func(f *Facts) { queried(f, "", 0) },
 			row:    release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool,
-			ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
+			ends: []string{"the IPAM's entries go by themselves", "the node's agent reports"},
 		},
 		"an agent's DoNotRelease holds": {
-			change: func(f *Facts) {
-				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady"})
-			},
-			row: release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonSandboxRunning, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
+			change: func(f *Facts) { queried(f, v1alpha1.VerdictDoNotRelease, 3) },
+			row:    release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonSandboxRunning, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent reports"},
 		},
-		"an agent's ReadyForRelease to an earlier question is no answer": {
-			change: func(f *Facts) {
-				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 2, Verdict: v1alpha1.VerdictReadyForRelease})
-			},
-			row: release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent says"},
+		"an agent's ReadyForRelease to an earlier query is no response to this one": {
+			change: func(f *Facts) { queried(f, v1alpha1.VerdictReadyForRelease, 2) },
+			row:    release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent reports"},
 		},
 		"an agent's ReadyForRelease releases": {
-			change: func(f *Facts) {
-				asks(f, &v1alpha1.Answer{SandboxID: sandbox, NodeUID: "node-uid", BootID: "b", Epoch: 3, Verdict: v1alpha1.VerdictReadyForRelease})
-			},
-			row: release.RowAwaitRuntimeReport, action: release.Release, reason: v1alpha1.ReasonSandboxGone, standing: StandingInPool, ends: []string{"nothing more is needed"},
+			change: func(f *Facts) { queried(f, v1alpha1.VerdictReadyForRelease, 3) },
+			row:    release.RowAwaitRuntimeReport, action: release.Release, reason: v1alpha1.ReasonSandboxGone, standing: StandingInPool, ends: []string{"nothing more is needed"},
 		},
 	}
 	for name, tc := range cases {
@@ -376,6 +385,28 @@ func TestUnreadFactsNeverLeadToARelease(t *testing.T) {
 				t.Errorf("decided %+v", got.Decision)
 			}
 		})
+	}
+}
+
+func TestTheEvidenceHasTheQueriesAndTheResponses(t *testing.T) {
+	f := heldFacts()
+	queried(f, v1alpha1.VerdictDoNotRelease, 3)
+	object := &f.GuardedNodes.Get()[0]
+	second := object.Spec.Queries[0]
+	second.SandboxID = "sandbox-2"
+	another := second
+	another.Record = string(other)
+	object.Spec.Queries = append(object.Spec.Queries, second, another)
+	object.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RespondingCondition, Status: metav1.ConditionFalse, Reason: "RuntimeUnreachable", Message: "no socket"}}
+	const source = "GuardedNode node-uid"
+	want := []Evidence{
+		{"query about sandbox " + sandbox, known, "DoNotRelease, SandboxReady, at  (epoch 3)", source},
+		{"query about sandbox sandbox-2", absent, "made at 2026-01-02T11:59:50Z (epoch 3), no response", source},
+		{"agent not responding", known, "RuntimeUnreachable: no socket", source},
+	}
+	got := slices.DeleteFunc(Explain(f, now).Evidence, func(e Evidence) bool { return e.Source != source })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("evidence (-want +got):\n%s", diff)
 	}
 }
 

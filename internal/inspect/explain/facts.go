@@ -35,7 +35,7 @@ type Facts struct {
 	Entries release.Fact[ipam.Snapshot]
 	// Node is the Node object of the pod's node name.
 	Node release.Fact[*corev1.Node]
-	// GuardedNodes say since when machines are gone.
+	// GuardedNodes say since when machines are gone, and have the queries to agents.
 	GuardedNodes release.Fact[[]v1alpha1.GuardedNode]
 	// Policies say whether admission policies keep other accounts from writing what a kubelet reports. They are only looked at with agents.
 	Policies release.Fact[reportpolicy.Judgement]
@@ -78,7 +78,7 @@ func (f *Facts) podFact() release.Fact[release.Pod] {
 // read is what was read, as the manager would put it together.
 func (f *Facts) read(entries []held) *facts.Read {
 	read := &facts.Read{Evidence: f.Evidence, Settings: f.Settings, GuardsClusterNetwork: f.GuardClusterNetwork, UID: f.UID, Live: true, Pod: f.podFact(), Object: f.pod(),
-		Record: f.Record, HeldRead: f.heldRead(), Unowned: f.unowned(), PoliciesSince: f.Policies.Get().Since}
+		Record: f.Record, HeldRead: f.heldRead(), Unowned: f.unowned(), PoliciesSince: f.Policies.Get().Since, Queries: f.queries()}
 	for i := range entries {
 		read.Held = append(read.Held, entries[i].Held)
 	}
@@ -132,22 +132,8 @@ func (f *Facts) heldRead() release.Fact[struct{}] {
 	return release.Known(struct{}{})
 }
 
-// CurrentAnswer is the answer to the mark that stands in a record for a sandbox: of its Node, epoch and boot. Nil where there is none.
-func CurrentAnswer(record *v1alpha1.IPAllocation, sandbox string) *v1alpha1.Answer {
-	for i := range record.Spec.Marks {
-		mark := &record.Spec.Marks[i]
-		if mark.SandboxID != sandbox {
-			continue
-		}
-		for j := range record.Status.Answers {
-			a := &record.Status.Answers[j]
-			if a.SandboxID == sandbox && a.NodeUID == mark.NodeUID && a.Epoch == mark.Epoch && a.BootID == mark.BootID {
-				return a
-			}
-		}
-	}
-	return nil
-}
+// queries are those about the record.
+func (f *Facts) queries() facts.Queries { return facts.QueriesIn(f.GuardedNodes, string(f.UID)) }
 
 // isOrphan says whether the record is of addresses whose owner nobody can tell.
 func isOrphan(record *v1alpha1.IPAllocation) bool {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/who"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
@@ -55,6 +56,7 @@ func Tell(f *who.Facts) *History {
 	}
 	for i := range f.Records {
 		h.ofRecord(&f.Records[i], nodelife.Written(f.GuardedNodes))
+		h.ofQueries(&f.Records[i], f.GuardedNodes)
 	}
 	for _, e := range slices.Concat(f.Events, f.Related) {
 		detail := e.Note
@@ -112,10 +114,7 @@ func (h *History) add(at time.Time, subject string, uid types.UID, what, detail,
 }
 
 func (h *History) ofRecord(r *v1alpha1.IPAllocation, lifecycle *nodelife.Lifecycle) {
-	subject, uid := r.Spec.PodNamespace+"/"+r.Spec.PodName, types.UID(r.Name)
-	if strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
-		uid = ""
-	}
+	subject, uid := r.Spec.PodNamespace+"/"+r.Spec.PodName, podUID(r)
 	source := "IPAllocation " + r.Name
 	say := func(at metav1.Time, what, detail string) { h.add(at.Time, subject, uid, what, detail, source) }
 	if r.Spec.ScheduledTime != nil {
@@ -142,36 +141,42 @@ func (h *History) ofRecord(r *v1alpha1.IPAllocation, lifecycle *nodelife.Lifecyc
 	}
 }
 
-// ofAddresses tells of the address's sandboxes, and of what was asked and answered about them.
+// ofAddresses tells of the address's sandboxes.
 func (h *History) ofAddresses(r *v1alpha1.IPAllocation, say func(metav1.Time, string, string)) {
-	ours := map[string]bool{}
 	for i := range r.Spec.Addresses {
 		if a := &r.Spec.Addresses[i]; a.IP == h.Address {
-			ours[a.SandboxID] = true
 			say(a.ObservedTime, stepRecorded, fmt.Sprintf("pool %s, interface %s, sandbox %s", a.Pool, a.Interface, a.SandboxID))
-		}
-	}
-	for i := range r.Spec.Marks {
-		if m := &r.Spec.Marks[i]; ours[m.SandboxID] {
-			say(askedAt(r, m), "Asked", fmt.Sprintf("whether sandbox %s is gone (epoch %d)", m.SandboxID, m.Epoch))
-		}
-	}
-	for i := range r.Status.Answers {
-		if a := &r.Status.Answers[i]; ours[a.SandboxID] {
-			say(a.Time, "Answered", fmt.Sprintf("%s, %s, about sandbox %s (epoch %d)", a.Verdict, a.Reason, a.SandboxID, a.Epoch))
 		}
 	}
 }
 
-// askedAt is a mark's time, which is rounded up, or that of its answer where it came within the same second.
-func askedAt(r *v1alpha1.IPAllocation, m *v1alpha1.Mark) metav1.Time {
-	at := m.Time
-	for i := range r.Status.Answers {
-		if a := &r.Status.Answers[i]; a.SandboxID == m.SandboxID && a.Epoch == m.Epoch && a.Time.Before(&at) {
-			at = a.Time
+// ofQueries tells of the queries about the address's sandboxes, and of the responses.
+func (h *History) ofQueries(r *v1alpha1.IPAllocation, objects []v1alpha1.GuardedNode) {
+	subject, uid := r.Spec.PodNamespace+"/"+r.Spec.PodName, podUID(r)
+	queries := facts.QueriesIn(release.Known(objects), r.Name)
+	for _, key := range queries.All() {
+		if !slices.ContainsFunc(r.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.IP == h.Address && a.SandboxID == key.SandboxID }) {
+			continue
+		}
+		exchange, source := queries.About(key.SandboxID, key.NodeUID), "GuardedNode "+string(key.NodeUID)
+		response, responded := exchange.Responded()
+		at := exchange.Query.Get().Time
+		if responded && response.Time.Before(at) {
+			at = response.Time // the time of a query is rounded up
+		}
+		h.add(at, subject, uid, "Queried", fmt.Sprintf("whether sandbox %s is gone (epoch %d)", key.SandboxID, exchange.Query.Get().Epoch), source)
+		if responded {
+			h.add(response.Time, subject, uid, "Responded", fmt.Sprintf("%s, %s, about sandbox %s (epoch %d)", response.Verdict, response.Reason, key.SandboxID, response.Epoch), source)
 		}
 	}
-	return at
+}
+
+// podUID is the UID of the pod of a record; empty for an orphan.
+func podUID(r *v1alpha1.IPAllocation) types.UID {
+	if strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
+		return ""
+	}
+	return types.UID(r.Name)
 }
 
 func (h *History) ofPod(pod *corev1.Pod) {

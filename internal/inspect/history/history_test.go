@@ -27,19 +27,20 @@ func after(minutes int) metav1.Time {
 	return metav1.NewTime(start.Add(time.Duration(minutes) * time.Minute))
 }
 
-func facts() *who.Facts {
+func known() *who.Facts {
 	bound, deleted := after(1), after(6)
 	return &who.Facts{
 		IP:   netip.MustParseAddr("10.0.0.1"),
 		Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web", UID: "u", CreationTimestamp: after(0), DeletionTimestamp: &deleted, DeletionGracePeriodSeconds: new(int64(60))}}},
 		GuardedNodes: []v1alpha1.GuardedNode{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: v1alpha1.GuardedNodeSpec{NodeName: "n",
-			Machines: []v1alpha1.GuardedMachine{{MachineID: "m", Gone: &v1alpha1.MachineGone{Since: after(4)}}}}}},
+			Machines: []v1alpha1.GuardedMachine{{MachineID: "m", Gone: &v1alpha1.MachineGone{Since: after(4)}}},
+			Queries:  []v1alpha1.SandboxQuery{{Record: "u", SandboxID: "s", BootID: "b", Time: after(7), Epoch: 1}, {Record: "u", SandboxID: "t", BootID: "b", Time: after(7), Epoch: 1}}},
+			Status: v1alpha1.GuardedNodeStatus{Responses: []v1alpha1.SandboxResponse{
+				{Record: "u", SandboxID: "s", BootID: "b", Time: after(8), Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady", Epoch: 1}}}}},
 		Records: []v1alpha1.IPAllocation{{ObjectMeta: metav1.ObjectMeta{Name: "u"}, Spec: v1alpha1.IPAllocationSpec{PodNamespace: "apps", PodName: "web", NodeName: "n", ScheduledTime: &bound,
 			Sandboxes: []v1alpha1.SandboxRecord{{ID: "s", Node: &v1alpha1.NodeIdentity{UID: "n1", MachineID: "m"}}, {ID: "t", Node: &v1alpha1.NodeIdentity{UID: "n2", MachineID: "alive"}}},
-			Addresses: []v1alpha1.AddressRecord{{IP: "10.0.0.1", Pool: "p", SandboxID: "s", ObservedTime: after(2)}, {IP: "10.0.0.2", Pool: "p", SandboxID: "t", ObservedTime: after(2)}},
-			Marks:     []v1alpha1.Mark{{SandboxID: "s", Time: after(7), Epoch: 1}, {SandboxID: "t", Time: after(7), Epoch: 1}}},
-			Status: v1alpha1.IPAllocationStatus{Answers: []v1alpha1.Answer{{SandboxID: "s", Time: after(8), Verdict: v1alpha1.VerdictDoNotRelease, Reason: "SandboxReady", Epoch: 1}},
-				Repairs:    []v1alpha1.Repair{{Time: after(3), Kind: "ReservationMissing", Address: "10.0.0.1", Result: v1alpha1.RepairRepaired}, {Time: after(3), Kind: "X", Address: "10.0.0.2"}},
+			Addresses: []v1alpha1.AddressRecord{{IP: "10.0.0.1", Pool: "p", SandboxID: "s", ObservedTime: after(2)}, {IP: "10.0.0.2", Pool: "p", SandboxID: "t", ObservedTime: after(2)}}},
+			Status: v1alpha1.IPAllocationStatus{Repairs: []v1alpha1.Repair{{Time: after(3), Kind: "ReservationMissing", Address: "10.0.0.1", Result: v1alpha1.RepairRepaired}, {Time: after(3), Kind: "X", Address: "10.0.0.2"}},
 				Conditions: []metav1.Condition{{Reason: "SandboxRunning", Message: "held", LastTransitionTime: after(9)}}}}},
 		Events:  []inspect.Event{{First: start.Add(-time.Hour), Last: start.Add(-time.Hour), Count: 1, Reason: "KubeletFinished", Note: "released 10.0.0.1", Kind: "Pod", Namespace: "apps", Name: "old"}},
 		Related: []inspect.Event{{First: start.Add(9 * time.Minute), Last: start.Add(time.Hour), Count: 3, Reason: "SandboxRunning", Note: "<script>alert(1)</script>", Kind: "Pod", Namespace: "apps", Name: "web"}},
@@ -47,13 +48,13 @@ func facts() *who.Facts {
 }
 
 func TestTell(t *testing.T) {
-	h := Tell(facts())
+	h := Tell(known())
 	var got []string
 	for _, s := range h.Steps {
 		got = append(got, s.Time.Sub(start).String()+" "+s.Who+" "+s.What)
 	}
 	want := []string{"-1h0m0s apps/old KubeletFinished", "0s apps/web Created", "1m0s apps/web Bound", "2m0s apps/web Recorded", "3m0s apps/web ReservationMissing",
-		"4m0s apps/web NodeGone", "5m0s apps/web DeletionRequested", "7m0s apps/web Asked", "8m0s apps/web Answered", "9m0s apps/web SandboxRunning", "9m0s apps/web SandboxRunning"}
+		"4m0s apps/web NodeGone", "5m0s apps/web DeletionRequested", "7m0s apps/web Queried", "8m0s apps/web Responded", "9m0s apps/web SandboxRunning", "9m0s apps/web SandboxRunning"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
@@ -62,27 +63,27 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldTwiceIsOneStep: the manager writes why it waits into two conditions and an event, and rounds the time of its question up.
+// TestWhatIsToldTwiceIsOneStep: the manager writes why it waits into two conditions and an event, and rounds the time of its query up.
 func TestWhatIsToldTwiceIsOneStep(t *testing.T) {
-	f := facts()
+	f := known()
 	f.Events = nil
 	f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.IPsReleasedCondition, Reason: "SandboxRunning", Message: "held", LastTransitionTime: after(9)}}
 	f.Related = []inspect.Event{{First: after(9).Add(300 * time.Millisecond), Last: after(9).Add(300 * time.Millisecond), Count: 1, Reason: "SandboxRunning", Note: "held",
 		Kind: "Pod", Namespace: "apps", Name: "web"}}
-	f.Records[0].Spec.Marks[0].Time = metav1.NewTime(after(9).Add(time.Second))
-	f.Records[0].Status.Answers[0].Time = after(9)
+	f.GuardedNodes[0].Spec.Queries[0].Time = metav1.NewTime(after(9).Add(time.Second))
+	f.GuardedNodes[0].Status.Responses[0].Time = after(9)
 	var got []string
 	for _, s := range Tell(f).Steps[5:] {
 		got = append(got, s.Time.Sub(start).Truncate(time.Second).String()+" "+s.What)
 	}
-	if diff := cmp.Diff([]string{"5m0s DeletionRequested", "9m0s SandboxRunning", "9m0s Asked", "9m0s Answered"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"5m0s DeletionRequested", "9m0s SandboxRunning", "9m0s Queried", "9m0s Responded"}, got); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 }
 
 func TestThePageNeedsNothingElseAndBelievesNoText(t *testing.T) {
 	var page bytes.Buffer
-	if err := Tell(facts()).WritePage(&page, start.Add(10*time.Minute)); err != nil {
+	if err := Tell(known()).WritePage(&page, start.Add(10*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	text := page.String()
@@ -99,7 +100,7 @@ func TestThePageNeedsNothingElseAndBelievesNoText(t *testing.T) {
 // TestFigure: each pod has a lane, for as long as something is written down about it, or until now.
 func TestFigure(t *testing.T) {
 	now := start.Add(10 * time.Minute)
-	f := facts()
+	f := known()
 	f.Pods = append(f.Pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "thief", UID: "u2", CreationTimestamp: after(8)}})
 	figure := Tell(f).figure(now)
 	var lanes []string

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -60,12 +61,16 @@ type World struct {
 	Writes     []string
 	// JudgedSince is from when on policies keep others from writing what a kubelet reports; zero where they are not in force.
 	JudgedSince time.Time
+	// wanted are the queries that passes want, and queried the Node UIDs about which they are.
+	wanted  Wanted
+	queried []types.UID
 }
 
 // After moves the clock to that long after the beginning and reconciles the pod, again where a pass waits for the cache of its own
-// write, which has it at once here.
+// write, which has it at once here. The queries that it wants are written then.
 func (f *World) After(d time.Duration, look func(context.Context, types.UID) (reconcile.Result, error)) error {
 	f.Clock.SetTime(Now.Add(d))
+	defer f.WriteQueries()
 	for {
 		result, err := look(f.Context(), "old")
 		if err != nil || (result.RequeueAfter != backoff.CatchUp && result.RequeueAfter != backoff.EventOverdue) {
@@ -196,10 +201,7 @@ func New(t *testing.T, objects ...client.Object) *World {
 		WithStatusSubresource(&v1alpha1.IPAllocation{}).Build()
 	live := interceptor.NewClient(f.Truth, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-			_, isLease := into.(*coordinationv1.Lease)
-			_, isPod := into.(*corev1.Pod)
-			_, isNode := into.(*corev1.Node)
-			if (isLease && f.FailReads == "leases") || (isPod && f.FailReads == "pods") || (isNode && f.FailReads == "node") {
+			if f.FailReads != "" && f.FailReads == kindsRead[reflect.TypeOf(into)] {
 				return fmt.Errorf("the API server is away at %s", f.Clock.Now())
 			}
 			return c.Get(ctx, key, into, opts...)
@@ -214,6 +216,10 @@ func New(t *testing.T, objects ...client.Object) *World {
 	f.JudgedSince = Now.Add(-24 * time.Hour)
 	return f
 }
+
+// kindsRead are the names of FailReads.
+var kindsRead = map[reflect.Type]string{reflect.TypeFor[*coordinationv1.Lease](): "leases", reflect.TypeFor[*corev1.Pod](): "pods", reflect.TypeFor[*corev1.Node](): "node",
+	reflect.TypeFor[*v1alpha1.GuardedNode](): "guardednodes"}
 
 // PoliciesSince is JudgedSince.
 func (f *World) PoliciesSince(context.Context) (time.Time, error) { return f.JudgedSince, nil }

@@ -92,9 +92,9 @@ func withoutAgent(ctx context.Context, w *world) {
 	forceDelete(ctx, pod)
 	removeSandboxes(ctx, first, pod.UID)
 	Eventually(w.watch.Present).WithContext(ctx).ShouldNot(HaveKey(w.address(1)))
-	By("wait for the record to say whose word is missing")
-	Eventually(explanation(ctx, string(pod.UID))).WithContext(ctx).Should(ContainSubstring("agent has not said"))
-	Consistently(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue(), "nobody has said that the sandbox is gone")
+	By("wait for the record to say which report is missing")
+	Eventually(explanation(ctx, string(pod.UID))).WithContext(ctx).Should(ContainSubstring("agent has not reported"))
+	Consistently(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue(), "no agent has reported that the sandbox is gone")
 	Expect(w.entries(ctx)).To(HaveLen(1))
 	mendNode(ctx, "thaw", first)
 	awaitReady(ctx, first, true)
@@ -163,15 +163,19 @@ func awaitAgents(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(installSoon).Should(Succeed())
 }
 
-// verdictsOf are the answers in a record.
+// verdictsOf are the responses about a record, of all nodes.
 func verdictsOf(ctx context.Context, record string) func() []v1alpha1.Verdict {
 	return func() (verdicts []v1alpha1.Verdict) {
-		var allocation v1alpha1.IPAllocation
-		if admin.Get(ctx, client.ObjectKey{Name: record}, &allocation) != nil {
+		var nodes v1alpha1.GuardedNodeList
+		if admin.List(ctx, &nodes) != nil {
 			return nil
 		}
-		for _, answer := range allocation.Status.Answers {
-			verdicts = append(verdicts, answer.Verdict)
+		for i := range nodes.Items {
+			for _, response := range nodes.Items[i].Status.Responses {
+				if response.Record == record {
+					verdicts = append(verdicts, response.Verdict)
+				}
+			}
 		}
 		return verdicts
 	}

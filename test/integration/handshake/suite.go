@@ -14,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/admission"
 	"github.com/holdfast-dev/holdfast/test/fixture"
@@ -41,6 +43,15 @@ var suite = fixture.NewSuite("handshake", fixture.PlaneTwo, func(ctx context.Con
 	}
 	fixture.Apply(ctx, objects)
 })
+
+// queryAbout is the query about a sandbox that stands, to that Node if there is one; zero if none does.
+func queryAbout(ctx context.Context, record, sandboxID string, node types.UID) release.Query {
+	GinkgoHelper()
+	var objects v1alpha1.GuardedNodeList
+	Expect(fixture.Admin.List(ctx, &objects)).To(Succeed())
+	read := facts.QueriesIn(release.Known(objects.Items), record)
+	return read.About(sandboxID, node).Query.Get()
+}
 
 // startManager starts a manager whose evidence are agents.
 func startManager(ctx context.Context, nodeGoneDelay time.Duration) {
@@ -89,8 +100,8 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 		Eventually(ctx, func() bool { return story.RecordOf(ctx, pod) == nil }).Should(BeTrue())
 		Expect(w.Holds(ctx)).To(BeFalse())
 	}
-	query := func(ctx context.Context) release.Mark {
-		return release.AskedOf(story.RecordOf(ctx, pod), story.SandboxOf(pod)).Mark.Get()
+	query := func(ctx context.Context) release.Query {
+		return queryAbout(ctx, string(pod.UID), story.SandboxOf(pod), w.Node.UID(ctx))
 	}
 
 	It("keeps its address while its sandbox is there, and gives it back once that is gone, on a frozen node", func(ctx context.Context) {
@@ -99,12 +110,12 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 		Eventually(ctx, story.Why).WithArguments(pod).Should(HavePrefix(reason(v1alpha1.ReasonSandboxRunning)))
 		m.Stop(story.SandboxOf(pod)) // on this runtime it is not gone by that
 		held(ctx)
-		Expect(query(ctx)).To(And(HaveField("NodeUID", w.Node.UID(ctx)), HaveField("BootID", w.Node.BootID()), HaveField("Fence", false)))
+		Expect(query(ctx)).To(And(HaveField("NodeUID", w.Node.UID(ctx)), HaveField("BootID", w.Node.BootID()), HaveField("OutOfService", false)))
 		m.Remove(story.SandboxOf(pod))
 		released(ctx)
 	})
 
-	It("is asked about anew under the UID of a Node that registered again", func(ctx context.Context) {
+	It("is queried about anew under the UID of a Node that registered again", func(ctx context.Context) {
 		story.ForceDelete(ctx, pod)
 		Eventually(ctx, story.Why).WithArguments(pod).Should(HavePrefix(reason(v1alpha1.ReasonSandboxRunning)))
 		before := w.Node.UID(ctx)
@@ -184,7 +195,7 @@ var _ = suite.Describe("An address whose owner nobody can tell", func() {
 		record := story.Record(ctx, named)
 		Expect(record.Spec.NodeName).To(Equal(w.Node.Name))
 		Expect(record.Spec.Sandboxes).To(ConsistOf(And(HaveField("Attribution", v1alpha1.AttributionAgentSeen), HaveField("Node.UID", w.Node.UID(ctx)))))
-		Expect(record.Spec.Marks).To(ConsistOf(And(HaveField("NodeUID", w.Node.UID(ctx)), HaveField("BootID", w.Node.BootID()))))
+		Eventually(ctx, queryAbout).WithArguments(named, sandbox, w.Node.UID(ctx)).Should(And(HaveField("NodeUID", w.Node.UID(ctx)), HaveField("BootID", w.Node.BootID())))
 		Consistently(ctx, w.Holds).Should(BeTrue())
 		first.Remove(sandbox)
 		reclaimed(ctx)

@@ -149,7 +149,7 @@ func readOnly(page string) []string {
 
 // typed is a command of a page with the world's names in the place of those that the page has, or leaves to its reader.
 func (w *world) typed(command string, pod *corev1.Pod) string {
-	return strings.NewReplacer("ipa NAME", "ipa "+string(pod.UID), "ipa/NAME", "ipa/"+string(pod.UID), "nrp NAME", "nrp", "noderesourcepolicies NAME", "noderesourcepolicies", "NAMESPACE", w.namespace, "-n apps", "-n "+w.namespace,
+	return strings.NewReplacer("ipa NAME", "ipa "+string(pod.UID), "ipa/NAME", "ipa/"+string(pod.UID), "nrp NAME", "nrp", "gn UID", "gn", "noderesourcepolicies NAME", "noderesourcepolicies", "NAMESPACE", w.namespace, "-n apps", "-n "+w.namespace,
 		"NAME", pod.Name, "NODE", w.node, "node-b", w.node, "ADDRESS", w.ip(1), "192.0.2.3", w.ip(1), "192.168.2.3", w.ip(1), " UID", " "+string(pod.UID)).Replace(command)
 }
 

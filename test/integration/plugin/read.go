@@ -87,7 +87,7 @@ NET.1 net1 kube-system/NET.0-24 SANDBOX InPool NodeNotReady Wait NodeUnreachable
 WHAT WOULD END IT
 WHAT THEN CAUTION
 the node comes back, and the kubelet reports the end of the pod Release (KubeletFinished, row TerminatedAfterDeletion) -
-the node is tainted node.kubernetes.io/out-of-service and is not Ready Release (NodeOutOfService, row NodeOutOfService) only once the machine is really off: nothing is asked after it
+the node is tainted node.kubernetes.io/out-of-service and is not Ready Release (NodeOutOfService, row NodeOutOfService) only once the machine is really off: nothing is checked after it
 the Node object is deleted and nothing shows that its machine is alive for delays.nodeGoneDelay Release (NodeGone, row NodeDeleted) only once the machine is really gone
 
 EVIDENCE

@@ -25,7 +25,7 @@ var guardedNodes int
 // newGuardedNode is the object of a Node that is gone, which no record names: the manager would delete it.
 func newGuardedNode() *v1alpha1.GuardedNode {
 	guardedNodes++
-	return &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-uid-%d", guardedNodes)}, Spec: v1alpha1.GuardedNodeSpec{NodeName: nodeA,
+	return &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-uid-%d", guardedNodes)}, Spec: v1alpha1.GuardedNodeSpec{NodeName: nodeA, Queries: []v1alpha1.SandboxQuery{newSandboxQuery("r")},
 		Machines: []v1alpha1.GuardedMachine{{MachineID: "m", SystemUUID: "s", BootID: "b", FirstSeenTime: metav1.Now(), Gone: &v1alpha1.MachineGone{Since: metav1.Now()}}}}}
 }
 
@@ -35,6 +35,7 @@ func patchGuardedNode(ctx context.Context, c client.Client, o *v1alpha1.GuardedN
 
 var _ = suite.Describe("What other clients write to a GuardedNode", func() {
 	const edit, reason = `{"spec":{"machines":[{"machineID":"other","firstSeenTime":"2026-01-01T00:00:00Z"}]}}`, `{"metadata":{"annotations":{"holdfast.dev/break-glass":"scrapped"}}}`
+	const withdrawal = `{"spec":{"queries":null}}`
 	actors := map[string]struct {
 		account account
 		refusal string
@@ -51,6 +52,7 @@ var _ = suite.Describe("What other clients write to a GuardedNode", func() {
 			object := newGuardedNode()
 			Expect(manager.Create(ctx, object)).To(Succeed())
 			Expect(patchGuardedNode(ctx, actor.account(), object, edit)).To(refusedAs(guardedNodesPolicy, actor.refusal))
+			Expect(patchGuardedNode(ctx, actor.account(), object, withdrawal)).To(refusedAs(guardedNodesPolicy, actor.refusal))
 			Expect(actor.account().Delete(ctx, object.DeepCopy())).To(refusedAs(guardedNodesPolicy, actor.refusal))
 		}, SpecTimeout(soon))
 	}
@@ -62,6 +64,7 @@ var _ = suite.Describe("What other clients write to a GuardedNode", func() {
 		Expect(patchGuardedNode(ctx, operator, object, reason)).To(Succeed(), "metadata")
 		Expect(operator.Delete(ctx, object.DeepCopy())).To(outcome(guardedNodesPolicy, noGuardedNode), "an annotation is no right to unhold")
 		Expect(patchGuardedNode(ctx, user, object, edit)).To(Succeed())
+		Expect(patchGuardedNode(ctx, user, object, withdrawal)).To(Succeed())
 		Expect(user.Delete(ctx, object)).To(Succeed())
 	}, SpecTimeout(soon))
 

@@ -21,7 +21,7 @@ const (
 
 	noCreation    = "manager alone makes IPAllocations"
 	noRecordSpec  = "manager alone writes the spec"
-	noRecordState = "manager and agents alone write the status"
+	noRecordState = "manager alone writes the status"
 	noForgetting  = "still holds addresses"
 )
 
@@ -37,7 +37,7 @@ var _ = suite.Add(func() {
 	}, NodeTimeout(soon))
 })
 
-var _ = suite.Describe("What people write to a record", func() {
+var _ = suite.Describe("What other clients write to a record, agents too,", func() {
 	annotations := func(reason string) any {
 		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{breakGlass: reason}}}
 	}
@@ -48,8 +48,8 @@ var _ = suite.Describe("What people write to a record", func() {
 		"the kubelet's report": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
 			return patchRecord(ctx, c, r, itself, map[string]any{"spec": map[string]any{"kubelet": map[string]any{"ending": "Finished", "observedTime": metav1.Now()}}})
 		}, noRecordSpec},
-		"an agent's answer": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
-			return patchRecord(ctx, c, r, inStatus, status("answers", []v1alpha1.Answer{answer(r, uidA, v1alpha1.VerdictReadyForRelease)}))
+		"its state": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
+			return patchRecord(ctx, c, r, inStatus, status("state", "Releasing"))
 		}, noRecordState},
 		"its deletion": {func(ctx context.Context, c client.Client, r *v1alpha1.IPAllocation) error {
 			return c.Delete(ctx, r.DeepCopy())
@@ -58,7 +58,7 @@ var _ = suite.Describe("What people write to a record", func() {
 	for what, tc := range writes {
 		It("needs a word about it: "+what, func(ctx context.Context) {
 			record := newRecord(ctx, nodeA)
-			for _, who := range []client.Client{user, admin} {
+			for _, who := range []client.Client{user, admin, agentA} {
 				Expect(tc.write(ctx, who, record)).To(outcome(recordsPolicy, tc.refusal))
 			}
 			Expect(patchRecord(ctx, user, record, itself, annotations(""))).To(Succeed())
@@ -71,7 +71,9 @@ var _ = suite.Describe("What people write to a record", func() {
 	It("needs a word about it: its creation", func(ctx context.Context) {
 		record := newRecord(ctx, nodeA)
 		record.ObjectMeta = metav1.ObjectMeta{Name: "restored"}
-		Expect(user.Create(ctx, record.DeepCopy())).To(outcome(recordsPolicy, noCreation))
+		for _, who := range []client.Client{user, agentA} {
+			Expect(who.Create(ctx, record.DeepCopy())).To(outcome(recordsPolicy, noCreation))
+		}
 		record.Annotations = map[string]string{breakGlass: "restored from a backup"}
 		Expect(user.Create(ctx, record)).To(Succeed())
 		Expect(user.Delete(ctx, record)).To(Succeed())
@@ -96,3 +98,8 @@ var _ = suite.Describe("What people write to a record", func() {
 		Expect(err).To(And(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("cannot patch resource"))))
 	}, SpecTimeout(soon))
 })
+
+// status is a merge patch of one field of the status.
+func status(field string, value any) any {
+	return map[string]any{"status": map[string]any{field: value}}
+}

@@ -23,16 +23,54 @@ const (
 	noQuery         = "manager alone writes the queries to all nodes"
 )
 
-// respond writes a response to the queries to all nodes as an agent does.
-func respond(ctx context.Context, c client.Client, to *v1alpha1.GuardedNode, options ...client.SubResourceUpdateOption) error {
+// account is looked up when a spec runs.
+type account func() client.Client
+
+var (
+	byA       account = func() client.Client { return agentA }
+	byB       account = func() client.Client { return agentB }
+	byUnbound account = func() client.Client { return unbound }
+	byManager account = func() client.Client { return theManager }
+	byUser    account = func() client.Client { return user }
+)
+
+func uidOfA() types.UID     { return uidA }
+func uidOfB() types.UID     { return uidB }
+func earlierUID() types.UID { return "an-earlier-uid" }
+
+// stored is an object as the API server has it.
+func stored[T client.Object](ctx context.Context, object T) T {
 	GinkgoHelper()
-	object := &v1alpha1.GuardedNode{}
-	Expect(admin.Get(ctx, client.ObjectKeyFromObject(to), object)).To(Succeed())
-	object.Status.AllNodes = &v1alpha1.AllNodesResponse{UID: "all", Generation: object.Generation + 1, BootID: "b", Time: metav1.Now(),
-		Claims: []v1alpha1.SandboxClaim{{SandboxID: "s", BootID: "b", Reason: "Test", Time: metav1.Now()}}}
-	if old := to.Status.AllNodes; old != nil {
-		object.Status.AllNodes.Generation = old.Generation + 1
-	}
+	live, is := object.DeepCopyObject().(T)
+	Expect(is).To(BeTrue())
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), live)).To(Succeed())
+	return live
+}
+
+// reports are what an agent writes into the status of a GuardedNode, each another thing than stands there.
+var reports = map[string]func(*v1alpha1.GuardedNode){
+	"a response to a query": func(o *v1alpha1.GuardedNode) {
+		o.Status.Responses = []v1alpha1.SandboxResponse{newSandboxResponse("at-"+o.ResourceVersion, v1alpha1.VerdictReadyForRelease)}
+	},
+	"a response to the queries to all nodes": func(o *v1alpha1.GuardedNode) {
+		generation := int64(1)
+		if old := o.Status.AllNodes; old != nil {
+			generation = old.Generation + 1
+		}
+		o.Status.AllNodes = &v1alpha1.AllNodesResponse{UID: "all", Generation: generation, BootID: "b", Time: metav1.Now(),
+			Claims: []v1alpha1.SandboxClaim{{SandboxID: "s", BootID: "b", Reason: "Test", Time: metav1.Now()}}}
+	},
+	"why it does not respond": func(o *v1alpha1.GuardedNode) {
+		o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.RespondingCondition, Status: metav1.ConditionFalse,
+			Reason: string(v1alpha1.ReasonListFailed), Message: "at " + o.ResourceVersion, LastTransitionTime: metav1.Now()}}
+	},
+}
+
+// write writes a report as an agent does.
+func write(ctx context.Context, c client.Client, to *v1alpha1.GuardedNode, report func(*v1alpha1.GuardedNode), options ...client.SubResourceUpdateOption) error {
+	GinkgoHelper()
+	object := stored(ctx, to)
+	report(object)
 	return c.Status().Update(ctx, object, options...)
 }
 
@@ -49,22 +87,26 @@ func guardedNodeOf(ctx context.Context, uid types.UID) *v1alpha1.GuardedNode {
 var _ = suite.Describe("What an agent reports in a GuardedNode", func() {
 	DescribeTable("is for the Node UID of its token",
 		func(ctx context.Context, who account, uid func() types.UID, refusal string) {
-			Expect(respond(ctx, who(), guardedNodeOf(ctx, uid()))).To(outcome(agentReports, refusal))
+			for what, report := range reports {
+				Expect(write(ctx, who(), guardedNodeOf(ctx, uid()), report)).To(outcome(agentReports, refusal), what)
+			}
 		},
 		Entry("A's by A", byA, uidOfA, allowed),
 		Entry("B's by B", byB, uidOfB, allowed),
 		Entry("B's by A", byA, uidOfB, noOtherReport),
-		Entry("an earlier UID's by A", byA, uidOfNobody, noOtherReport),
+		Entry("an earlier UID's by A", byA, earlierUID, noOtherReport),
 		Entry("A's by a token of no pod", byUnbound, uidOfA, noOtherReport),
-		Entry("A's by an administrator", func() client.Client { return user }, uidOfA, noForeignReport),
+		Entry("A's by an administrator", byUser, uidOfA, noForeignReport),
 	)
 
 	It("is written by an administrator who says why, and who has the right", func(ctx context.Context) {
 		object := newGuardedNode()
 		object.Annotations = map[string]string{breakGlass: "INC-2: the node is scrap"}
 		Expect(user.Create(ctx, object)).To(Succeed())
-		Expect(respond(ctx, operator, object)).To(outcome(agentReports, noForeignReport), "an annotation is no right to unhold")
-		Expect(respond(ctx, user, object)).To(Succeed())
+		for what, report := range reports {
+			Expect(write(ctx, operator, object, report)).To(outcome(agentReports, noForeignReport), "an annotation is no right to unhold: "+what)
+			Expect(write(ctx, user, object, report)).To(Succeed(), what)
+		}
 	}, SpecTimeout(soon))
 
 	It("changes no machine with a write of the status: the API server keeps them", func(ctx context.Context) {

@@ -110,13 +110,12 @@ func awaitPolicies(ctx context.Context) {
 		"holdfast-manager-pods": func() error {
 			return patchPod(ctx, manager, pod, "", `{"metadata":{"labels":{"app":null}}}`, client.DryRunAll)
 		},
-		"holdfast-agent-answers": func() error { return agentA.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
-		agentReports:             func() error { return respond(ctx, agentA, reported, client.DryRunAll) },
-		queriesPolicy:            func() error { return user.Create(ctx, newQuery(), client.DryRunAll) },
-		"holdfast-records":       func() error { return user.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
-		guardedNodesPolicy:       func() error { return user.Create(ctx, newGuardedNode(), client.DryRunAll) },
-		leasesPolicy:             func() error { return user.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
-		finalizerPolicy:          func() error { return patchPod(ctx, user, deleting, itself, finalizerOff, client.DryRunAll) },
+		agentReports:       func() error { return write(ctx, agentA, reported, reports["a response to a query"], client.DryRunAll) },
+		queriesPolicy:      func() error { return user.Create(ctx, newQuery(), client.DryRunAll) },
+		"holdfast-records": func() error { return user.Delete(ctx, record.DeepCopy(), client.DryRunAll) },
+		guardedNodesPolicy: func() error { return user.Create(ctx, newGuardedNode(), client.DryRunAll) },
+		leasesPolicy:       func() error { return user.Create(ctx, lease.DeepCopy(), client.DryRunAll) },
+		finalizerPolicy:    func() error { return patchPod(ctx, user, deleting, itself, finalizerOff, client.DryRunAll) },
 		kubeletReports: func() error {
 			return patchPod(ctx, user, pod, inStatus, `{"status":{"message":"x"}}`, client.DryRunAll)
 		},
@@ -175,7 +174,7 @@ func patchPod(ctx context.Context, c client.Client, pod *corev1.Pod, subresource
 
 var records int
 
-// newRecord is the record of a pod with one address and a mark to its node, or to node A where it is of an unknown one.
+// newRecord is the record of a pod with one address.
 func newRecord(ctx context.Context, node string, change ...func(*v1alpha1.IPAllocation)) *v1alpha1.IPAllocation {
 	GinkgoHelper()
 	records++
@@ -187,7 +186,6 @@ func newRecord(ctx context.Context, node string, change ...func(*v1alpha1.IPAllo
 			Sandboxes: []v1alpha1.SandboxRecord{{ID: id, ObservedTime: now, Attribution: v1alpha1.AttributionNetworkStatus}},
 			Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/pool", IP: "192.0.2.1", PodRef: "apps/web-0",
 				SandboxID: id, ObservedTime: now, PoolResourceVersion: "1"}},
-			Marks: []v1alpha1.Mark{{SandboxID: id, NodeUID: map[string]types.UID{nodeA: uidA, nodeB: uidB, "": uidA}[node], Epoch: 1, Time: now}},
 		},
 	}
 	for _, c := range change {

@@ -205,7 +205,7 @@ func (t *turn) speak(i int) {
 func (t *turn) write(to *State, i, k int, me uint8, word handshake.Word) string {
 	mark := to.Agent[i].View[k]
 	given := to.Rec.answer(k, me)
-	if word.Kind != handshake.Answer || (given != nil && handshake.Final(markOf(k, mark), *answerOf(k, given))) {
+	if word.Kind != handshake.Answer || (given != nil && given.UID == mark.UID && handshake.Final(queryOf(k, mark), *responseOf(k, given))) {
 		return ""
 	}
 	said := Answer{Epoch: mark.Epoch, UID: me, Boot: bootKey(uint8(i), to.Machine[i].Boot), Ready: word.Verdict == v1alpha1.VerdictReadyForRelease,
@@ -256,7 +256,7 @@ func (t *turn) respond(to *State, i int, me uint8, query Mark, word handshake.Wo
 		standing.UID, standing.BootID, standing.Generation = allUID, bootID(last.Boot), int64(last.Generation)
 	}
 	if given := to.Rec.answer(0, me); given != nil {
-		standing.Claims = []v1alpha1.SandboxClaim{{SandboxID: boxID(0), BootID: bootID(given.Boot), Reason: answerOf(0, given).Reason, PodUID: podUID(given.Pod)}}
+		standing.Claims = []v1alpha1.SandboxClaim{{SandboxID: boxID(0), BootID: bootID(given.Boot), Reason: responseOf(0, given).Reason, PodUID: podUID(given.Pod)}}
 	}
 	queries := handshake.Queries{UID: allUID, Generation: int64(query.Epoch),
 		Findings: []handshake.Finding{{SandboxID: boxID(0), Epoch: int64(query.Epoch), Word: word}}}

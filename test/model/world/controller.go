@@ -183,7 +183,7 @@ func (s *State) ask(d release.Decision, node Node, living bool) {
 		k := markIndex(id)
 		s.Rec.Epochs[k]++
 		mark := Mark{Epoch: s.Rec.Epochs[k], UID: node.UID, Boot: bootKey(node.shown().Machine, node.Boot), Living: living}
-		if d.Fence {
+		if d.OutOfService {
 			mark.Taint, mark.Early = node.Taint, node.Ready
 		}
 		s.Rec.Mark[k] = mark

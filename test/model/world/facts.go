@@ -65,8 +65,8 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 // reportedUID is the pod UID that the node of an orphan reports; no other object has it.
 func reportedUID(sandboxes []release.Sandbox) (uid types.UID) {
 	for i := range sandboxes {
-		if sandboxes[i].Answer.IsKnown() && sandboxes[i].Answer.Get().PodUID != "" {
-			uid = sandboxes[i].Answer.Get().PodUID
+		if sandboxes[i].Response.IsKnown() && sandboxes[i].Response.Get().PodUID != "" {
+			uid = sandboxes[i].Response.Get().PodUID
 		}
 	}
 	return uid
@@ -139,7 +139,7 @@ func (m *Model) sandboxes(s *State, v sight) release.Fact[[]release.Sandbox] {
 		}
 		asked := m.asked(v, b)
 		found = append(found, release.Sandbox{ID: boxID(b), Machine: m.machine(s, b), Attribution: m.owner(s, b),
-			UnchangedSince: since(s.Rec.Slot[b].Long), Mark: asked.Mark, Answer: asked.Answer, Shown: s.shows(addr)})
+			UnchangedSince: since(s.Rec.Slot[b].Long), Query: asked.Query, Response: asked.Response, Shown: s.shows(addr)})
 	}
 	if len(found) == 0 {
 		return release.Absent[[]release.Sandbox]()
@@ -234,28 +234,28 @@ func taintTime(taint uint8, long bool) time.Time {
 
 // asked is a question and the answer to it as they stand in what was read. With AnswerKept nobody remembers whether the pod lived
 // when it was asked.
-func (m *Model) asked(v sight, k int) release.Asked {
-	asked := release.Asked{Mark: release.Absent[release.Mark](), Answer: release.Absent[release.Answer]()}
+func (m *Model) asked(v sight, k int) release.Exchange {
+	asked := release.Exchange{Query: release.Absent[release.Query](), Response: release.Absent[release.Response]()}
 	mark := v.mark[k]
 	if mark.Epoch == 0 || mark.All {
 		return asked
 	}
-	stands := release.Mark{SandboxID: boxID(k), NodeUID: nodeUID(mark.UID), BootID: bootID(mark.Boot), Epoch: int64(mark.Epoch), Time: now, Fence: mark.Taint != 0,
-		Living: mark.Living && m.Off != AnswerKept}
+	stands := release.Query{SandboxID: boxID(k), NodeUID: nodeUID(mark.UID), BootID: bootID(mark.Boot), Epoch: int64(mark.Epoch), Time: now, OutOfService: mark.Taint != 0,
+		Rewrite: mark.Living && m.Off != AnswerKept}
 	if mark.Taint != 0 {
 		stands.Time = taintTime(mark.Taint, mark.Waited)
 		if mark.Early {
 			stands.Time = stands.Time.Add(-time.Millisecond + early)
 		}
 	}
-	asked.Mark = release.Known(stands)
-	asked.Answer = m.answered(v, k, mark.UID, stands)
+	asked.Query = release.Known(stands)
+	asked.Response = m.answered(v, k, mark.UID, stands)
 	return asked
 }
 
 // answered is the answer of the Node UID that is asked; where only the sandbox ID is looked at, anybody's.
-func (m *Model) answered(v sight, k int, uid uint8, mark release.Mark) release.Fact[release.Answer] {
-	answer := release.Absent[release.Answer]()
+func (m *Model) answered(v sight, k int, uid uint8, mark release.Query) release.Fact[release.Response] {
+	answer := release.Absent[release.Response]()
 	for n := range v.answer[k] {
 		given := &v.answer[k][n]
 		if given.Epoch == 0 || (given.UID != uid && m.Off != BySandboxAlone) {
@@ -269,7 +269,7 @@ func (m *Model) answered(v sight, k int, uid uint8, mark release.Mark) release.F
 }
 
 // taken is an answer as the switches let it be taken.
-func (m *Model) taken(said release.Answer, mark release.Mark) release.Answer {
+func (m *Model) taken(said release.Response, mark release.Query) release.Response {
 	switch m.Off {
 	case AnswerKept:
 		said.Epoch = mark.Epoch
@@ -290,9 +290,9 @@ func (m *Model) takeTheTaintsWord(o *release.Observation) {
 	}
 	sandboxes := append([]release.Sandbox(nil), o.Sandboxes.Get()...)
 	for i := range sandboxes {
-		sandboxes[i].Mark = release.Known(release.Mark{SandboxID: sandboxes[i].ID, NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 1,
-			Time: node.OutOfServiceSince.Add(time.Millisecond).Add(-2 * delay), Fence: true})
-		sandboxes[i].Answer = release.Absent[release.Answer]()
+		sandboxes[i].Query = release.Known(release.Query{SandboxID: sandboxes[i].ID, NodeUID: node.NodeUID, BootID: node.BootID, Epoch: 1,
+			Time: node.OutOfServiceSince.Add(time.Millisecond).Add(-2 * delay), OutOfService: true})
+		sandboxes[i].Response = release.Absent[release.Response]()
 	}
 	node.OutOfServiceSince, node.ReadySince = time.Time{}, time.Time{}
 	o.Node, o.Sandboxes = release.Known(node), release.Known(sandboxes)

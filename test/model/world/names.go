@@ -84,12 +84,12 @@ func identity(ident Ident) v1alpha1.NodeIdentity {
 
 func machineOf(ident Ident) release.Machine { return release.MachineOf(identity(ident)) }
 
-func markOf(k int, mark Mark) v1alpha1.Mark {
-	m := v1alpha1.Mark{SandboxID: boxID(k), Epoch: int64(mark.Epoch), Fence: mark.Taint != 0}
+func queryOf(k int, mark Mark) v1alpha1.SandboxQuery {
+	q := v1alpha1.SandboxQuery{SandboxID: boxID(k), Epoch: int64(mark.Epoch), OutOfService: mark.Taint != 0}
 	if !mark.All {
-		m.NodeUID, m.BootID = nodeUID(mark.UID), bootID(mark.Boot)
+		q.BootID = bootID(mark.Boot)
 	}
-	return m
+	return q
 }
 
 func verdict(ready bool) v1alpha1.Verdict {
@@ -99,13 +99,13 @@ func verdict(ready bool) v1alpha1.Verdict {
 	return v1alpha1.VerdictDoNotRelease
 }
 
-func answerOf(k int, given *Answer) *v1alpha1.Answer {
-	return &v1alpha1.Answer{SandboxID: boxID(k), NodeUID: nodeUID(given.UID), BootID: bootID(given.Boot), Epoch: int64(given.Epoch),
+func responseOf(k int, given *Answer) *v1alpha1.SandboxResponse {
+	return &v1alpha1.SandboxResponse{SandboxID: boxID(k), BootID: bootID(given.Boot), Epoch: int64(given.Epoch),
 		Verdict: verdict(given.Ready), Reason: reasons[given.Reason], Time: metav1.NewTime(now), PodUID: podUID(given.Pod)}
 }
 
-func wordOf(k int, given *Answer) release.Answer {
-	said := release.Answer{SandboxID: boxID(k), NodeUID: nodeUID(given.UID), BootID: bootID(given.Boot), Epoch: int64(given.Epoch),
+func wordOf(k int, given *Answer) release.Response {
+	said := release.Response{SandboxID: boxID(k), NodeUID: nodeUID(given.UID), BootID: bootID(given.Boot), Epoch: int64(given.Epoch),
 		Verdict: verdict(given.Ready), Reason: reasons[given.Reason], Time: now.Add(-time.Second), PodUID: podUID(given.Pod)}
 	if given.Next != 0 {
 		said.SuccessorID = boxID(int(given.Next) - 1)

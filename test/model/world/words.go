@@ -14,8 +14,8 @@ import (
 // word is what the agent has to say about a mark: Judge, on the list that it has and what it remembers.
 func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
 	a := &s.Agent[i]
-	if reason := handshake.Foreign(m.markShown(s, i, k, me), nodeUID(me), bootID(bootKey(uint8(i), s.Machine[i].Boot))); reason != "" && !a.View[k].All {
-		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: reason}
+	if !a.View[k].All && !m.isShown(s, i, k, me) {
+		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: "the query is to another Node UID, or another boot"}
 	}
 	q := handshake.Question{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
 	if !a.View[k].All {
@@ -58,18 +58,14 @@ func (a *Agent) recall(s *State, k int) handshake.Recollection {
 	return r
 }
 
-// markShown is the mark as the agent is shown it.
-func (m *Model) markShown(s *State, i, k int, me uint8) v1alpha1.Mark {
-	mark := markOf(k, s.Agent[i].View[k])
-	boot := bootID(bootKey(uint8(i), s.Machine[i].Boot))
-	switch {
-	case mark.NodeUID == "":
-	case m.Off == OtherBoot:
-		mark.BootID = boot
-	case m.Off == BySandboxAlone:
-		mark.BootID, mark.NodeUID = boot, nodeUID(me)
+// isShown: the query stands in the agent's own GuardedNode, and is to this boot.
+func (m *Model) isShown(s *State, i, k int, me uint8) bool {
+	mark := s.Agent[i].View[k]
+	query, boot := queryOf(k, mark), bootID(bootKey(uint8(i), s.Machine[i].Boot))
+	if m.Off == OtherBoot || m.Off == BySandboxAlone {
+		query.BootID = boot
 	}
-	return mark
+	return (mark.UID == me || m.Off == BySandboxAlone) && handshake.Foreign(query, boot) == ""
 }
 
 // listing is the list that the agent has.

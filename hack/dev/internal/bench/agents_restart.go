@@ -28,7 +28,11 @@ var agentsRestart = experiment{
 		if err != nil {
 			return nil, err
 		}
-		o := &observers{config: config, watches: w.agentWatches()}
+		inNodes, err := w.hasQueriesInNodes()
+		if err != nil {
+			return nil, err
+		}
+		o := &observers{config: config, watches: w.agentWatches(inNodes)}
 		w.onStop(func() error { o.close(); return nil })
 		n := w.size(watchingAgents, watchingAgents/50)
 		return []arm{{

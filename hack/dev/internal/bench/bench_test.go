@@ -3,6 +3,8 @@
 package bench
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,6 +53,48 @@ func TestOnlyTheRowsThatAreWantedAreMeasured(t *testing.T) {
 	}
 	if chosen, err := o.choose(); err != nil || len(chosen) != len(experiments)-1 {
 		t.Errorf("those without a file: %d of %d experiments, error %v", len(chosen), len(experiments), err)
+	}
+}
+
+func TestTheWatchesAreThoseOfTheMeasuredVersion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		definitions map[string]string
+		want        []string
+		inNodes     bool
+	}{
+		"queries are in records, those to all nodes too": {want: []string{"ipallocations?spec.nodeName=n", "ipallocations?spec.nodeName="}},
+		"queries to all nodes are in an object": {
+			definitions: map[string]string{"allnodesqueries": "", "guardednodes": "spec: {versions: [{schema: {openAPIV3Schema: {properties: {spec: {properties: {machines: {}}}}}}}]}"},
+			want:        []string{"ipallocations?spec.nodeName=n", "allnodesqueries?metadata.name=all"}},
+		"queries are in GuardedNodes": {
+			definitions: map[string]string{"allnodesqueries": "", "guardednodes": "spec: {versions: [{schema: {openAPIV3Schema: {properties: {spec: {properties: {queries: {}}}}}}}]}"},
+			want:        []string{"guardednodes?metadata.name=n", "allnodesqueries?metadata.name=all"}, inNodes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{options: Options{Root: t.TempDir()}}
+			if err := os.MkdirAll(filepath.Dir(w.definition("x")), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			for resource, text := range tc.definitions {
+				if err := os.WriteFile(w.definition(resource), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			inNodes, err := w.hasQueriesInNodes()
+			if err != nil || inNodes != tc.inNodes {
+				t.Fatalf("queries in GuardedNodes: %t, error %v", inNodes, err)
+			}
+			var got []string
+			for _, of := range w.agentWatches(inNodes) {
+				got = append(got, of.kind+"?"+of.selector("n"))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("watches (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if inNodes, err := (&world{options: Options{Root: filepath.Join("..", "..", "..", "..")}}).hasQueriesInNodes(); err != nil || !inNodes {
+		t.Errorf("this version: queries in GuardedNodes: %t, error %v", inNodes, err)
 	}
 }
 

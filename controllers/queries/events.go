@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queries
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// Events wake the records about which a GuardedNode has other queries or responses than before, and all about which it has queries when its agent begins or
+// ceases to respond. request gives what wakes a record; false for one that is another controller's.
+func Events[T comparable](request func(record string) (T, bool)) handler.TypedFuncs[*v1alpha1.GuardedNode, T] {
+	wake := func(before, after *v1alpha1.GuardedNode, q workqueue.TypedRateLimitingInterface[T]) {
+		for _, record := range changed(before, after) {
+			if r, is := request(record); is {
+				q.Add(r)
+			}
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.GuardedNode, T]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q workqueue.TypedRateLimitingInterface[T]) {
+			wake(&v1alpha1.GuardedNode{}, e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q workqueue.TypedRateLimitingInterface[T]) {
+			wake(e.ObjectOld, e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.GuardedNode], q workqueue.TypedRateLimitingInterface[T]) {
+			wake(e.Object, &v1alpha1.GuardedNode{}, q)
+		},
+	}
+}
+
+// changed are the records to wake, in order.
+func changed(before, after *v1alpha1.GuardedNode) []string {
+	records := sets.New[string]()
+	queries, responses := sets.New(before.Spec.Queries...), sets.New(before.Status.Responses...)
+	for _, q := range queries.SymmetricDifference(sets.New(after.Spec.Queries...)).UnsortedList() {
+		records.Insert(q.Record)
+	}
+	for _, r := range responses.SymmetricDifference(sets.New(after.Status.Responses...)).UnsortedList() {
+		records.Insert(r.Record)
+	}
+	if isResponding(before) != isResponding(after) {
+		for i := range after.Spec.Queries {
+			records.Insert(after.Spec.Queries[i].Record)
+		}
+	}
+	return sets.List(records)
+}
+
+// isResponding is the reason for which the agent responds, or does not; empty if it never said.
+func isResponding(object *v1alpha1.GuardedNode) string {
+	if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RespondingCondition); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// Counts are the metrics of queries and responses, as the events of GuardedNodes show them.
+type Counts struct {
+	mu   sync.Mutex
+	open map[types.UID]int
+	sum  int
+}
+
+// Observe counts what an object has and did not have before. Before is nil where it was not seen, and after where it was deleted.
+func (c *Counts) Observe(before, after *v1alpha1.GuardedNode, now time.Time) {
+	if after == nil {
+		c.set(types.UID(before.Name), 0)
+		return
+	}
+	open := 0
+	for i := range after.Spec.Queries {
+		q := &after.Spec.Queries[i]
+		verdict := verdictOn(q, after)
+		if verdict == nil {
+			open++
+		}
+		if before == nil {
+			continue
+		}
+		if earlier := verdictOn(q, before); verdict != nil && (earlier == nil || earlier.Verdict != verdict.Verdict) {
+			metrics.Responses.WithLabelValues(string(verdict.Verdict), verdict.Reason).Inc()
+			if verdict.Verdict == v1alpha1.VerdictReadyForRelease {
+				metrics.HandshakeDuration.Observe(max(now.Sub(q.Time.Time), 0).Seconds())
+			}
+		}
+	}
+	c.set(types.UID(after.Name), open)
+}
+
+// verdictOn is the response of an object to that very query; nil without one.
+func verdictOn(q *v1alpha1.SandboxQuery, object *v1alpha1.GuardedNode) *v1alpha1.SandboxResponse {
+	for i := range object.Status.Responses {
+		if r := &object.Status.Responses[i]; r.Record == q.Record && r.SandboxID == q.SandboxID && r.Epoch == q.Epoch && r.BootID == q.BootID {
+			return r
+		}
+	}
+	return nil
+}
+
+func (c *Counts) set(node types.UID, open int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open == nil {
+		c.open = map[types.UID]int{}
+	}
+	c.sum += open - c.open[node]
+	c.open[node] = open
+	if open == 0 {
+		delete(c.open, node)
+	}
+	metrics.OpenQueries.Set(float64(c.sum))
+}
+
+// Made counts the queries that a write made.
+func Made(object *v1alpha1.GuardedNode) {
+	for i := range object.Spec.Queries {
+		if q := &object.Spec.Queries[i]; q.Epoch == object.Generation {
+			metrics.Queries.WithLabelValues(about(q)).Inc()
+		}
+	}
+}
+
+func about(q *v1alpha1.SandboxQuery) string {
+	switch {
+	case q.SandboxID == v1alpha1.AnySandbox:
+		return metrics.AboutAny
+	case q.OutOfService:
+		return metrics.AboutOutOfService
+	}
+	return metrics.AboutSandbox
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/metrics"
+)
+
+// writeStatus writes what differs from what the GuardedNode has. What was tried in vain is tried again, not sooner than the back-off says.
+func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, me self) {
+	next := a.statusOf(s, look, me)
+	if a.reporter.isWaiting() {
+		return
+	}
+	err := a.confirmAll(ctx, s, next)
+	switch {
+	case err != nil:
+	case !equality.Semantic.DeepEqual(*next, s.node.Status):
+		var written bool
+		if written, err = a.reporter.write(ctx, s.node, next, me); written {
+			a.wrote(s, next)
+		} else if err == nil {
+			a.poke()
+			err = a.checkStatus(ctx, s, me)
+		}
+	case len(s.words)+len(s.claims) > 0:
+		err = a.checkStatus(ctx, s, me)
+	}
+	if err != nil {
+		metrics.AgentWriteFailures.Inc()
+		a.log.Error(err, "Responding to queries failed; trying again")
+	}
+}
+
+// statusOf is the status as it has to be.
+func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.GuardedNodeStatus {
+	next := s.node.Status.DeepCopy()
+	next.Responses = nil
+	for i := range s.words {
+		if r := handshake.Response(s.words[i].query, s.words[i].Word, s.words[i].given, me.bootID, a.clock.Now()); r != nil {
+			next.Responses = append(next.Responses, *r)
+		}
+	}
+	next.AllNodes = allNodesOf(s, next.AllNodes, look, me)
+	condition := responding(s, look)
+	if stands := meta.FindStatusCondition(next.Conditions, condition.Type); stands == nil || stands.Status != condition.Status || stands.Reason != condition.Reason {
+		condition.LastTransitionTime = metav1.NewTime(a.clock.Now())
+		meta.SetStatusCondition(&next.Conditions, condition)
+	}
+	return next
+}
+
+// allNodesOf is the response to the queries to all nodes as it has to be.
+func allNodesOf(s *seen, standing *v1alpha1.AllNodesResponse, look handshake.Look, me self) *v1alpha1.AllNodesResponse {
+	if s.all == nil || look.Listing == nil || (len(s.claims) == 0 && (standing == nil || len(standing.Claims) == 0)) {
+		return standing
+	}
+	queries := handshake.Queries{UID: s.all.UID, Generation: s.all.Generation}
+	for i := range s.claims {
+		queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: s.claims[i].orphan.SandboxID, Epoch: s.claims[i].orphan.Epoch, Word: s.claims[i].Word})
+	}
+	response, due := queries.Respond(standing, me.bootID, look.Listing.Began)
+	if !due {
+		return standing
+	}
+	return &response
+}
+
+// responding is the condition that says why queries get no response. Its message may be in other words at each try, and is written once.
+func responding(s *seen, look handshake.Look) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.RespondingCondition, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonResponding),
+		Message: "the agent of the node lists its container runtime"}
+	refuse := func(reason v1alpha1.Reason, message string) {
+		const limit = 32768 // the API server refuses longer messages
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, string(reason), message[:min(len(message), limit)]
+	}
+	if look.Listing == nil {
+		refuse(look.Failure.Reason, look.Failure.Message)
+		return condition
+	}
+	for _, w := range slices.Concat(s.words, s.claims) {
+		if w.Kind == handshake.Silence && condition.Status == metav1.ConditionTrue {
+			refuse(w.Reason, w.Message)
+		}
+	}
+	return condition
+}
+
+// confirmAll takes the response to the queries to all nodes back that a live read of them does not confirm.
+func (a *Agent) confirmAll(ctx context.Context, s *seen, next *v1alpha1.GuardedNodeStatus) error {
+	if equality.Semantic.DeepEqual(next.AllNodes, s.node.Status.AllNodes) {
+		return nil
+	}
+	stands, err := a.reporter.stands(ctx, s.all)
+	if err == nil && !stands {
+		next.AllNodes = s.node.Status.AllNodes
+	}
+	return err
+}
+
+// checkStatus reads the object live when that is due, and takes what differs for what the watch should have brought.
+func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
+	response := cmp.Or(s.node.Status.AllNodes, &v1alpha1.AllNodesResponse{})
+	live, err := a.reporter.reread(ctx, me, s.all != nil && s.all.Generation < response.Generation)
+	if apierrors.IsNotFound(err) {
+		return a.own.Replace(nil, "")
+	}
+	if err != nil || live == nil || live.ResourceVersion == s.node.ResourceVersion {
+		return err
+	}
+	return a.own.Replace([]any{live}, "")
+}
+
+// wrote counts what was written.
+func (a *Agent) wrote(s *seen, next *v1alpha1.GuardedNodeStatus) {
+	a.pace.news()
+	for i := range s.words {
+		w := &s.words[i]
+		r := responseTo(next, &w.query)
+		if r != nil && (w.given == nil || *r != *w.given) {
+			metrics.AgentResponses.WithLabelValues(string(r.Verdict), r.Reason).Inc()
+			a.log.Info("Responded", "record", r.Record, "sandbox", r.SandboxID, "epoch", r.Epoch, "verdict", r.Verdict, "reason", r.Reason, "why", w.Message)
+		}
+	}
+	if !equality.Semantic.DeepEqual(next.AllNodes, s.node.Status.AllNodes) {
+		metrics.AgentAcknowledgements.Inc()
+	}
+}
+
+// report counts what gets no response and says once what begins or ends.
+func (a *Agent) report(s *seen, look handshake.Look, me self) {
+	counts := map[v1alpha1.Reason]int{}
+	first := map[v1alpha1.Reason]string{}
+	if look.Listing == nil {
+		counts[look.Failure.Reason], first[look.Failure.Reason] = 0, look.Failure.Message
+	}
+	if me.reason != "" {
+		counts[me.reason], first[me.reason] = 0, me.message
+	}
+	for _, w := range slices.Concat(s.words, s.claims) {
+		if w.Kind != handshake.Silence {
+			continue
+		}
+		counts[w.Reason]++
+		if first[w.Reason] == "" {
+			first[w.Reason] = w.Message
+		}
+	}
+	a.silences.update(counts, first, me)
+}
