@@ -65,7 +65,7 @@ func (r *ruling) answer(ctx context.Context, req *admission.Request) admission.R
 	return response
 }
 
-// said is the message for whoever writes: the policy, the reason, what was found, and what to do.
+// said is the message for the client that writes: the policy, the reason, what was found, and what to do.
 func (r *ruling) said() string {
 	message := string(r.Reason) + ": " + r.Message
 	if r.policy != "" {

@@ -80,7 +80,7 @@ func (g *nodeResourceGuard) judgeBy(ctx context.Context, policy *nodepolicy.Comp
 	return g.judgeObjects(ctx, policy, req, before, after)
 }
 
-// checkDirection refuses to judge by a policy what is not its own: no refusal may come of a webhook that somebody made by
+// checkDirection refuses to judge by a policy what is not its own: no refusal may come of a webhook that a user made by
 // hand, or of one that is older than its policy.
 func checkDirection(policy *nodepolicy.Compiled, req *admission.Request) error {
 	guarded := policy.Resource()
@@ -140,7 +140,7 @@ func judgeUnreadable(w *nodeidentity.Write, before, after *unstructured.Unstruct
 	return nodeidentity.Judgment{Outcome: nodeidentity.Refuse, Assessment: nodeidentity.Assessment{Reason: v1alpha1.ReasonNodeUnreadable, Message: message}}
 }
 
-// judgeWrite asks the cache first, which may only allow; whatever else it leads to is judged again on a live Node.
+// judgeWrite asks the cache first, which may only allow; all else is judged again on a live Node.
 func (g *nodeResourceGuard) judgeWrite(ctx context.Context, w *nodeidentity.Write) nodeidentity.Judgment {
 	name := w.New.NodeName
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {

@@ -160,7 +160,7 @@ func messages(decision protection.Decision) []string {
 	return all
 }
 
-// warnings tell whoever creates a pod about mistakes in what it names: not about reads that failed here, nor about a
+// warnings tell the client that creates a pod about mistakes in what it names: not about reads that failed here, nor about a
 // definition that leaves its configuration to the nodes, which is none.
 func warnings(facts protection.Facts, decision protection.Decision) []string {
 	var all []string

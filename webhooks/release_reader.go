@@ -50,7 +50,7 @@ func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserIn
 }
 
 // daemonSetPod reads, live, the pod to which a token is bound, and whether a trusted DaemonSet controls it. What was proven of a pod UID
-// is not read again: its node never changes, its controller only where somebody orphans it, its images only where somebody sets
+// is not read again: its node never changes, its controller only where a user orphans it, its images only where a user sets
 // them by hand, and the API server refuses the token
 // of a pod that is gone once its cache of tokens forgets it (10 s). So an API server that is slow does not have a node's CNI DEL
 // wait for the same two reads each time, until it is refused as undecidable. Everything about the entry's pod and Node is read live.
@@ -75,7 +75,7 @@ func (g *releaseGuard) reconcilerShared(w releaseguard.Writer) bool {
 	if g.options.ReconcilerInDaemonSet != nil {
 		return *g.options.ReconcilerInDaemonSet
 	}
-	if w.CNIUser { // a certificate is nobody else's; the account of a pod may be the reconciler's
+	if w.CNIUser { // no other client has a certificate; the account of a pod may be the reconciler's
 		return strings.HasPrefix(w.User, serviceAccountPrefix)
 	}
 	return !w.DaemonSetPod.IsKnown() || w.DaemonSetPod.Get().ReconcilerShared
@@ -147,7 +147,7 @@ type boundPod struct {
 	node string
 }
 
-// boundPodOf is false for whoever has no token of a pod on a node.
+// boundPodOf is false for a user without a token of a pod on a node.
 func boundPodOf(user *authenticationv1.UserInfo) (boundPod, bool) {
 	account, isServiceAccount := strings.CutPrefix(user.Username, serviceAccountPrefix)
 	namespace, _, _ := strings.Cut(account, ":")

@@ -44,7 +44,7 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 			return nil
 		}
 	}
-	before.PodRef, _ = ipam.ReservationOwner(before.PodRef) // whoever it was for before its removal began
+	before.PodRef, _ = ipam.ReservationOwner(before.PodRef) // the pod that it was for before its removal began
 	write := &releaseguard.ReservationWrite{
 		Writer: releaseguard.Writer{User: req.UserInfo.Username, Manager: req.UserInfo.Username == v.options.ManagerUser},
 		Name:   before.Name, PodRef: before.PodRef,
@@ -68,7 +68,7 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 }
 
 // shows says whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and
-// so may one that nobody has written yet: it comes when every network of the pod is attached (whereabouts#162).
+// so may one that is not written yet: it comes when every network of the pod is attached (whereabouts#162).
 func (v *ReservationReleaseValidator) shows(pod *corev1.Pod, name string) bool {
 	if pod.Annotations[podnetwork.StatusAnnotation] == "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 		return pod.Spec.NodeName != ""

@@ -102,7 +102,7 @@ func (r *Reconciler) podEvents() handler.TypedFuncs[*corev1.Pod, reconcile.Reque
 	}
 }
 
-// lacksFinalizer: the pod could have the finalizer and does not, whoever made it or changed it.
+// lacksFinalizer: the pod could have the finalizer and does not, by any client's write.
 func lacksFinalizer(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)
 }

@@ -46,7 +46,7 @@ func New(c clock.PassiveClock) *Pods {
 		shown: map[types.UID][]ownership.Shown{}, showed: map[types.UID]string{}}
 }
 
-// Watch sees pods from now on, on every replica: whoever becomes leader has watched before.
+// Watch sees pods from now on, on every replica: the next leader has watched before.
 func Watch(ctx context.Context, pods cache.Cache, c clock.PassiveClock) (*Pods, error) {
 	p := New(c)
 	informer, err := pods.GetInformer(ctx, &corev1.Pod{})
@@ -151,7 +151,7 @@ func (p *Pods) HasShown(uid types.UID, sandbox string) bool {
 	return p.showed[uid] == sandbox
 }
 
-// LostFinalizer notes that somebody removed the finalizer of a pod that lives on.
+// LostFinalizer notes that a client removed the finalizer of a pod that lives on.
 func (p *Pods) LostFinalizer(uid types.UID, by string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -96,9 +96,9 @@ type Query struct {
 	SandboxIDs []string
 	// Record asks for the entries that carry the tombstone of that record.
 	Record string
-	// Places ask for whatever stands there now, whosever it is.
+	// Places ask for the entries that stand there now, of any owner.
 	Places []Place
-	// Addresses ask for whatever stands at them in any pool. A pool whose range cannot be read may have every one.
+	// Addresses ask for the entries that stand at them in any pool. A pool whose range cannot be read may have every one.
 	Addresses []netip.Addr
 }
 
@@ -129,7 +129,7 @@ type Removed struct {
 	SandboxID string
 }
 
-// ErrChanged is wrapped by a Result whose entry no longer matches the key: somebody else changed it. It is no failure:
+// ErrChanged is wrapped by a Result whose entry no longer matches the key: another client changed it. It is no failure:
 // observe and decide again.
 var ErrChanged = errors.New("the entry is not the one that was decided on")
 

@@ -104,7 +104,7 @@ func (b *books) shown(pod *Pod, shown Shown) []Finding {
 	return findings
 }
 
-// entryOf is the entry of a pod's address; one whose release has begun may be anybody's.
+// entryOf is the entry of a pod's address; one whose release has begun may be any pod's.
 func (b *books) entryOf(pod *Pod, shown Shown) *Entry {
 	for _, e := range b.byAddress[shown.IP] {
 		if e.Releasing || e.PodRef == pod.Ref && sameInterface(e.Interface, shown.Interface) {
@@ -236,7 +236,7 @@ func (b *books) unsliced() []Finding {
 	return findings
 }
 
-// hasSlice: any namespace's object of that name will do, since nobody can tell which one the node's IPAM reads.
+// hasSlice: any namespace's object of that name will do, since it is unknown which one the node's IPAM reads.
 func (b *books) hasSlice(name, node string) bool {
 	for pool, nodes := range b.Slices {
 		if _, own, _ := strings.Cut(pool, "/"); own == name && nodes.Has(node) {

@@ -3,14 +3,14 @@
 // Package ipamaudit compares, purely, what an IPAM has recorded with what live pods show, and finds contradictions. An IPAM
 // makes them by itself: whereabouts answers an ADD whose record it could not write, skips reservations, and deletes those of
 // others (hack/dev/test/guarded tells these as stories). A finding is a candidate: facts are read one after the other
-// while addresses come and go, so whoever speaks of it looks again, later and live.
+// while addresses come and go, so a report of it needs another look, later and live.
 //
 //	EntryMissing         a live pod shows an address of a managed network, and no pool has it for the pod
 //	ReservationMissing   a live pod shows the address of its entry, and nothing reserves it
 //	ReservationForeign   so, and the reservation of the address names another pod
 //	ReservationOrphaned  a reservation stands for no entry, and its pod does not show the address
 //	AddressInTwoPools    two live pods show one address of one network, each from its own pool
-//	SliceMoved           an entry stands in the pool of a node whose slice another node has by now, or nobody
+//	SliceMoved           an entry stands in the pool of a node whose slice another node has by now, or none
 //	PodWithoutSlice      a pod's node has no slice of its network, so neither ADD nor DEL works
 //	EntryUnaccounted     nothing leads Holdfast to an entry: no record, no pod, no look that is scheduled
 //

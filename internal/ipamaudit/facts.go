@@ -17,14 +17,14 @@ type Facts struct {
 	Entries []Entry
 	// Reservations are all that there are.
 	Reservations []Reservation
-	// Unreadable says that a whole pool could not be read, so that nobody can say of any address that no pool has it.
+	// Unreadable says that a whole pool could not be read, so that of no address it is known that no pool has it.
 	Unreadable bool
 	// Doubtful are the pods with an entry that could not be read, or whose reservation has a name that cannot be told.
 	Doubtful sets.Set[string]
 	// Slices are, by the name of the object that divides a range ("namespace/name"), the nodes that have a part of it. Nil
-	// where nobody can tell, or no range is divided.
+	// where that is unknown, or no range is divided.
 	Slices map[string]sets.Set[string]
-	// Accounts are what leads to each entry; nil where nobody can tell.
+	// Accounts are what leads to each entry; nil where that is unknown.
 	Accounts *Accounts
 	// Starting are pods that have an ADD or a DEL of a divided network before them.
 	Starting []Starting
@@ -89,11 +89,11 @@ type Entry struct {
 type Slice struct {
 	// Name tells it from all others: the object that lists it, and its range. Empty where the pool is no slice's.
 	Name string
-	// For is the node in the pool's name; Node has the slice now, empty if nobody has.
+	// For is the node in the pool's name; Node has the slice now, empty if none has.
 	For, Node string
 }
 
-// Moved says that another node than the pool's has the slice now, or nobody.
+// Moved says that another node than the pool's has the slice now, or none.
 func (s Slice) Moved() bool { return s.Name != "" && s.For != s.Node }
 
 // Reservation keeps an address from being handed out by overlapping ranges.

@@ -43,7 +43,7 @@ type Finding struct {
 	Slice, Node, Owner string
 }
 
-// Identity tells contradictions apart, whoever else has come into one.
+// Identity tells contradictions apart, also when further pods have come into one.
 type Identity struct {
 	kind               v1alpha1.Reason
 	podRef             string
@@ -90,7 +90,7 @@ func (f Finding) sliceMessage() string {
 	}
 	owner := "node " + f.Owner + " has"
 	if f.Owner == "" {
-		owner = "nobody has"
+		owner = "no node has"
 	}
 	user := "of " + f.PodRef
 	if f.UID != "" {

@@ -25,7 +25,7 @@ const (
 	Create
 	// Give the reservation Name to PodRef and Interface.
 	Give
-	// Mark the reservation Name, so that nobody takes it over.
+	// Mark the reservation Name, so that no pod takes it over.
 	Mark
 	// Restore the reservation Name, which is marked, to PodRef and Interface.
 	Restore

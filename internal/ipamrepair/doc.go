@@ -24,6 +24,6 @@
 //
 // The mark is a reference that no pod can have (ipam.ReservationTombstone). whereabouts lets a pod take an address
 // that is reserved under its own name without writing the reservation again, so that one of the same name could take it over
-// while it is removed, and nobody would see it in the reservation's version. Marked, it keeps the address from everybody; and
+// while it is removed, and the reservation's version would not show it. Marked, it keeps the address from every pod; and
 // an ADD that had read it before has ended, and left an entry, when the delay is over.
 package ipamrepair

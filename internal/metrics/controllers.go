@@ -54,7 +54,7 @@ var (
 		Help: "Addresses that two pod UIDs claim, neither of them proven gone. Only the leader reports it.",
 	}))
 
-	// Orphans is the number of IPAM entries whose owner nobody can tell.
+	// Orphans is the number of IPAM entries of unknown owner.
 	Orphans = register(prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: Prefix + "orphans",
 		Help: "IPAM entries whose owner is unknown; they are held and recorded. Only the leader reports it.",

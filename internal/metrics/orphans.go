@@ -4,7 +4,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// What becomes of the addresses whose owner nobody can tell.
+// What becomes of the addresses of unknown owner.
 var (
 	// OrphanSandboxes is the number of sandboxes without an owner, by what they wait for.
 	OrphanSandboxes = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -36,7 +36,7 @@ var (
 const (
 	// SliceKept: entries remain.
 	SliceKept = "kept"
-	// SliceUnknown: nobody could tell whether entries remain; it was kept.
+	// SliceUnknown: it is unknown whether entries remain; it was kept.
 	SliceUnknown = "unknown"
 	// SliceLetGo: the pool is empty.
 	SliceLetGo = "let_go"

@@ -14,7 +14,7 @@
 //
 //	speaks for no node                        NamesNoNode       allowed
 //	Node not read, unreadable or without UID  ObservationFailed could not tell
-//	a reference with another name             NodeNameMismatch  refused, whatever the presence
+//	a reference with another name             NodeNameMismatch  refused, at any presence
 //	no Node of the name                       NodeMissing       as the policy says, with a UID or without
 //	no UID, presence IfPresent                NodeUIDMatches    allowed
 //	no UID, presence Required                 NodeUIDMissing    refused
@@ -25,7 +25,7 @@
 // if the object had kept them.
 //
 // A reference whose UID is empty carries a UID that is not the live Node's. A policy whose presence or missing-node action
-// is none of those that there are is ObservationFailed as well: nothing is allowed by a rule that nobody knows.
+// is none of those that there are is ObservationFailed as well: nothing is allowed by an unknown rule.
 //
 // What a cache says (invariants I5 and I6) allows one thing only: an update that changes neither the references nor the node's
 // name, of an object that speaks for a Node that the cache has. That there is no such Node is never taken from a cache: a

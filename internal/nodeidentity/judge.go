@@ -52,7 +52,7 @@ func judgedObject(w Write) (_ Object, dropped bool) {
 	return o, true
 }
 
-// unconditional says whether the write passes whatever the Node is. deletionTimestamp means something on UPDATE only: the
+// unconditional says whether the write passes for any Node. deletionTimestamp means something on UPDATE only: the
 // API server lets no writer set it. An object that loses its last finalizer is gone with the write.
 func unconditional(w Write) (Assessment, bool) {
 	switch {

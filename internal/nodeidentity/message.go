@@ -144,7 +144,7 @@ func list[T any](items []T, show func(T) string) string {
 	return strings.Join(shown, ", ")
 }
 
-// quote quotes what somebody else wrote, so that it can neither end a line nor fill a log.
+// quote quotes what another client wrote, so that it can neither end a line nor fill a log.
 func quote(s string) string { return quoteUpTo(shownRunes, s) }
 
 func quoteUpTo(runes int, s string) string {

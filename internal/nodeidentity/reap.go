@@ -12,7 +12,7 @@ import (
 // Reap says whether a stale object may be deleted: the evidence is live, every reference has the name of the object's
 // node and the UID of a Node that is gone, no owner other than Nodes is left, and it is not being deleted already. The
 // reason is what the object is (StaleNodeUID or NodeMissing if it may be deleted), BeingDeleted, or ObservationFailed if the
-// Node was not read live; the message of a "no" says why not. Whoever calls it for NodeMissing has seen the Node missing for
+// Node was not read live; the message of a "no" says why not. A caller for NodeMissing has seen the Node missing for
 // as long as a deleted Node's word needs.
 func Reap(p Policy, o Object, e Evidence) (bool, Assessment) {
 	a := Assess(p, o, e)

@@ -46,7 +46,7 @@ type Object struct {
 	NodeName   string
 	References []Reference
 	// OtherOwners is how many owner references do not name a v1 Node; where the policy has an annotation, it is how many
-	// owner references there are, whatever they name.
+	// owner references there are, of any name.
 	OtherOwners int
 	Finalizers  []string
 	// Deleting says that deletionTimestamp is set.

@@ -20,7 +20,7 @@ type Audit struct {
 	settings handshake.Settings
 	memory   handshake.Memory
 	standing map[key]Finding
-	// once are findings of the last reading that nobody was told yet.
+	// once are findings of the last reading that were not reported yet.
 	once map[key]bool
 }
 

@@ -67,7 +67,7 @@ type Reading struct {
 	// Entries are all that the store has, but for what the defects say.
 	Entries []Entry
 	Defects []Defect
-	// Unknown says that nobody knows what the store has: it could not be read, or not be understood as a whole.
+	// Unknown says that it is not known what the store has: it could not be read, or not be understood as a whole.
 	Unknown bool
 }
 

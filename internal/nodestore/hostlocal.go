@@ -10,7 +10,7 @@ import (
 
 // The files of a network's folder that are no entries (host-local, plugins/ipam/host-local/backend/disk).
 const (
-	// HostLocalLock is locked with flock by whoever reads or writes the folder.
+	// HostLocalLock is locked with flock by each process that reads or writes the folder.
 	HostLocalLock = "lock"
 	// hostLocalLastReserved starts the name of the files that say which address was given last, one for each set of ranges.
 	hostLocalLastReserved = "last_reserved_ip."

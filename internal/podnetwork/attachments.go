@@ -43,7 +43,7 @@ func (a Attachment) String() string { return a.Namespace + "/" + a.Name }
 // listed. The pod's namespace completes the names in NetworksAnnotation, multusNamespace (empty: DefaultMultusNamespace)
 // the one in DefaultNetworkAnnotation.
 //
-// Each error in malformed names an annotation, or an element of it, that cannot be read; whoever decides something must
+// Each error in malformed names an annotation, or an element of it, that cannot be read; a caller that decides something must
 // take it for a network of which nothing is known. An absent or empty NetworksAnnotation is no network and no error, as in
 // Multus; an empty DefaultNetworkAnnotation is malformed, as in Multus.
 func Attachments(annotations map[string]string, namespace, multusNamespace string) (attachments []Attachment, malformed []error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrNoConfig is returned for a NetworkAttachmentDefinition with an empty spec.config. It is legal: Multus then looks for a
-// CNI configuration of that name on the node, where nobody but the node can read it.
+// CNI configuration of that name on the node, where only the node can read it.
 var ErrNoConfig = errors.New("spec.config is empty, so that the configuration is a file on each node, which cannot be seen from here")
 
 // ErrTooLarge is returned for a configuration that exceeds MaxConfigBytes.
@@ -179,7 +179,7 @@ func (w *walk) ipam(plugin string, value any) {
 	}
 }
 
-// delegatedIPAM takes for an IPAM whatever has a type, inside an ipam section.
+// delegatedIPAM takes for an IPAM each value that has a type, inside an ipam section.
 func (w *walk) delegatedIPAM(plugin string, value any) {
 	if w.err != nil {
 		return
@@ -217,7 +217,7 @@ func (w *walk) fail(err error) {
 	}
 }
 
-// field gives the value under a key, whatever its case; nil where there is none.
+// field gives the value under a key, in any case; nil where there is none.
 func field(object map[string]any, key string) (value any, err error) {
 	var found []string
 	for _, candidate := range sortedKeys(object) {
@@ -232,7 +232,7 @@ func field(object map[string]any, key string) (value any, err error) {
 	return value, nil
 }
 
-// stringField gives the string under a key, whatever its case; empty where there is none.
+// stringField gives the string under a key, in any case; empty where there is none.
 func stringField(object map[string]any, key string) (string, error) {
 	value, err := field(object, key)
 	if value == nil || err != nil {

@@ -33,7 +33,7 @@ type Decision struct {
 	Networks []NetworkJudgement
 }
 
-// Exempt says whether a pod is left alone whatever its networks are, and why. Whoever protects a pod on other evidence than
+// Exempt says whether a pod is left alone for any networks, and why. A caller that protects a pod on other evidence than
 // its networks, such as an address that it holds, asks only this. A pod that is being deleted takes no finalizer at all.
 func Exempt(f Facts) (reason v1alpha1.Reason, exempt bool) {
 	switch {

@@ -21,7 +21,7 @@ const (
 	Known State = iota + 1
 	// Absent: a read that succeeded says that it does not exist.
 	Absent
-	// Unknown: it could not be read, or nobody tried.
+	// Unknown: it could not be read, or was not.
 	Unknown
 )
 
@@ -36,7 +36,7 @@ type Definition struct {
 	Err error
 }
 
-// Network is one network that a pod asks for, with its definition. A Definition that nobody filled in is Unknown.
+// Network is one network that a pod asks for, with its definition. A Definition that was not filled in is Unknown.
 type Network struct {
 	podnetwork.Attachment
 	Definition Definition

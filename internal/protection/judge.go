@@ -17,7 +17,7 @@ const (
 	Guarded Verdict = iota + 1
 	// Unguarded: the definition is known, and no backend manages any IPAM of it.
 	Unguarded
-	// Unresolved: nobody can tell.
+	// Unresolved: it cannot be told.
 	Unresolved
 )
 

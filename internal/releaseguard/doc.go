@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package releaseguard judges, purely, whether somebody other than Holdfast may take an entry out of a pool. It is asked
+// Package releaseguard judges, purely, whether a client other than Holdfast may take an entry out of a pool. It is asked
 // by admission, about writes after which an entry is missing or stands under another pod reference.
 //
 // For each such removal, in this order:
 //
 //	1  the writer is the manager                                            allow
 //	   the entry gets the tombstone of the record that holds it, and its
-//	   pod is being deleted or gone: nobody gets the address                allow
+//	   pod is being deleted or gone: no pod gets the address                allow
 //	2  it is CNI DEL: the entry's node is Ready, and the writer's token
 //	   belongs to that node's pod of a trusted DaemonSet; and no record
 //	   has the address for a rival sandbox                                  allow
@@ -19,7 +19,7 @@
 //
 // An entry whose ID is a UID belongs to a ResourceClaim. Instead of 2 to 5, it may go by the hand of the driver on the node that the claim is
 // allocated to (the token of row 2, where no reconciler shares it), or once no claim has that UID. An entry whose ID is none that a
-// container runtime makes has an owner that nobody can look for: row 3 never fits it.
+// container runtime makes has an owner that cannot be looked for: row 3 never fits it.
 //
 // The entry's node is that of the record which holds the entry; without one, that of the pod of its reference. Where the
 // IPAM's reconciler shares the DaemonSet's pods, 2 is for pods that are being deleted only, or the reconciler could free

@@ -85,7 +85,7 @@ type Pod struct {
 	Held bool
 	// Ending is what its object shows of its end.
 	Ending release.Ending
-	// Begun is when it was bound, or was made where nobody wrote down when it was bound.
+	// Begun is when it was bound, or was made where no time of the binding is known.
 	Begun time.Time
 }
 

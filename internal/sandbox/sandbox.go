@@ -65,7 +65,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FailureOf is what the handshake makes of an error of List. An error that nobody classified is a list that failed.
+// FailureOf is what the handshake makes of an error of List. An error without a class is a list that failed.
 func FailureOf(err error) handshake.Look {
 	reason := v1alpha1.ReasonListFailed
 	if known, ok := errors.AsType[*Error](err); ok {

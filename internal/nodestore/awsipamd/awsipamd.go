@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package awsipamd reads the checkpoints of the AWS VPC CNI's daemon on this node. It never writes them: what they say is in the
-// daemon's memory too, which nobody else can change.
+// daemon's memory too, which no other process can change.
 package awsipamd
 
 import (

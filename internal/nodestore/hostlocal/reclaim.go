@@ -53,7 +53,7 @@ func (s *Source) reclaim(ctx context.Context, e nodestore.Entry) (v1alpha1.Reaso
 	if err != nil {
 		return "", err
 	}
-	// To close the file is to unlock it: nobody else has this open file.
+	// To close the file is to unlock it: no other process has this open file.
 	defer lock.Close()
 	name := e.IP.String()
 	now, _, err := readEntry(folder, e.Store, name)
@@ -72,7 +72,7 @@ func (s *Source) reclaim(ctx context.Context, e nodestore.Entry) (v1alpha1.Reaso
 }
 
 // lock takes host-local's lock. A folder without the file is none in which host-local ever worked, and a lock that was replaced
-// while we waited keeps nobody out.
+// while we waited keeps no process out.
 func lock(ctx context.Context, folder *os.Root, timeout time.Duration) (*os.File, error) {
 	file, err := storefile.Open(folder, nodestore.HostLocalLock)
 	if err != nil {

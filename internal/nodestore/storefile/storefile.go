@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package storefile reads the files of IPAM stores, which others write: never past a symbolic link, never more than a limit, and
-// never for longer than a file takes to be read, whatever stands under its name.
+// never for longer than a file takes to be read, for any kind of file.
 package storefile
 
 import (

@@ -43,7 +43,7 @@ type Options struct {
 	Endpoint string
 	// Candidates are where to look. Default: WellKnown.
 	Candidates []string
-	// StateDir is where containerd keeps its state. Default: the folder of its socket, which is so wherever nobody moved one of
+	// StateDir is where containerd keeps its state. Default: the folder of its socket, which is so unless an administrator moved one of
 	// them.
 	StateDir string
 	// Timeout bounds every single call, and all questions about single sandboxes together. Required.
@@ -157,7 +157,7 @@ func (r *Runtime) disconnect(ctx context.Context, service reads) {
 	}
 }
 
-// unreachable: there is nobody, or nobody answers in time.
+// unreachable: no server is there, or none responds in time.
 func unreachable(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true

@@ -19,7 +19,7 @@ var _ sandbox.Hinter = &Runtime{}
 // lastHintRetry bounds the back-off after a stream of events that could not be had, or ended.
 const lastHintRetry = time.Minute
 
-// Hint is sandbox.Hinter's. containerd before 2.0 has one channel of events for all who read it, so that whatever we read the
+// Hint is sandbox.Hinter's. containerd before 2.0 has one channel of events for all who read it, so that what we read the
 // kubelet would miss: its events are left alone. A runtime that offers none is asked again now and then: it may be upgraded.
 func (r *Runtime) Hint(ctx context.Context, changed func()) {
 	ctx = klog.NewContext(ctx, logr.Discard())
@@ -48,7 +48,7 @@ func read(ctx context.Context, service reads, changed func()) bool {
 		// Why a stream of hints ended does not matter.
 		_ = service.GetContainerEvents(ctx, events, nil)
 	}()
-	// The client writes to the channel whatever happens: it is read until the client has ended.
+	// The client always writes to the channel: it is read until the client has ended.
 	defer func() {
 		cancel()
 		for {
