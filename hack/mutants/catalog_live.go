@@ -41,6 +41,12 @@ var livenessMutants = []mutant{
 		new:  `of.PodUID == ""`, by: inOrphans,
 	},
 	{
+		rule: "liveness: a machine that has booted since its claim is the same machine",
+		file: "controllers/orphan/claim.go",
+		old:  `identity.MachineID, identity.SystemUUID = seen.MachineID, seen.SystemUUID`,
+		new:  `_ = seen`, by: inOrphans,
+	},
+	{
 		rule: "liveness: a conflict with what another pod of the name shows ends with that pod (L5)",
 		file: "controllers/pod/watches.go",
 		old:  `			if uid != pod.UID {`,
