@@ -26,12 +26,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
+// auditsTimeout bounds the audits of a case: the writes of one that repairs too much wait for the limiter.
+const auditsTimeout = 10 * time.Second
+
 // audits runs n audits, each the release delay after the one before.
 func audits(t *testing.T, a *auditor, n int) (errs []error) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), auditsTimeout)
+	defer cancel()
 	clock := a.clock.(interface{ SetTime(time.Time) })
 	for range n {
-		if err := a.audit(t.Context()); err != nil {
+		if err := a.audit(ctx); err != nil {
 			errs = append(errs, err)
 		}
 		clock.SetTime(a.clock.Now().Add(auditedDelay))
