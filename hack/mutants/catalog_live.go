@@ -93,6 +93,12 @@ var livenessMutants = []mutant{
 		new:  `allowed[attachment.String()] += 1 << 20`, by: inRepair,
 	},
 	{
+		rule: "audit: a completed pod that is kept uses its address (0279)",
+		file: "controllers/audit/repair_facts.go",
+		old:  `if facts.Ending != release.EndingFinished {`,
+		new:  `if !facts.Ending.ByKubelet() {`, by: inRepair,
+	},
+	{
 		rule: "audit: what is held is soon looked at again, because others wait for the address",
 		file: "controllers/audit/repair.go",
 		old:  `k.soon = a.clock.Since(k.since) < heldSoon`,
