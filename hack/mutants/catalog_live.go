@@ -99,6 +99,12 @@ var livenessMutants = []mutant{
 		new:  `if !facts.Ending.ByKubelet() {`, by: inRepair,
 	},
 	{
+		rule: "node policies: no injector is asked where an authority is followed (0284)",
+		file: "controllers/noderesource/webhook_configuration.go",
+		old:  `} else if authority.isFollowed() {`,
+		new:  `} else if false {`, by: []string{"./controllers/noderesource"},
+	},
+	{
 		rule: "audit: what is held is soon looked at again, because others wait for the address",
 		file: "controllers/audit/repair.go",
 		old:  `k.soon = a.clock.Since(k.since) < heldSoon`,
