@@ -173,7 +173,7 @@ func audited(t testing.TB, pool *auditedPool, change func(*corev1.Pod)) (*audito
 		WithIndex(&v1alpha1.IPAllocation{}, "spec.podName", func(o client.Object) []string { return []string{o.(*v1alpha1.IPAllocation).Spec.PodName} }).
 		Build()
 	clock := clocktesting.NewFakePassiveClock(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
-	recorder := events.NewFakeRecorder(10)
+	recorder := events.NewFakeRecorder(1000) // blocks once it is full
 	o := Options{ReleaseDelay: auditedDelay, Scheduled: func() []string { return nil },
 		Pod: func(_ context.Context, pod *corev1.Pod) release.Pod {
 			return release.Pod{Ending: release.EvidenceKubelet.Ending(pod, pod.Labels[seenAlive] != "", time.Time{}), Begun: release.Begun(pod),

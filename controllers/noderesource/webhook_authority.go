@@ -19,10 +19,13 @@ type webhookAuthority struct {
 	follow bool
 }
 
+// isFollowed: every entry has the protection webhook's authority.
+func (a webhookAuthority) isFollowed() bool { return a.follow && len(a.protection) > 0 }
+
 // of is the authority for a policy's entry; empty if there is none yet. What an entry has is the injector's, and stays. A new
 // entry gets that of another one, or the protection webhook's, so that it fails open for no moment.
 func (a webhookAuthority) of(policy string) []byte {
-	if a.follow && len(a.protection) > 0 {
+	if a.isFollowed() {
 		return a.protection
 	}
 	name := nodepolicy.EntryName(policy)

@@ -39,6 +39,8 @@ func webhookConfiguration(stored *admissionregistrationv1.ValidatingWebhookConfi
 	metav1.SetMetaDataLabel(&wanted.ObjectMeta, webhookEnforcerLabel, webhookEnforcer)
 	if o.Certificate.Name != "" {
 		metav1.SetMetaDataAnnotation(&wanted.ObjectMeta, webhookInjectAnnotation, o.Certificate.String())
+	} else if authority.isFollowed() { // an injector would write another one again and again
+		delete(wanted.Annotations, webhookInjectAnnotation)
 	}
 	wanted.Webhooks, wanted.OwnerReferences = nil, nil
 	for _, p := range policies {

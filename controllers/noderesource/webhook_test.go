@@ -131,6 +131,29 @@ func TestTheWantedConfiguration(t *testing.T) {
 	}
 }
 
+// The installation had cert-manager, and was given an authority of the user's own (docs/decisions/0284).
+func TestNoInjectorIsAskedWhereAnAuthorityIsFollowed(t *testing.T) {
+	options := webhookOptions()
+	options.Certificate = types.NamespacedName{}
+	for name, tc := range map[string]struct {
+		protection string
+		want       map[string]string
+	}{
+		"the protection webhook's":    {"S", map[string]string{"team": "network"}},
+		"none is there yet to follow": {"", map[string]string{"team": "network", webhookInjectAnnotation: "holdfast-system/holdfast-webhook"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored := webhookEntries([2]string{nodepolicy.EntryName("alpha"), "C"})
+			stored.Annotations = map[string]string{"team": "network", webhookInjectAnnotation: "holdfast-system/holdfast-webhook"}
+			authority := webhookAuthority{stored: stored, protection: []byte(tc.protection), follow: true}
+			wanted := webhookConfiguration(stored, []*webhookPolicy{webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)}, authority, options)
+			if diff := cmp.Diff(tc.want, wanted.Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestThereIsNoConfigurationWithoutAnAcceptedPolicy(t *testing.T) {
 	broken, rejected := &webhookPolicy{object: &v1alpha1.NodeResourcePolicy{}}, webhookTestPolicy(t, "rejected", v1alpha1.PolicyIgnore)
 	rejected.reject("no")

@@ -220,18 +220,19 @@ func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) 
 	if seen.UID != "" && seen.BootID == identity.BootID {
 		identity = seen
 	}
-	var node corev1.Node
-	err = r.live.Get(ctx, types.NamespacedName{Name: claim.NodeName}, &node)
+	node := &corev1.Node{}
+	err = r.live.Get(ctx, types.NamespacedName{Name: claim.NodeName}, node)
 	switch {
 	case apierrors.IsNotFound(err):
-		return identity, nil, nil
+		node = nil
 	case err != nil:
 		return identity, nil, fmt.Errorf("reading Node %s, which has claimed sandbox %s: %w", claim.NodeName, v.id, err)
+	case sameBoot(identity, facts.Node(node).Machine):
+		return facts.Identity(node), node, nil // also under another UID than the claim's
 	}
-	if live := facts.Node(&node).Machine; sameBoot(identity, live) {
-		identity = facts.Identity(&node) // also under another UID than the claim's
-	}
-	return identity, &node, nil
+	// A machine that has booted since its claim is the same machine: without its IDs it would count as replaced.
+	identity.MachineID, identity.SystemUUID = seen.MachineID, seen.SystemUUID
+	return identity, node, nil
 }
 
 // sameBoot: the live Node is the machine that claimed, in the boot in which it did. Where the GuardedNode does not have that boot

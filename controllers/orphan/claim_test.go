@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
@@ -178,6 +180,47 @@ func TestI3TheMachineOfAClaimIsTheOneThatClaimed(t *testing.T) {
 	bootless.BootID = ""
 	if sameBoot(v1alpha1.NodeIdentity{UID: live.NodeUID}, bootless) {
 		t.Error("a Node that reports no boot is taken for the one that claimed")
+	}
+}
+
+// A record without the IDs of the machine would take the Node for another machine's, and wait for ever.
+func TestI2TheMachineOfAClaimHasItsIDs(t *testing.T) {
+	claimed, later := onepod.Node("node", "node-1", "m1"), onepod.NodeIn("node", "node-1", "m1", "later-boot")
+	another := onepod.Node("node", "node-1", "m2")
+	for name, tc := range map[string]struct {
+		seen []*corev1.Node
+		live *corev1.Node
+		want v1alpha1.NodeIdentity
+	}{
+		"as it was":                      {seen: []*corev1.Node{claimed}, live: claimed, want: facts.Identity(claimed)},
+		"booted since":                   {seen: []*corev1.Node{claimed, later}, live: later, want: facts.Identity(claimed)},
+		"booted since, and gone":         {seen: []*corev1.Node{claimed, later}, want: facts.Identity(claimed)},
+		"in a boot that is not seen yet": {seen: []*corev1.Node{later}, live: claimed, want: facts.Identity(claimed)},
+		"another one that is not seen":   {seen: []*corev1.Node{onepod.NodeIn("node", "node-1", "m2", "boot-2")}, live: claimed, want: facts.Identity(claimed)},
+		"one of two, in a boot of neither": {seen: []*corev1.Node{later, another}, live: another,
+			want: v1alpha1.NodeIdentity{UID: "node-1", BootID: claimed.Status.NodeInfo.BootID}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSearch(t)
+			object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+			of := &nodelife.Observation{UID: "node-1", NodeName: "node"}
+			for _, node := range tc.seen {
+				of.Seen = append(of.Seen, facts.Identity(node))
+			}
+			object.Spec = nodelife.Next(of, s.Clock.Now())
+			s.Apply(object)
+			if tc.live != nil {
+				s.Apply(tc.live)
+			}
+			claim := orphan.Claim{NodeUID: "node-1", NodeName: "node", BootID: claimed.Status.NodeInfo.BootID}
+			identity, node, err := s.r.claimant(t.Context(), &view{id: lost}, claim)
+			if err != nil || (node != nil) != (tc.live != nil) {
+				t.Fatalf("node %v, error %v", node, err)
+			}
+			if diff := cmp.Diff(tc.want, identity); diff != "" {
+				t.Errorf("the machine of the claim (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

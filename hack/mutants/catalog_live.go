@@ -41,6 +41,12 @@ var livenessMutants = []mutant{
 		new:  `of.PodUID == ""`, by: inOrphans,
 	},
 	{
+		rule: "liveness: a machine that has booted since its claim is the same machine",
+		file: "controllers/orphan/claim.go",
+		old:  `identity.MachineID, identity.SystemUUID = seen.MachineID, seen.SystemUUID`,
+		new:  `_ = seen`, by: inOrphans,
+	},
+	{
 		rule: "liveness: a conflict with what another pod of the name shows ends with that pod (L5)",
 		file: "controllers/pod/watches.go",
 		old:  `			if uid != pod.UID {`,
@@ -85,6 +91,18 @@ var livenessMutants = []mutant{
 		file: "internal/claim/claim.go",
 		old:  `allowed[attachment.String()] += max(1, len(network.Ranges))`,
 		new:  `allowed[attachment.String()] += 1 << 20`, by: inRepair,
+	},
+	{
+		rule: "audit: a completed pod that is kept uses its address (0279)",
+		file: "controllers/audit/repair_facts.go",
+		old:  `if facts.Ending != release.EndingFinished {`,
+		new:  `if !facts.Ending.ByKubelet() {`, by: inRepair,
+	},
+	{
+		rule: "node policies: no injector is asked where an authority is followed (0284)",
+		file: "controllers/noderesource/webhook_configuration.go",
+		old:  `} else if authority.isFollowed() {`,
+		new:  `} else if false {`, by: []string{"./controllers/noderesource"},
 	},
 	{
 		rule: "audit: what is held is soon looked at again, because others wait for the address",

@@ -287,8 +287,10 @@ func TestDecide(t *testing.T) {
 // TestAConflictSaysWhatEndsIt: nothing ends it as long as the other pod lives.
 func TestAConflictSaysWhatEndsIt(t *testing.T) {
 	d := Decide(terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))), now)
-	if !strings.Contains(d.Message, "if the other pod lives, replace it") {
-		t.Errorf("the message does not say what ends the wait: %s", d.Message)
+	for _, want := range []string{"stands under another pod UID, or its entry names another pod", "if the other pod lives, replace it", "kubectl holdfast who"} {
+		if !strings.Contains(d.Message, want) {
+			t.Errorf("the message does not say %q: %s", want, d.Message)
+		}
 	}
 }
 

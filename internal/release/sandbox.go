@@ -54,7 +54,8 @@ func judgeUnplaced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool) {
 	if s.Conflict {
 		return 0, wait(RowAddressConflict, v1alpha1.ReasonConflict, 0,
-			"an address of sandbox %s also stands under another pod UID, and neither is proven gone: neither is released; if the other pod lives, replace it", s.ID), true
+			"an address of sandbox %s also stands under another pod UID, or its entry names another pod, and neither is proven gone: neither is released; "+
+				"if the other pod lives, replace it; kubectl holdfast who ADDRESS shows both", s.ID), true
 	}
 	if why := s.exchange().unread(); o.Evidence == EvidenceAgent && why != "" {
 		return 0, wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone is unknown: %s", s.ID, why), true

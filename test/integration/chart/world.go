@@ -95,18 +95,26 @@ func kubelet(ctx context.Context, enough string) (logs <-chan string) {
 	return ended
 }
 
-// runPod is one run of a pod, to its phase.
-func runPod(ctx context.Context, pod *corev1.Pod, printed io.Writer, enough string) {
+// kubeconfigOf is a file with the token of a pod.
+func kubeconfigOf(ctx context.Context, pod *corev1.Pod) (string, error) {
 	config, err := plane.ServiceAccountConfig(ctx, pod.Namespace, pod.Spec.ServiceAccountName, pod)
-	if ctx.Err() != nil || apierrors.IsNotFound(err) {
-		return // a retry after the account is gone: a kubelet would wait for it
+	if err != nil {
+		return "", err
 	}
-	Expect(err).NotTo(HaveOccurred())
 	content, err := controlplane.Kubeconfig(config)
 	Expect(err).NotTo(HaveOccurred())
 	file := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
+	return file, nil
+}
 
+// runPod is one run of a pod, to its phase.
+func runPod(ctx context.Context, pod *corev1.Pod, printed io.Writer, enough string) {
+	file, err := kubeconfigOf(ctx, pod)
+	if ctx.Err() != nil || apierrors.IsNotFound(err) {
+		return // a retry after the account is gone: a kubelet would wait for it
+	}
+	Expect(err).NotTo(HaveOccurred())
 	container := pod.Spec.Containers[0]
 	Expect(container.Command).To(Equal([]string{"/manager"}))
 	running, end := context.WithCancel(ctx)

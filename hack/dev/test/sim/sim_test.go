@@ -75,6 +75,7 @@ var shrunk = map[uint64][]int{
 	1795610960347: {0, 1, 2, 4, 5},             // the same, behind a late watch of the pools
 	1795549987491: {0, 2, 3, 4},                // a person kept the addresses of a pod before the ADD of its sandbox (docs/decisions/0206)
 	1795549987520: {0, 1, 2, 3, 4, 5},          // the watch of the pools showed an ADD before that of the pods showed the binding (docs/decisions/0260)
+	14310857361:   {3, 6, 7, 8, 9},             // the machine of a claim booted before the claim was acted on, and counted as another one
 	1795549988240: {0, 1, 2, 3, 4},
 	1795620011572: {9},          // a watch that was late behind a change for longer than the simulator knew
 	1795620022724: {3},          // without agents, a sandbox that was being created was taken for one that its kubelet knew
