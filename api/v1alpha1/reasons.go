@@ -30,8 +30,8 @@ const (
 	ReasonNodeRebooted Reason = "NodeRebooted"
 	// ReasonMachineUnknown: nobody recorded which machine ran the sandbox, and the Node of today may be another one.
 	ReasonMachineUnknown Reason = "MachineUnknown"
-	// ReasonAwaitingNodeAnswer: an agent was queried about a sandbox and has not responded.
-	ReasonAwaitingNodeAnswer Reason = "AwaitingNodeAnswer"
+	// ReasonAwaitingNodeResponse: an agent was queried about a sandbox and has not responded.
+	ReasonAwaitingNodeResponse Reason = "AwaitingNodeResponse"
 	// ReasonSandboxRunning: the node's agent says that the sandbox is not gone.
 	ReasonSandboxRunning Reason = "SandboxRunning"
 	// ReasonSandboxUnconfirmed: the kubelet finished the pod, but nothing yet ties this sandbox ID to it; waiting for

@@ -173,7 +173,7 @@ func (c *Claim) rank() int {
 
 // decideClaimed is rows OwnerNamedByNode and QueryOneNode: one node has claimed the sandbox, and no other can have it.
 func decideClaimed(f *Facts, claim *Claim) Decision {
-	d := Decision{Row: RowQueryOneNode, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Claim: *claim,
+	d := Decision{Row: RowQueryOneNode, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeResponse, Claim: *claim,
 		Message: "node " + claim.NodeName + " reports that it has, or had, the sandbox: waiting for its report that it is gone"}
 	if claim.Pod.IsKnown() && !f.Entries.Get().Tombstone {
 		d.Row, d.Action, d.Reason = RowOwnerNamedByNode, Attribute, v1alpha1.ReasonOwnerFound

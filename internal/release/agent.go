@@ -67,7 +67,7 @@ func waitForResponse(row Row, o Observation, query Query, what string, now time.
 	case o.NotResponding.Reason != "":
 		return wait(row, v1alpha1.ReasonAgentNotResponding, 0, "the agent of the node does not report whether %s (%s): %s", what, o.NotResponding.Reason, o.NotResponding.Message)
 	case left > 0:
-		return wait(row, v1alpha1.ReasonAwaitingNodeAnswer, left, "waiting for the agent of its node to report whether %s", what)
+		return wait(row, v1alpha1.ReasonAwaitingNodeResponse, left, "waiting for the agent of its node to report whether %s", what)
 	}
 	return wait(row, v1alpha1.ReasonAgentNotResponding, 0,
 		"the node is Ready, but its agent, queried at %s, has not reported whether %s; look whether the agent's pod runs on that node",
@@ -79,7 +79,7 @@ func confirm(row Row, sandbox string, outOfService bool) Decision {
 	if sandbox == v1alpha1.AnySandbox {
 		what = "whether it has a sandbox of the pod, or one that is starting"
 	}
-	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{sandbox}, OutOfService: outOfService,
+	return Decision{Row: row, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeResponse, Sandboxes: []string{sandbox}, OutOfService: outOfService,
 		Message: "the agent of its node is queried " + what}
 }
 
@@ -104,7 +104,7 @@ func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 		return confirm(RowNodeOutOfService, s.ID, true) // the agent had no response to give while the node was Ready: that counts only from now on
 	}
 	if left := remaining(exchange.Query.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
-		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeAnswer, left,
+		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeResponse, left,
 			"the node is tainted out-of-service and not Ready; sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)
 	}

@@ -28,7 +28,7 @@ func TestDecideWithAgents(t *testing.T) {
 	nodeDeleted := func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }
 	decides(t, map[string]decideCase{
 		"PodCompleted: the node of a completed Job is queried once its termination stood for the delay": {
-			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PodCompleted: before that no agent is queried": {
 			terminating(agent, notDeleting, ended(EndingCompleted, now.Add(-time.Minute))), want{RowPodCompleted, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
 		"PodCompleted: its agent reports that the sandbox is gone": {
@@ -36,23 +36,23 @@ func TestDecideWithAgents(t *testing.T) {
 		"PodCompleted: its agent reports that the sandbox is not gone": {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(queried(newQuery(), Known(responded(alive))))), want{RowPodCompleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"PodCompleted: what was reported while the pod used its addresses is queried again": {
-			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(queried(newQuery(forRewrite), Known(responded(gone))))), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(queried(newQuery(forRewrite), Known(responded(gone))))), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"NodeOutOfService: what was reported while the pod used its addresses is queried again": {
-			terminating(agent, outOfService, one(queried(newQuery(forRewrite, func(q *Query) { q.OutOfService = true }), Known(responded(gone))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, outOfService, one(queried(newQuery(forRewrite, func(q *Query) { q.OutOfService = true }), Known(responded(gone))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: what was reported while the pod used its addresses is queried again": {
-			terminating(agent, one(queried(newQuery(forRewrite), Known(responded(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, one(queried(newQuery(forRewrite), Known(responded(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PodInUse: what was queried after a termination is queried again": {
 			terminating(agent, notDeleting, bootedSince, one(shown, queried(newQuery(atBoot2), Known(responded(alive, ofBoot2, followed))))),
-			want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PodInUse: of a pod that lives with one sandbox no agent is queried": {
 			terminating(agent, notDeleting), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"PodInUse: with the second sandbox of a pod that lives its node is queried about both": {
-			terminating(agent, notDeleting, sandboxes(sandbox("s1"), second)), want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, notDeleting, sandboxes(sandbox("s1"), second)), want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PodInUse: not while the first may be on its way out": {
 			terminating(agent, notDeleting, sandboxes(sandbox("s1"), sandbox("s2", func(s *Sandbox) { s.UnchangedSince = now.Add(-time.Minute) }))),
 			want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 2 * time.Minute}},
 		"PodInUse: after a boot since the sandbox was recorded its node is queried, once it was Ready for the delay": {
-			terminating(agent, notDeleting, bootedSince), want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, notDeleting, bootedSince), want{RowPodInUse, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PodInUse: but not at once": {
 			terminating(agent, notDeleting, node(Node{Machine: rebooted, Ready: true, ReadySince: now.Add(-time.Minute)})), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 2 * time.Minute}},
 		"PodInUse: nor in kubelet mode": {
@@ -68,15 +68,15 @@ func TestDecideWithAgents(t *testing.T) {
 		"PodInUse: an address of a pod that lives is never released, whatever its agent reports": {
 			terminating(agent, notDeleting, bootedSince, one(shown, queried(newQuery(forRewrite, atBoot2), Known(responded(gone, ofBoot2))))), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"NodeOutOfService: a tainted node is queried once more": {
-			terminating(agent, outOfService), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, outOfService), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"NodeOutOfService: also if it was queried before, whatever it reported": {
-			terminating(agent, outOfService, one(queried(newQuery(madeLongAgo), Known(responded(alive))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, outOfService, one(queried(newQuery(madeLongAgo), Known(responded(alive))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"NodeOutOfService: also if it was queried under an earlier taint": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: now.Add(-time.Minute)}), one(queried(newQuery(madeLongAgo, underTaint), Absent[Response]()))),
-			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"NodeOutOfService: no response counts after the delay": {
 			terminating(agent, outOfService, one(queried(newQuery(underTaint, func(q *Query) { q.Time = now.Add(-time.Minute) }), Absent[Response]()))),
-			want{RowNodeOutOfService, Wait, v1alpha1.ReasonAwaitingNodeAnswer, 2 * time.Minute}},
+			want{RowNodeOutOfService, Wait, v1alpha1.ReasonAwaitingNodeResponse, 2 * time.Minute}},
 		"NodeOutOfService: and then releases": {
 			terminating(agent, outOfService, one(queried(newQuery(madeLongAgo, underTaint), Absent[Response]()))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
 		"NodeOutOfService: a response to an earlier query is none": {
@@ -88,27 +88,27 @@ func TestDecideWithAgents(t *testing.T) {
 		"NodeOutOfService: a response that could not be read is not absent": {
 			terminating(agent, outOfService, one(queried(newQuery(madeLongAgo, underTaint), Unknown[Response]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"NodeOutOfService: a termination reported by the kubelet releases nothing without the agent": {
-			terminating(agent, outOfService, ended(EndingFinished, longAgo)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, outOfService, ended(EndingFinished, longAgo)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"NodeOutOfService: its DoNotRelease wins over a termination reported by the kubelet": {
 			terminating(agent, outOfService, ended(EndingFinished, longAgo), one(queried(newQuery(madeLongAgo, underTaint), Known(responded(alive))))), want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeOutOfService: no response counts only to a query that was made since the node is not Ready": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(queried(newQuery(madeLongAgo, underTaint), Absent[Response]()))),
-			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"NodeOutOfService: a DoNotRelease that was given under the same taint while the node was Ready still counts": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, ReadySince: now.Add(-time.Minute)}), one(queried(newQuery(madeLongAgo, underTaint), Known(responded(alive))))),
 			want{RowNodeOutOfService, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"AwaitRuntimeReport: a query to a tainted node that is Ready is one under the taint": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, Ready: true}), one(queried(newQuery(madeLongAgo), Known(responded(alive))))),
-			want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: and the report on it is kept while the taint stands": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, Ready: true}), one(queried(newQuery(madeLongAgo, underTaint), Known(responded(alive))))),
 			want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeOutOfService: after a taint that was lifted the node is queried anew": {
-			terminating(agent, one(queried(newQuery(underTaint), Known(responded(alive))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, one(queried(newQuery(underTaint), Known(responded(alive))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"a node that registered again is queried under its new UID": {
-			terminating(agent, node(Node{Machine: registered, Ready: true}), one(queried(newQuery(), Known(responded(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, node(Node{Machine: registered, Ready: true}), one(queried(newQuery(), Known(responded(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PossibleClone: a node that booted is queried in its new boot": {
-			terminating(agent, node(Node{Machine: rebooted, Ready: true}), one(queried(newQuery(), Known(responded(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, node(Node{Machine: rebooted, Ready: true}), one(queried(newQuery(), Known(responded(gone))))), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PossibleClone: and its report counts then": {
 			terminating(agent, node(Node{Machine: rebooted, Ready: true}), one(queried(newQuery(atBoot2), Known(responded(gone, ofBoot2))))), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"NodeReplaced: another machine is not queried": {
@@ -162,7 +162,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"MayBeStarting: a query that could not be read holds": {
 			terminating(agent, noEntries, anyQueried(Unknown[Query]("x"), Absent[Response]())), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"TerminatedAfterDeletion: a termination reported by the kubelet with entries left queries the agent, without waiting for the grace period": {
-			terminating(agent, ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{RowTerminatedAfterDeletion, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })), want{RowTerminatedAfterDeletion, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"TerminatedAfterDeletion: a DoNotRelease wins over a termination reported by the kubelet": {
 			terminating(agent, ended(EndingFinished, longAgo), one(queried(newQuery(madeLongAgo), Known(responded(alive))))), want{RowTerminatedAfterDeletion, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"TerminatedAfterDeletion: ReadyForRelease releases": {
@@ -172,13 +172,13 @@ func TestDecideWithAgents(t *testing.T) {
 		"GracePeriod: no agent is queried within the grace period": {
 			terminating(agent, pod(func(p *Pod) { p.Deadline = now })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod, 30 * time.Second}},
 		"AwaitRuntimeReport: a force-deleted pod's node is queried": {
-			terminating(agent), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: Ready or not": {
-			terminating(agent, notReady), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, notReady), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: on live facts only": {
-			terminating(agent, cached), want{RowAwaitRuntimeReport, Reread, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, cached), want{RowAwaitRuntimeReport, Reread, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: its response is awaited": {
-			terminating(agent, one(queried(newQuery(), Absent[Response]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAwaitingNodeAnswer, time.Minute}},
+			terminating(agent, one(queried(newQuery(), Absent[Response]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAwaitingNodeResponse, time.Minute}},
 		"AwaitRuntimeReport: a Ready node without a response has an agent that does not respond": {
 			terminating(agent, one(queried(newQuery(madeLongAgo), Absent[Response]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
 		"AwaitRuntimeReport: an agent that says why it does not respond is not waited for": {
@@ -194,15 +194,15 @@ func TestDecideWithAgents(t *testing.T) {
 		"AwaitRuntimeReport: ReadyForRelease releases, also of a node that is not Ready any more": {
 			terminating(agent, notReady, one(queried(newQuery(), Known(responded(gone))))), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"AwaitRuntimeReport: the node of a completed pod that is deleted is queried, too": {
-			terminating(agent, ended(EndingCompleted, longAgo)), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, ended(EndingCompleted, longAgo)), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: a pod that PodGC ended, too": {
-			terminating(agent, ended(EndingForeign, longAgo)), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, ended(EndingForeign, longAgo)), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: a pod whose object is gone, too": {
-			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone})), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone})), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: of two sandboxes the one that is gone goes first": {
 			terminating(agent, sandboxes(sandbox("s1", queried(newQuery(), Known(responded(gone)))), second)), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"MayBeStarting: nothing held, so that its node is queried about any sandbox": {
-			terminating(agent, noEntries), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, noEntries), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"MayBeStarting: which has none": {
 			terminating(agent, noEntries, anyQueried(newQuery(), Known(responded(gone)))), want{RowMayBeStarting, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
 		"MayBeStarting: its report is read live": {
@@ -214,7 +214,7 @@ func TestDecideWithAgents(t *testing.T) {
 		"MayBeStarting: which is not Ready": {
 			terminating(agent, noEntries, notReady, anyQueried(newQuery(), Absent[Response]())), want{RowMayBeStarting, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"MayBeStarting: which reported so before it booted": {
-			terminating(agent, noEntries, node(Node{Machine: rebooted, Ready: true}), anyQueried(newQuery(), Known(responded(gone)))), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, noEntries, node(Node{Machine: rebooted, Ready: true}), anyQueried(newQuery(), Known(responded(gone)))), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"MayBeStarting: which is gone": {
 			terminating(agent, noEntries, func(o *Observation) { o.Node = Absent[Node]() }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
 		"AddressConflict: a sandbox that the agent saw with another pod UID is not released for this one, and does not hold it": {

@@ -139,7 +139,7 @@ func TestDecide(t *testing.T) {
 		"PodCompleted: another machine under the name proves nothing": {
 			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: replaced, Ready: true})), want{RowPodCompleted, Wait, v1alpha1.ReasonNodeReplaced, 0}},
 		"PodCompleted: in agent mode the node is queried": {
-			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PodInUse: a running pod keeps its addresses": {
 			terminating(notDeleting), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"PodInUse: PodGC's faked end of a pod that is not deleting is no end": {

@@ -72,7 +72,7 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 		"TerminatedAfterDeletion: a machine took the Node object over, ended the pod, and gave the object back": {
 			terminating(endedBy(EndingFinished, Machine{NodeUID: machine.NodeUID, MachineID: "machine-2", SystemUUID: "system-2", BootID: "boot-9"}), node(Node{Machine: machine, Ready: true})), waits},
 		"TerminatedAfterDeletion: agents are queried instead": {
-			terminating(agent, endedBy(EndingFinished, replaced), back()), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+			terminating(agent, endedBy(EndingFinished, replaced), back()), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse}},
 		"TerminatedAfterDeletion: and their reports count": {
 			terminating(agent, endedBy(EndingFinished, replaced), node(Node{Machine: machine, Ready: true}), queriedAll(newQuery(), Known(responded(gone)))), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone}},
 		"TerminatedAfterDeletion: within the grace period no agent is queried": {
@@ -112,9 +112,9 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 		"NodeOutOfService: the taint ends the wait": {
 			terminating(endedBy(EndingFinished, replaced), back(declaredDead)), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService}},
 		"NodeOutOfService: with agents the tainted node is queried": {
-			terminating(agent, endedBy(EndingFinished, replaced), back(declaredDead)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+			terminating(agent, endedBy(EndingFinished, replaced), back(declaredDead)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse}},
 		"NodeOutOfService: also if its own kubelet terminated the pod": {
-			terminating(agent, endedBy(EndingFinished, registered), back(declaredDead)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+			terminating(agent, endedBy(EndingFinished, registered), back(declaredDead)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse}},
 		"NodeDeleted: a Node that is gone for long ends the wait": {
 			terminating(endedBy(EndingFinished, replaced), func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone}},
 		"NodeReplaced: while the replacement has the name": {
@@ -126,7 +126,7 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 		"PodCompleted: a Job that its own machine completed": {
 			terminating(notDeleting, endedBy(EndingCompleted, machine), back()), want{RowPodCompleted, Release, v1alpha1.ReasonPodCompleted}},
 		"PodCompleted: agents are queried in any case": {
-			terminating(agent, notDeleting, endedBy(EndingCompleted, replaced), back()), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeAnswer}},
+			terminating(agent, notDeleting, endedBy(EndingCompleted, replaced), back()), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeResponse}},
 		"TerminatedBeforeDeletion: a pod that another machine completed": {
 			terminating(endedBy(EndingCompleted, replaced), back()), waits},
 		"TerminatedBeforeDeletion: a pod that another machine rejected": {

@@ -48,7 +48,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 		"the runtime failed to load it: the later one's address is held": {
 			terminating(agent, finished, both(byAgent(notLoaded))), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
 		"its node is queried about it before the later one's address is released": {
-			terminating(agent, finished, both()), Decision{Row: RowTerminatedAfterDeletion, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeAnswer, Sandboxes: []string{"s1"}}},
+			terminating(agent, finished, both()), Decision{Row: RowTerminatedAfterDeletion, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeResponse, Sandboxes: []string{"s1"}}},
 		"it is gone: the record forgets it": {
 			terminating(agent, finished, both(byAgent(gone))), Decision{Row: RowTerminatedAfterDeletion, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 		"it is gone, and the later one is not": {

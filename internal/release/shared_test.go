@@ -109,7 +109,7 @@ func TestASharedTerminationCountsWhereNothingIsLeft(t *testing.T) {
 		"with agents and no entry it is the kubelet's": {
 			terminating(agent, shared, noEntries), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
 		"with agents and an entry the agent is queried": {
-			terminating(agent, shared), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeAnswer, 0}},
+			terminating(agent, shared), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"with agents, within the grace period too: an entry is left": {
 			terminating(agent, shared, pod(func(p *Pod) { p.Deadline = now })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod, 30 * time.Second}},
 		"a report of a live sandbox wins over it": {

@@ -303,7 +303,7 @@ func TestExplain(t *testing.T) {
 		},
 		"an agent that was queried is waited for": {
 			change: func(f *Facts) { queried(f, "", 0) },
-			row:    release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool,
+			row:    release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeResponse, standing: StandingInPool,
 			ends: []string{"the IPAM's entries go by themselves", "the node's agent reports"},
 		},
 		"an agent's DoNotRelease holds": {
@@ -312,7 +312,7 @@ func TestExplain(t *testing.T) {
 		},
 		"an agent's ReadyForRelease to an earlier query is no response to this one": {
 			change: func(f *Facts) { queried(f, v1alpha1.VerdictReadyForRelease, 2) },
-			row:    release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeAnswer, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent reports"},
+			row:    release.RowAwaitRuntimeReport, action: release.Wait, reason: v1alpha1.ReasonAwaitingNodeResponse, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves", "the node's agent reports"},
 		},
 		"an agent's ReadyForRelease releases": {
 			change: func(f *Facts) { queried(f, v1alpha1.VerdictReadyForRelease, 3) },
