@@ -26,9 +26,9 @@ const (
 
 // The reasons of what becomes of an orphan.
 const (
-	// ReasonAllNodesSilent: every node ever seen has responded to the query about the orphan's sandbox without claiming it, or is
+	// ReasonNoNodeHasSandbox: every node ever seen has responded to the query about the orphan's sandbox without claiming it, or is
 	// proven gone.
-	ReasonAllNodesSilent Reason = "AllNodesSilent"
+	ReasonNoNodeHasSandbox Reason = "NoNodeHasSandbox"
 	// ReasonOwnerFound: the entry is somebody's after all, or a node has seen the sandbox with the UID of a live pod.
 	ReasonOwnerFound Reason = "OwnerFound"
 )

@@ -232,7 +232,7 @@ var ownershipMutants = []mutant{
 		old: `	case f.Addressed != nil:
 		return decideAddressed`,
 		new: `	case entries.Tombstone:
-		return Decision{Row: RowAbsentOnAllNodes, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent}
+		return Decision{Row: RowAbsentOnAllNodes, Action: Release, Reason: v1alpha1.ReasonNoNodeHasSandbox}
 	case f.Addressed != nil:
 		return decideAddressed`, by: []string{"./internal/orphan"},
 	},

@@ -61,7 +61,7 @@ func decide(f *Facts, now time.Time) Decision {
 	if claim != nil {
 		return decideClaimed(f, claim)
 	}
-	return Decision{Row: RowAbsentOnAllNodes, Action: Release, Reason: v1alpha1.ReasonAllNodesSilent,
+	return Decision{Row: RowAbsentOnAllNodes, Action: Release, Reason: v1alpha1.ReasonNoNodeHasSandbox,
 		Message: "every node that was ever seen was queried about the sandbox, and none has or had it"}
 }
 
