@@ -32,8 +32,8 @@ const (
 	ReasonSandboxNotSeen Reason = "SandboxNotSeen"
 	// ReasonSandboxOfThisNode: in a query to all nodes: this one had the sandbox, and is to be queried by its Node UID.
 	ReasonSandboxOfThisNode Reason = "SandboxOfThisNode"
-	// ReasonSandboxSucceeded: the sandbox is gone, but another sandbox of the same pod UID is not, and may use its address.
-	ReasonSandboxSucceeded Reason = "SandboxSucceeded"
+	// ReasonSandboxReplaced: the sandbox is gone, but another sandbox of the same pod UID is not, and may use its address.
+	ReasonSandboxReplaced Reason = "SandboxReplaced"
 	// ReasonSandboxNotLoaded: the runtime does not list the sandbox, but its processes may live: the runtime failed to load it when it
 	// was restarted.
 	ReasonSandboxNotLoaded Reason = "SandboxNotLoaded"

@@ -98,7 +98,7 @@ func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
 			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion = "next-sandbox", "101"
 			f.Pool.Cached = "101"
 			f.holdsUntil(time.Second, time.Hour)
-			f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, "")
+			f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "")
 			if err := f.after(time.Hour + time.Second); err != nil {
 				t.Fatal(err)
 			}

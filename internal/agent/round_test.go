@@ -228,7 +228,7 @@ func TestASuccessorIsNamedInTheResponse(t *testing.T) {
 	b.lister.sandboxes = []handshake.Sandbox{following}
 	b.ask(about("web", 1))
 	b.take()
-	b.wants("web", 1, outcome{hold, v1alpha1.ReasonSandboxSucceeded, "web", 1})
+	b.wants("web", 1, outcome{hold, v1alpha1.ReasonSandboxReplaced, "web", 1})
 	if got := b.api.guarded.Status.Responses[0]; got.SuccessorID != "s1" || got.BootID != bootID || got.SandboxID != "s0" {
 		t.Errorf("got %+v", got)
 	}

@@ -53,7 +53,7 @@ func judge(q Question, l *Listing, r Recollection, s Settings, listed *Sandbox) 
 		next = other.ID
 	}
 	if next != "" {
-		w.Verdict, w.Reason, w.SuccessorID = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, next
+		w.Verdict, w.Reason, w.SuccessorID = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, next
 		w.Message = fmt.Sprintf("the sandbox is gone (%s), but sandbox %s of the same pod is not, and may use its address", w.Message, next)
 	}
 	return w

@@ -77,7 +77,7 @@ func TestResponse(t *testing.T) {
 		return Word{Kind: Answer, Verdict: verdict, Reason: reason, PodUID: web.UID, Time: start}
 	}
 	ready, absent := word(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady), word(v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
-	succeeded := word(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded)
+	succeeded := word(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced)
 	succeeded.SuccessorID = "next"
 	held := given(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, nil)
 	final := given(v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, nil)

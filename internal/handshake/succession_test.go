@@ -16,7 +16,7 @@ type succession struct {
 }
 
 func succeededBy(other string) succession {
-	return succession{hold(v1alpha1.ReasonSandboxSucceeded, web.UID), other}
+	return succession{hold(v1alpha1.ReasonSandboxReplaced, web.UID), other}
 }
 
 func TestReadyForReleaseIsAboutThePodUIDToo(t *testing.T) {
@@ -31,7 +31,7 @@ func TestReadyForReleaseIsAboutThePodUIDToo(t *testing.T) {
 	}{
 		"absent, the next one of the UID with which it was seen is ready":   {situation{recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
 		"absent, the next one of the UID that an earlier agent affirmed":    {situation{affirmed: web.UID, listed: []Sandbox{next}}, succeededBy("next")},
-		"absent, never seen, the next one of the record's UID":              {situation{record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxSucceeded, ""), "next"}},
+		"absent, never seen, the next one of the record's UID":              {situation{record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxReplaced, ""), "next"}},
 		"stopped, the next one is ready":                                    {situation{tells: true, listed: []Sandbox{ended, next}}, succeededBy("next")},
 		"the next one is not ready, and not gone: its network is open":      {situation{tells: true, recalled: seen, listed: []Sandbox{open}}, succeededBy("next")},
 		"the next one is not ready, and the runtime did not say more":       {situation{tells: true, recalled: seen, listed: []Sandbox{unasked}}, succeededBy("next")},
@@ -44,7 +44,7 @@ func TestReadyForReleaseIsAboutThePodUIDToo(t *testing.T) {
 		"the sandbox itself is not gone: that is said, and nothing more":    {situation{tells: true, listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, stopped}}, succession{hold(v1alpha1.ReasonSandboxReady, web.UID), ""}},
 		"a sandbox that may be starting is not gone":                        {situation{record: web.UID, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
 		"asked of all: the node that has the next one claims it":            {situation{toAll: true, recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
-		"asked of all, never seen: the node that has the next one claims":   {situation{toAll: true, record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxSucceeded, ""), "next"}},
+		"asked of all, never seen: the node that has the next one claims":   {situation{toAll: true, record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxReplaced, ""), "next"}},
 		"sandboxes that name no pod are nobody's successors":                {situation{recalled: Recollection{Listed: true}, listed: []Sandbox{{ID: "x", State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, ""), ""}},
 		"two ready ones of the UID: nobody can tell, no successor is named": {situation{recalled: seen, listed: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
 	}

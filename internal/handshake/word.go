@@ -34,7 +34,7 @@ type Word struct {
 	Reason v1alpha1.Reason
 	// PodUID is the pod UID with which the sandbox was seen; empty if it never was.
 	PodUID types.UID
-	// SuccessorID is another sandbox of the same pod UID that is not gone; set for ReasonSandboxSucceeded, and for a DoNotRelease to
+	// SuccessorID is another sandbox of the same pod UID that is not gone; set for ReasonSandboxReplaced, and for a DoNotRelease to
 	// AnySandbox that rests on a sandbox.
 	SuccessorID string
 	// Time is when the list behind an Answer began.

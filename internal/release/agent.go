@@ -246,11 +246,11 @@ func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doub
 // replaces: the sandbox is gone, another one of the same pod UID is there, and the pod shows the address of the entry.
 func replaces(report Response, s *Sandbox) bool {
 	return s.Shown && report.Verdict == v1alpha1.VerdictDoNotRelease && report.SuccessorID != "" && report.SuccessorID != s.ID &&
-		report.SuccessorID != v1alpha1.AnySandbox && report.Reason == string(v1alpha1.ReasonSandboxSucceeded)
+		report.SuccessorID != v1alpha1.AnySandbox && report.Reason == string(v1alpha1.ReasonSandboxReplaced)
 }
 
 func rewrite(s *Sandbox, report Response) Decision {
-	return Decision{Row: RowPodInUse, Action: Rewrite, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{s.ID},
+	return Decision{Row: RowPodInUse, Action: Rewrite, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{s.ID},
 		Successors: map[string]string{s.ID: report.SuccessorID},
 		Message:    "sandbox " + s.ID + " is gone and the pod uses its address in sandbox " + report.SuccessorID + ": the entry is given to that one"}
 }

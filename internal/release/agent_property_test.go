@@ -35,7 +35,7 @@ func responded(change ...func(*Response)) Response {
 func gone(r *Response)  { r.Verdict = v1alpha1.VerdictReadyForRelease }
 func alive(r *Response) { r.Verdict = v1alpha1.VerdictDoNotRelease }
 func followed(r *Response) {
-	r.Reason, r.SuccessorID = string(v1alpha1.ReasonSandboxSucceeded), "s2"
+	r.Reason, r.SuccessorID = string(v1alpha1.ReasonSandboxReplaced), "s2"
 }
 
 func queried(query Fact[Query], response Fact[Response]) func(*Sandbox) {

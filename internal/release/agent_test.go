@@ -59,7 +59,7 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(notDeleting, bootedSince), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"PodInUse: an entry whose place another sandbox took is rewritten if the pod shows the address": {
 			terminating(agent, notDeleting, bootedSince, one(shown, queried(newQuery(forRewrite, atBoot2), Known(responded(alive, ofBoot2, followed))))),
-			want{RowPodInUse, Rewrite, v1alpha1.ReasonSandboxSucceeded, 0}},
+			want{RowPodInUse, Rewrite, v1alpha1.ReasonSandboxReplaced, 0}},
 		"PodInUse: and left alone if it does not": {
 			terminating(agent, notDeleting, bootedSince, one(queried(newQuery(forRewrite, atBoot2), Known(responded(alive, ofBoot2, followed))))), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"PodInUse: a successor that was named in response to an earlier query is none": {

@@ -33,12 +33,12 @@ func dropFollowed(d Decision) Decision {
 
 // isGone says whether a report shows that the sandbox itself is gone. That another sandbox of the pod is not is what a followed one is about.
 func (s *Sandbox) isGone(report Response) bool {
-	return report.gone() || (s.Followed && report.Reason == string(v1alpha1.ReasonSandboxSucceeded))
+	return report.gone() || (s.Followed && report.Reason == string(v1alpha1.ReasonSandboxReplaced))
 }
 
 // neverListed: the sandbox is gone from a node of which no list ever showed it.
 func (r Response) neverListed() bool {
-	return r.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (r.Reason == string(v1alpha1.ReasonSandboxSucceeded) && r.PodUID == "")
+	return r.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (r.Reason == string(v1alpha1.ReasonSandboxReplaced) && r.PodUID == "")
 }
 
 // replacedByItsKubelet: without agents, a kubelet's next sandbox shows that it stopped the one before, on the same machine.
@@ -51,6 +51,6 @@ func replacedByItsKubelet(o Observation, s *Sandbox) bool {
 }
 
 func dropReplaced(row Row, s *Sandbox) Decision {
-	return Decision{Row: row, Action: Drop, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{s.ID},
+	return Decision{Row: row, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{s.ID},
 		Message: "sandbox " + s.ID + ": the kubelet made another sandbox of the pod in its place, which has its address"}
 }

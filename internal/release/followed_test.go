@@ -66,9 +66,9 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 		"the pod lives and it is not loaded": {
 			terminating(agent, notDeleting, both(byAgent(notLoaded)), forRewrite), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Asking: true}},
 		"without agents a kubelet's next sandbox shows that it stopped this one": {
-			terminating(notDeleting, both()), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{"s1"}}},
+			terminating(notDeleting, both()), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{"s1"}}},
 		"without agents, after the deletion": {
-			terminating(finished, both()), Decision{Row: RowSandboxReplaced, Action: Drop, Reason: v1alpha1.ReasonSandboxSucceeded, Sandboxes: []string{"s1"}}},
+			terminating(finished, both()), Decision{Row: RowSandboxReplaced, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{"s1"}}},
 		"without agents, the next sandbox is another machine's": {
 			terminating(finished, both(), node(Node{Machine: replaced, Ready: true})), Decision{Row: RowNodeReplaced, Action: Wait, Reason: v1alpha1.ReasonNodeReplaced}},
 		"without agents, the pod lives, and the next sandbox is another machine's": {

@@ -37,7 +37,7 @@ var _ = Describe("A pod of a real containerd with more than one sandbox", func()
 		next := engine.runAttempt(ctx, p, 1)
 		engine.cleanUp(next)
 		word := w.query(ctx, record, id)
-		succeeded := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxSucceeded, p.uid}
+		succeeded := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, p.uid}
 		Eventually(ctx, word).Should(Equal(succeeded))
 		Expect(w.responseOf(ctx, record, id)).To(HaveField("SuccessorID", next))
 

@@ -118,7 +118,7 @@ var reasons = []string{
 	string(v1alpha1.ReasonSandboxAbsent), string(v1alpha1.ReasonSandboxStopped), string(v1alpha1.ReasonSandboxNeverListed), string(v1alpha1.ReasonNoSandbox),
 	string(v1alpha1.ReasonSandboxReady), string(v1alpha1.ReasonContainerNotExited), string(v1alpha1.ReasonNetworkNamespaceOpen),
 	string(v1alpha1.ReasonNetworkNamespaceUnknown), string(v1alpha1.ReasonSandboxListed), string(v1alpha1.ReasonSandboxNotSeen),
-	string(v1alpha1.ReasonSandboxOfThisNode), string(v1alpha1.ReasonSandboxSucceeded), string(v1alpha1.ReasonSandboxNotLoaded),
+	string(v1alpha1.ReasonSandboxOfThisNode), string(v1alpha1.ReasonSandboxReplaced), string(v1alpha1.ReasonSandboxNotLoaded),
 }
 
 func reasonIndex(reason string) uint8 {
