@@ -35,7 +35,7 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 		},
 		Audit:      configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
 		Orphans:    configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxAsked: new(int32(200))},
-		Handshakes: configv1alpha1.Handshakes{AnswerWithin: duration(time.Minute)},
+		Handshakes: configv1alpha1.Handshakes{ResponseWithin: duration(time.Minute)},
 		NodeResources: configv1alpha1.NodeResources{
 			Enabled: new(true), Presets: []string{"nodeinfo", "nodenetworkconfigs"}, SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
 		},
@@ -200,8 +200,8 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			},
 		},
 		"handshakes out of range": {
-			content: header + "handshakes: {answerWithin: 10ms}\n",
-			want:    []string{`handshakes.answerWithin: Invalid value: "10ms": must be 1s or more`},
+			content: header + "handshakes: {responseWithin: 10ms}\n",
+			want:    []string{`handshakes.responseWithin: Invalid value: "10ms": must be 1s or more`},
 		},
 		"words that are none of the choices": {
 			content: header + "evidence: Runtime\nunsafeReleases: {mode: Refuse}\n",

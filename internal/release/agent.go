@@ -58,7 +58,7 @@ func succeeded(report Response) string {
 
 // waitForResponse says what does not respond: the node, or its agent. what is what the agent is to report on.
 func waitForResponse(row Row, o Observation, query Query, what string, now time.Time) Decision {
-	left := remaining(query.Time, o.Settings.AnswerWithin, now)
+	left := remaining(query.Time, o.Settings.ResponseWithin, now)
 	switch {
 	case !o.Node.Get().Ready:
 		return wait(row, v1alpha1.ReasonNodeUnreachable, 0,

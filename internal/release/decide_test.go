@@ -16,7 +16,7 @@ import (
 var (
 	now      = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	longAgo  = now.Add(-24 * time.Hour)
-	settings = Settings{ReleaseDelay: 3 * time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute, AnswerWithin: time.Minute}
+	settings = Settings{ReleaseDelay: 3 * time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute, ResponseWithin: time.Minute}
 
 	machine    = Machine{NodeUID: "node-1", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}
 	registered = Machine{NodeUID: "node-2", MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}

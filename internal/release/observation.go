@@ -70,8 +70,8 @@ type Settings struct {
 	GracePeriodSlack   time.Duration
 	SandboxCreationMax time.Duration
 	NodeGoneDelay      time.Duration
-	// AnswerWithin is how long a Ready node's agent may take to respond before it is said not to. It changes the message only.
-	AnswerWithin time.Duration
+	// ResponseWithin is how long a Ready node's agent may take to respond before it is said not to. It changes the message only.
+	ResponseWithin time.Duration
 	// HoldGoneNodes never takes the deletion of a Node object as proof.
 	HoldGoneNodes bool
 }

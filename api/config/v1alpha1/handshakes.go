@@ -11,20 +11,20 @@ import (
 
 // Handshakes says how agents are queried about the sandboxes of pods. It has no effect with evidence Kubelet.
 type Handshakes struct {
-	// AnswerWithin is how long the agent of a Ready node may take to respond before it is reported as not responding; 1s or more. Nothing is
+	// ResponseWithin is how long the agent of a Ready node may take to respond before it is reported as not responding; 1s or more. Nothing is
 	// released or given up because of it. Default: 1m.
-	AnswerWithin *metav1.Duration `json:"answerWithin,omitempty"`
+	ResponseWithin *metav1.Duration `json:"responseWithin,omitempty"`
 }
 
-// DefaultAnswerWithin is the default of Handshakes: an agent responds within a second or two.
-const DefaultAnswerWithin = time.Minute
+// DefaultResponseWithin is the default of Handshakes: an agent responds within a second or two.
+const DefaultResponseWithin = time.Minute
 
-const minAnswerWithin = time.Second
+const minResponseWithin = time.Second
 
 func setHandshakesDefaults(h *Handshakes) {
-	h.AnswerWithin = orDefault(h.AnswerWithin, &metav1.Duration{Duration: DefaultAnswerWithin})
+	h.ResponseWithin = orDefault(h.ResponseWithin, &metav1.Duration{Duration: DefaultResponseWithin})
 }
 
 func validateHandshakes(h *Handshakes, path *field.Path) field.ErrorList {
-	return atLeast(path.Child("answerWithin"), h.AnswerWithin, minAnswerWithin)
+	return atLeast(path.Child("responseWithin"), h.ResponseWithin, minResponseWithin)
 }

@@ -24,11 +24,11 @@ func TestControllerOptionsComeFromTheConfiguration(t *testing.T) {
 			ReleaseDelay: &metav1.Duration{Duration: time.Second}, GracePeriodSlack: &metav1.Duration{Duration: 2 * time.Second},
 			SandboxCreationMax: &metav1.Duration{Duration: 3 * time.Second}, NodeGoneDelay: &metav1.Duration{Duration: 4 * time.Second},
 		},
-		Handshakes: configv1alpha1.Handshakes{AnswerWithin: &metav1.Duration{Duration: 5 * time.Second}},
+		Handshakes: configv1alpha1.Handshakes{ResponseWithin: &metav1.Duration{Duration: 5 * time.Second}},
 		Controller: configv1alpha1.Controller{Concurrency: new(int32(3)), SweepInterval: &metav1.Duration{Duration: time.Minute}},
 	})
 	got := controllerOptions(c, Options{}.withDefaults(), nil)
-	want := release.Settings{ReleaseDelay: time.Second, GracePeriodSlack: 2 * time.Second, SandboxCreationMax: 3 * time.Second, NodeGoneDelay: 4 * time.Second, AnswerWithin: 5 * time.Second}
+	want := release.Settings{ReleaseDelay: time.Second, GracePeriodSlack: 2 * time.Second, SandboxCreationMax: 3 * time.Second, NodeGoneDelay: 4 * time.Second, ResponseWithin: 5 * time.Second}
 	if diff := cmp.Diff(want, got.Settings); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -85,7 +85,7 @@ func heldFacts() *Facts {
 		Records: release.Known([]v1alpha1.IPAllocation{}), Entries: release.Known(ipam.Snapshot{Entries: []ipam.Entry{theEntry()}}),
 		Node: release.Known(theNode(corev1.ConditionUnknown)), Evidence: release.EvidenceKubelet,
 		GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
-		Settings:     release.Settings{ReleaseDelay: time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute, AnswerWithin: time.Minute},
+		Settings:     release.Settings{ReleaseDelay: time.Minute, GracePeriodSlack: 30 * time.Second, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute, ResponseWithin: time.Minute},
 	}
 }
 

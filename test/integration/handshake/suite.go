@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	answerWithin = 2 * time.Second
+	responseWithin = 2 * time.Second
 	// nodeGone is longer than a Node is away while it registers again. All nodes are queried about an orphan for at least as long, so that its
 	// specs have a shorter one.
 	nodeGone, nodeGoneSoon = 5 * time.Minute, 2 * time.Second
@@ -59,7 +59,7 @@ func startManager(ctx context.Context, nodeGoneDelay time.Duration) {
 	story.Manager{Configure: func(c *configv1alpha1.ManagerConfiguration) {
 		c.Evidence = configv1alpha1.EvidenceAgent
 		c.Delays.NodeGoneDelay = &metav1.Duration{Duration: nodeGoneDelay}
-		c.Handshakes.AnswerWithin = &metav1.Duration{Duration: answerWithin}
+		c.Handshakes.ResponseWithin = &metav1.Duration{Duration: responseWithin}
 	}}.Start(ctx)
 }
 

@@ -32,7 +32,7 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 		Pod: release.Absent[release.Pod](), Last: release.Pod{Deleting: true, Bound: true, Ending: release.EndingNone},
 		Sandboxes: m.sandboxes(s, v), Node: release.Absent[release.Node](), NodeGoneSince: release.Absent[time.Time](),
 		Any:      m.asked(v, anyMark),
-		Settings: release.Settings{ReleaseDelay: delay, SandboxCreationMax: delay, NodeGoneDelay: delay, AnswerWithin: delay},
+		Settings: release.Settings{ReleaseDelay: delay, SandboxCreationMax: delay, NodeGoneDelay: delay, ResponseWithin: delay},
 	}
 	if node := v.node[s.Rec.At]; node.UID != 0 {
 		o.Node = release.Known(m.nodeFacts(s, v, node))
