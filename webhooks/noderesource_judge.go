@@ -106,7 +106,7 @@ func (g *nodeResourceGuard) judgeObjects(
 ) nodeidentity.Judgment {
 	write := nodeidentity.Write{
 		Policy: policy.Policy(), Operation: req.Operation, Subresource: req.SubResource,
-		LetsGo: before != nil && nodeidentity.OnlyLetsGo(before, after),
+		Removes: before != nil && nodeidentity.OnlyRemovals(before, after),
 	}
 	if req.Operation == admissionv1.Update && after.GetDeletionTimestamp() != nil {
 		write.Gains = policy.Gains(before, after)
@@ -132,8 +132,8 @@ func judgeUnreadable(w *nodeidentity.Write, before, after *unstructured.Unstruct
 	switch deleting := before != nil && after.GetDeletionTimestamp() != nil; {
 	case deleting && (w.Gains == "" || len(after.GetFinalizers()) == 0):
 		return letThrough(v1alpha1.ReasonBeingDeleted)
-	case w.LetsGo:
-		return letThrough(v1alpha1.ReasonOnlyLetsGo)
+	case w.Removes:
+		return letThrough(v1alpha1.ReasonOnlyRemovals)
 	case deleting:
 		message += fmt.Sprintf(" The object is being deleted, and this write adds %s. A write that adds no address is allowed.", w.Gains)
 	}

@@ -18,8 +18,8 @@ const (
 	ReasonNamesNoNode Reason = "NamesNoNode"
 	// ReasonBeingDeleted: the object is being deleted; whoever cleans up behind it must be able to.
 	ReasonBeingDeleted Reason = "BeingDeleted"
-	// ReasonOnlyLetsGo: the write only drops owner references or finalizers, or unblocks their deletion.
-	ReasonOnlyLetsGo Reason = "OnlyLetsGo"
+	// ReasonOnlyRemovals: the write only drops owner references or finalizers, or unblocks their deletion.
+	ReasonOnlyRemovals Reason = "OnlyRemovals"
 	// ReasonExemptUser: the policy exempts the writer.
 	ReasonExemptUser Reason = "ExemptUser"
 	// ReasonNodeUnreadable: nobody can tell for which node the object speaks, because the field or expression of the policy

@@ -62,9 +62,9 @@ func unconditional(w Write) (Assessment, bool) {
 		return Assessment{}, false
 	case w.New.Deleting && (w.Gains == "" || len(w.New.Finalizers) == 0):
 		return Assessment{Reason: v1alpha1.ReasonBeingDeleted, Message: w.New.describe() + " is being deleted" + w.New.heldBy() + "."}, true
-	case w.LetsGo:
+	case w.Removes:
 		return Assessment{
-			Reason:  v1alpha1.ReasonOnlyLetsGo,
+			Reason:  v1alpha1.ReasonOnlyRemovals,
 			Message: "The write only drops owner references or finalizers of " + w.New.describe() + ", or unblocks their deletion.",
 		}, true
 	default:

@@ -47,7 +47,7 @@ func gaining(w Write) Write {
 }
 
 func lettingGo(w Write) Write {
-	w.LetsGo = true
+	w.Removes = true
 	return w
 }
 
@@ -94,20 +94,20 @@ func TestJudge(t *testing.T) {
 			gaining(updating(with(object(stale), deleting), with(object(stale), func(o *Object) { o.Deleting = true }))), liveNode(), Allow, v1alpha1.ReasonBeingDeleted,
 		},
 		"a deleting object may let go whatever its addresses are": {
-			lettingGo(gaining(updating(with(object(stale), deleting), with(object(), deleting)))), liveNode(), Allow, v1alpha1.ReasonOnlyLetsGo,
+			lettingGo(gaining(updating(with(object(stale), deleting), with(object(), deleting)))), liveNode(), Allow, v1alpha1.ReasonOnlyRemovals,
 		},
 		"a creation cannot be of a deleting object": {
 			creation(with(object(stale), deleting)), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,
 		},
 		"the garbage collector's patch of a dangling reference passes": {
-			lettingGo(updating(object(stale), object())), liveNode(), Allow, v1alpha1.ReasonOnlyLetsGo,
+			lettingGo(updating(object(stale), object())), liveNode(), Allow, v1alpha1.ReasonOnlyRemovals,
 		},
 		"the garbage collector's patch of blockOwnerDeletion passes though nothing is known": {
-			lettingGo(updating(object(stale), object(stale))), Evidence{}, Allow, v1alpha1.ReasonOnlyLetsGo,
+			lettingGo(updating(object(stale), object(stale))), Evidence{}, Allow, v1alpha1.ReasonOnlyRemovals,
 		},
 		"a finalizer that is taken off a stale object passes": {
 			lettingGo(updating(with(object(stale), func(o *Object) { o.Finalizers = []string{finalizer} }), object(stale))),
-			cached(known(liveUID)), Allow, v1alpha1.ReasonOnlyLetsGo,
+			cached(known(liveUID)), Allow, v1alpha1.ReasonOnlyRemovals,
 		},
 		"a creation lets go of nothing": {
 			lettingGo(creation(object(stale))), liveNode(), Refuse, v1alpha1.ReasonStaleNodeUID,
@@ -195,7 +195,7 @@ func TestJudge(t *testing.T) {
 			under(ifPresent, updating(object(right, stale), object(right))), liveNode(), Allow, v1alpha1.ReasonNodeUIDMatches,
 		},
 		"a stale UID that is only dropped passes": {
-			lettingGo(under(ifPresent, updating(object(stale), object()))), liveNode(), Allow, v1alpha1.ReasonOnlyLetsGo,
+			lettingGo(under(ifPresent, updating(object(stale), object()))), liveNode(), Allow, v1alpha1.ReasonOnlyRemovals,
 		},
 		"a stale UID that is dropped from a deleting object passes": {
 			under(ifPresent, updating(with(object(stale), deleting), with(object(), deleting))), liveNode(), Allow, v1alpha1.ReasonBeingDeleted,

@@ -97,7 +97,7 @@ func writes() iter.Seq2[string, Write] {
 		for o := range objects() {
 			for predecessor, before := range predecessors {
 				for _, operation := range operations(predecessor) {
-					for _, w := range []Write{{}, {LetsGo: true}, {Gains: "address 10.0.0.1/32"}} {
+					for _, w := range []Write{{}, {Removes: true}, {Gains: "address 10.0.0.1/32"}} {
 						w.Operation, w.New, w.Old = operation, o, before(o)
 						if !yield(predecessor, w) {
 							return
@@ -134,7 +134,7 @@ func judgements() iter.Seq[judgement] {
 // cleansUp says whether the write is one that admission must never stop: said here once more, without the code under test.
 func cleansUp(w Write) bool {
 	ends := w.New.Deleting && (w.Gains == "" || len(w.New.Finalizers) == 0)
-	return w.Operation == "DELETE" || w.Operation == "UPDATE" && (ends || w.LetsGo)
+	return w.Operation == "DELETE" || w.Operation == "UPDATE" && (ends || w.Removes)
 }
 
 // held is the object of which I4 must hold: a write cannot shake off what the object says by leaving it out. Where no UID

@@ -75,7 +75,7 @@ type Evidence struct {
 // Assessment is what an object is, compared with the Node.
 type Assessment struct {
 	// Reason is NamesNoNode, ObservationFailed, NodeNameMismatch, NodeMissing, NodeUIDMissing, StaleNodeUID or
-	// NodeUIDMatches; of Judge also BeingDeleted or OnlyLetsGo, of Reap also BeingDeleted.
+	// NodeUIDMatches; of Judge also BeingDeleted or OnlyRemovals, of Reap also BeingDeleted.
 	Reason v1alpha1.Reason
 	// FoundUID is the UID that decided, LiveUID the live Node's; empty if there is none.
 	FoundUID, LiveUID types.UID
@@ -93,9 +93,9 @@ type Write struct {
 	// references).
 	New Object
 	Old *Object
-	// LetsGo says that the write does nothing but drop owner references or finalizers, or set a reference's
-	// blockOwnerDeletion or controller (OnlyLetsGo).
-	LetsGo bool
+	// Removes says that the write does nothing but drop owner references or finalizers, or set a reference's
+	// blockOwnerDeletion or controller (OnlyRemovals).
+	Removes bool
 	// Gains says which address an update adds to an object that is being deleted, or why that cannot be told; empty if it
 	// adds none.
 	Gains string

@@ -91,7 +91,7 @@ func judge(t *testing.T, c *nodepolicy.Compiled, w write, old *unstructured.Unst
 	}
 	asked := nodeidentity.Write{Policy: c.Policy(), Operation: admissionv1.Create, New: after}
 	if old != nil {
-		asked.Operation, asked.LetsGo = admissionv1.Update, nodeidentity.OnlyLetsGo(old, w.new.(*unstructured.Unstructured))
+		asked.Operation, asked.Removes = admissionv1.Update, nodeidentity.OnlyRemovals(old, w.new.(*unstructured.Unstructured))
 		asked.Gains = c.Gains(old, w.new.(*unstructured.Unstructured))
 		if before, err := c.Object(old); err == nil {
 			asked.Old = &before

@@ -34,8 +34,8 @@ func (c *Configuration) Settings() release.Settings {
 	return release.Settings{
 		ReleaseDelay: c.Delays.ReleaseDelay.Duration, GracePeriodSlack: c.Delays.GracePeriodSlack.Duration,
 		SandboxCreationMax: c.Delays.SandboxCreationMax.Duration, NodeGoneDelay: c.Delays.NodeGoneDelay.Duration,
-		ResponseWithin:  c.Handshakes.ResponseWithin.Duration,
-		HoldGoneNodes: c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
+		ResponseWithin: c.Handshakes.ResponseWithin.Duration,
+		HoldGoneNodes:  c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 	}
 }
 

@@ -75,7 +75,7 @@ func finalizers(names ...any) func(map[string]any) { return set(names, "metadata
 
 type change = func(map[string]any)
 
-func TestOnlyLetsGo(t *testing.T) {
+func TestOnlyRemovals(t *testing.T) {
 	dropOwner, dropFinalizer := owners(operatorRef()), finalizers("example.com/second")
 	for name, tc := range map[string]struct {
 		changes []change
@@ -142,34 +142,34 @@ func TestOnlyLetsGo(t *testing.T) {
 			for _, apply := range tc.changes {
 				apply(after.Object)
 			}
-			if got := OnlyLetsGo(before, after); got != tc.want {
-				t.Errorf("OnlyLetsGo = %v, want %v", got, tc.want)
+			if got := OnlyRemovals(before, after); got != tc.want {
+				t.Errorf("OnlyRemovals = %v, want %v", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestOnlyLetsGoHasNoWayBack(t *testing.T) {
+func TestOnlyRemovalsHasNoWayBack(t *testing.T) {
 	before, after := parse(t, hostSubnet), parse(t, hostSubnet)
 	owners(operatorRef())(after.Object)
-	if OnlyLetsGo(after, before) {
+	if OnlyRemovals(after, before) {
 		t.Error("an owner reference that is added counts as letting go")
 	}
 }
 
-func TestOnlyLetsGoNeedsTwoObjects(t *testing.T) {
+func TestOnlyRemovalsNeedsTwoObjects(t *testing.T) {
 	u := parse(t, hostSubnet)
 	for name, pair := range map[string][2]*unstructured.Unstructured{
 		"no old": {nil, u}, "no new": {u, nil}, "neither": {nil, nil}, "empty": {{}, {}}, "empty new": {u, {}}, "empty old": {{}, u},
 	} {
-		if OnlyLetsGo(pair[0], pair[1]) {
+		if OnlyRemovals(pair[0], pair[1]) {
 			t.Errorf("%s: counts as letting go", name)
 		}
 	}
 }
 
-// TestOnlyLetsGoSeesEveryOtherChange changes and drops each field of an object in turn, beside a finalizer that is dropped.
-func TestOnlyLetsGoSeesEveryOtherChange(t *testing.T) {
+// TestOnlyRemovalsSeesEveryOtherChange changes and drops each field of an object in turn, beside a finalizer that is dropped.
+func TestOnlyRemovalsSeesEveryOtherChange(t *testing.T) {
 	uncounted := map[string]bool{
 		"metadata.managedFields": true, "metadata.resourceVersion": true, "metadata.generation": true,
 		"metadata.ownerReferences": true, "metadata.finalizers": true,
@@ -184,7 +184,7 @@ func TestOnlyLetsGoSeesEveryOtherChange(t *testing.T) {
 			before, after := parse(t, hostSubnet), parse(t, hostSubnet)
 			finalizers("example.com/first")(after.Object)
 			set(value, path...)(after.Object)
-			if OnlyLetsGo(before, after) {
+			if OnlyRemovals(before, after) {
 				t.Errorf("%s %s counts as letting go", join(path), name)
 			}
 		}
@@ -194,11 +194,11 @@ func TestOnlyLetsGoSeesEveryOtherChange(t *testing.T) {
 	}
 }
 
-func TestOnlyLetsGoChangesNeitherObject(t *testing.T) {
+func TestOnlyRemovalsChangesNeitherObject(t *testing.T) {
 	before, after := parse(t, hostSubnet), parse(t, hostSubnet)
 	owners(nodeRef("controller", false))(after.Object)
 	beforeCopy, afterCopy := before.DeepCopy(), after.DeepCopy()
-	if !OnlyLetsGo(before, after) {
+	if !OnlyRemovals(before, after) {
 		t.Error("a reference that is dropped does not count as letting go")
 	}
 	if diff := cmp.Diff([]any{beforeCopy.Object, afterCopy.Object}, []any{before.Object, after.Object}); diff != "" {

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// OnlyLetsGo says whether the update from before to after does nothing but drop owner references or finalizers, or change
+// OnlyRemovals says whether the update from before to after does nothing but drop owner references or finalizers, or change
 // blockOwnerDeletion or controller of references that stay, and does at least one of them. The garbage collector does such
 // writes (it patches a dangling reference away, and unblocks a foreground deletion), and a client that finishes a clean-up. What
 // the API server itself changes with every write (managedFields, resourceVersion, generation) does not count, nor does
 // the order of references or finalizers. A write that changes nothing is not one that lets go: a stale object that is written
 // again and again is to be seen. Neither object is changed.
-func OnlyLetsGo(before, after *unstructured.Unstructured) bool {
+func OnlyRemovals(before, after *unstructured.Unstructured) bool {
 	if before == nil || after == nil {
 		return false
 	}
