@@ -101,7 +101,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			GracePeriodSlack:   c.Delays.GracePeriodSlack.Duration,
 			SandboxCreationMax: c.Delays.SandboxCreationMax.Duration,
 			NodeGoneDelay:      c.Delays.NodeGoneDelay.Duration,
-			ResponseWithin:       c.Handshakes.ResponseWithin.Duration,
+			ResponseWithin:     c.Handshakes.ResponseWithin.Duration,
 			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 		},
 		ManagerNamespace: o.Namespace,
