@@ -102,7 +102,7 @@ var queryMutants = []mutant{
 		rule: "queries: a want supersedes the query that its pass saw, and no other (0292, R5)",
 		file: "controllers/queries/wanted.go",
 		old:  `case epoch != wanted.supersedes:`,
-		new:  `case false:`, by: inQueries,
+		new:  `case epoch < 0:`, by: inQueries,
 	},
 	{
 		rule: "queries: a query that is wanted otherwise does not stand (0292, R5)",
@@ -120,7 +120,7 @@ var queryMutants = []mutant{
 		rule: "queries: a GuardedNode that cannot be read is no GuardedNode without a report (0292, R11)",
 		file: "controllers/queries/read.go",
 		old:  `case !apierrors.IsNotFound(err):`,
-		new:  `case false:`, by: inQueries,
+		new:  `case apierrors.IsConflict(err):`, by: inQueries,
 	},
 	{
 		rule: "pods: the last report on a sandbox is read live where it may hold the address (0292, R11)",
