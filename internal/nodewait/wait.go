@@ -153,24 +153,20 @@ func (w *waiter) rest(ctx context.Context) bool {
 	if w.scanned.Load() != nil {
 		interval = scanInterval
 	}
-	timer := time.NewTimer(wait.Jitter(interval, jitter))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-w.woken:
-	case <-timer.C:
+	case <-time.After(wait.Jitter(interval, jitter)):
 	}
 	return true
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }
