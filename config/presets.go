@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config has the manifests of config/ that the manager applies by itself (docs/decisions/0109).
+// Package config has what the manager takes from config/: presets that it applies (docs/decisions/0109), and the schema that policies are held to.
 package config
 
 import (
@@ -12,6 +12,11 @@ const presetsFolder = "samples/node-resources/"
 
 //go:embed samples/node-resources/nodeinfo.yaml samples/node-resources/nodenetworkconfigs.yaml
 var presets embed.FS
+
+// NodeResourcePolicies is the YAML of the CustomResourceDefinition of NodeResourcePolicies.
+//
+//go:embed crd/bases/holdfast.dev_noderesourcepolicies.yaml
+var NodeResourcePolicies []byte
 
 // Preset is the YAML of the NodeResourcePolicy of that name, with a ClusterRole that is not the manager's to apply.
 func Preset(name string) ([]byte, error) {

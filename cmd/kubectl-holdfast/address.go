@@ -99,11 +99,19 @@ func (o *options) writePage(told *history.History, file string) error {
 }
 
 func addressFacts(ctx context.Context, c *collect.Cluster, text string) (*who.Facts, error) {
+	ip, err := parseAddress(text)
+	if err != nil {
+		return nil, err
+	}
+	return c.Address(ctx, ip)
+}
+
+func parseAddress(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no address: expected one like 192.168.2.3 or fd00:2::7, without a prefix length", text)
+		return netip.Addr{}, fmt.Errorf("%q is no address: expected one like 192.168.2.3 or fd00:2::7, without a prefix length", text)
 	}
-	return c.Address(ctx, ip.Unmap())
+	return ip.Unmap(), nil
 }
 
 // completeAddresses offers the addresses that records hold.

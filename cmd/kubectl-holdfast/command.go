@@ -7,18 +7,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/uninstall"
 )
@@ -63,8 +65,8 @@ what release, unhold and uninstall are told to write.
 	root.SetErr(errOut)
 	o.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&o.manager, "manager-namespace", uninstall.DefaultNamespace, "`namespace` of Holdfast's manager")
-	root.AddCommand(newVersionCommand())
-	root.AddCommand(o.commands()...)
+	root.AddCommand(newVersionCommand(), o.newExplainCommand(), o.newListCommand(), o.newWhoCommand(), o.newHistoryCommand(), o.newAuditCommand(),
+		o.newReleaseCommand(), o.newUnholdCommand(), o.newDoctorCommand(), o.newUninstallCommand())
 	addCompletion(root)
 	return root
 }
@@ -92,6 +94,15 @@ func (o *options) open() (*collect.Cluster, error) {
 	return collect.New(restConfig, o.manager, theIPAM, newProgress(o.ErrOut, o.now).say)
 }
 
+// trail is the way to write down what is done by hand.
+func (o *options) trail(c *collect.Cluster) *trail.Writer {
+	instance, err := os.Hostname()
+	if err != nil {
+		instance = trail.Reporter
+	}
+	return &trail.Writer{Client: c.Client, Instance: instance, Now: o.now}
+}
+
 // namespace is that of the command line, or of the kubeconfig's context.
 func (o *options) namespace() (string, error) {
 	namespace, _, err := o.flags.ToRawKubeConfigLoader().Namespace()
@@ -116,38 +127,24 @@ func (o *options) print(found inspect.Report) error {
 	switch o.output {
 	case "table", "wide":
 		return inspect.Write(o.Out, found.Tables(o.now()), o.output == "wide")
-	case "json", "yaml":
-	default:
-		return fmt.Errorf("--output is %q: expected one of %s", o.output, outputFormats)
-	}
-	printer, err := genericclioptions.NewJSONYamlPrintFlags().ToPrinter(o.output)
-	if err != nil {
+	case "yaml":
+		text, err := yaml.Marshal(found)
+		if err != nil {
+			return fmt.Errorf("encoding the report: %w", err)
+		}
+		_, err = o.Out.Write(text)
 		return err
+	default: // checkOutput leaves no other
+		encoder := json.NewEncoder(o.Out)
+		encoder.SetIndent("", "    ")
+		return encoder.Encode(found)
 	}
-	return printer.PrintObj(document{found}, o.Out)
 }
-
-// document lets a report be printed like an API object. It is never put into a scheme.
-type document struct{ inspect.Report }
-
-// MarshalJSON is the report's own form.
-func (d document) MarshalJSON() ([]byte, error) { return json.Marshal(d.Report) }
-
-// GetObjectKind is not asked for more than not to be empty.
-func (document) GetObjectKind() schema.ObjectKind {
-	kind := inspect.Type("Report")
-	return &kind
-}
-
-// DeepCopyObject gives the same document: nobody changes it.
-func (d document) DeepCopyObject() runtime.Object { return d }
 
 // checkOutput refuses a form that does not exist before anything is read.
 func (o *options) checkOutput(*cobra.Command, []string) error {
-	for form := range strings.SplitSeq(outputFormats, "|") {
-		if o.output == form {
-			return nil
-		}
+	if slices.Contains(strings.Split(outputFormats, "|"), o.output) {
+		return nil
 	}
 	return fmt.Errorf("--output is %q: expected one of %s", o.output, outputFormats)
 }

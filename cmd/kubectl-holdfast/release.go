@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -121,11 +119,11 @@ func (r *releaseOptions) run(ctx context.Context, args []string) error {
 	if len(r.reports) > 0 {
 		return r.fromReports(ctx, c, r.reports)
 	}
-	ip, err := netip.ParseAddr(args[0])
+	ip, err := parseAddress(args[0])
 	if err != nil {
-		return fmt.Errorf("%q is no address: expected one like 192.168.2.3 or fd00:2::7, without a prefix length", args[0])
+		return err
 	}
-	facts, backend, err := c.ByHand(ctx, ip.Unmap(), r.pool, r.sandbox)
+	facts, backend, err := c.ByHand(ctx, ip, r.pool, r.sandbox)
 	if notServed := (*inspect.NotServedError)(nil); errors.As(err, &notServed) {
 		return refuseWithout()
 	}
@@ -192,11 +190,7 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 	if err != nil {
 		return fmt.Errorf("reading the entry's address: %w", err)
 	}
-	instance, err := os.Hostname()
-	if err != nil {
-		instance = trail.Reporter
-	}
-	w := &trail.Writer{Client: c.Client, Instance: instance, Now: r.now}
+	w := r.trail(c)
 	user, err := w.WhoAmI(ctx)
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,11 +101,7 @@ func (u *unholdOptions) run(ctx context.Context, arg string) error {
 
 // unhold writes the trail first: without one, nothing is done.
 func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *corev1.Pod, what string) error {
-	instance, err := os.Hostname()
-	if err != nil {
-		instance = trail.Reporter
-	}
-	w := &trail.Writer{Client: c.Client, Instance: instance, Now: u.now}
+	w := u.trail(c)
 	if err := w.Unhold(ctx, pod, u.reason); err != nil {
 		return fmt.Errorf("%w; without a trail nothing is done, and nothing was", err)
 	}

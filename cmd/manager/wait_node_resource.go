@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/internal/nodewait"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 const (
@@ -128,7 +129,7 @@ func (o *waitOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	options.Discovery = nodewait.GroupDiscovery{Client: discoveryClient.RESTClient()}
+	options.Discovery = served.Client{Client: discoveryClient.RESTClient()}
 	options.Out, options.Err = out, errOut
 	return nodewait.Until(ctx, options)
 }

@@ -50,11 +50,10 @@ func (s *sweeper) reap(ctx context.Context, policy *v1alpha1.NodeResourcePolicy,
 	if len(p.candidates) == 0 || p.compiled.Spec().Stale != v1alpha1.StaleDelete {
 		return reconcile.Result{}, nil
 	}
-	resource, err := s.resources.find(p.compiled.Spec().Resource)
+	run, err := s.newRun(ctx, policy, p)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	run := &sweepRun{policy: policy, state: p, resource: resource}
 	next, exhausted, err := s.reapAll(ctx, run)
 	if lacksPermission(err) {
 		return s.reapForbidden(ctx, run, err)

@@ -10,15 +10,18 @@ package noderesource
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/served"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
@@ -66,12 +69,17 @@ func retries[T comparable](o Options, first, last time.Duration) workqueue.Typed
 }
 
 // Setup registers the controllers with the manager. Call it once, before the manager starts.
-func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
+func Setup(_ context.Context, mgr manager.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if err := setupWebhooks(ctx, mgr, o); err != nil || o.Disabled {
+	discoverer, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("making a client for discovery: %w", err)
+	}
+	api := served.Client{Client: discoverer.RESTClient()}
+	if err := setupWebhooks(mgr, api, o); err != nil || o.Disabled {
 		return err
 	}
-	return setupSweeper(ctx, mgr, o)
+	return setupSweeper(mgr, api, o)
 }

@@ -30,8 +30,8 @@ type sweepRun struct {
 	tally    *sweepTally
 }
 
-func (s *sweeper) newRun(policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy) (*sweepRun, error) {
-	resource, err := s.resources.find(p.compiled.Spec().Resource)
+func (s *sweeper) newRun(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy) (*sweepRun, error) {
+	resource, err := s.locate(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *sweeper) sweep(ctx context.Context, policy *v1alpha1.NodeResourcePolicy
 }
 
 func (s *sweeper) lookAtAll(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy) (*sweepRun, []nodeidentity.Conflict, error) {
-	run, err := s.newRun(policy, p)
+	run, err := s.newRun(ctx, policy, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +94,7 @@ func (s *sweeper) lookAtNode(ctx context.Context, policy *v1alpha1.NodeResourceP
 		s.askFor(policy.Name, p)
 		return nil
 	}
-	run, err := s.newRun(policy, p)
+	run, err := s.newRun(ctx, policy, p)
 	if err == nil {
 		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()}
 		err = s.walk(ctx, run.resource, options, s.restart(run), func(u *unstructured.Unstructured) error {

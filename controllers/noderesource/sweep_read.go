@@ -5,9 +5,6 @@ package noderesource
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,13 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 const (
@@ -33,78 +28,33 @@ const (
 	sweepStarts = 3
 	// sweepReadTimeout bounds one request. A CRD with a dead conversion webhook answers after as long.
 	sweepReadTimeout = 30 * time.Second
-
-	anyVersion = "*"
 )
 
-// sweepResources finds the version in which a resource is read. It asks the API server once, and again after forget.
-type sweepResources struct {
-	config *rest.Config
-	http   *http.Client
-	mu     sync.Mutex
-	mapper meta.RESTMapper
+// locate finds the version in which a policy's resource is read: the first that is served of those that the policy names. It asks the API
+// server once, and again after an answer that it serves something else. Where none is served the error is a NoMatch error.
+func (s *sweeper) locate(ctx context.Context, p *sweptPolicy) (schema.GroupVersionResource, error) {
+	if !p.resource.Empty() {
+		return p.resource, nil
+	}
+	found, err := s.served(ctx, p.compiled.Resource(), p.compiled.Spec().Resource.Versions)
+	if err == nil && found.Empty() {
+		err = &meta.NoResourceMatchError{PartialResource: p.compiled.Resource().WithVersion("")}
+	}
+	p.resource = found
+	return found, err
 }
 
-func newSweepResources(config *rest.Config, client *http.Client) *sweepResources {
-	return &sweepResources{config: config, http: client}
-}
-
-// forget drops what is known: the API server has just said that it serves something else.
-func (r *sweepResources) forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mapper = nil
-}
-
-func (r *sweepResources) current() (meta.RESTMapper, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mapper == nil {
-		mapper, err := apiutil.NewDynamicRESTMapper(r.config, r.http)
+// served is the resource in the first of the versions that is served; empty where none is.
+func (s *sweeper) served(ctx context.Context, resource schema.GroupResource, versions []string) (schema.GroupVersionResource, error) {
+	ctx, cancel := context.WithTimeout(ctx, sweepReadTimeout)
+	defer cancel()
+	for found, err := range served.In(ctx, s.api, resource, versions) {
 		if err != nil {
-			return nil, fmt.Errorf("preparing to ask the API server what it serves: %w", err)
+			return schema.GroupVersionResource{}, fmt.Errorf("asking the API server for resource %s: %w", resource, err)
 		}
-		r.mapper = mapper
+		return found.GroupVersionResource, nil
 	}
-	return r.mapper, nil
-}
-
-// find is the resource in the first version of the list that is served; "*" is the one that the API server prefers. Where
-// none is served the error is a NoMatch error.
-func (r *sweepResources) find(resource v1alpha1.GuardedResource) (schema.GroupVersionResource, error) {
-	mapper, err := r.current()
-	if err != nil {
-		return schema.GroupVersionResource{}, err
-	}
-	wanted := schema.GroupVersionResource{Group: resource.Group, Resource: resource.Resource}
-	versions := resource.Versions
-	if len(versions) == 0 || slices.Contains(versions, anyVersion) {
-		versions = []string{""}
-	}
-	for _, version := range versions {
-		served, err := mapper.ResourceFor(wanted.GroupResource().WithVersion(version))
-		switch {
-		case meta.IsNoMatchError(err):
-		case err != nil:
-			return schema.GroupVersionResource{}, fmt.Errorf("asking the API server for resource %s: %w", wanted.GroupResource(), err)
-		case served.GroupResource() == wanted.GroupResource(): // the mapper also takes a group's first letters for the group
-			return served, nil
-		}
-	}
-	return schema.GroupVersionResource{}, &meta.NoResourceMatchError{PartialResource: wanted}
-}
-
-// served says whether the API server has the resource in any version.
-func (r *sweepResources) served(resource schema.GroupResource) (bool, error) {
-	mapper, err := r.current()
-	if err != nil {
-		return false, err
-	}
-	all, err := mapper.ResourcesFor(resource.WithVersion(""))
-	if err != nil && !meta.IsNoMatchError(err) {
-		return false, fmt.Errorf("asking the API server for resource %s: %w", resource, err)
-	}
-	return slices.ContainsFunc(all, func(found schema.GroupVersionResource) bool { return found.GroupResource() == resource }), nil
+	return schema.GroupVersionResource{}, nil
 }
 
 // walk reads every object that the options select, page by page, and shows each. It begins anew, after calling restart,

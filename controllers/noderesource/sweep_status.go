@@ -15,12 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // AggregateLabel is the label by which the installation's ClusterRole holdfast-node-resources takes in the rules of another.
@@ -91,9 +93,9 @@ func (s *sweeper) sayNotServed(ctx context.Context, policy *v1alpha1.NodeResourc
 // sweepFailed says why a sweep did not see every object; what the one before found stays.
 func (s *sweeper) sweepFailed(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy, err error) (reconcile.Result, error) {
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		s.resources.forget()
-		served, unknown := s.resources.served(p.compiled.Resource())
-		if unknown == nil && !served {
+		p.resource = schema.GroupVersionResource{}
+		found, unknown := s.served(ctx, p.compiled.Resource(), []string{served.AnyVersion})
+		if unknown == nil && found.Empty() {
 			return s.sayNotServed(ctx, policy, p)
 		}
 		err = cmp.Or(unknown, err)
@@ -145,15 +147,20 @@ func (s *sweeper) writeStatus(ctx context.Context, policy *v1alpha1.NodeResource
 	if before != nil && equality.Semantic.DeepEqual(*before, condition) && equality.Semantic.DeepEqual(policy.Status.Sweep, found) {
 		return nil
 	}
-	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.NodeResourcePolicyStatus{Conditions: []metav1.Condition{condition}, Sweep: found})
+	return applyPolicyStatus(ctx, s.client, policy, &v1alpha1.NodeResourcePolicyStatus{Conditions: []metav1.Condition{condition}, Sweep: found}, SweeperFieldManager)
+}
+
+// applyPolicyStatus writes what one of the two writers of a policy's status has to say, and never into a later object of the name.
+func applyPolicyStatus(ctx context.Context, c client.Client, policy *v1alpha1.NodeResourcePolicy, status *v1alpha1.NodeResourcePolicyStatus, owner client.FieldOwner) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
 		return fmt.Errorf("encoding the status of NodeResourcePolicy %s: %w", policy.Name, err)
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	u := &unstructured.Unstructured{Object: map[string]any{"status": content}}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy"))
 	u.SetName(policy.Name)
 	u.SetUID(policy.UID)
-	err = s.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(SweeperFieldManager), client.ForceOwnership)
+	err = c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), owner, client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status of NodeResourcePolicy %s: %w", policy.Name, err)
 	}

@@ -117,12 +117,13 @@ func staleObject(s *observed) v1alpha1.StaleObject {
 	}
 }
 
-// clipped cuts what others wrote and nobody bounds, so that the status can always be stored.
+// clipped cuts what others wrote and nothing bounds to a length in bytes, so that the status can always be stored.
 func clipped(text string, length int) string {
 	if len(text) <= length {
 		return text
 	}
-	return strings.ToValidUTF8(text[:length], "") + "…"
+	const ellipsis = "…"
+	return strings.ToValidUTF8(text[:length-len(ellipsis)], "") + ellipsis
 }
 
 // inOrder says whether every object speaks for the live Node.

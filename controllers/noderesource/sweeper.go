@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -29,6 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // SweeperFieldManager is the field manager of what the sweeper writes: condition Swept and status.sweep of the policies.
@@ -63,16 +65,16 @@ type sweepQueue = workqueue.TypedRateLimitingInterface[sweepRequest]
 
 // sweeper finds the objects that do not speak for the live Node, says so, and deletes them where their policy asks for it.
 type sweeper struct {
-	client    client.Client // cached reads; writes
-	live      client.Reader
-	objects   dynamic.Interface
-	resources *sweepResources
-	recorder  events.EventRecorder
-	told      *eventlimit.Limit
-	deletes   flowcontrol.PassiveRateLimiter
-	missing   *missingNodes
-	clock     clock.PassiveClock
-	options   Options
+	client   client.Client // cached reads; writes
+	live     client.Reader
+	objects  dynamic.Interface
+	api      served.API
+	recorder events.EventRecorder
+	told     *eventlimit.Limit
+	deletes  flowcontrol.PassiveRateLimiter
+	missing  *missingNodes
+	clock    clock.PassiveClock
+	options  Options
 	// queue is set when the controller starts its sources, before its workers run.
 	queue sweepQueue
 
@@ -89,6 +91,8 @@ type sweptPolicy struct {
 	uid        types.UID
 	generation int64
 	compiled   *nodepolicy.Compiled
+	// resource is in the version that is read; empty while that is not known.
+	resource schema.GroupVersionResource
 	// candidates for deletion; the reaper looks at each again.
 	candidates map[types.NamespacedName]types.UID
 	// lastTried is the last object that the reaper tried to delete.
@@ -105,8 +109,8 @@ type sweptPolicy struct {
 // +kubebuilder:rbac:groups=holdfast.dev,resources=noderesourcepolicies/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-func setupSweeper(_ context.Context, mgr manager.Manager, o Options) error {
-	s, err := newSweeper(mgr, o)
+func setupSweeper(mgr manager.Manager, api served.API, o Options) error {
+	s, err := newSweeper(mgr, api, o)
 	if err != nil {
 		return err
 	}
@@ -135,7 +139,7 @@ func setupSweeper(_ context.Context, mgr manager.Manager, o Options) error {
 	return nil
 }
 
-func newSweeper(mgr manager.Manager, o Options) (*sweeper, error) {
+func newSweeper(mgr manager.Manager, api served.API, o Options) (*sweeper, error) {
 	if o.SweepInterval <= 0 {
 		o.SweepInterval = sweeperDefaultInterval
 	}
@@ -147,17 +151,17 @@ func newSweeper(mgr manager.Manager, o Options) (*sweeper, error) {
 		return nil, fmt.Errorf("making the client that reads node-scoped resources: %w", err)
 	}
 	return &sweeper{
-		client:    mgr.GetClient(),
-		live:      mgr.GetAPIReader(),
-		objects:   objects,
-		resources: newSweepResources(mgr.GetConfig(), mgr.GetHTTPClient()),
-		recorder:  mgr.GetEventRecorder("holdfast"),
-		told:      eventlimit.New(o.Clock, sweepTold),
-		deletes:   newDeleteLimit(o),
-		missing:   newMissingNodes(),
-		clock:     o.Clock,
-		options:   o,
-		policies:  map[string]*sweptPolicy{},
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		objects:  objects,
+		api:      api,
+		recorder: mgr.GetEventRecorder("holdfast"),
+		told:     eventlimit.New(o.Clock, sweepTold),
+		deletes:  newDeleteLimit(o),
+		missing:  newMissingNodes(),
+		clock:    o.Clock,
+		options:  o,
+		policies: map[string]*sweptPolicy{},
 	}, nil
 }
 
@@ -260,7 +264,7 @@ func (p *sweptPolicy) compile(policy *v1alpha1.NodeResourcePolicy) error {
 		return nil
 	}
 	p.uid, p.generation = policy.UID, policy.Generation
-	p.candidates, p.troubled, p.refused = map[types.NamespacedName]types.UID{}, sets.New[string](), ""
+	p.resource, p.candidates, p.troubled, p.refused = schema.GroupVersionResource{}, map[types.NamespacedName]types.UID{}, sets.New[string](), ""
 	compiled, err := nodepolicy.Compile(policy)
 	p.compiled = compiled
 	return err

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // WebhooksFieldManager is the field manager of what the webhook controller writes: the webhook configuration, and the conditions Accepted
@@ -41,11 +43,11 @@ const (
 // whether it is accepted and enforced. There is one request, the configuration, and one reconciliation at a time.
 type webhookReconciler struct {
 	// client reads from the cache.
-	client    client.Client
-	live      client.Reader
-	discovery webhookDiscovery
-	recorder  events.EventRecorder
-	options   Options
+	client   client.Client
+	live     client.Reader
+	api      served.API
+	recorder events.EventRecorder
+	options  Options
 
 	definitions webhookDefinitions
 	// presetsApplied are the names of the presets that this process has applied.
@@ -65,15 +67,11 @@ type webhookRejection struct {
 	at         time.Time
 }
 
-func setupWebhooks(_ context.Context, mgr manager.Manager, o Options) error {
-	lookup, err := newWebhooksDiscovery(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
-	}
+func setupWebhooks(mgr manager.Manager, api served.API, o Options) error {
 	k := &webhookReconciler{
 		client:     mgr.GetClient(),
 		live:       mgr.GetAPIReader(),
-		discovery:  lookup,
+		api:        api,
 		recorder:   mgr.GetEventRecorder("holdfast"),
 		options:    o,
 		rejections: map[types.UID]webhookRejection{},
@@ -101,13 +99,13 @@ func (k *webhookReconciler) Reconcile(ctx context.Context, _ reconcile.Request) 
 	if err := k.applyPresets(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	served := webhookServedMemo{discovery: k.discovery}
-	pass, err := k.look(ctx, k.client, &served, now)
+	asked := webhookServedMemo{}
+	pass, err := k.look(ctx, k.client, asked, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if !pass.settled() {
-		if pass, err = k.look(ctx, k.live, &served, now); err != nil {
+		if pass, err = k.look(ctx, k.live, asked, now); err != nil {
 			return reconcile.Result{}, err
 		}
 		if err := k.write(ctx, pass); err != nil {

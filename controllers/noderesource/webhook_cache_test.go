@@ -28,11 +28,15 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// webhookServesAll is an API server that serves every resource.
+// webhookServesAll is an API server that serves the resource of the policies.
 type webhookServesAll struct{}
 
-func (webhookServesAll) served(context.Context, schema.GroupResource) (webhookServed, error) {
-	return webhookServed{versions: []string{"v1"}, status: []string{"v1"}}, nil
+func (webhookServesAll) Group(context.Context, string) (*metav1.APIGroup, error) {
+	return &metav1.APIGroup{PreferredVersion: metav1.GroupVersionForDiscovery{Version: "v1"}}, nil
+}
+
+func (webhookServesAll) Resources(context.Context, schema.GroupVersion) (*metav1.APIResourceList, error) {
+	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "gadgets", Kind: "Gadget"}, {Name: "gadgets/status", Kind: "Gadget"}}}, nil
 }
 
 // Only in a unit test can the caches be late to order.
@@ -238,6 +242,6 @@ func webhookWithCache(t *testing.T, cached, live []client.Object) (*webhookRecon
 	}).Build()
 	options := webhookOptions()
 	options.Clock = clocktesting.NewFakePassiveClock(webhookNow)
-	return &webhookReconciler{client: writer, live: with(live).Build(), discovery: webhookServesAll{}, recorder: events.NewFakeRecorder(10),
+	return &webhookReconciler{client: writer, live: with(live).Build(), api: webhookServesAll{}, recorder: events.NewFakeRecorder(10),
 		options: options, rejections: map[types.UID]webhookRejection{}}, written
 }

@@ -67,7 +67,7 @@ type webhookPass struct {
 }
 
 // look reads everything that a reconciliation depends on, through the cache or at the API server.
-func (k *webhookReconciler) look(ctx context.Context, from client.Reader, served *webhookServedMemo, now time.Time) (*webhookPass, error) {
+func (k *webhookReconciler) look(ctx context.Context, from client.Reader, asked webhookServedMemo, now time.Time) (*webhookPass, error) {
 	pass := &webhookPass{now: now, options: k.options, contest: &k.contest}
 	var list v1alpha1.NodeResourcePolicyList
 	if err := from.List(ctx, &list); err != nil {
@@ -90,7 +90,7 @@ func (k *webhookReconciler) look(ctx context.Context, from client.Reader, served
 	}
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp == nil {
-			pass.policies = append(pass.policies, k.judge(ctx, &list.Items[i], served, now))
+			pass.policies = append(pass.policies, k.judge(ctx, &list.Items[i], asked, now))
 		}
 	}
 	slices.SortFunc(pass.policies, func(a, b *webhookPolicy) int { return strings.Compare(a.object.Name, b.object.Name) })
@@ -98,7 +98,7 @@ func (k *webhookReconciler) look(ctx context.Context, from client.Reader, served
 }
 
 // judge says whether a policy can work.
-func (k *webhookReconciler) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy, served *webhookServedMemo, now time.Time) *webhookPolicy {
+func (k *webhookReconciler) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy, asked webhookServedMemo, now time.Time) *webhookPolicy {
 	p := &webhookPolicy{object: object}
 	compiled, err := nodepolicy.Compile(object)
 	if err != nil {
@@ -114,7 +114,7 @@ func (k *webhookReconciler) judge(ctx context.Context, object *v1alpha1.NodeReso
 		p.reject(r.message)
 		return p
 	}
-	answer, err := served.ask(ctx, compiled.Resource())
+	answer, err := asked.ask(ctx, k.api, compiled.Resource())
 	if err != nil {
 		p.unknown = err
 		return p

@@ -11,9 +11,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
@@ -34,7 +31,7 @@ func (pass *webhookPass) conditions(p *webhookPolicy) (_ []metav1.Condition, cha
 	set := func(condition metav1.Condition) {
 		condition.ObservedGeneration = p.object.Generation
 		condition.LastTransitionTime = metav1.NewTime(pass.now)
-		condition.Message = webhookClip(condition.Message)
+		condition.Message = clipped(condition.Message, webhookMessageMax)
 		meta.SetStatusCondition(&are, condition)
 	}
 	if p.accepted != nil {
@@ -86,15 +83,6 @@ func (pass *webhookPass) awaited(name string) string {
 	return fmt.Sprintf("webhook %s in ValidatingWebhookConfiguration %s has no caBundle yet, and every write passes unjudged: %s", name, ConfigurationName, from)
 }
 
-func webhookClip(message string) string {
-	if len(message) <= webhookMessageMax {
-		return message
-	}
-	const ellipsis = "…"
-	runes := []rune(message[:webhookMessageMax-len(ellipsis)])
-	return string(runes[:len(runes)-1]) + ellipsis // the last one may have been cut in two
-}
-
 // +kubebuilder:rbac:groups=holdfast.dev,resources=noderesourcepolicies/status,verbs=patch
 
 // applyStatus writes our two conditions and nothing else of the status, which has another writer too.
@@ -103,17 +91,5 @@ func (k *webhookReconciler) applyStatus(ctx context.Context, pass *webhookPass, 
 	if !changed {
 		return nil
 	}
-	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.NodeResourcePolicyStatus{Conditions: conditions})
-	if err != nil {
-		return fmt.Errorf("writing out the conditions of NodeResourcePolicy %s: %w", p.object.Name, err)
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"status": status}}
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy"))
-	object.SetName(p.object.Name)
-	object.SetUID(p.object.UID) // never the status of a later object of the name
-	err = k.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(WebhooksFieldManager), client.ForceOwnership)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the conditions of NodeResourcePolicy %s: %w", p.object.Name, err)
-	}
-	return nil
+	return applyPolicyStatus(ctx, k.client, p.object, &v1alpha1.NodeResourcePolicyStatus{Conditions: conditions}, WebhooksFieldManager)
 }

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -274,33 +273,6 @@ func TestWhetherAPolicyCanWorkWithWhatIsServed(t *testing.T) {
 	}
 }
 
-func TestWhichEntriesARefusalIsAbout(t *testing.T) {
-	entries := webhookEntries([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""}).Webhooks
-	kind := schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "ValidatingWebhookConfiguration"}
-	path := field.NewPath("webhooks")
-	invalid := func(errs ...*field.Error) error { return apierrors.NewInvalid(kind, ConfigurationName, errs) }
-	for name, test := range map[string]struct {
-		err  error
-		want map[string]string
-	}{
-		"of one entry": {invalid(field.Required(path.Index(1).Child("name"), "give one")), map[string]string{"b": "name: Required value: give one"}},
-		"of one entry with two mistakes": {invalid(field.Required(path.Index(0).Child("matchConditions").Index(2).Child("expression"), "x"), field.Forbidden(path.Index(0).Child("rules"), "y")),
-			map[string]string{"a": "matchConditions[2].expression: Required value: x; rules: Forbidden: y"}},
-		"of two entries":                 {invalid(field.Required(path.Index(0), "x"), field.Required(path.Index(2), "y")), map[string]string{"a": "Required value: x", "c": "Required value: y"}},
-		"of something else":              {invalid(field.Forbidden(field.NewPath("metadata", "ownerReferences").Index(0), "no")), map[string]string{}},
-		"of all of them":                 {invalid(field.TooMany(path, 3, 2)), map[string]string{}},
-		"of an entry that is not there":  {invalid(field.Required(path.Index(3), "x")), map[string]string{}},
-		"that is no answer of a server":  {errors.New("webhooks[0]: broken"), nil},
-		"of another kind, with no cause": {apierrors.NewForbidden(schema.GroupResource{}, ConfigurationName, errors.New("no")), map[string]string{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, webhookRefused(entries, test.err)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // webhookRefusingAPI is a client that takes only some updates, and notes what is deleted.
 type webhookRefusingAPI struct {
 	client.Client
@@ -336,7 +308,7 @@ func TestOnlyTheConfigurationThatWasSeenIsDeleted(t *testing.T) {
 	}
 }
 
-func TestARefusalThatNamesNoEntryIsFoundByTrying(t *testing.T) {
+func TestTheEntriesThatARefusalIsAboutAreFoundByTrying(t *testing.T) {
 	wanted := webhookEntries([2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""})
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "ValidatingWebhookConfiguration"}, ConfigurationName, nil)
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, ConfigurationName, errors.New("no"))
@@ -468,12 +440,9 @@ func TestWhenToLookAgain(t *testing.T) {
 
 func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", 10000), strings.Repeat("ü", 5000), strings.Repeat("…", 5000)} {
-		got := webhookClip(text)
+		got := clipped(text, webhookMessageMax)
 		if len(got) > webhookMessageMax || len(got) < webhookMessageMax-8 || !strings.HasSuffix(got, "…") || strings.ContainsRune(got, '\uFFFD') {
 			t.Errorf("%q… became %d bytes ending in %q", text[:6], len(got), got[len(got)-9:])
 		}
-	}
-	if got := webhookClip("short"); got != "short" {
-		t.Errorf("got %q", got)
 	}
 }

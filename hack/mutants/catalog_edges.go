@@ -114,13 +114,13 @@ var edgeMutants = []mutant{
 	{
 		rule: "compare-and-release: a reservation goes only in the version that was judged",
 		file: "internal/ipam/whereabouts/reservations.go",
-		old:  `client.Preconditions{UID: &r.uid, ResourceVersion: &r.resourceVersion}`,
-		new:  `client.Preconditions{UID: &r.uid}`, by: inWhereabouts,
+		old:  `client.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion}`,
+		new:  `client.Preconditions{UID: &r.UID}`, by: inWhereabouts,
 	},
 	{
 		rule: "compare-and-release: another pod's reservation stays",
 		file: "internal/ipam/whereabouts/reservation.go",
-		old:  `if !ok || r.podRef != key.PodRef && !anyPodRef {`,
+		old:  `if !ok || r.PodRef != key.PodRef && !anyPodRef {`,
 		new:  `if !ok {`, by: inWhereabouts,
 	},
 	{

@@ -147,8 +147,8 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: a removal is the sandbox's whose entry it was, and not that of one before",
 		file: "internal/ipam/whereabouts/removals.go",
-		old:  `if x.removed.known[removal{place.Pool, formatOffset(offset), id}] {`,
-		new:  `if x.removed.known[removal{place.Pool, formatOffset(offset), id}] || len(x.removed.known) > 0 {`, by: []string{"./internal/ipam/whereabouts"},
+		old:  `at.offset, id}); known {`,
+		new:  `at.offset, id}); known || x.removed.Len() > 0 {`, by: []string{"./internal/ipam/whereabouts"},
 	},
 	{
 		rule: "I3: no pod inherits what was disowned (S7)",
@@ -185,7 +185,7 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: a sandbox that has its entry again is followed, although the entry was removed once",
 		file: "internal/ipam/whereabouts/index.go",
-		old: `	x.removed.forget(removal{name, at.offset, a.sandboxID})
+		old: `	x.removed.Remove(removal{name, at.offset, a.sandboxID})
 `, new: ``, by: []string{"./internal/ipam/whereabouts"},
 	},
 	{

@@ -3,8 +3,6 @@
 package nodepolicy
 
 import (
-	"slices"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -32,12 +30,13 @@ type Compiled struct {
 	conditions []admissionregistrationv1.MatchCondition
 }
 
-// Compile checks a policy, defaults what is empty, and compiles its expressions. The error is an *InvalidError.
+// Compile checks a policy, defaults what is empty, and compiles its expressions. A mistake in it is an *InvalidError.
 func Compile(p *v1alpha1.NodeResourcePolicy) (*Compiled, error) {
-	c := &Compiled{name: p.Name, spec: withDefaults(&p.Spec)}
-	if err := invalid(validate(p.Name, c.spec)); err != nil {
+	spec, err := complete(p)
+	if err != nil {
 		return nil, err
 	}
+	c := &Compiled{name: p.Name, spec: spec}
 	if errs := c.compileExpressions(field.NewPath("spec")); len(errs) > 0 {
 		return nil, asError(v1alpha1.ReasonExpressionInvalid, errs)
 	}
@@ -65,19 +64,6 @@ func (c *Compiled) compileExpressions(path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
-}
-
-// invalid is the error for mistakes of a specification; one that is about a forbidden resource decides the reason, since
-// nothing else needs mending then.
-func invalid(mistakes mistakes) error {
-	switch {
-	case len(mistakes.forbidden) > 0:
-		return asError(v1alpha1.ReasonResourceForbidden, slices.Concat(mistakes.forbidden, mistakes.other))
-	case len(mistakes.other) > 0:
-		return asError(v1alpha1.ReasonPolicyInvalid, mistakes.other)
-	default:
-		return nil
-	}
 }
 
 func asError(reason v1alpha1.Reason, errs field.ErrorList) error {

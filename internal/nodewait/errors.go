@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // request is one read, as a person who grants permissions has to know it.
@@ -54,6 +58,14 @@ func (r request) failed(err error) *obstacle {
 	default:
 		return unreadable("could not "+r.String(), err)
 	}
+}
+
+func notServed(resource schema.GroupResource, versions []string) *obstacle {
+	what := fmt.Sprintf("the API server serves no %s", resource)
+	if !slices.Contains(versions, served.AnyVersion) {
+		what += fmt.Sprintf(" in version %s", strings.Join(versions, ", "))
+	}
+	return &obstacle{what, "Install its CustomResourceDefinition, or correct the plural name, the version and the group."}
 }
 
 // isAbsent says whether a read of one object found that it is not there. The same status comes for a resource that the

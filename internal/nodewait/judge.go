@@ -105,9 +105,9 @@ func (w *waiter) convert(r rule, t target, u *unstructured.Unstructured) (nodeid
 }
 
 func (w *waiter) judgeMissing(t target, n node) (string, error) {
-	missing := fmt.Sprintf("there is no %s for node %s%s", t.kind, w.Node, t.request("list").scope())
+	missing := fmt.Sprintf("there is no %s for node %s%s", t.Kind, w.Node, t.request("list").scope())
 	if t.name != "" {
-		missing = "there is no " + describe(t.kind, t.namespace, t.name)
+		missing = "there is no " + describe(t.Kind, t.namespace, t.name)
 	}
 	if w.IfMissing == Proceed {
 		return fmt.Sprintf("%s, and it is not waited for (--if-missing=proceed); the live Node %s has UID %s", missing, w.Node, n.uid), nil

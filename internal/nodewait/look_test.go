@@ -317,7 +317,7 @@ func TestI4ANodeReplacedDuringALookIsSeen(t *testing.T) {
 func TestAMistakeIsNotWaitedFor(t *testing.T) {
 	cases := map[string]func(*Options){
 		"--namespace is kube-system, but hostsubnets.network.openshift.io are cluster-scoped: leave it out": func(o *Options) { o.Resource = subnets },
-		"leases.coordination.k8s.io cannot be waited for: spec.resource: Forbidden: Leases cannot be guarded: their owner is set once, and a refused renewal makes the node NotReady (found \"leases\" of group \"coordination.k8s.io\")": func(o *Options) {
+		"leases.coordination.k8s.io cannot be waited for: spec.resource: Invalid value: Leases cannot be guarded: their owner is set once, and a refused renewal makes the node NotReady": func(o *Options) {
 			o.Resource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 		},
 	}

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // IfMissing says what it means that there is no object for the node.
@@ -28,7 +30,7 @@ type Options struct {
 	// Client reads from the API server, never from a cache.
 	Client dynamic.Interface
 	// Discovery finds the version and the scope of the resource.
-	Discovery Discovery
+	Discovery served.API
 
 	// Policy is the name of the NodeResourcePolicy that says which resource it is and where an object has the name and the
 	// UID of its node.

@@ -13,11 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 const (
@@ -72,7 +74,7 @@ func (w *waiter) readRule(ctx context.Context) (rule, error) {
 
 // target is where the objects of the node are.
 type target struct {
-	served
+	served.Resource
 	namespace string
 	// name is the object's; empty where it is found by what it says.
 	name string
@@ -82,17 +84,17 @@ type target struct {
 
 // locate decides how the objects of the node are read.
 func (w *waiter) locate(ctx context.Context, r rule) (target, error) {
-	if w.found.Resource == "" || w.foundFor != r.key {
+	if w.found.Kind == "" || w.foundFor != r.key {
 		bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		found, err := discover(bounded, w.Discovery, r.Resource(), r.Spec().Resource.Versions)
+		found, err := w.discover(bounded, r.Resource(), r.Spec().Resource.Versions)
 		if err != nil {
 			return target{}, err
 		}
 		w.found, w.foundFor, w.unselectable = found, r.key, false
 	}
-	t := target{served: w.found, namespace: w.Namespace, name: w.Name}
-	if !t.namespaced && t.namespace != "" {
+	t := target{Resource: w.found, namespace: w.Namespace, name: w.Name}
+	if !t.Namespaced && t.namespace != "" {
 		return t, &UsageError{fmt.Sprintf("--namespace is %s, but %s are cluster-scoped: leave it out", t.namespace, t.GroupResource())}
 	}
 	if t.name == "" && r.NamedByMetadata() {
@@ -108,11 +110,22 @@ func (w *waiter) locate(ctx context.Context, r rule) (target, error) {
 	return t, nil
 }
 
+// discover finds the resource in the first of these versions that serves it.
+func (w *waiter) discover(ctx context.Context, resource schema.GroupResource, versions []string) (served.Resource, error) {
+	for found, err := range served.In(ctx, w.Discovery, resource, versions) {
+		if err != nil {
+			return served.Resource{}, unreadable("discovering "+resource.String(), err)
+		}
+		return found, nil
+	}
+	return served.Resource{}, notServed(resource, versions)
+}
+
 // single says whether there is at most one object, that can be read by its name.
-func (t target) single() bool { return t.name != "" && (!t.namespaced || t.namespace != "") }
+func (t target) single() bool { return t.name != "" && (!t.Namespaced || t.namespace != "") }
 
 func (t target) request(verb string) request {
-	return request{verb: verb, GroupVersionResource: t.GroupVersionResource, namespaced: t.namespaced, namespace: t.namespace, name: t.name}
+	return request{verb: verb, GroupVersionResource: t.GroupVersionResource, namespaced: t.Namespaced, namespace: t.namespace, name: t.name}
 }
 
 // listing is the objects that may speak for the node.
@@ -168,7 +181,7 @@ func (w *waiter) readPage(ctx context.Context, t *target, options metav1.ListOpt
 // forget makes the next look discover the resource again, when it was not served any more.
 func (w *waiter) forget(err error) {
 	if apierrors.IsNotFound(err) {
-		w.found = served{}
+		w.found = served.Resource{}
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // Every test here runs in a bubble of testing/synctest: its clock stands still while anything works.
@@ -217,20 +218,20 @@ func notServedError() error {
 func TestI5AHungAPIServerIsToldFromASlowOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, liveNode(newUID), config(ownedBy(host, newUID)))
-		slow := &slowDiscovery{Discovery: w.groups}
+		slow := &slowDiscovery{API: w.groups}
 		slow.hang.Store(true)
 		time.AfterFunc(time.Minute, func() { slow.hang.Store(false) })
 		if err := Until(t.Context(), w.options(func(o *Options) { o.Discovery = slow })); err != nil {
 			t.Fatal(err)
 		}
-		w.requireStates("discovering acn.azure.com/v1alpha: the API server did not answer within 10s")
+		w.requireStates("discovering nodenetworkconfigs.acn.azure.com: the API server did not answer within 10s")
 	})
 }
 
 func TestATimeOutDuringTheFirstLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		slow := &slowDiscovery{Discovery: w.groups}
+		slow := &slowDiscovery{API: w.groups}
 		slow.hang.Store(true)
 		err := Until(t.Context(), w.options(func(o *Options) { o.Discovery, o.Timeout = slow, 5*time.Second }))
 		if err == nil || err.Error() != "gave up after 5s: the API server has not answered once" {
@@ -240,7 +241,7 @@ func TestATimeOutDuringTheFirstLook(t *testing.T) {
 }
 
 type slowDiscovery struct {
-	Discovery
+	served.API
 	hang atomic.Bool
 }
 
@@ -249,7 +250,7 @@ func (d *slowDiscovery) Resources(ctx context.Context, version schema.GroupVersi
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return d.Discovery.Resources(ctx, version)
+	return d.API.Resources(ctx, version)
 }
 
 func TestAResourceThatMovesToAnotherVersionIsFound(t *testing.T) {

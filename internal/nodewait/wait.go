@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 const (
@@ -38,7 +39,7 @@ type waiter struct {
 	rule rule // the last one that could be used
 	// found is the resource as it was discovered for the rule foundFor; unselectable says that the API server cannot
 	// select its objects by the field of the node's name.
-	found        served
+	found        served.Resource
 	foundFor     string
 	unselectable bool
 
@@ -152,24 +153,20 @@ func (w *waiter) rest(ctx context.Context) bool {
 	if w.scanned.Load() != nil {
 		interval = scanInterval
 	}
-	timer := time.NewTimer(wait.Jitter(interval, jitter))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-w.woken:
-	case <-timer.C:
+	case <-time.After(wait.Jitter(interval, jitter)):
 	}
 	return true
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

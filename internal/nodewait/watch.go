@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 const (
@@ -52,10 +54,10 @@ func (w *waiter) follow(r rule, t target, l listing) {
 
 // subscribe opens the watches that are not open. Nothing is watched before the first look found something to wait for.
 func (w *waiter) subscribe(ctx context.Context) {
-	node := target{served: served{GroupVersionResource: nodes}, name: w.Node}
+	node := target{Resource: served.Resource{GroupVersionResource: nodes}, name: w.Node}
 	node.selector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.Node).String()
 	w.keep(ctx, nodeWatch, node)
-	if w.aim.Resource != "" {
+	if w.aim.Kind != "" {
 		w.keep(ctx, objectWatch, w.aim)
 	}
 }

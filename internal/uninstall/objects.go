@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -77,45 +78,34 @@ func (u *uninstallation) scope(gvk schema.GroupVersionKind, in string) (namespac
 	return metav1.NamespaceAll, true, nil
 }
 
-// findCallers gives the webhook configurations that call our Service and nobody else's, under whatever name.
+// findCallers gives the webhook configurations that call our Service and no other, under whatever name.
 func (u *uninstallation) findCallers(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var callers []metav1.PartialObjectMetadata
-	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
-	if err := u.Client.List(ctx, &mutating); err != nil {
-		return nil, fmt.Errorf("listing every MutatingWebhookConfiguration: %w", err)
-	}
-	for i := range mutating.Items {
-		c := &mutating.Items[i]
-		if u.allOurs(len(c.Webhooks), func(i int) *admissionregistrationv1.ServiceReference { return c.Webhooks[i].ClientConfig.Service }) {
-			callers = append(callers, metadataOf(mutatingWebhooks, &c.ObjectMeta))
+	for _, gvk := range []schema.GroupVersionKind{mutatingWebhooks, validatingWebhooks} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err := u.Client.List(ctx, list); err != nil {
+			return nil, fmt.Errorf("listing every %s: %w", gvk.Kind, err)
 		}
-	}
-	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
-	if err := u.Client.List(ctx, &validating); err != nil {
-		return nil, fmt.Errorf("listing every ValidatingWebhookConfiguration: %w", err)
-	}
-	for i := range validating.Items {
-		c := &validating.Items[i]
-		if u.allOurs(len(c.Webhooks), func(i int) *admissionregistrationv1.ServiceReference { return c.Webhooks[i].ClientConfig.Service }) {
-			callers = append(callers, metadataOf(validatingWebhooks, &c.ObjectMeta))
+		for i := range list.Items {
+			// What a webhook calls is written alike in both kinds.
+			var c admissionregistrationv1.ValidatingWebhookConfiguration
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &c); err != nil {
+				return nil, fmt.Errorf("reading %s %s: %w", gvk.Kind, list.Items[i].GetName(), err)
+			}
+			if len(c.Webhooks) > 0 && !slices.ContainsFunc(c.Webhooks, u.callsOthers) {
+				caller := metav1.PartialObjectMetadata{ObjectMeta: c.ObjectMeta}
+				caller.SetGroupVersionKind(gvk)
+				callers = append(callers, caller)
+			}
 		}
 	}
 	return callers, nil
 }
 
-func (u *uninstallation) allOurs(n int, service func(int) *admissionregistrationv1.ServiceReference) bool {
-	for i := range n {
-		if s := service(i); s == nil || s.Namespace != u.Namespace || s.Name != "holdfast-webhook" {
-			return false
-		}
-	}
-	return n > 0
-}
-
-func metadataOf(gvk schema.GroupVersionKind, object *metav1.ObjectMeta) metav1.PartialObjectMetadata {
-	found := metav1.PartialObjectMetadata{ObjectMeta: *object}
-	found.SetGroupVersionKind(gvk)
-	return found
+func (u *uninstallation) callsOthers(w admissionregistrationv1.ValidatingWebhook) bool {
+	s := w.ClientConfig.Service
+	return s == nil || s.Namespace != u.Namespace || s.Name != "holdfast-webhook"
 }
 
 // remove deletes objects, each by its UID, and says so. One that cannot be deleted stops no other.

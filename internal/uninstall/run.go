@@ -140,10 +140,8 @@ func (p *progress) say(format string, args ...any) {
 
 // rest waits; false when the context ended.
 func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -54,14 +54,13 @@ func (u *uninstallation) stop(ctx context.Context) error {
 
 // scaleDown asks for no replica and gives the selector of the pods.
 func (u *uninstallation) scaleDown(ctx context.Context) (labels.Selector, error) {
-	deployment := &appsv1.Deployment{}
-	err := u.Client.Get(ctx, client.ObjectKey{Namespace: u.Namespace, Name: managerName}, deployment)
-	if isMissing(err) {
+	deployment, err := u.manager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if deployment == nil {
 		u.say("there is no Deployment %s/%s", u.Namespace, managerName)
 		return managerLabels.AsSelector(), nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", u.Namespace, managerName, err)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
@@ -84,17 +83,17 @@ func (u *uninstallation) scaleDown(ctx context.Context) (labels.Selector, error)
 	return selector, nil
 }
 
-// managerIsWanted says whether the Deployment asks for replicas.
-func (u *uninstallation) managerIsWanted(ctx context.Context) (bool, error) {
+// manager is the manager's Deployment; nil if there is none.
+func (u *uninstallation) manager(ctx context.Context) (*appsv1.Deployment, error) {
 	deployment := &appsv1.Deployment{}
 	err := u.Client.Get(ctx, client.ObjectKey{Namespace: u.Namespace, Name: managerName}, deployment)
 	if isMissing(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading Deployment %s/%s: %w", u.Namespace, managerName, err)
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", u.Namespace, managerName, err)
 	}
-	return *deployment.Spec.Replicas > 0, nil
+	return deployment, nil
 }
 
 // awaitPods waits until the pods are gone, StopTimeout at most, and gives those that are not.

@@ -89,10 +89,11 @@ func (u *uninstallation) sweep(ctx context.Context) error {
 
 // removeWhatCameBack stops and removes once more what protects. A pass before it proves nothing.
 func (u *uninstallation) removeWhatCameBack(ctx context.Context) (bool, error) {
-	runs, err := u.managerIsWanted(ctx)
+	manager, err := u.manager(ctx)
 	if err != nil {
 		return false, err
 	}
+	runs := manager != nil && *manager.Spec.Replicas > 0
 	found, err := u.findProtectors(ctx)
 	if err != nil {
 		return false, err

@@ -11,8 +11,7 @@ import (
 // admissionPolicies: each policy of config/policies is installed, fails closed where it has to, and denies.
 func admissionPolicies(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "admission policies"
-	if !f.AdmissionPolicies.IsKnown() {
-		d.unread(name, f.AdmissionPolicies.Why())
+	if !d.knows(name, f.AdmissionPolicies) {
 		return
 	}
 	found, broken := f.AdmissionPolicies.Get(), false

@@ -168,8 +168,7 @@ func ipam(d *Diagnosis, f *Facts, _ time.Time) {
 // reconciler: whereabouts' own reconciler, or anybody else, was refused, or warned.
 func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 	const name, within = "unsafe releases", time.Hour
-	if !f.Events.IsKnown() {
-		d.unread(name, f.Events.Why())
+	if !d.knows(name, f.Events) {
 		return
 	}
 	count, last := int32(0), inspect.Event{}
@@ -196,8 +195,7 @@ func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 // versions: API server, manager, agents and plugin.
 func versions(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "versions"
-	if !f.APIServer.IsKnown() {
-		d.unread(name, f.APIServer.Why())
+	if !d.knows(name, f.APIServer) {
 		return
 	}
 	if err := kubeversion.Check(f.APIServer.Get()); err != nil {

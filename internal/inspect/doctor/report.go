@@ -65,6 +65,17 @@ func (d *Diagnosis) unread(name, why string) {
 	d.add(Warn, name, "could not look: "+why, "look with an account that has the right, or mend what is in the way")
 }
 
+// knows says whether a check can be made, and that it could not where the fact is unknown.
+func (d *Diagnosis) knows(name string, fact interface {
+	IsKnown() bool
+	Why() string
+}) bool {
+	if !fact.IsKnown() {
+		d.unread(name, fact.Why())
+	}
+	return fact.IsKnown()
+}
+
 // Tables show the diagnosis, a paragraph for each group.
 func (d *Diagnosis) Tables(time.Time) []inspect.Table {
 	var tables []inspect.Table

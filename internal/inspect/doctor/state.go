@@ -143,8 +143,7 @@ const (
 // held: the records that are held the longest.
 func held(d *Diagnosis, f *Facts, now time.Time) {
 	const name = "records held"
-	if !f.Records.IsKnown() {
-		d.unread(name, f.Records.Why())
+	if !d.knows(name, f.Records) {
 		return
 	}
 	type one struct {
@@ -184,12 +183,7 @@ func held(d *Diagnosis, f *Facts, now time.Time) {
 func unclassified(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "unclassified"
 	const do = "report it as a bug of Holdfast, with the pod, its record and the manager's log"
-	if !f.Records.IsKnown() || !f.Events.IsKnown() {
-		why := f.Records.Why()
-		if f.Records.IsKnown() {
-			why = f.Events.Why()
-		}
-		d.unread(name, why)
+	if !d.knows(name, f.Records) || !d.knows(name, f.Events) {
 		return
 	}
 	for i := range f.Records.Get() {
@@ -211,8 +205,7 @@ func unclassified(d *Diagnosis, f *Facts, _ time.Time) {
 // policies: each NodeResourcePolicy works.
 func policies(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "node resource policies"
-	if !f.Policies.IsKnown() {
-		d.unread(name, f.Policies.Why())
+	if !d.knows(name, f.Policies) {
 		return
 	}
 	broken := false

@@ -63,8 +63,7 @@ func serviceHost(namespace string) string { return "holdfast-webhook." + namespa
 // webhooks: every one of ours is there, trusts the certificate, and has somebody behind it.
 func webhooks(d *Diagnosis, f *Facts, now time.Time) {
 	const name = "webhooks"
-	if !f.Webhooks.IsKnown() {
-		d.unread(name, f.Webhooks.Why())
+	if !d.knows(name, f.Webhooks) {
 		return
 	}
 	present := map[string]bool{}
@@ -152,8 +151,7 @@ func protection(d *Diagnosis, f *Facts, _ time.Time) {
 // foreign: webhooks of others that can stop an update of pods, and so keep a finalizer on.
 func foreign(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "webhooks of others"
-	if !f.Webhooks.IsKnown() {
-		d.unread(name, f.Webhooks.Why())
+	if !d.knows(name, f.Webhooks) {
 		return
 	}
 	var mutating []string
@@ -215,8 +213,7 @@ func updates(d *Diagnosis, f *Facts, _ time.Time) {
 // bootstrap: whether the guard can keep the cluster, or itself, from starting.
 func bootstrap(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "bootstrap"
-	if !f.Webhooks.IsKnown() {
-		d.unread(name, f.Webhooks.Why())
+	if !d.knows(name, f.Webhooks) {
 		return
 	}
 	for _, w := range f.Webhooks.Get() {

@@ -5,7 +5,6 @@ package whereabouts
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	kjson "sigs.k8s.io/json"
 
@@ -53,12 +52,9 @@ func (b *Backend) ReservationHolders(ctx context.Context, r ipam.Reservation) ([
 	if _, _, malformed := ipam.ParseReference(r.PodRef); malformed == nil && len(snapshot.Problems) > 0 {
 		return nil, fmt.Errorf("pool %s: %s", snapshot.Problems[0].Pool, snapshot.Problems[0].Message)
 	}
-	in, name, _ := strings.Cut(r.Name, "/")
-	subject := reservation{name: name, podRef: r.PodRef, iface: r.Interface}
 	var holders []ipam.Key
 	for _, entry := range snapshot.Entries {
-		namespace, pool, _ := strings.Cut(entry.Pool, "/")
-		if namespace == in && b.namingOf(namespace, pool).owns(subject, entry.Key, false) {
+		if keyOf(entry.Pool).Namespace == keyOf(r.Name).Namespace && b.namingOf(entry.Pool).owns(r, entry.Key, false) {
 			holders = append(holders, entry.Key)
 		}
 	}
@@ -67,10 +63,10 @@ func (b *Backend) ReservationHolders(ctx context.Context, r ipam.Reservation) ([
 
 // namingOf is how a pool names its reservations. A pool that the cache has not seen counts as made by hand: then any
 // network will do, so that nothing is overlooked.
-func (b *Backend) namingOf(namespace, name string) naming {
-	text, known := b.index.rangeOf(poolName(namespace, name))
+func (b *Backend) namingOf(pool string) naming {
+	text, known := b.index.rangeOf(pool)
 	if !known {
 		return naming{}
 	}
-	return newNaming(name, text)
+	return newNaming(keyOf(pool).Name, text)
 }

@@ -5,7 +5,6 @@ package whereabouts
 import (
 	"context"
 	"net/netip"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -39,24 +38,20 @@ func reservationOf(object *wb.OverlappingRangeIPReservation) ipam.Reservation {
 
 // ReservationNames are the names that the reservation of an entry may have.
 func (b *Backend) ReservationNames(entry *ipam.Entry) []string {
-	namespace, pool, _ := strings.Cut(entry.Pool, "/")
-	n := b.namingOf(namespace, pool)
+	n := b.namingOf(entry.Pool)
 	if !n.known {
 		return nil
 	}
 	names := n.candidates(entry.IP)
 	for i := range names {
-		names[i] = poolName(namespace, names[i])
+		names[i] = poolName(keyOf(entry.Pool).Namespace, names[i])
 	}
 	return names
 }
 
 // ReservationReference names an OverlappingRangeIPReservation as the object of an event.
 func (b *Backend) ReservationReference(name string) *corev1.ObjectReference {
-	namespace, name, _ := strings.Cut(name, "/")
-	return &corev1.ObjectReference{
-		APIVersion: wb.SchemeGroupVersion.String(), Kind: "OverlappingRangeIPReservation", Namespace: namespace, Name: name,
-	}
+	return referenceTo("OverlappingRangeIPReservation", keyOf(name))
 }
 
 // Covers says whether an address lies in the range of a cached pool.

@@ -3,7 +3,6 @@
 package whereabouts
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,8 +106,11 @@ func (b *Backend) Manages(i podnetwork.IPAM) bool { return i.Type == Name }
 
 // PoolReference names an IPPool as the object of an event.
 func (b *Backend) PoolReference(pool string) *corev1.ObjectReference {
-	namespace, name, _ := strings.Cut(pool, "/")
-	return &corev1.ObjectReference{APIVersion: wb.SchemeGroupVersion.String(), Kind: "IPPool", Namespace: namespace, Name: name}
+	return referenceTo("IPPool", keyOf(pool))
+}
+
+func referenceTo(kind string, key client.ObjectKey) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: wb.SchemeGroupVersion.String(), Kind: kind, Namespace: key.Namespace, Name: key.Name}
 }
 
 // Subscribe registers a function that is called, without blocking, for each change seen.

@@ -15,75 +15,86 @@ import (
 // thousand entries, and 320 ms with four thousand, however little the patch changes.
 type batcher struct {
 	mu     sync.Mutex
-	queues map[string]*queue // by pool; only while it is being written
+	queues map[string]*queue // by pool; only while it has callers
 }
 
-// queue are the callers that wait for a pool; the first of them writes next.
-type queue struct{ waiting []*caller }
+// queue is a pool with its callers.
+type queue struct {
+	// turn is full while one of the callers writes, for itself and for all that wait.
+	turn    chan struct{}
+	callers int
+	waiting []*caller
+}
 
 // caller is one release with its items.
 type caller struct {
 	items []*item
-	// turn is closed when the caller is to write for itself and for all that wait, done when another one has.
-	turn, done chan struct{}
+	// done is closed once they were written.
+	done chan struct{}
 }
 
 var errBatchLost = errors.New("the write that had this release in its batch was broken off; observe it again")
 
 // run has the items written by this call or by another one's. Every item has its outcome when it returns.
 func (b *batcher) run(ctx context.Context, pool string, items []*item, write func([]*item)) {
-	p := &caller{items: items, turn: make(chan struct{}), done: make(chan struct{})}
-	b.join(pool, p)
+	p := &caller{items: items, done: make(chan struct{})}
+	q := b.join(pool, p)
+	defer b.leave(pool, q)
 	select {
-	case <-p.turn:
-		b.lead(pool, p, write)
+	case q.turn <- struct{}{}:
+		defer func() { <-q.turn }()
+		b.lead(q, p, write)
 	case <-p.done:
 	case <-ctx.Done():
-		b.leave(ctx, pool, p, write)
+		if b.withdraw(q, p) {
+			fail(items, ctx.Err())
+			return
+		}
+		<-p.done // it is in a batch that is being written
 	}
 }
 
-func (b *batcher) join(pool string, p *caller) {
+func (b *batcher) join(pool string, p *caller) *queue {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.queues == nil {
 		b.queues = map[string]*queue{}
 	}
-	l, busy := b.queues[pool]
-	if !busy {
-		l = &queue{}
-		b.queues[pool] = l
-		close(p.turn)
+	q := b.queues[pool]
+	if q == nil {
+		q = &queue{turn: make(chan struct{}, 1)}
+		b.queues[pool] = q
 	}
-	l.waiting = append(l.waiting, p)
+	q.callers++
+	q.waiting = append(q.waiting, p)
+	return q
 }
 
-// leave gives up a place in the queue. A caller that is in a batch, or is to lead one, cannot leave any more.
-func (b *batcher) leave(ctx context.Context, pool string, p *caller, write func([]*item)) {
+func (b *batcher) leave(pool string, q *queue) {
 	b.mu.Lock()
-	l := b.queues[pool]
-	select {
-	case <-p.turn:
-		b.mu.Unlock()
-		b.lead(pool, p, write)
-		return
-	default:
+	defer b.mu.Unlock()
+	if q.callers--; q.callers == 0 {
+		delete(b.queues, pool)
 	}
-	if l != nil {
-		if at := slices.Index(l.waiting, p); at >= 0 {
-			l.waiting = slices.Delete(l.waiting, at, at+1)
-			b.mu.Unlock()
-			fail(p.items, ctx.Err())
-			return
-		}
-	}
-	b.mu.Unlock()
-	<-p.done
 }
 
-// lead writes once, for the caller and for those that fit in its batch, and then gives the turn away.
-func (b *batcher) lead(pool string, p *caller, write func([]*item)) {
-	others, items := b.gather(pool, p)
+// withdraw takes a caller out of the queue, unless it is in a batch.
+func (b *batcher) withdraw(q *queue, p *caller) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := slices.Index(q.waiting, p)
+	if at >= 0 {
+		q.waiting = slices.Delete(q.waiting, at, at+1)
+	}
+	return at >= 0
+}
+
+// lead writes once, for the caller and for those that fit in its batch, unless another one has written for it.
+func (b *batcher) lead(q *queue, p *caller, write func([]*item)) {
+	if !b.withdraw(q, p) {
+		return
+	}
+	others, items := b.gather(q, p)
 	written := false
 	defer func() {
 		for _, other := range others {
@@ -92,45 +103,33 @@ func (b *batcher) lead(pool string, p *caller, write func([]*item)) {
 			}
 			close(other.done)
 		}
-		b.pass(pool)
 	}()
 	write(items)
 	written = true
 }
 
-// gather takes the caller and all that fit in its batch out of the queue. Two requests for one address are never in one batch: one
+// gather takes all that fit in the caller's batch out of the queue. Two requests for one address are never in one batch: one
 // would make the other's test fail.
-func (b *batcher) gather(pool string, p *caller) (others []*caller, items []*item) {
+func (b *batcher) gather(q *queue, p *caller) (others []*caller, items []*item) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.queues[pool]
 	taken := map[netip.Addr]bool{}
-	var left []*caller
-	for _, next := range append([]*caller{p}, l.waiting...) {
-		switch {
-		case next == p && len(items) > 0: // its own place in the queue
-		case next != p && (len(items)+len(next.items) > maxPerPatch || slices.ContainsFunc(next.items, func(i *item) bool { return taken[i.IP] })):
-			left = append(left, next)
-		default:
-			items = append(items, next.items...)
-			for _, i := range next.items {
-				taken[i.IP] = true
-			}
-			if next != p {
-				others = append(others, next)
-			}
+	take := func(more []*item) {
+		items = append(items, more...)
+		for _, i := range more {
+			taken[i.IP] = true
 		}
 	}
-	l.waiting = left
-	return others, items
-}
-
-func (b *batcher) pass(pool string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if l := b.queues[pool]; len(l.waiting) > 0 {
-		close(l.waiting[0].turn)
-	} else {
-		delete(b.queues, pool)
+	take(p.items)
+	var left []*caller
+	for _, next := range q.waiting {
+		if len(items)+len(next.items) > maxPerPatch || slices.ContainsFunc(next.items, func(i *item) bool { return taken[i.IP] }) {
+			left = append(left, next)
+			continue
+		}
+		take(next.items)
+		others = append(others, next)
 	}
+	q.waiting = left
+	return others, items
 }

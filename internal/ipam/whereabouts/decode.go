@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"unicode/utf8"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -113,3 +115,9 @@ func decodePool(pool *wb.IPPool) (netip.Prefix, *ipam.Problem, error) {
 
 // poolName is how a pool is called everywhere outside of this package.
 func poolName(namespace, name string) string { return namespace + "/" + name }
+
+// keyOf is the reverse of poolName, of reservations too.
+func keyOf(name string) client.ObjectKey {
+	namespace, name, _ := strings.Cut(name, "/")
+	return client.ObjectKey{Namespace: namespace, Name: name}
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,4 +38,14 @@ func OpenDirect(ctx context.Context, c client.Client, visit func(pools int)) (ip
 	}
 	b.options.Namespaces = sets.List(namespaces)
 	return b, nil
+}
+
+// ReadAll reads the entries of every IPPool in every namespace, live, for a command that has no cache. Where IPPools are not
+// served there are none. The client is as for OpenDirect.
+func ReadAll(ctx context.Context, c client.Client) (ipam.Snapshot, error) {
+	b, err := OpenDirect(ctx, c, func(int) {})
+	if err != nil && !meta.IsNoMatchError(err) {
+		return ipam.Snapshot{}, err
+	}
+	return b.All(), nil
 }

@@ -183,12 +183,10 @@ func FuzzDecodeReservation(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, name, _ := strings.Cut(r.Name, "/")
-		subject := reservation{name: name, podRef: r.PodRef, iface: r.Interface}
-		if !newNaming(pool, rangeText).owns(subject, request.Key, false) {
+		if !newNaming(pool, rangeText).owns(r, request.Key, false) {
 			return
 		}
-		if _, ofAddress := cutAddress(name, request.IP); !ofAddress || r.PodRef != request.PodRef {
+		if _, ofAddress := cutAddress(keyOf(r.Name).Name, request.IP); !ofAddress || r.PodRef != request.PodRef {
 			t.Errorf("reservation %q of %q counts as that of %s", r.Name, r.PodRef, request.Key)
 		}
 	})

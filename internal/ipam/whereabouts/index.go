@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
@@ -25,8 +26,8 @@ type index struct {
 	bySandbox map[string][]location
 	byRecord  map[string][]location
 	problems  int
-	// removed are the last entries that were seen to go.
-	removed removals
+	// removed are the last entries that were seen to go, each a removal.
+	removed *lru.Cache
 	// versions is what snapshots share as PoolVersions; nil when a pool has changed since it was made.
 	versions map[string]string
 }
@@ -65,6 +66,7 @@ func (p *cachedPool) arrivalOf(object *wb.IPPool, known bool) arrival {
 func newIndex() *index {
 	return &index{
 		pools:    map[string]*cachedPool{},
+		removed:  lru.New(maxRemovals),
 		byPodRef: map[string][]location{}, bySandbox: map[string][]location{}, byRecord: map[string][]location{},
 	}
 }
@@ -94,7 +96,7 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	pool.raw = object.Spec.Allocations
 	for offset := range before {
 		if _, still := pool.raw[offset]; !still {
-			x.removed.add(removal{name, offset, pool.decoded[offset].sandboxID})
+			x.removed.Add(removal{name, offset, pool.decoded[offset].sandboxID}, nil)
 			x.drop(location{pool, offset}, changes)
 		}
 	}
@@ -170,7 +172,7 @@ func (x *index) replace(name string, at location, raw wb.IPAllocation, came arri
 		changes.problems = append(changes.problems, *a.problem)
 	}
 	at.pool.decoded[at.offset] = a
-	x.removed.forget(removal{name, at.offset, a.sandboxID})
+	x.removed.Remove(removal{name, at.offset, a.sandboxID})
 	insert(x.byPodRef, a.podRef, at)
 	insert(x.bySandbox, a.sandboxID, at)
 	insert(x.byRecord, a.record, at)

@@ -245,13 +245,13 @@ func TestLookups(t *testing.T) {
 		problems []string
 	}{
 		"by podref: its entries, and its problem, which is no absence": {
-			newQuery(ipam.PodRef{Namespace: "ns", Name: "web-0"}, nil, ""), []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, []string{"999"},
+			queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}}), []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, []string{"999"},
 		},
-		"by podref, of a pool whose range is broken": {newQuery(ipam.PodRef{Namespace: "ns", Name: "db-0"}, nil, ""), nil, []string{"1"}},
-		"by sandbox: whatever the podref is":         {newQuery(ipam.PodRef{}, []string{"a"}, ""), []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.6"}, []string{"6", "1"}},
-		"by record":                                  {newQuery(ipam.PodRef{}, nil, "r"), []string{"10.0.0.4"}, nil},
+		"by podref, of a pool whose range is broken": {queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "db-0"}}), nil, []string{"1"}},
+		"by sandbox: whatever the podref is":         {queryOf(ipam.Query{SandboxIDs: []string{"a"}}), []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.6"}, []string{"6", "1"}},
+		"by record":                                  {queryOf(ipam.Query{Record: "r"}), []string{"10.0.0.4"}, nil},
 		"by all, each once": {
-			newQuery(ipam.PodRef{Namespace: "ns", Name: "web-0"}, []string{"a", "b", "a"}, "r"),
+			queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}, SandboxIDs: []string{"a", "b", "a"}, Record: "r"}),
 			[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.6"}, []string{"6", "999", "1"},
 		},
 		"by place: whatever stands there, and once": {
@@ -262,9 +262,9 @@ func TestLookups(t *testing.T) {
 			queryOf(ipam.Query{Places: places("q", "10.0.0.1", "10.0.0.2")}), nil, []string{""},
 		},
 		"by place, in no pool":               {queryOf(ipam.Query{Places: places("none", "10.0.0.1")}), nil, nil},
-		"by nothing":                         {newQuery(ipam.PodRef{}, []string{""}, ""), nil, nil},
-		"by a tombstone as if it were a pod": {newQuery(ipam.PodRef{Namespace: "holdfast-releasing", Name: "other"}, nil, ""), nil, nil},
-		"by strangers":                       {newQuery(ipam.PodRef{Namespace: "ns", Name: "none"}, []string{"none"}, "none"), nil, nil},
+		"by nothing":                         {queryOf(ipam.Query{SandboxIDs: []string{""}}), nil, nil},
+		"by a tombstone as if it were a pod": {queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "holdfast-releasing", Name: "other"}}), nil, nil},
+		"by strangers":                       {queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "none"}, SandboxIDs: []string{"none"}, Record: "none"}), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := []metav1.PartialObjectMetadata{metadataOf("p", "5"), metadataOf("q", "6")}
@@ -327,7 +327,7 @@ func TestOnlyPoolsInTheLiveVersionAreAnsweredFromTheCache(t *testing.T) {
 	recreated := metadataOf("recreated", "1")
 	recreated.UID = "other"
 	live := []metav1.PartialObjectMetadata{metadataOf("same", "1"), metadataOf("newer", "2"), recreated, metadataOf("unseen", "1")}
-	s, stale := x.findFresh(newQuery(ipam.PodRef{Namespace: "ns", Name: "web-0"}, nil, ""), live)
+	s, stale := x.findFresh(queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}}), live)
 	var names []string
 	for _, m := range stale {
 		names = append(names, m.Name)
@@ -374,7 +374,7 @@ func TestTheIndexForgetsNothingAndKeepsNothing(t *testing.T) {
 		fresh.apply(pool, start)
 	}
 	ignore := cmp.Options{compareAddrs, cmpopts.IgnoreFields(ipam.Seen{}, "AddObserved", "Whole", "Follows")}
-	queries := map[string]query{"all fields": newQuery(ipam.PodRef{Namespace: "ns", Name: "web-0"}, []string{"b"}, "r"), "sandbox": newQuery(ipam.PodRef{}, []string{"a"}, "")}
+	queries := map[string]query{"all fields": queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}, SandboxIDs: []string{"b"}, Record: "r"}), "sandbox": queryOf(ipam.Query{SandboxIDs: []string{"a"}})}
 	for name, q := range queries {
 		if diff := cmp.Diff(fresh.find(q), x.find(q), ignore); diff != "" {
 			t.Errorf("%s (-one look +history):\n%s", name, diff)
@@ -390,7 +390,7 @@ func TestTheIndexForgetsNothingAndKeepsNothing(t *testing.T) {
 
 func TestTheIndexMayBeReadWhileItIsWritten(t *testing.T) {
 	x := newIndex()
-	q := newQuery(ipam.PodRef{Namespace: "ns", Name: "web-0"}, []string{"a"}, "r")
+	q := queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}, SandboxIDs: []string{"a"}, Record: "r"})
 	var wg sync.WaitGroup
 	for n := range 4 {
 		wg.Go(func() {

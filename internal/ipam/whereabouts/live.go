@@ -5,7 +5,6 @@ package whereabouts
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,10 +70,8 @@ func (b *Backend) livePool(ctx context.Context, key client.ObjectKey) (*wb.IPPoo
 func (b *Backend) Versions(ctx context.Context, pools []string) (map[string]string, error) {
 	versions := make(map[string]string, len(pools))
 	for _, pool := range pools {
-		namespace, name, _ := strings.Cut(pool, "/")
-		live := &metav1.PartialObjectMetadata{}
-		live.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("IPPool"))
-		if err := b.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, live); isGone(err) {
+		live := metadataOnly("IPPool", keyOf(pool))
+		if err := b.reader.Get(ctx, keyOf(pool), live); isGone(err) {
 			continue
 		} else if err != nil {
 			return nil, fmt.Errorf("reading the version of IPPool %s: %w", pool, err)
@@ -82,6 +79,13 @@ func (b *Backend) Versions(ctx context.Context, pools []string) (map[string]stri
 		versions[pool] = live.ResourceVersion
 	}
 	return versions, nil
+}
+
+// metadataOnly is an object of whereabouts without what it holds: no caller reads the thousands of entries in an answer.
+func metadataOnly(kind string, key client.ObjectKey) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	object.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind(kind))
+	return object
 }
 
 // isGone says that the API server knows the resource and has no such object. A 404 for the resource itself (its CRD was

@@ -95,14 +95,14 @@ func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snaps
 		}
 	}
 	visit(x.byPodRef[q.podRef])
-	visit(x.byRecord[q.record])
-	for _, id := range q.sandboxIDs {
+	visit(x.byRecord[q.Record])
+	for _, id := range q.SandboxIDs {
 		visit(x.bySandbox[id])
 	}
-	for _, place := range q.places {
+	for _, place := range q.Places {
 		visit(x.at(place))
 	}
-	for _, place := range x.placesOf(q.addresses) {
+	for _, place := range x.placesOf(q.Addresses) {
 		visit(x.at(place))
 	}
 	for name := range x.named(q) {
@@ -127,7 +127,7 @@ func (x *index) placesOf(addresses []netip.Addr) []ipam.Place {
 
 // named are the pools of which a query wants to know whether they can be read at all: every one, where it asks for addresses.
 func (x *index) named(q query) sets.Set[string] {
-	if len(q.addresses) > 0 {
+	if len(q.Addresses) > 0 {
 		return sets.KeySet(x.pools)
 	}
 	return q.pools()
@@ -135,19 +135,24 @@ func (x *index) named(q query) sets.Set[string] {
 
 // at is the allocation that stands at a place, if any does.
 func (x *index) at(place ipam.Place) []location {
-	pool, known := x.pools[place.Pool]
-	if !known || pool.rangeErr != nil {
+	at, known := x.locate(place)
+	if !known {
 		return nil
 	}
-	offset, err := offsetOf(pool.network, place.IP)
-	if err != nil {
-		return nil
-	}
-	at := location{pool: pool, offset: formatOffset(offset)}
-	if _, stands := pool.decoded[at.offset]; !stands {
+	if _, stands := at.pool.decoded[at.offset]; !stands {
 		return nil
 	}
 	return []location{at}
+}
+
+// locate finds a place in the cached pools, whether or not an entry stands there.
+func (x *index) locate(place ipam.Place) (at location, known bool) {
+	pool, known := x.pools[place.Pool]
+	if !known || pool.rangeErr != nil {
+		return location{}, false
+	}
+	offset, err := offsetOf(pool.network, place.IP)
+	return location{pool: pool, offset: formatOffset(offset)}, err == nil
 }
 
 // rangeOf is the range of a cached pool.

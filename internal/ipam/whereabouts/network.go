@@ -60,42 +60,19 @@ func sectionOf(config string) (section, error) {
 	if err := json.Unmarshal([]byte(config), &value); err != nil {
 		return section{}, fmt.Errorf("the network's configuration cannot be read: %w", err)
 	}
-	found, err := sectionsIn(value)
-	if err != nil {
-		return section{}, err
+	var found []section
+	for _, own := range ipamSections(value) {
+		network, networkErr := stringAt(own, networkNameKey)
+		size, sizeErr := stringAt(own, sliceSizeKey)
+		if err := errors.Join(networkErr, sizeErr); err != nil {
+			return section{}, err
+		}
+		found = append(found, section{network: network, sliced: size != ""})
 	}
-	found = slices.Compact(found)
-	if len(found) != 1 {
+	if found = slices.Compact(found); len(found) != 1 {
 		return section{}, fmt.Errorf("the network's configuration has %d ipam sections of type %s that differ, expected one", len(found), Name)
 	}
 	return found[0], nil
-}
-
-func sectionsIn(value any) (found []section, err error) {
-	switch value := value.(type) {
-	case map[string]any:
-		if kind, err := stringAt(value, "type"); err == nil && kind == Name {
-			network, networkErr := stringAt(value, networkNameKey)
-			size, sizeErr := stringAt(value, sliceSizeKey)
-			return []section{{network: network, sliced: size != ""}}, errors.Join(networkErr, sizeErr)
-		}
-		for _, inner := range value {
-			below, err := sectionsIn(inner)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, below...)
-		}
-	case []any:
-		for _, inner := range value {
-			below, err := sectionsIn(inner)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, below...)
-		}
-	}
-	return found, nil
 }
 
 // stringAt is the string under a key, whatever its case; empty where there is none.

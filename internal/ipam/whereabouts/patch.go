@@ -3,7 +3,12 @@
 package whereabouts
 
 import (
+	"context"
+	"encoding/json"
+
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // operation is one of a JSON patch (RFC 6902). A test against null passes where the path does not exist: whereabouts
@@ -12,6 +17,15 @@ type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
+}
+
+// apply makes all operations at once or none.
+func apply(ctx context.Context, writer client.Client, object client.Object, operations []operation) error {
+	data, err := json.Marshal(operations)
+	if err != nil {
+		return err
+	}
+	return writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(fieldManager))
 }
 
 // step is one of the writes of a release: what it does to an entry, and how it judges what the pool holds instead.

@@ -4,13 +4,10 @@ package whereabouts
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -137,12 +134,5 @@ func (p *poolWriter) patch(ctx context.Context, s step, items []*item, version s
 	for _, i := range items {
 		operations = append(operations, s.operations(i, version != "")...)
 	}
-	data, err := json.Marshal(operations)
-	if err != nil {
-		return err
-	}
-	// Metadata only: nobody reads the thousands of entries in the answer.
-	pool := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: p.key.Name}}
-	pool.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("IPPool"))
-	return p.writer.Patch(ctx, pool, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(fieldManager))
+	return apply(ctx, p.writer, metadataOnly("IPPool", p.key), operations)
 }

@@ -4,7 +4,6 @@ package whereabouts
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -14,43 +13,34 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// query asks for the allocations of a podref, of any of the sandboxes, of a record's tombstone, at some places, or at some
-// addresses of any pool. Empty fields ask for nothing.
+// query is the port's query in this package's terms: empty fields ask for nothing.
 type query struct {
-	podRef     string
-	sandboxIDs []string
-	record     string
-	places     []ipam.Place
-	addresses  []netip.Addr
+	ipam.Query
+	// podRef takes the place of Pod; it may name no pod at all.
+	podRef string
 }
 
-// queryOf is the port's query in this package's terms.
 func queryOf(q ipam.Query) query {
-	own := newQuery(q.Pod, q.SandboxIDs, q.Record)
-	own.places, own.addresses = q.Places, q.Addresses
-	return own
-}
-
-func newQuery(ref ipam.PodRef, sandboxIDs []string, record string) query {
-	q := query{record: record, sandboxIDs: slices.DeleteFunc(slices.Clone(sandboxIDs), func(id string) bool { return id == "" })}
-	if ref != (ipam.PodRef{}) {
-		q.podRef = ref.String()
+	own := query{Query: q}
+	own.SandboxIDs = slices.DeleteFunc(slices.Clone(q.SandboxIDs), func(id string) bool { return id == "" })
+	if q.Pod != (ipam.PodRef{}) {
+		own.podRef = q.Pod.String()
 	}
-	return q
+	return own
 }
 
 func (q query) matches(pool string, a allocation) bool {
 	return q.podRef != "" && a.podRef == q.podRef ||
-		q.record != "" && a.record == q.record ||
-		slices.Contains(q.sandboxIDs, a.sandboxID) ||
-		a.address.IsValid() && (slices.Contains(q.places, ipam.Place{Pool: pool, IP: a.address}) || slices.Contains(q.addresses, a.address))
+		q.Record != "" && a.record == q.Record ||
+		slices.Contains(q.SandboxIDs, a.sandboxID) ||
+		a.address.IsValid() && (slices.Contains(q.Places, ipam.Place{Pool: pool, IP: a.address}) || slices.Contains(q.Addresses, a.address))
 }
 
 // pools are those of the places. In one whose range cannot be read nobody can tell what stands there: its problem is the
 // answer.
 func (q query) pools() sets.Set[string] {
 	pools := sets.New[string]()
-	for _, place := range q.places {
+	for _, place := range q.Places {
 		pools.Insert(place.Pool)
 	}
 	return pools
@@ -61,7 +51,7 @@ func (q query) filterPool(pool *wb.IPPool, into *ipam.Snapshot) {
 	name := poolName(pool.Namespace, pool.Name)
 	into.PoolVersions[name] = pool.ResourceVersion
 	network, problem, err := decodePool(pool)
-	if problem != nil && (len(q.addresses) > 0 || q.pools().Has(name)) {
+	if problem != nil && (len(q.Addresses) > 0 || q.pools().Has(name)) {
 		into.Problems = append(into.Problems, *problem)
 	}
 	for offset, raw := range pool.Spec.Allocations {

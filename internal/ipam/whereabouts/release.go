@@ -41,7 +41,7 @@ type item struct {
 	adopted bool
 	// successor is the sandbox that the entry is to be given to; only of a rewriting.
 	successor    string
-	reservations []reservation
+	reservations []ipam.Reservation
 }
 
 func (i *item) path() string { return "/spec/allocations/" + i.offset }
@@ -59,38 +59,43 @@ func (i *item) changed(found *wb.IPAllocation, expected string) error {
 // Release gives entries back: tombstone, reservation, removal. A pool is written with one patch for each step, however many
 // entries go, also those of other calls that come meanwhile; equal requests are one.
 func (b *Backend) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
-	return inPools(requests, newRelease, func(pool string, items []*item) {
+	return results(requests, inPools(requests, newRelease, func(pool string, items []*item) {
 		b.batcher.run(ctx, pool, items, func(all []*item) { b.releaseFrom(ctx, pool, all) })
-	})
+	}))
 }
 
-// inPools writes one pool after the other; equal requests are one.
-func inPools(requests []ipam.Request, newItem func(ipam.Request) *item, write func(pool string, items []*item)) []ipam.Result {
-	items := make(map[ipam.Request]*item, len(requests))
+func results(requests []ipam.Request, items []*item) []ipam.Result {
+	results := make([]ipam.Result, len(requests))
+	for n, request := range requests {
+		results[n] = ipam.Result{Request: request, Err: items[n].err}
+	}
+	return results
+}
+
+// inPools writes one pool after the other, and gives the item of each request; equal requests are one.
+func inPools[R comparable](requests []R, newItem func(R) *item, write func(pool string, items []*item)) []*item {
+	items := make([]*item, len(requests))
+	known := make(map[R]*item, len(requests))
 	byPool := map[string][]*item{}
 	var order []string
-	for _, request := range requests {
-		if items[request] != nil {
+	for n, request := range requests {
+		if items[n] = known[request]; items[n] != nil {
 			continue
 		}
 		i := newItem(request)
-		items[request] = i
+		items[n], known[request] = i, i
 		if i.err != nil {
 			continue
 		}
-		if byPool[request.Pool] == nil {
-			order = append(order, request.Pool)
+		if byPool[i.Pool] == nil {
+			order = append(order, i.Pool)
 		}
-		byPool[request.Pool] = append(byPool[request.Pool], i)
+		byPool[i.Pool] = append(byPool[i.Pool], i)
 	}
 	for _, pool := range order {
 		write(pool, byPool[pool])
 	}
-	results := make([]ipam.Result, len(requests))
-	for n, request := range requests {
-		results[n] = ipam.Result{Request: request, Err: items[request].err}
-	}
-	return results
+	return items
 }
 
 // newItem refuses requests that could not be compared with what is in a pool.
@@ -121,16 +126,24 @@ func newRelease(request ipam.Request) *item {
 
 // releaseFrom takes the items of one pool through the steps.
 func (b *Backend) releaseFrom(ctx context.Context, pool string, items []*item) {
-	p, err := b.openPool(ctx, pool)
-	if err != nil {
-		fail(items, err)
+	p, items := b.locate(ctx, pool, items)
+	if p == nil {
 		return
 	}
-	items = p.locate(items)
 	p.perform(ctx, markStep, in(held, items))
 	p.takeBackLeftovers(ctx, in(gone, items))
 	p.clearReservations(ctx, in(marked, items), cleared)
 	p.perform(ctx, removeStep, in(cleared, items))
+}
+
+// locate opens a pool and finds the places of the items. Where it cannot be written there is none, and each item has the error.
+func (b *Backend) locate(ctx context.Context, pool string, items []*item) (*poolWriter, []*item) {
+	p, err := b.openPool(ctx, pool)
+	if err != nil {
+		fail(items, err)
+		return nil, nil
+	}
+	return p, p.locate(items)
 }
 
 // openPool learns the range of a pool, from the cache if it has one: every patch tests it.

@@ -43,17 +43,20 @@ func TestARemovalIsForgottenOnceTheSandboxHasTheEntryAgain(t *testing.T) {
 		x.apply(newPool("p", "10.0.0.0/24", fmt.Sprint(version), allocations), start)
 	}
 	q := queryOf(ipam.Query{SandboxIDs: []string{"first"}, Places: []ipam.Place{{Pool: "kube-system/p", IP: netip.MustParseAddr("10.0.0.7")}}})
-	if got := x.find(q).Removed; len(got) > 0 || len(x.removed.order) > 0 {
+	if got := x.find(q).Removed; len(got) > 0 || x.removed.Len() > 0 {
 		t.Errorf("removed %v; expected none", got)
 	}
 }
 
 func TestOnlyTheLastRemovalsAreRemembered(t *testing.T) {
-	var r removals
+	x := newIndex()
 	for n := range maxRemovals + 10 {
-		r.add(removal{"p", "7", fmt.Sprint(n)})
+		x.apply(newPool("p", "10.0.0.0/24", fmt.Sprint("with-", n), map[string]wb.IPAllocation{"7": {ContainerID: fmt.Sprint(n), PodRef: "ns/web-0"}}), start)
+		x.apply(newPool("p", "10.0.0.0/24", fmt.Sprint("without-", n), nil), start)
 	}
-	if len(r.known) != maxRemovals || len(r.order) != maxRemovals || r.known[removal{"p", "7", "9"}] || !r.known[removal{"p", "7", "10"}] {
-		t.Errorf("%d removals are known; expected the last %d", len(r.known), maxRemovals)
+	_, ninth := x.removed.Get(removal{"kube-system/p", "7", "9"})
+	_, tenth := x.removed.Get(removal{"kube-system/p", "7", "10"})
+	if x.removed.Len() != maxRemovals || ninth || !tenth {
+		t.Errorf("%d removals are known; expected the last %d", x.removed.Len(), maxRemovals)
 	}
 }

@@ -4,14 +4,12 @@ package whereabouts
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -30,9 +28,8 @@ func (b *Backend) CreateReservation(ctx context.Context, r ipam.Reservation) err
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"podref": r.PodRef, "ifname": r.Interface, "containerid": ""}}}
 	object.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("OverlappingRangeIPReservation"))
-	namespace, name, _ := strings.Cut(r.Name, "/")
-	object.SetNamespace(namespace)
-	object.SetName(name)
+	object.SetNamespace(keyOf(r.Name).Namespace)
+	object.SetName(keyOf(r.Name).Name)
 	err := b.writer.Create(ctx, object, client.FieldOwner(fieldManager))
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("%w: reservation %s is there by now: %w", ipam.ErrChanged, r.Name, err)
@@ -54,11 +51,7 @@ func (b *Backend) GiveReservation(ctx context.Context, r ipam.Reservation, podRe
 	if iface != r.Interface {
 		operations = append(operations, operation{"add", "/spec/ifname", iface})
 	}
-	data, err := json.Marshal(operations)
-	if err != nil {
-		return err
-	}
-	err = b.writer.Patch(ctx, reservationObject(r.Name), client.RawPatch(types.JSONPatchType, data), client.FieldOwner(fieldManager))
+	err := apply(ctx, b.writer, reservationObject(r.Name), operations)
 	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) || isGone(err) {
 		return fmt.Errorf("%w: reservation %s: %w", ipam.ErrChanged, r.Name, err)
 	}
@@ -81,16 +74,14 @@ func (b *Backend) DeleteReservation(ctx context.Context, r ipam.Reservation) err
 }
 
 func reservationObject(name string) *wb.OverlappingRangeIPReservation {
-	namespace, name, _ := strings.Cut(name, "/")
-	return &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	return &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: keyOf(name).Namespace, Name: keyOf(name).Name}}
 }
 
 // NodeOf reads the node in the name of an IPPool, [network-]node-range. The network is the NodeSlicePool's name or left out; what then
 // stands before the range is a network of another kind unless it is known as a node.
 func (b *Backend) NodeOf(pool string, divided *ipam.SlicePool, slice ipam.Slice, known func(string) bool) string {
-	namespace, name, _ := strings.Cut(pool, "/")
-	n := newNaming(name, slice.Range)
-	if namespace != divided.Namespace || !n.known || n.prefix == "" {
+	n := newNaming(keyOf(pool).Name, slice.Range)
+	if keyOf(pool).Namespace != divided.Namespace || !n.known || n.prefix == "" {
 		return ""
 	}
 	node, named := strings.CutPrefix(n.prefix, divided.Name+"-")

@@ -6,26 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
-
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
-
-// reservation is what a release needs of an OverlappingRangeIPReservation.
-type reservation struct {
-	name, podRef, iface string
-	uid                 types.UID
-	resourceVersion     string
-}
-
-func newReservation(object *wb.OverlappingRangeIPReservation) reservation {
-	return reservation{
-		name: object.Name, podRef: object.Spec.PodRef, iface: object.Spec.IfName,
-		uid: object.UID, resourceVersion: object.ResourceVersion,
-	}
-}
 
 // normalize turns an address, or a range, into a part of an object's name (pkg/storage/kubernetes/ipam.go, NormalizeIP and
 // normalizeRange).
@@ -75,17 +57,17 @@ func (n naming) candidates(address netip.Addr) []string {
 // podref and interface, and a network that can be the pool's. Older versions recorded no interface; then the
 // network must be the pool's whole prefix, because the same pod may have the same address in another network. anyPodRef
 // is for a key whose podref is not known any more.
-func (n naming) owns(r reservation, key ipam.Key, anyPodRef bool) bool {
-	network, ok := cutAddress(r.name, key.IP)
-	if !ok || r.podRef != key.PodRef && !anyPodRef {
+func (n naming) owns(r ipam.Reservation, key ipam.Key, anyPodRef bool) bool {
+	network, ok := cutAddress(keyOf(r.Name).Name, key.IP)
+	if !ok || r.PodRef != key.PodRef && !anyPodRef {
 		return false
 	}
 	exact := !n.known || network == n.prefix
-	if r.iface == "" || key.Interface == "" {
+	if r.Interface == "" || key.Interface == "" {
 		return exact
 	}
 	possible := exact || network == "" || strings.HasPrefix(n.prefix, network+"-")
-	return possible && r.iface == key.Interface
+	return possible && r.Interface == key.Interface
 }
 
 // cutAddress gives the network in the name of an address's reservation.

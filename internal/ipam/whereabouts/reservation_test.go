@@ -72,7 +72,7 @@ func TestWhoseReservationItIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := ipam.Key{IP: netip.MustParseAddr("10.0.0.1"), PodRef: "ns/web-0", Interface: tc.keyInterface}
-			r := reservation{name: tc.reservation, podRef: tc.podRef, iface: tc.iface}
+			r := ipam.Reservation{Name: "kube-system/" + tc.reservation, PodRef: tc.podRef, Interface: tc.iface}
 			if got := tc.naming.owns(r, key, tc.anyPodRef); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
@@ -57,12 +57,11 @@ func (p *poolWriter) deleteReservations(ctx context.Context, i *item) error {
 	for _, r := range i.reservations {
 		if i.adopted {
 			return fmt.Errorf("could not release %s: reservation %s of pod %q still stands for the address, and the podref that the entry had "+
-				"before its release is needed to tell whether it belongs to it", i.Key, r.name, r.podRef)
+				"before its release is needed to tell whether it belongs to it", i.Key, r.Name, r.PodRef)
 		}
-		object := &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: p.key.Namespace, Name: r.name}}
-		err := p.writer.Delete(ctx, object, client.Preconditions{UID: &r.uid, ResourceVersion: &r.resourceVersion})
+		err := p.writer.Delete(ctx, reservationObject(r.Name), client.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion})
 		if err != nil && !isGone(err) {
-			return fmt.Errorf("could not delete reservation %s of the entry %s: %w", r.name, i.Key, err)
+			return fmt.Errorf("could not delete reservation %s of the entry %s: %w", r.Name, i.Key, err)
 		}
 	}
 	return nil
@@ -90,8 +89,8 @@ func (p *poolWriter) findReservations(ctx context.Context, items []*item) {
 	}
 }
 
-func (p *poolWriter) readReservations(ctx context.Context, n naming, i *item) ([]reservation, error) {
-	var found []reservation
+func (p *poolWriter) readReservations(ctx context.Context, n naming, i *item) ([]ipam.Reservation, error) {
+	var found []ipam.Reservation
 	for _, name := range n.candidates(i.IP) {
 		object := &wb.OverlappingRangeIPReservation{}
 		err := p.reader.Get(ctx, client.ObjectKey{Namespace: p.key.Namespace, Name: name}, object)
@@ -101,7 +100,7 @@ func (p *poolWriter) readReservations(ctx context.Context, n naming, i *item) ([
 		if err != nil {
 			return nil, fmt.Errorf("reading reservation %s of the entry %s: %w", name, i.Key, err)
 		}
-		if r := newReservation(object); n.owns(r, i.Key, i.adopted) {
+		if r := reservationOf(object); n.owns(r, i.Key, i.adopted) {
 			found = append(found, r)
 		}
 	}
@@ -121,8 +120,8 @@ func (p *poolWriter) listReservations(ctx context.Context, n naming, items []*it
 		byPodRef[i.PodRef] = append(byPodRef[i.PodRef], i)
 	}
 	return eachReservation(ctx, p.reader, p.key.Namespace, func(object *wb.OverlappingRangeIPReservation) {
-		r := newReservation(object)
-		for _, i := range slices.Concat(byPodRef[r.podRef], adopted) {
+		r := reservationOf(object)
+		for _, i := range slices.Concat(byPodRef[r.PodRef], adopted) {
 			if n.owns(r, i.Key, i.adopted) {
 				i.reservations = append(i.reservations, r)
 			}

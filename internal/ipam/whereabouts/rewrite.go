@@ -36,23 +36,8 @@ func rewritePending(i *item, found *wb.IPAllocation) bool {
 // Rewrite gives entries to the sandboxes that came in the place of theirs. The reservation of the address names no sandbox and
 // stays as it is.
 func (b *Backend) Rewrite(ctx context.Context, requests []ipam.Rewrite) []ipam.Rewritten {
+	items := inPools(requests, newRewriting, func(pool string, items []*item) { b.rewriteIn(ctx, pool, items) })
 	results := make([]ipam.Rewritten, len(requests))
-	items := make([]*item, len(requests))
-	byPool := map[string][]*item{}
-	var order []string
-	for n := range requests {
-		items[n] = newRewriting(&requests[n])
-		if items[n].err != nil {
-			continue
-		}
-		if byPool[requests[n].Pool] == nil {
-			order = append(order, requests[n].Pool)
-		}
-		byPool[requests[n].Pool] = append(byPool[requests[n].Pool], items[n])
-	}
-	for _, pool := range order {
-		b.rewriteIn(ctx, pool, byPool[pool])
-	}
 	for n := range requests {
 		results[n] = ipam.Rewritten{Rewrite: requests[n], Err: items[n].err}
 	}
@@ -61,20 +46,18 @@ func (b *Backend) Rewrite(ctx context.Context, requests []ipam.Rewrite) []ipam.R
 
 // rewriteIn writes one pool. It is never in a batch of releases: the caller that leads one makes the steps of a release for all.
 func (b *Backend) rewriteIn(ctx context.Context, pool string, items []*item) {
-	p, err := b.openPool(ctx, pool)
-	if err != nil {
-		fail(items, err)
+	p, items := b.locate(ctx, pool, items)
+	if p == nil {
 		return
 	}
-	located := p.locate(items)
-	for _, i := range in(gone, located) {
+	for _, i := range in(gone, items) {
 		i.err = fmt.Errorf("%w: IPPool %s is gone; observe it again", ipam.ErrChanged, pool)
 	}
-	p.perform(ctx, rewriteStep, in(held, located))
+	p.perform(ctx, rewriteStep, in(held, items))
 }
 
 // newRewriting refuses requests that could not be compared with what is in a pool, or would leave an entry without a sandbox or a pod.
-func newRewriting(request *ipam.Rewrite) *item {
+func newRewriting(request ipam.Rewrite) *item {
 	i := &item{Request: ipam.Request{Key: request.Key}, successor: request.Successor}
 	owner, _, err := ipam.ParseReference(request.PodRef)
 	switch {

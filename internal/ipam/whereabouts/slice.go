@@ -8,6 +8,7 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -42,9 +43,9 @@ func slicePoolOf(object *wb.NodeSlicePool) *ipam.SlicePool {
 
 // SlicePoolReference names the NodeSlicePool as the object of an event.
 func (b *Backend) SlicePoolReference(pool *ipam.SlicePool) *corev1.ObjectReference {
-	return &corev1.ObjectReference{
-		APIVersion: wb.SchemeGroupVersion.String(), Kind: "NodeSlicePool", Namespace: pool.Namespace, Name: pool.Name, UID: pool.UID,
-	}
+	reference := referenceTo("NodeSlicePool", client.ObjectKey{Namespace: pool.Namespace, Name: pool.Name})
+	reference.UID = pool.UID
+	return reference
 }
 
 // KeepSlices is the JSON patch of the object after a write that gives slices back to the nodes that had them. It changes

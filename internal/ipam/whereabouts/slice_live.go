@@ -4,7 +4,6 @@ package whereabouts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,8 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,19 +82,14 @@ func (b *Backend) SlicePools(ctx context.Context) ([]*ipam.SlicePool, error) {
 // was read: somebody may have given the slice away, or the node may have it again.
 func (b *Backend) ClearSlice(ctx context.Context, pool *ipam.SlicePool, index int) error {
 	slice, path := pool.Slices[index], slicePath(index)
-	data, err := json.Marshal([]operation{
+	object := metadataOnly("NodeSlicePool", client.ObjectKey{Namespace: pool.Namespace, Name: pool.Name})
+	err := apply(ctx, b.writer, object, []operation{
 		{"test", "/metadata/uid", pool.UID},
 		{"test", "/metadata/resourceVersion", pool.ResourceVersion},
 		{"test", path + "/sliceRange", slice.Range},
 		{"test", path + "/nodeName", slice.Node},
 		{"replace", path + "/nodeName", ""},
 	})
-	if err != nil {
-		return err
-	}
-	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}
-	object.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("NodeSlicePool"))
-	err = b.writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(fieldManager))
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsConflict(err), isGone(err):
 		return fmt.Errorf("%w: %s: %w", ipam.ErrSliceChanged, pool, err)

@@ -12,17 +12,15 @@ import (
 // Tombstone keeps addresses from other pods whose own pod is gone while its sandbox may live. It makes the first step of a release and no
 // other: CNI DEL still finds the entry, by sandbox ID and interface.
 func (b *Backend) Tombstone(ctx context.Context, requests []ipam.Request) []ipam.Result {
-	return inPools(requests, newItem, func(pool string, items []*item) { b.tombstoneIn(ctx, pool, items) })
+	return results(requests, inPools(requests, newItem, func(pool string, items []*item) { b.tombstoneIn(ctx, pool, items) }))
 }
 
 // tombstoneIn writes one pool, outside of the batches: those make every step of a release.
 func (b *Backend) tombstoneIn(ctx context.Context, pool string, items []*item) {
-	p, err := b.openPool(ctx, pool)
-	if err != nil {
-		fail(items, err)
+	p, items := b.locate(ctx, pool, items)
+	if p == nil {
 		return
 	}
-	items = p.locate(items)
 	p.perform(ctx, markStep, in(held, items))
 	removed := in(gone, items)
 	if !p.missing {

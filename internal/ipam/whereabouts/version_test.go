@@ -5,7 +5,6 @@ package whereabouts
 import (
 	"encoding/json"
 	"net/netip"
-	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +51,7 @@ func TestObjectsOfVersion08AreReadInFull(t *testing.T) {
 	want := []ipam.Key{
 		key("blue-10.0.0.0-24", "10.0.0.1", "net1"), key("blue-10.0.0.0-24", "10.0.0.2", "net2"), key("fd00---64", "fd00::1:0:0:0", "net3"),
 	}
-	got := x.find(newQuery(ipam.PodRef{Namespace: "ns", Name: "web-0"}, nil, ""))
+	got := x.find(queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}}))
 	var keys []ipam.Key
 	for _, entry := range got.Entries {
 		keys = append(keys, entry.Key)
@@ -75,16 +74,14 @@ func TestReservationsOfVersion08AreFound(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, object, _ := strings.Cut(admitted.Name, "/")
-			r := reservation{name: object, podRef: admitted.PodRef, iface: admitted.Interface}
 			key := ipam.Key{IP: netip.MustParseAddr(tc.ip), PodRef: "ns/web-0", Interface: tc.iface}
 			n := newNaming(tc.pool, tc.network)
-			if !n.owns(r, key, false) {
-				t.Errorf("%+v is not the reservation of %+v", r, key)
+			if !n.owns(admitted, key, false) {
+				t.Errorf("%+v is not the reservation of %+v", admitted, key)
 			}
 			key.Interface = tc.other
-			if n.owns(r, key, false) {
-				t.Errorf("%+v is taken for the reservation of %+v", r, key)
+			if n.owns(admitted, key, false) {
+				t.Errorf("%+v is taken for the reservation of %+v", admitted, key)
 			}
 		})
 	}

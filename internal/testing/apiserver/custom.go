@@ -3,39 +3,30 @@
 package apiserver
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	schemacel "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-dev/holdfast/internal/crdschema"
 )
 
 // customSchema is what the version of a CustomResourceDefinition says about its objects.
 type customSchema struct {
-	kind       schema.GroupVersionKind
-	structural *structuralschema.Structural
-	validator  validation.SchemaValidator
-	rules      *schemacel.Validator
+	kind schema.GroupVersionKind
+	*crdschema.Schema
 }
 
 // CustomFromFile reads the CustomResourceDefinition of a file.
@@ -62,20 +53,9 @@ func Custom(crd *apiextensionsv1.CustomResourceDefinition) (*Kind, error) {
 }
 
 func custom(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.CustomResourceDefinitionVersion) (*Kind, error) {
-	var props apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, &props, nil); err != nil {
-		return nil, err
-	}
-	structural, err := structuralschema.NewStructural(&props)
+	compiled, err := crdschema.New(v.Schema.OpenAPIV3Schema, true)
 	if err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", crd.Name, err)
-	}
-	if err := defaulting.PruneDefaults(structural); err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", crd.Name, err)
-	}
-	validator, _, err := validation.NewSchemaValidator(&props)
-	if err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", crd.Name, err)
+		return nil, fmt.Errorf("CustomResourceDefinition %s: %w", crd.Name, err)
 	}
 	gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: v.Name, Kind: crd.Spec.Names.Kind}
 	types, err := customTypes(gvk, v.Schema.OpenAPIV3Schema)
@@ -85,8 +65,7 @@ func custom(crd *apiextensionsv1.CustomResourceDefinition, v *apiextensionsv1.Cu
 	return &Kind{GroupVersionKind: gvk, Plural: crd.Spec.Names.Plural, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		HasStatus: v.Subresources != nil && v.Subresources.Status != nil, types: types,
 		strategy: strategy{generation: true, selectable: selectable(v.SelectableFields)},
-		custom: &customSchema{kind: gvk, structural: structural, validator: validator,
-			rules: schemacel.NewValidator(structural, true, celconfig.PerCallLimit)}}, nil
+		custom:   &customSchema{kind: gvk, Schema: compiled}}, nil
 }
 
 // selectable reads the fields for selectors that a definition names.
@@ -113,9 +92,9 @@ func (c *customSchema) normalize(in object) (object, error) {
 	if err != nil {
 		return nil, err
 	}
-	pruning.Prune(o, c.structural, true)
-	defaulting.PruneNonNullableNullsWithoutDefaults(o, c.structural)
-	defaulting.Default(o, c.structural)
+	pruning.Prune(o, c.Structural, true)
+	defaulting.PruneNonNullableNullsWithoutDefaults(o, c.Structural)
+	c.Default(o)
 	if found {
 		if err := objectmeta.SetObjectMeta(o, meta); err != nil {
 			return nil, err
@@ -126,35 +105,6 @@ func (c *customSchema) normalize(in object) (object, error) {
 	}
 	o["apiVersion"], o["kind"] = c.kind.GroupVersion().String(), c.kind.Kind
 	return o, nil
-}
-
-// validate applies the schema and its CEL rules; old is nil for a creation.
-func (c *customSchema) validate(ctx context.Context, o, old object) field.ErrorList {
-	var errs field.ErrorList
-	if old == nil {
-		errs = validation.ValidateCustomResource(nil, o, c.validator)
-	} else {
-		errs = validation.ValidateCustomResourceUpdate(nil, o, old, c.validator)
-	}
-	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, c.structural, o)...)
-	if c.rules != nil && slices.ContainsFunc(errs, blocksRules) {
-		errs = append(errs, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; "+
-			"correct the existing errors to complete validation"))
-	} else if c.rules != nil {
-		var before any
-		if old != nil {
-			before = old
-		}
-		broken, _ := c.rules.Validate(ctx, nil, c.structural, o, before, celconfig.RuntimeCELCostBudget)
-		errs = append(errs, broken...)
-	}
-	return errs
-}
-
-// blocksRules says that the CEL rules cannot be evaluated on an object with this error.
-func blocksRules(err *field.Error) bool {
-	return slices.Contains([]field.ErrorType{field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
-		field.ErrorTypeTypeInvalid}, err.Type)
 }
 
 // customTypes is the type converter of the field manager: the schema of the definition with the metadata of every object.

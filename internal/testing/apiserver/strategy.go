@@ -82,7 +82,7 @@ func isNewGeneration(k *Kind, next, old object) bool {
 // validate applies the schema of a custom resource, and of native kinds the little that the product can run into.
 func (k *Kind) validate(ctx context.Context, next, old object) field.ErrorList {
 	if k.custom != nil {
-		return k.custom.validate(ctx, next, old)
+		return k.custom.Validate(ctx, nil, next, old)
 	}
 	if k.Plural == "pods" && old != nil {
 		return validatePodUpdate(next, old)

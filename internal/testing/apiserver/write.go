@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -122,7 +121,7 @@ func (s *Server) prepareForCreate(k *Kind, o object) {
 	if k.HasStatus && !k.strategy.statusOnCreate {
 		delete(o, "status")
 		if k.custom != nil { // a server reads the defaults of the status from what it has stored
-			defaulting.Default(o, k.custom.structural)
+			k.custom.Default(o)
 		}
 		if initial := initialStatus(k, o); initial != nil {
 			o["status"] = initial
