@@ -93,7 +93,7 @@ func TestVersionsAreChosen(t *testing.T) {
 }
 
 func TestATierIsNamed(t *testing.T) {
-	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected suites, core, whereabouts or certmanager`) {
+	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected one of certmanager, containerd, core, core-containerd, suites, whereabouts`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -131,7 +131,7 @@ func TestABusyMachineIsSaid(t *testing.T) {
 }
 
 func TestEachMinorVersionOfAModuleIsPinned(t *testing.T) {
-	for _, name := range []string{"whereabouts", "certmanager"} {
+	for _, name := range []string{"whereabouts", "certmanager", "containerd"} {
 		for _, minor := range tiers[name].minors {
 			command := tiers[name].printed(minor, "")
 			command[2] = "../../" + command[2]
