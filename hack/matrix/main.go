@@ -4,9 +4,9 @@
 // modules, or what is tried of several versions of containerd, whereabouts or cert-manager. It writes a row for each version that passed into
 // docs/compatibility.md. A version that fails loses its row; rows of versions that it does not run stay.
 //
-//	go run ./hack/matrix [-tier suites|core|core-containerd|containerd|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
+//	go run ./hack/matrix [-tier suites|core|core-containerd|k3s|containerd|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
 //
-// The tiers core, core-containerd and containerd need what make cluster-up needs: root and Linux.
+// The tiers core, core-containerd, k3s and containerd need what make cluster-up needs: root and Linux.
 package main
 
 import (
@@ -23,8 +23,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
 // clusterState is there while a cluster of make cluster-up is.
@@ -102,7 +100,7 @@ var total = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed(?:, \d+ skipped)
 // run runs the commands. Everything that they print goes to the log too.
 func (t tier) run(minor, log string) (result, error) {
 	assets := "bin/kube"
-	if minor != kubeversion.Newest.String() {
+	if minor != newest {
 		assets += "-" + minor
 	}
 	file, err := os.Create(log)

@@ -5,6 +5,8 @@ package main
 import (
 	"path/filepath"
 	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
 // minors are the versions that hack/kube builds for the matrix.
@@ -29,12 +31,16 @@ var tiers = map[string]tier{
 		cleanup: clusterDown},
 	"core-containerd": {of: "containerd", minors: containerds, table: newTable("Real nodes with containerd", "core-containerd"), printed: containerdVersion,
 		commands: coreOn, cleanup: clusterDown},
+	"k3s": {of: "Kubernetes", minors: []string{newest}, table: newTable("Real nodes under the name `k3s`", "k3s"), printed: serverVersion, commands: fullOnK3s,
+		cleanup: clusterDown},
 	"containerd": {of: "containerd", minors: containerds, table: newTable("Agent on containerd", "containerd"), printed: containerdVersion, commands: agent},
 	"whereabouts": {of: "whereabouts", minors: []string{"0.6", "0.7", "0.8", "0.9"}, table: newTable("CNI plugin of whereabouts", "whereabouts"),
 		printed: whereaboutsVersion, commands: shapes},
 	"certmanager": {of: "cert-manager", minors: []string{"1.19", "1.20", pinnedCertManager}, table: newTable("Controllers of cert-manager", "certmanager"),
 		printed: certManagerVersion, commands: issuing},
 }
+
+var newest = kubeversion.Newest.String()
 
 var clusterDown = []string{"make", "cluster-down"}
 
@@ -63,6 +69,10 @@ func core(minor, assets string) [][]string {
 // coreOn runs on the newest Kubernetes.
 func coreOn(minor, _ string) [][]string {
 	return [][]string{{"make", "cluster-up", "CONTAINERD=" + minor}, {"make", "e2e"}}
+}
+
+func fullOnK3s(_, _ string) [][]string {
+	return [][]string{{"make", "cluster-up", "PLATFORM=k3s", "CONTAINERD=" + pinnedContainerd}, {"make", "e2e-full"}}
 }
 
 func agent(minor, _ string) [][]string {
