@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command matrix runs the suites of the API server, or the end-to-end core on real nodes, on several versions of Kubernetes, each built from its
-// modules, or what is tried of several versions of whereabouts or of cert-manager. It writes a row for each version that passed into
+// modules, or what is tried of several versions of containerd, whereabouts or cert-manager. It writes a row for each version that passed into
 // docs/compatibility.md. A version that fails loses its row; rows of versions that it does not run stay.
 //
-//	go run ./hack/matrix [-tier suites|core|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
+//	go run ./hack/matrix [-tier suites|core|core-containerd|k3s|containerd|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
 //
-// The core needs what make cluster-up needs: root and Linux.
+// The tiers core, core-containerd, k3s and containerd need what make cluster-up needs: root and Linux.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,15 +23,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
 // clusterState is there while a cluster of make cluster-up is.
 const clusterState = "bin/cluster/state.json"
 
 func main() {
-	what := flag.String("tier", "suites", "suites of the API server, core of the end-to-end suite on real nodes, whereabouts, or certmanager")
+	what := flag.String("tier", "suites", "what runs: "+tierNames())
 	only := flag.String("only", "", "minor versions, with commas between them; all that the tier knows by default")
 	page := flag.String("page", "docs/compatibility.md", "page with the table")
 	logs := flag.String("logs", "bin/matrix", "folder that gets the output of each version")
@@ -44,7 +43,7 @@ func main() {
 func runAll(what, only, page, logs string) error {
 	t, known := tiers[what]
 	if !known {
-		return fmt.Errorf("the tier is %q: expected suites, core, whereabouts or certmanager", what)
+		return fmt.Errorf("the tier is %q: expected one of %s", what, tierNames())
 	}
 	chosen, err := choose(only, t.minors)
 	if err != nil {
@@ -75,6 +74,8 @@ func runAll(what, only, page, logs string) error {
 	return errors.Join(failures...)
 }
 
+func tierNames() string { return strings.Join(slices.Sorted(maps.Keys(tiers)), ", ") }
+
 func choose(only string, minors []string) ([]string, error) {
 	if only == "" {
 		return minors, nil
@@ -99,7 +100,7 @@ var total = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed(?:, \d+ skipped)
 // run runs the commands. Everything that they print goes to the log too.
 func (t tier) run(minor, log string) (result, error) {
 	assets := "bin/kube"
-	if minor != kubeversion.Newest.String() {
+	if minor != newest {
 		assets += "-" + minor
 	}
 	file, err := os.Create(log)

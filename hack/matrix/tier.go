@@ -2,7 +2,12 @@
 
 package main
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/kubeversion"
+)
 
 // minors are the versions that hack/kube builds for the matrix.
 var minors = []string{"1.31", "1.33", "1.35", "1.37"}
@@ -23,17 +28,30 @@ type tier struct {
 var tiers = map[string]tier{
 	"suites": {of: "Kubernetes", minors: minors, table: newTable("API server of Kubernetes", ""), printed: serverVersion, commands: suites},
 	"core": {of: "Kubernetes", minors: minors, table: newTable("Real nodes of Kubernetes", "core"), printed: serverVersion, commands: core,
-		cleanup: []string{"make", "cluster-down"}},
+		cleanup: clusterDown},
+	"core-containerd": {of: "containerd", minors: containerds, table: newTable("Real nodes with containerd", "core-containerd"), printed: containerdVersion,
+		commands: coreOn, cleanup: clusterDown},
+	"k3s": {of: "Kubernetes", minors: []string{newest}, table: newTable("Real nodes under the name `k3s`", "k3s"), printed: serverVersion, commands: fullOnK3s,
+		cleanup: clusterDown},
+	"containerd": {of: "containerd", minors: containerds, table: newTable("Agent on containerd", "containerd"), printed: containerdVersion, commands: agent},
 	"whereabouts": {of: "whereabouts", minors: []string{"0.6", "0.7", "0.8", "0.9"}, table: newTable("CNI plugin of whereabouts", "whereabouts"),
 		printed: whereaboutsVersion, commands: shapes},
 	"certmanager": {of: "cert-manager", minors: []string{"1.19", "1.20", pinnedCertManager}, table: newTable("Controllers of cert-manager", "certmanager"),
 		printed: certManagerVersion, commands: issuing},
 }
 
-// The versions that the go.mod of hack/dev, and that of hack/certmanager, pin. Older ones have a module file each.
+var newest = kubeversion.Newest.String()
+
+var clusterDown = []string{"make", "cluster-down"}
+
+// containerds are the versions that hack/containerd builds.
+var containerds = []string{"1.7", "2.2", pinnedContainerd}
+
+// The versions that the go.mod of hack/dev, of hack/certmanager and of hack/containerd pin. Older ones have a module file each.
 const (
 	pinnedWhereabouts = "0.9"
 	pinnedCertManager = "1.21"
+	pinnedContainerd  = "2.4"
 )
 
 func suites(minor, assets string) [][]string {
@@ -46,6 +64,27 @@ func suites(minor, assets string) [][]string {
 func core(minor, assets string) [][]string {
 	versioned := []string{"KUBE_VERSION=" + minor, "KUBE_BIN=" + assets}
 	return [][]string{append([]string{"make", "cluster-up"}, versioned...), append([]string{"make", "e2e"}, versioned...)}
+}
+
+// coreOn runs on the newest Kubernetes.
+func coreOn(minor, _ string) [][]string {
+	return [][]string{{"make", "cluster-up", "CONTAINERD=" + minor}, {"make", "e2e"}}
+}
+
+func fullOnK3s(_, _ string) [][]string {
+	return [][]string{{"make", "cluster-up", "PLATFORM=k3s", "CONTAINERD=" + pinnedContainerd}, {"make", "e2e-full"}}
+}
+
+func agent(minor, _ string) [][]string {
+	return [][]string{{"make", "kube", "containerd", "CONTAINERD=" + minor}, {"make", "test-node", "CONTAINERD=" + minor}}
+}
+
+func containerdVersion(minor, _ string) []string {
+	module := "github.com/containerd/containerd"
+	if !strings.HasPrefix(minor, "1.") {
+		module += "/v2"
+	}
+	return moduleVersion("hack/containerd", minor, pinnedContainerd, module)
 }
 
 func serverVersion(_, assets string) []string {
