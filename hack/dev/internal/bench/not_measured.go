@@ -11,9 +11,6 @@ import (
 var notMeasured = []page.Row{
 	missing("nodes-deleted", "1,000 Nodes deleted with 50,000 records: last release after the delay", "the same writes made bare", ratio, result.AtMost, 1.3),
 	missing("node-objects", "processor time of the manager while 5,000 node agents write every 15 seconds", "no policy", "seconds", result.AtMost, 0),
-	missing("turnover-slices", "turnover of N pods in N addresses of node slices", "whereabouts alone", ratio, result.AtLeast, 0.97),
-	missing("turnover-ungraceful", "turnover of N pods in N addresses, pods that no CNI DEL was for: pods that run", "", "share", result.AtLeast, 1),
-	missing("agent-idle", "agent without a query: writes in an hour", "", "calls", result.AtMost, 0),
 	missing("slopes", "cost against size, the steepest log-log slope", "", "slope", result.AtMost, 1.05),
 }
 

@@ -130,9 +130,7 @@ func (p *population) addPool(ctx context.Context, pool, n int) error {
 		for i := batch*seatsAtOnce + 1; i <= min(n, (batch+1)*seatsAtOnce); i++ {
 			copier := p.first.to(seatOf(pool, i))
 			for key, value := range p.copied {
-				var put etcdPut
-				put.RequestPut.Key, put.RequestPut.Value = []byte(copier.Replace(key)), []byte(copier.Replace(value))
-				puts = append(puts, put)
+				puts = append(puts, putOf(copier.Replace(key), []byte(copier.Replace(value))))
 			}
 		}
 		return p.w.put(ctx, puts)
@@ -151,6 +149,11 @@ type etcdPut struct {
 		Key   []byte `json:"key"`
 		Value []byte `json:"value"`
 	} `json:"requestPut"`
+}
+
+func putOf(key string, value []byte) (put etcdPut) {
+	put.RequestPut.Key, put.RequestPut.Value = []byte(key), value
+	return put
 }
 
 func (w *world) put(ctx context.Context, puts []etcdPut) error {
