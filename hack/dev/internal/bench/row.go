@@ -66,9 +66,9 @@ type needs struct {
 
 // experiments in the order in which they run.
 var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, agentQueries, auditUnchanged, releaseLatency, heap,
-	admissionPolicy, burstDelete, turnover, turnoverUngraceful, agentsRestart, cniDel, starts, failover, reclaim}
+	admissionPolicy, burstDelete, turnover, turnoverUngraceful, agentsRestart, amongRecords, slopes, failover, reclaim, nodesDeleted, nodeObjects}
 
-// Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
+// Rows of the page, in its order: those of all experiments.
 func Rows() []page.Row {
 	var all []page.Row
 	for _, e := range experiments {
@@ -76,7 +76,7 @@ func Rows() []page.Row {
 			all = append(all, r.Row)
 		}
 	}
-	return append(all, notMeasured...)
+	return all
 }
 
 func throughput(ours, others string) func(map[string]result.Turn) float64 {

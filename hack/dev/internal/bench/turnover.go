@@ -149,7 +149,9 @@ type generations struct {
 	waiting map[string]bool
 }
 
-func (g *generations) pods() typedcorev1.PodInterface { return g.clientset.CoreV1().Pods(oursNamespace) }
+func (g *generations) pods() typedcorev1.PodInterface {
+	return g.clientset.CoreV1().Pods(oursNamespace)
+}
 
 // next deletes the pods of a generation, makes those of the next, and waits until all of these run.
 func (g *generations) next(ctx context.Context) error {

@@ -126,10 +126,16 @@ type agentWatch struct {
 // agentWatches are those of the records of the node, and of the queries to all nodes, which were records of no node once.
 func (w *world) agentWatches() []agentWatch {
 	records := agentWatch{"ipallocations", func(node string) string { return "spec.nodeName=" + node }}
-	if _, err := os.Stat(filepath.Join(w.options.Root, "config", "crd", "bases", "holdfast.dev_allnodesqueries.yaml")); err != nil {
+	if !w.hasDefinition("allnodesqueries") {
 		return []agentWatch{records, {"ipallocations", func(string) string { return "spec.nodeName=" }}}
 	}
 	return []agentWatch{records, {"allnodesqueries", func(string) string { return "metadata.name=" + v1alpha1.AllNodesQueryName }}}
+}
+
+// hasDefinition says whether the measured version has a kind of its own.
+func (w *world) hasDefinition(plural string) bool {
+	_, err := os.Stat(filepath.Join(w.options.Root, "config", "crd", "bases", "holdfast.dev_"+plural+".yaml"))
+	return err == nil
 }
 
 // observers are the watches of the agents.

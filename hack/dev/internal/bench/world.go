@@ -134,12 +134,12 @@ func (w *world) ageReports(ctx context.Context) error {
 	if err := errors.Join(w.seed.List(ctx, &policies), w.seed.List(ctx, &bindings)); err != nil {
 		return err
 	}
-	var puts []etcdPut
+	var puts []etcdOperation
 	age := func(kind, folder string, o client.Object) error {
 		o.GetObjectKind().SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
 		o.SetCreationTimestamp(metav1.NewTime(o.GetCreationTimestamp().Add(-reportpolicy.LoadTime)))
 		content, err := json.Marshal(o)
-		puts = append(puts, putOf("/registry/"+folder+"/"+o.GetName(), content))
+		puts = append(puts, putOf("/registry/"+folder+"/"+o.GetName(), string(content)))
 		return err
 	}
 	for i := range policies.Items {
@@ -152,7 +152,7 @@ func (w *world) ageReports(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.put(ctx, puts); err != nil {
+	if err := w.commit(ctx, puts); err != nil {
 		return err
 	}
 	return w.awaitReports(ctx)
