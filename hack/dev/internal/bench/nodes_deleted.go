@@ -238,10 +238,10 @@ func (d *deletions) finish(ctx context.Context, s seat, place int) error {
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: oursNamespace, Name: s.name}}
 	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: s.uid}}
-	status := func(o client.Object) func(i int) error {
+	status := func(o client.Object, kind types.PatchType) func(i int) error {
 		return func(i int) error {
-			patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"bench","status":"False","reason":"Bench","message":"%d","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`, i)
-			return d.manager.Status().Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))
+			patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"holdfast.dev/IPsReleased","status":"False","reason":"Bench","message":"%d","lastTransitionTime":"2026-01-02T03:04:05Z"}]}}`, i)
+			return d.manager.Status().Patch(ctx, o, client.RawPatch(kind, patch))
 		}
 	}
 	return errors.Join(
@@ -249,8 +249,8 @@ func (d *deletions) finish(ctx context.Context, s seat, place int) error {
 			return d.manager.Create(ctx, &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: oursNamespace, GenerateName: s.name + "-"}, EventTime: metav1.NowMicro(),
 				Regarding: corev1.ObjectReference{Kind: "Pod", Namespace: oursNamespace, Name: s.name}, Type: corev1.EventTypeNormal, Reason: "Bench", Action: "Bench", ReportingController: "bench", ReportingInstance: "bench"})
 		}, "create events"),
-		often(status(pod), "patch pods/status"),
-		often(status(record), "update ipallocations", "patch ipallocations/status"),
+		often(status(pod, types.StrategicMergePatchType), "patch pods/status"),
+		often(status(record, types.MergePatchType), "update ipallocations", "patch ipallocations/status"),
 		d.manager.Delete(ctx, record),
 		d.manager.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))),
 	)

@@ -176,7 +176,11 @@ func (w *world) repeat(ctx context.Context, arms []arm, e experiment, what strin
 			return nil, err
 		}
 		s := result.Sample{Version: w.options.Version, Began: time.Now().UTC(), Load: load, Arms: map[string]result.Turn{}}
-		for range max(1, e.slices) {
+		parts := max(1, e.slices)
+		if i == 0 {
+			parts = 1 // it warms up as well
+		}
+		for range parts {
 			for _, a := range order {
 				t, err := w.turn(ctx, a)
 				if err != nil {
