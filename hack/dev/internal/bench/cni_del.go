@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -20,6 +21,7 @@ const (
 	admissionSeconds = "admissionSeconds"
 	startSeconds     = "startCPUSeconds"
 	lifeSeconds      = "lifeCPUSeconds"
+	idleSeconds      = "idleCPUSecondsPerSecond"
 	amongMany        = "100,000 records"
 	amongFew         = "1,000 records"
 )
@@ -78,21 +80,36 @@ func (w *world) startAndLive(ctx context.Context) (int, map[string]float64, erro
 	return w.startThenLive(ctx, w.size(60, 10))
 }
 
-// startThenLive starts the manager and has n pods live when it has nothing to do any more.
+// startThenLive starts the manager and has n pods live when it has nothing to do any more. What it uses meanwhile without pods does not count.
 func (w *world) startThenLive(ctx context.Context, n int) (int, map[string]float64, error) {
 	if err := errors.Join(w.cluster.StartManager(ctx), w.awaitIdle(ctx)); err != nil {
 		return 0, nil, err
 	}
-	started, err := cpuSeconds(w.processes())
+	started, err := w.managerSeconds()
 	if err != nil {
 		return 0, nil, err
 	}
+	if err := pass(ctx, idleTime); err != nil {
+		return 0, nil, err
+	}
+	idled, err := w.managerSeconds()
+	if err != nil {
+		return 0, nil, err
+	}
+	began := time.Now()
 	admission, err := w.admissionOfCNIDel(ctx, func() error { return liveAndDie(ctx, w.load, n, running) })
 	if err != nil {
 		return 0, nil, err
 	}
-	ended, err := cpuSeconds(w.processes())
-	return n, map[string]float64{startSeconds: started["manager"], lifeSeconds: (ended["manager"] - started["manager"]) / float64(n), admissionSeconds: admission}, err
+	background := (idled - started) / idleTime.Seconds()
+	ended, err := w.managerSeconds()
+	life := (ended - idled - background*time.Since(began).Seconds()) / float64(n)
+	return n, map[string]float64{startSeconds: started, idleSeconds: background, lifeSeconds: life, admissionSeconds: admission}, err
+}
+
+func (w *world) managerSeconds() (float64, error) {
+	seconds, err := cpuSeconds(w.processes())
+	return seconds["manager"], err
 }
 
 // settleAmong makes so many records, while the manager is stopped, and waits until it has them.

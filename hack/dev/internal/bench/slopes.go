@@ -57,8 +57,11 @@ var slopes = experiment{
 		}
 		s := &sizes{w: w}
 		var arms []arm
-		for many, n := range map[bool]int{true: manyObjects, false: fewObjects} {
-			n /= w.size(1, 10)
+		for _, many := range []bool{true, false} {
+			n := fewObjects / w.size(1, 10)
+			if many {
+				n = manyObjects / w.size(1, 10)
+			}
 			arms = append(arms, s.arm(sized(ofNodes, many), n, nodes.copied, nodes.as), s.arm(sized(ofPools, many), n, pools.copied, pools.as))
 		}
 		return arms, nil
