@@ -18,6 +18,7 @@ import (
 // agentsRestart ends the watches of all agents and has each make the calls of its start, all at the same time.
 var agentsRestart = experiment{
 	repeats: 3,
+	cold:    true,
 	rows: []row{{
 		Row: page.Row{Name: "agents-restart", Title: fmt.Sprintf("restart of all %d agents", watchingAgents), Unit: "seconds", Target: result.Target{Op: result.AtMost, Value: 120},
 			Limit: "Priority and fairness lets through what its level for ordinary accounts has seats for."},

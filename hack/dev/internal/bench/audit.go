@@ -19,15 +19,16 @@ import (
 
 const (
 	managerUser = "system:serviceaccount:holdfast-system:holdfast-manager"
+	agentUser   = "system:serviceaccount:holdfast-agent:holdfast-agent"
 
 	auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
+omitStages: [RequestReceived]
 rules:
   - level: None
     resources: [{group: coordination.k8s.io}]
   - level: Metadata
-    users: ["` + managerUser + `"]
+    users: ["` + managerUser + `", "` + agentUser + `"]
   - level: None
 `
 )
@@ -47,11 +48,17 @@ func (w *world) apiServerArguments(n needs) (map[string]string, error) {
 
 func (w *world) auditLog() string { return filepath.Join(w.dir, "audit.log") }
 
-// calls are the requests of the manager's account in a time, by "verb resource".
+// calls are the requests of an account in a time, by "verb resource".
 type calls map[string]float64
 
 // countCalls counts what the manager requested while do ran, but for watches and Leases.
 func (w *world) countCalls(ctx context.Context, do func(context.Context) error) (calls, error) {
+	counted, err := w.countAccounts(ctx, do)
+	return counted[managerUser], err
+}
+
+// countAccounts counts for the manager and for the agents.
+func (w *world) countAccounts(ctx context.Context, do func(context.Context) error) (map[string]calls, error) {
 	log, err := os.Open(w.auditLog())
 	if err != nil {
 		return nil, err
@@ -67,35 +74,43 @@ func (w *world) countCalls(ctx context.Context, do func(context.Context) error) 
 	if err != nil {
 		return nil, err
 	}
-	return parseAudit(content)
+	counted, _, err := parseAudit(content)
+	return counted, err
 }
 
-func parseAudit(content []byte) (calls, error) {
-	counted := calls{}
+// parseAudit returns the calls of each account, and how many of its watches began and have not ended.
+func parseAudit(content []byte) (counted map[string]calls, watches map[string]float64, err error) {
+	counted, watches = map[string]calls{managerUser: {}, agentUser: {}}, map[string]float64{}
 	for line := range bytes.Lines(content) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break // it is being written, and belongs to what comes after
 		}
 		var event struct {
 			Verb      string `json:"verb"`
+			Stage     string `json:"stage"`
+			User      struct{ Username string }
 			ObjectRef struct {
 				Resource    string `json:"resource"`
 				Subresource string `json:"subresource"`
 			} `json:"objectRef"`
 		}
 		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, fmt.Errorf("audit log: %w", err)
+			return nil, nil, fmt.Errorf("audit log: %w", err)
 		}
-		if event.Verb == "watch" {
-			continue
+		switch {
+		case event.Verb == "watch" && event.Stage == "ResponseStarted":
+			watches[event.User.Username]++
+		case event.Verb == "watch":
+			watches[event.User.Username]--
+		case counted[event.User.Username] != nil:
+			resource := event.ObjectRef.Resource
+			if event.ObjectRef.Subresource != "" {
+				resource += "/" + event.ObjectRef.Subresource
+			}
+			counted[event.User.Username][event.Verb+" "+resource]++
 		}
-		resource := event.ObjectRef.Resource
-		if event.ObjectRef.Subresource != "" {
-			resource += "/" + event.ObjectRef.Subresource
-		}
-		counted[event.Verb+" "+resource]++
 	}
-	return counted, nil
+	return counted, watches, nil
 }
 
 var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}

@@ -119,18 +119,24 @@ func TestAGoBenchmarkIsReadWithItsAllocations(t *testing.T) {
 }
 
 func TestCallsAreCountedByVerbAndResource(t *testing.T) {
-	log := `{"verb":"get","objectRef":{"resource":"pods"}}
-{"verb":"watch","objectRef":{"resource":"pods"}}
-{"verb":"list","objectRef":{"resource":"ipallocations"}}
-{"verb":"patch","objectRef":{"resource":"pods","subresource":"status"}}
-{"verb":"patch","objectRef":{"reso`
-	counted, err := parseAudit([]byte(log))
+	log := strings.ReplaceAll(`{"verb":"get",MANAGER,"objectRef":{"resource":"pods"}}
+{"verb":"watch","stage":"ResponseStarted",MANAGER,"objectRef":{"resource":"pods"}}
+{"verb":"watch","stage":"ResponseStarted",MANAGER,"objectRef":{"resource":"nodes"}}
+{"verb":"list",MANAGER,"objectRef":{"resource":"ipallocations"}}
+{"verb":"create","user":{"username":"`+agentUser+`"},"objectRef":{"resource":"events"}}
+{"verb":"patch",MANAGER,"objectRef":{"resource":"pods","subresource":"status"}}
+{"verb":"watch","stage":"ResponseComplete",MANAGER,"objectRef":{"resource":"nodes"}}
+{"verb":"patch",MANAGER,"objectRef":{"reso`, "MANAGER", `"user":{"username":"`+managerUser+`"}`)
+	counted, watches, err := parseAudit([]byte(log))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]float64{reads: 1, lists: 0.5, writes: 0.5, "get pods": 0.5, "list ipallocations": 0.5, "patch pods/status": 0.5}
-	if diff := cmp.Diff(want, counted.per(2)); diff != "" {
+	if diff := cmp.Diff(want, counted[managerUser].per(2)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if counted[agentUser].writes() != 1 || watches[managerUser] != 1 || watches[agentUser] != 0 {
+		t.Errorf("calls of the agent %v, open watches %v", counted[agentUser], watches)
 	}
 }
 

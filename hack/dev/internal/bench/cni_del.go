@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -19,13 +20,16 @@ const (
 
 	admissionSeconds = "admissionSeconds"
 	startSeconds     = "startCPUSeconds"
+	lifeSeconds      = "lifeCPUSeconds"
+	idleSeconds      = "idleCPUSecondsPerSecond"
 	amongMany        = "100,000 records"
 	amongFew         = "1,000 records"
 )
 
-// cniDel has the same pods live among many records and among few, each on a control plane of its own.
-var cniDel = experiment{
-	repeats: 10,
+// amongRecords starts the manager among many records and among few, each on a control plane of its own, and then has pods live there.
+var amongRecords = experiment{
+	repeats: 3,
+	cold:    true,
 	needs:   needs{reports: true},
 	rows: []row{
 		{
@@ -35,69 +39,77 @@ var cniDel = experiment{
 				return turns[amongMany].Values[admissionSeconds] / turns[amongFew].Values[admissionSeconds]
 			},
 		},
-		{
-			Row: page.Row{Name: "event-slope", Title: "processor time of the manager for a pod's life against the number of records, log-log slope from 1,000 to 100,000", Unit: "slope",
-				Target: result.Target{Op: result.AtMost, Value: 0.1}, Limit: "Work that is done again for all records is in the life of each pod."},
-			figure: func(turns map[string]result.Turn) float64 {
-				return math.Log(turns[amongMany].CPUSeconds["manager"]/turns[amongFew].CPUSeconds["manager"]) / math.Log(manyRecords/fewRecords)
-			},
-		},
+		recordSlope("event-slope", "processor time of the manager for a pod's life against the number of records, log-log slope from 1,000 to 100,000", lifeSeconds, 0.1,
+			"Work that is done again for all records is in the life of each pod."),
+		recordSlope("start-slope", "processor time of the manager from its start until it has nothing to do against the number of records, log-log slope from 1,000 to 100,000", startSeconds, 1.05,
+			"Some work at the start is done for each pair of objects."),
 	},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		return amongRecords(ctx, w, func(at *world) func(context.Context) (int, map[string]float64, error) {
-			return func(ctx context.Context) (int, map[string]float64, error) {
-				n := w.size(20, 10)
-				seconds, err := at.admissionOfCNIDel(ctx, func() error { return liveAndDie(ctx, at.load, n, running) })
-				return n, map[string]float64{admissionSeconds: seconds}, err
-			}
-		})
-	},
-}
-
-// starts stops the manager and starts it again.
-var starts = experiment{
-	repeats: 3,
-	cold:    true,
-	rows: []row{{
-		Row: page.Row{Name: "start-slope", Title: "processor time of the manager from its start until it has nothing to do against the number of records, log-log slope from 1,000 to 100,000", Unit: "slope",
-			Target: result.Target{Op: result.AtMost, Value: 1.05}, Limit: "Some work at the start is done for each pair of objects."},
-		figure: func(turns map[string]result.Turn) float64 {
-			return math.Log(turns[amongMany].Values[startSeconds]/turns[amongFew].Values[startSeconds]) / math.Log(manyRecords/fewRecords)
-		},
-	}},
-	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		return amongRecords(ctx, w, func(at *world) func(context.Context) (int, map[string]float64, error) {
-			return func(ctx context.Context) (int, map[string]float64, error) {
-				at.forget("manager")
-				if err := at.cluster.Manager().Stop(0); err != nil {
-					return 0, nil, err
-				}
-				if err := errors.Join(at.cluster.StartManager(ctx), at.awaitIdle(ctx)); err != nil {
-					return 0, nil, err
-				}
-				seconds, err := cpuSeconds(at.processes())
-				return 1, map[string]float64{startSeconds: seconds["manager"]}, err
-			}
-		})
-	},
-}
-
-// amongRecords makes an arm with many records and one with few, each on a control plane of its own.
-func amongRecords(ctx context.Context, w *world, run func(at *world) func(context.Context) (int, map[string]float64, error)) ([]arm, error) {
-	other, err := newWorld(ctx, w.options, w.experiment, "-few")
-	if err != nil {
-		return nil, err
-	}
-	w.onStop(other.stop)
-	for at, records := range map[*world]int{w: w.size(manyRecords, manyRecords/20), other: fewRecords} {
-		if at.load, _, err = at.lives(ctx); err != nil {
+		other, err := newWorld(ctx, w.options, w.experiment, "-few")
+		if err != nil {
 			return nil, err
 		}
-		if err := at.settleAmong(ctx, records); err != nil {
-			return nil, fmt.Errorf("%d records: %w", records, err)
+		w.onStop(other.stop)
+		for at, records := range map[*world]int{w: w.size(manyRecords, manyRecords/20), other: fewRecords} {
+			if at.load, _, err = at.lives(ctx); err != nil {
+				return nil, err
+			}
+			if err := at.settleAmong(ctx, records); err != nil {
+				return nil, fmt.Errorf("%d records: %w", records, err)
+			}
 		}
+		return []arm{{name: amongMany, world: w, run: w.startAndLive}, {name: amongFew, world: other, run: other.startAndLive}}, nil
+	},
+}
+
+func recordSlope(name, title, value string, target float64, limit string) row {
+	return row{
+		Row: page.Row{Name: name, Title: title, Unit: "slope", Target: result.Target{Op: result.AtMost, Value: target}, Limit: limit},
+		figure: func(turns map[string]result.Turn) float64 {
+			return math.Log(turns[amongMany].Values[value]/turns[amongFew].Values[value]) / math.Log(manyRecords/fewRecords)
+		},
 	}
-	return []arm{{name: amongMany, world: w, run: run(w)}, {name: amongFew, world: other, run: run(other)}}, nil
+}
+
+// startAndLive stops the manager, starts it again, and has pods live when it has nothing to do any more.
+func (w *world) startAndLive(ctx context.Context) (int, map[string]float64, error) {
+	w.forget("manager")
+	if err := w.cluster.Manager().Stop(0); err != nil {
+		return 0, nil, err
+	}
+	return w.startThenLive(ctx, w.size(60, 10))
+}
+
+// startThenLive starts the manager and has n pods live when it has nothing to do any more. What it uses meanwhile without pods does not count.
+func (w *world) startThenLive(ctx context.Context, n int) (int, map[string]float64, error) {
+	if err := errors.Join(w.cluster.StartManager(ctx), w.awaitIdle(ctx)); err != nil {
+		return 0, nil, err
+	}
+	started, err := w.managerSeconds()
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := pass(ctx, idleTime); err != nil {
+		return 0, nil, err
+	}
+	idled, err := w.managerSeconds()
+	if err != nil {
+		return 0, nil, err
+	}
+	began := time.Now()
+	admission, err := w.admissionOfCNIDel(ctx, func() error { return liveAndDie(ctx, w.load, n, running) })
+	if err != nil {
+		return 0, nil, err
+	}
+	background := (idled - started) / idleTime.Seconds()
+	ended, err := w.managerSeconds()
+	life := (ended - idled - background*time.Since(began).Seconds()) / float64(n)
+	return n, map[string]float64{startSeconds: started, idleSeconds: background, lifeSeconds: life, admissionSeconds: admission}, err
+}
+
+func (w *world) managerSeconds() (float64, error) {
+	seconds, err := cpuSeconds(w.processes())
+	return seconds["manager"], err
 }
 
 // settleAmong makes so many records, while the manager is stopped, and waits until it has them.
@@ -110,7 +122,7 @@ func (w *world) settleAmong(ctx context.Context, records int) error {
 	if err := w.cluster.Manager().Stop(0); err != nil {
 		return err
 	}
-	if err := p.grow(ctx, records); err != nil {
+	if err := p.grow(ctx, records, poolEntries); err != nil {
 		return err
 	}
 	if err := w.cluster.StartManager(ctx); err != nil {

@@ -28,6 +28,7 @@ const (
 // pod and takes a finalizer of the benchmark's own off with one patch.
 var finalizersOff = experiment{
 	repeats: 3,
+	cold:    true,
 	needs:   needs{reports: true},
 	rows: []row{{
 		Row: page.Row{Name: "finalizers", Title: fmt.Sprintf("finalizers off %d finished pods", finishedPods), Against: "delete and one bare patch each", Unit: ratio,

@@ -54,7 +54,7 @@ var heap = experiment{
 			if err != nil {
 				return 0, nil, err
 			}
-			if err := errors.Join(p.grow(ctx, step), w.awaitIdle(ctx)); err != nil {
+			if err := errors.Join(p.grow(ctx, step, poolEntries), w.awaitIdle(ctx)); err != nil {
 				return 0, nil, err
 			}
 			after, err := w.liveHeap(ctx)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ const (
 	idle      = "nothing"
 
 	etcdBytes = "etcdBytes"
+	// agentWrites are those of the one agent for an operation, and agentWatches what it has open.
+	agentWrites  = "writes of the agent"
+	agentWatches = "watches of the agent"
 	// idleTime is long enough to see what the manager calls when nothing happens.
 	idleTime = 5 * time.Second
 )
@@ -56,6 +60,15 @@ var life = experiment{
 				Target: result.Target{Op: result.AtMost, Value: 1.4}, Limit: "Each call of the table above is paid by the API server."},
 			figure: func(turns map[string]result.Turn) float64 {
 				return turns[guarded].CPUSeconds["kube-apiserver"] / turns[unguarded].CPUSeconds["kube-apiserver"]
+			},
+		},
+		{
+			Row: page.Row{Name: "agent-idle", Title: "writes in an hour of an agent that has no query, while bare pods come and go on its node, and while nothing does", Unit: "calls",
+				Target: result.Target{Op: result.AtMost, Value: 0}, Limit: "An agent writes though nothing was queried."},
+			figure: func(turns map[string]result.Turn) float64 {
+				bare, nothing := turns[unguarded], turns[idle]
+				written := bare.Values[agentWrites]*float64(bare.Operations) + nothing.Values[agentWrites]
+				return written / (bare.WallSeconds + nothing.WallSeconds) * time.Hour.Seconds()
 			},
 		},
 	},
@@ -219,13 +232,21 @@ func (w *world) countLife(ctx context.Context, do func(context.Context) error, n
 	if err != nil {
 		return nil, err
 	}
-	counted, err := w.countCalls(ctx, do)
+	counted, err := w.countAccounts(ctx, do)
 	if err != nil {
 		return nil, err
 	}
 	after, err := w.bytesPut(ctx)
-	values := counted.per(n)
-	maps.Copy(values, map[string]float64{etcdBytes: (after - before) / float64(n)})
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.ReadFile(w.auditLog())
+	if err != nil {
+		return nil, err
+	}
+	_, watches, err := parseAudit(log)
+	values := counted[managerUser].per(n)
+	maps.Copy(values, map[string]float64{etcdBytes: (after - before) / float64(n), agentWrites: counted[agentUser].writes() / float64(n), agentWatches: watches[agentUser]})
 	return values, err
 }
 

@@ -21,8 +21,8 @@ import (
 const (
 	// poolEntries bounds a pool: etcd refuses an object of more than 1.5 MB.
 	poolEntries = 4000
-	// seatsAtOnce are as many as a transaction of etcd takes, with three objects each.
-	seatsAtOnce = 40
+	// copiesAtOnce are as many as a transaction of etcd takes, with three objects each.
+	copiesAtOnce = 40
 	// idleShare of a processor is what a process may use while nothing happens, in idleTime.
 	idleShare = 0.1
 )
@@ -35,6 +35,9 @@ type population struct {
 	copied map[string]string
 	first  seat
 	pools  int
+	// nodes are those that the pods are spread over; without any all are on the first one's.
+	nodes  *registered
+	spread int
 }
 
 // seat is what differs from pod to pod.
@@ -104,11 +107,11 @@ func (w *world) raw(ctx context.Context, path string) (content, uid string, err 
 	return string(object), named.Metadata.UID, err
 }
 
-// grow adds n pods.
-func (p *population) grow(ctx context.Context, n int) error {
-	for ; n > 0; n -= poolEntries {
+// grow adds n pods, in pools of so many entries.
+func (p *population) grow(ctx context.Context, n, entries int) error {
+	for ; n > 0; n -= entries {
 		p.pools++
-		if err := p.addPool(ctx, p.pools, min(n, poolEntries)); err != nil {
+		if err := p.addPool(ctx, p.pools, min(n, entries)); err != nil {
 			return err
 		}
 	}
@@ -125,36 +128,56 @@ func (p *population) addPool(ctx context.Context, pool, n int) error {
 	if err := p.w.seed.Create(ctx, whereaboutsObject("IPPool", of.pool, map[string]any{"range": of.network, "allocations": allocations})); err != nil {
 		return err
 	}
-	return inParallel(ctx, clients, (n+seatsAtOnce-1)/seatsAtOnce, func(ctx context.Context, batch int) error {
-		var puts []etcdPut
-		for i := batch*seatsAtOnce + 1; i <= min(n, (batch+1)*seatsAtOnce); i++ {
-			copier := p.first.to(seatOf(pool, i))
-			for key, value := range p.copied {
-				var put etcdPut
-				put.RequestPut.Key, put.RequestPut.Value = []byte(copier.Replace(key)), []byte(copier.Replace(value))
-				puts = append(puts, put)
+	return p.w.eachCopy(ctx, n, p.copied, func(i int) *strings.Replacer { return p.as(seatOf(pool, i+1), i) }, putOf)
+}
+
+// eachCopy makes an operation of etcd of each of n copies of objects, which differ by what copier replaces in keys and values.
+func (w *world) eachCopy(ctx context.Context, n int, copied map[string]string, copier func(i int) *strings.Replacer, operation func(key, value string) etcdOperation) error {
+	return inParallel(ctx, clients, (n+copiesAtOnce-1)/copiesAtOnce, func(ctx context.Context, batch int) error {
+		var operations []etcdOperation
+		for i := batch * copiesAtOnce; i < min(n, (batch+1)*copiesAtOnce); i++ {
+			replacer := copier(i)
+			for key, value := range copied {
+				operations = append(operations, operation(replacer.Replace(key), replacer.Replace(value)))
 			}
 		}
-		return p.w.put(ctx, puts)
+		return w.commit(ctx, operations)
 	})
 }
 
-// to replaces what differs between two seats.
-func (s seat) to(other seat) *strings.Replacer {
-	return strings.NewReplacer(s.sandbox, other.sandbox, s.uid, other.uid, s.recordUID, other.recordUID, s.reservationUID, other.reservationUID,
-		s.pool, other.pool, s.network, other.network, s.address, other.address, s.name, other.name)
+// as replaces what differs between the first seat and the i-th of its pool.
+func (p *population) as(other seat, i int) *strings.Replacer {
+	s := p.first
+	var replaced []string
+	if p.nodes != nil {
+		replaced = p.nodes.replaced(i % p.spread)
+	}
+	return strings.NewReplacer(append(replaced, s.sandbox, other.sandbox, s.uid, other.uid, s.recordUID, other.recordUID, s.reservationUID, other.reservationUID,
+		s.pool, other.pool, s.network, other.network, s.address, other.address, s.name, other.name)...)
 }
 
-// etcdPut is an operation of etcd's JSON gateway, which takes bytes in base64.
-type etcdPut struct {
-	RequestPut struct {
-		Key   []byte `json:"key"`
-		Value []byte `json:"value"`
-	} `json:"requestPut"`
+// etcdOperation is one of etcd's JSON gateway, which takes bytes in base64.
+type etcdOperation struct {
+	RequestPut         *etcdObject `json:"requestPut,omitempty"`
+	RequestDeleteRange *etcdObject `json:"requestDeleteRange,omitempty"`
 }
 
-func (w *world) put(ctx context.Context, puts []etcdPut) error {
-	body, err := json.Marshal(map[string]any{"success": puts})
+type etcdObject struct {
+	Key   []byte `json:"key"`
+	Value []byte `json:"value,omitempty"`
+}
+
+func putOf(key, value string) etcdOperation {
+	return etcdOperation{RequestPut: &etcdObject{Key: []byte(key), Value: []byte(value)}}
+}
+
+func deletionOf(key, _ string) etcdOperation {
+	return etcdOperation{RequestDeleteRange: &etcdObject{Key: []byte(key)}}
+}
+
+// commit makes operations in one transaction.
+func (w *world) commit(ctx context.Context, operations []etcdOperation) error {
+	body, err := json.Marshal(map[string]any{"success": operations})
 	if err != nil {
 		return err
 	}
@@ -169,7 +192,7 @@ func (w *world) put(ctx context.Context, puts []etcdPut) error {
 	defer response.Body.Close()
 	refusal, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("etcd refused %d objects: %s: %s", len(puts), response.Status, refusal)
+		err = fmt.Errorf("etcd refused %d operations: %s: %s", len(operations), response.Status, refusal)
 	}
 	return err
 }

@@ -7,6 +7,7 @@ package bench
 
 import (
 	"context"
+	"time"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
@@ -53,6 +54,8 @@ type needs struct {
 	auditLog bool
 	// reports has the experiment begin when kubelets' reports count: pods have to be younger than the policies, by a minute.
 	reports bool
+	// delTimeout is whereabouts' limit of a CNI DEL; the plugin's own, a minute, by default.
+	delTimeout time.Duration
 	// managerEnv are KEY=value entries for the manager.
 	managerEnv []string
 	// configure changes the installed configuration of the manager; nil where it stays.
@@ -63,9 +66,9 @@ type needs struct {
 
 // experiments in the order in which they run.
 var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, agentQueries, auditUnchanged, releaseLatency, heap,
-	admissionPolicy, burstDelete, turnover, agentsRestart, cniDel, starts, failover, reclaim}
+	admissionPolicy, burstDelete, turnover, turnoverUngraceful, agentsRestart, amongRecords, slopes, failover, reclaim, nodesDeleted, nodeObjects}
 
-// Rows of the page, in its order: those that are measured, and those that no experiment measures yet.
+// Rows of the page, in its order: those of all experiments.
 func Rows() []page.Row {
 	var all []page.Row
 	for _, e := range experiments {
@@ -73,7 +76,7 @@ func Rows() []page.Row {
 			all = append(all, r.Row)
 		}
 	}
-	return append(all, notMeasured...)
+	return all
 }
 
 func throughput(ours, others string) func(map[string]result.Turn) float64 {

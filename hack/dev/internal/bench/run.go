@@ -158,6 +158,14 @@ func (r row) result(samples []result.Sample) (result.Result, error) {
 	return result.New(r.Name, r.Unit, r.Limit, r.Target, own)
 }
 
+// parts of a turn in a repeat. The one that is not counted has one: it warms up as well.
+func (e experiment) parts(repeat int) int {
+	if repeat == 0 {
+		return 1
+	}
+	return max(1, e.slices)
+}
+
 // repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. Unless the
 // experiment is cold, what comes first is a repeat that is not counted.
 func (w *world) repeat(ctx context.Context, arms []arm, e experiment, what string) ([]result.Sample, error) {
@@ -176,7 +184,7 @@ func (w *world) repeat(ctx context.Context, arms []arm, e experiment, what strin
 			return nil, err
 		}
 		s := result.Sample{Version: w.options.Version, Began: time.Now().UTC(), Load: load, Arms: map[string]result.Turn{}}
-		for range max(1, e.slices) {
+		for range e.parts(i) {
 			for _, a := range order {
 				t, err := w.turn(ctx, a)
 				if err != nil {

@@ -145,7 +145,7 @@ func (w *world) agentWatches(inNodes bool) []agentWatch {
 	if !inNodes {
 		own = agentWatch{"ipallocations", func(node string) string { return "spec.nodeName=" + node }}
 	}
-	if _, err := os.Stat(w.definition("allnodesqueries")); err != nil {
+	if !w.hasDefinition("allnodesqueries") {
 		all = agentWatch{"ipallocations", func(string) string { return "spec.nodeName=" }}
 	}
 	return []agentWatch{own, all}
@@ -170,6 +170,12 @@ func (w *world) hasQueriesInNodes() (bool, error) {
 		_, has := v.Schema.OpenAPIV3Schema.Properties["spec"].Properties["queries"]
 		return has
 	}), nil
+}
+
+// hasDefinition says whether the measured version has a kind of its own.
+func (w *world) hasDefinition(plural string) bool {
+	_, err := os.Stat(w.definition(plural))
+	return err == nil
 }
 
 // observers are the watches of the agents.

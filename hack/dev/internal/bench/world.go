@@ -4,9 +4,11 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +31,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
@@ -85,7 +88,7 @@ func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *w
 		return nil, err
 	}
 	options := cluster.Options{Root: o.Root, Dir: w.dir, Nodes: []string{simulatedNode}, NodeMonitorGracePeriod: time.Hour,
-		APIServerArgs: arguments, ManagerEnv: e.needs.managerEnv, Log: o.Progress, Started: w.started}
+		APIServerArgs: arguments, ManagerEnv: e.needs.managerEnv, SimNode: simnode.Options{DelTimeout: e.needs.delTimeout}, Log: o.Progress, Started: w.started}
 	if o.Profile {
 		if options.Manager, err = w.profiledManager(ctx); err != nil {
 			return nil, err
@@ -96,6 +99,7 @@ func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *w
 		return nil, err
 	}
 	w.onStop(w.cluster.Stop)
+	w.onStop(func() error { http.DefaultClient.CloseIdleConnections(); return nil }) // etcd waits for them before it ends
 	config := w.cluster.Config()
 	config.QPS = -1
 	if w.seed, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
@@ -110,7 +114,7 @@ func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *w
 		return nil, err
 	}
 	if e.needs.reports {
-		err = w.awaitReports(ctx)
+		err = w.ageReports(ctx)
 	}
 	return w, err
 }
@@ -122,6 +126,38 @@ func (w *world) asInstalled(c *configv1alpha1.ManagerConfiguration) {
 	if w.experiment.needs.configure != nil {
 		w.experiment.needs.configure(c)
 	}
+}
+
+// ageReports has a kubelet's report on a new pod count as evidence at once, as in an installation of more than a minute: what the evidence rests on is
+// dated back in etcd, because the API server lets no client do that.
+func (w *world) ageReports(ctx context.Context) error {
+	var policies admissionregistrationv1.ValidatingAdmissionPolicyList
+	var bindings admissionregistrationv1.ValidatingAdmissionPolicyBindingList
+	if err := errors.Join(w.seed.List(ctx, &policies), w.seed.List(ctx, &bindings)); err != nil {
+		return err
+	}
+	var puts []etcdOperation
+	age := func(kind, folder string, o client.Object) error {
+		o.GetObjectKind().SetGroupVersionKind(admissionregistrationv1.SchemeGroupVersion.WithKind(kind))
+		o.SetCreationTimestamp(metav1.NewTime(o.GetCreationTimestamp().Add(-reportpolicy.LoadTime)))
+		content, err := json.Marshal(o)
+		puts = append(puts, putOf("/registry/"+folder+"/"+o.GetName(), string(content)))
+		return err
+	}
+	for i := range policies.Items {
+		if err := age("ValidatingAdmissionPolicy", "validatingadmissionpolicies", &policies.Items[i]); err != nil {
+			return err
+		}
+	}
+	for i := range bindings.Items {
+		if err := age("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", &bindings.Items[i]); err != nil {
+			return err
+		}
+	}
+	if err := w.commit(ctx, puts); err != nil {
+		return err
+	}
+	return w.awaitReports(ctx)
 }
 
 // awaitReports waits until a kubelet's report on a new pod counts as evidence, as it does in an installation of more than a minute.
@@ -201,11 +237,11 @@ func (w *world) account(ctx context.Context, name string, groups []string, rules
 	)
 }
 
-// network makes a network of whereabouts.
-func (w *world) network(ctx context.Context, namespace, name, addresses string) error {
+// network makes a network of whereabouts; ipam is what its IPAM's configuration says of addresses.
+func (w *world) network(ctx context.Context, namespace, name, ipam string) error {
 	return w.seed.Create(ctx, &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
-			`{"cniVersion":"0.3.1","name":%q,"type":"macvlan","master":"eth1","mode":"bridge","ipam":{"type":"whereabouts","range":%q}}`, name, addresses)}})
+			`{"cniVersion":"0.3.1","name":%q,"type":"macvlan","master":"eth1","mode":"bridge","ipam":{"type":"whereabouts",%s}}`, name, ipam)}})
 }
 
 // namespace makes a namespace with a network of whereabouts in it.
@@ -213,7 +249,7 @@ func (w *world) namespace(ctx context.Context, name string) error {
 	if err := w.seed.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return err
 	}
-	if err := w.network(ctx, name, network, "10.0.0.0/16"); err != nil {
+	if err := w.network(ctx, name, network, `"range":"10.0.0.0/16"`); err != nil {
 		return err
 	}
 	return await(ctx, "the default ServiceAccount of namespace "+name, func(ctx context.Context) (bool, error) {
