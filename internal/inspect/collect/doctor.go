@@ -183,11 +183,9 @@ var neededRights = []struct{ verbs, group, resource, subresource, namespace stri
 }
 
 var neededByAgents = []struct{ verbs, group, resource, subresource, namespace string }{
-	{"list watch", "holdfast.dev", "ipallocations", "", ""},
-	{"patch", "holdfast.dev", "ipallocations", "status", ""},
 	{"get", "", "nodes", "", ""},
 	{"list watch", "holdfast.dev", "allnodesqueries", "", ""},
-	{"get", "holdfast.dev", "guardednodes", "", ""},
+	{"get list watch", "holdfast.dev", "guardednodes", "", ""},
 	{"update", "holdfast.dev", "guardednodes", "status", ""},
 }
 
