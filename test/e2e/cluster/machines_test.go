@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -203,4 +204,17 @@ func awaitPlugins(ctx context.Context) {
 			return nil
 		}).WithContext(ctx).Should(Succeed())
 	}
+}
+
+// replicaElsewhere has a replica of the manager run on another node than one that is to be killed. What pods showed only a replica knows that watched them:
+// where both die with the node, its pods' addresses are released once every node was queried, which takes longer.
+func replicaElsewhere(ctx context.Context, node string) {
+	GinkgoHelper()
+	By("have a replica of the manager elsewhere than on " + node)
+	replicas := managerPods(ctx)
+	if !slices.ContainsFunc(replicas, func(pod corev1.Pod) bool { return pod.Spec.NodeName != node }) && len(replicas) > 1 {
+		Expect(admin.Delete(ctx, &replicas[0])).To(Succeed())
+	}
+	Eventually(managerPods).WithContext(ctx).WithTimeout(installSoon).Should(ContainElement(And(HaveField("Spec.NodeName", Not(BeElementOf("", node))),
+		HaveField("Status.Conditions", ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue)))))))
 }

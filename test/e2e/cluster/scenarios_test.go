@@ -103,6 +103,9 @@ func serverAwayAtDelete(ctx context.Context, w *world, _ bool) {
 }
 
 func killedThenOutOfService(ctx context.Context, w *world, guarded bool) {
+	if guarded {
+		replicaElsewhere(ctx, first)
+	}
 	w.statefulSet(ctx, "web", 2, onFirst)
 	w.awaitAll(ctx, "web", 2)
 	old, _ := w.awaitPod(ctx, "web-0")
