@@ -73,9 +73,12 @@ func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Reque
 
 // judgeBatch reads what the cases need and judges them.
 func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseguard.Write) []finding {
+	var ahead errgroup.Group
+	ahead.Go(func() error { v.readNodes(ctx, write, write.LikelyNodeNames()); return nil })
 	abouts := v.readCases(ctx, write)
 	v.readClaims(ctx, write)
-	v.readNodes(ctx, write)
+	_ = ahead.Wait()
+	v.readNodes(ctx, write, write.NodeNames())
 	v.readFirst(write)
 	findings := make([]finding, 0, len(write.Cases))
 	for i, judgment := range releaseguard.Judge(write) {
@@ -196,9 +199,9 @@ func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, podRef, sandbo
 	}
 }
 
-// readNodes reads the Nodes that the cases are about and that were not read for earlier ones.
-func (v *IPPoolReleaseValidator) readNodes(ctx context.Context, write *releaseguard.Write) {
-	names := slices.DeleteFunc(write.NodeNames(), func(name string) bool {
+// readNodes reads those of the named Nodes that were not read before.
+func (v *IPPoolReleaseValidator) readNodes(ctx context.Context, write *releaseguard.Write, names []string) {
+	names = slices.DeleteFunc(names, func(name string) bool {
 		_, read := write.Nodes[name]
 		return read
 	})

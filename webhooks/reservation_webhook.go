@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +53,8 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	if write.Writer.Manager {
 		return []finding{{Judgment: releaseguard.JudgeReservation(write)}}
 	}
-	write.Holders = v.holders(ctx, before)
+	var beside errgroup.Group
+	beside.Go(func() error { write.Holders = v.holders(ctx, before); return nil })
 	pod := v.podOf(ctx, before.PodRef)
 	write.Pod = v.podFact(ctx, pod)
 	if write.Shows = pod.IsKnown() && v.shows(new(pod.Get()), write.Name); write.Shows {
@@ -60,6 +62,7 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 		write.ReconcilerShared = v.reconcilerShared(write.Writer)
 		write.Node = v.node(ctx, pod.Get().Spec.NodeName)
 	}
+	_ = beside.Wait() // what failed is an unknown fact
 	found := finding{Judgment: releaseguard.JudgeReservation(write)}
 	if found.isRefusal() && pod.IsKnown() {
 		found.about = new(pod.Get())

@@ -149,3 +149,12 @@ func (w *Write) NodeNames() []string {
 	}
 	return sets.List(names.Delete(""))
 }
+
+// LikelyNodeNames are the names of Nodes that Judge probably asks for: a CNI DEL is about pods on the node of its writer. They can be read beside
+// pods and records.
+func (w *Write) LikelyNodeNames() []string {
+	if !w.Writer.DaemonSetPod.IsKnown() {
+		return nil
+	}
+	return []string{w.Writer.DaemonSetPod.Get().NodeName}
+}
