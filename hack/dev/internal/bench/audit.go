@@ -48,8 +48,10 @@ func (w *world) apiServerArguments(n needs) (map[string]string, error) {
 
 func (w *world) auditLog() string { return filepath.Join(w.dir, "audit.log") }
 
-// calls are the requests of an account in a time, by "verb resource".
+// calls are the requests of an account in a time, by "verb resource", and its discovery, which no pod causes.
 type calls map[string]float64
+
+const discovery = "discovery"
 
 // countCalls counts what the manager requested while do ran, but for watches and Leases.
 func (w *world) countCalls(ctx context.Context, do func(context.Context) error) (calls, error) {
@@ -103,11 +105,14 @@ func parseAudit(content []byte) (counted map[string]calls, watches map[string]fl
 		case event.Verb == "watch":
 			watches[event.User.Username]--
 		case counted[event.User.Username] != nil:
-			resource := event.ObjectRef.Resource
-			if event.ObjectRef.Subresource != "" {
-				resource += "/" + event.ObjectRef.Subresource
+			call := event.Verb + " " + event.ObjectRef.Resource
+			switch {
+			case event.ObjectRef.Resource == "":
+				call = discovery
+			case event.ObjectRef.Subresource != "":
+				call += "/" + event.ObjectRef.Subresource
 			}
-			counted[event.User.Username][event.Verb+" "+resource]++
+			counted[event.User.Username][call]++
 		}
 	}
 	return counted, watches, nil

@@ -28,6 +28,7 @@ const (
 // client watches the pods and takes a finalizer of the benchmark's own off when it sees that report.
 var releaseLatency = experiment{
 	repeats: 10,
+	cold:    true,
 	needs:   needs{reports: true},
 	rows: []row{
 		latencyRow("release-latency-p50", "last kubelet report until the object is gone, median", p50, 2),

@@ -25,7 +25,7 @@ var unguardedPods = experiment{
 	rows: []row{
 		{
 			Row: page.Row{Name: "unguarded-calls", Title: "calls of the manager and of its webhooks for an unguarded pod", Unit: "calls",
-				Target: result.Target{Op: result.AtMost, Value: 0}, Limit: "The table below names the calls."},
+				Target: result.Target{Op: result.AtMost, Value: 0}, Limit: "The table below names the calls. The manager repeats its discovery whether there are pods or not: it is not counted."},
 			figure: func(turns map[string]result.Turn) float64 {
 				values := turns[ours].Values
 				return values[writes] + values[reads] + values[admitted]
