@@ -34,7 +34,7 @@ const (
 
 // turnover replaces all pods of a network that has no address more than pods: each new pod waits for the address of an old one. Each arm has a network.
 var turnover = experiment{
-	repeats: 3,
+	repeats: 10,
 	cold:    true,
 	needs:   needs{reports: true},
 	rows:    []row{turnoverRow("turnover", "addresses", ""), turnoverRow("turnover-slices", "addresses of a node's slice", inSlices)},
