@@ -16,30 +16,30 @@ const (
 	undecided
 )
 
-// answer is what the facts say to one question. The zero answer is none of the three and is treated as undecided.
-type answer struct {
+// check is the result of one question to the facts. The zero check is none of the three and is treated as undecided.
+type check struct {
 	verdict verdict
 	reason  v1alpha1.Reason
-	// text says what was found.
+	// text describes what was found.
 	text string
 }
 
-func say(v verdict, reason v1alpha1.Reason, format string, args ...any) answer {
-	return answer{verdict: v, reason: reason, text: fmt.Sprintf(format, args...)}
+func conclude(v verdict, reason v1alpha1.Reason, format string, args ...any) check {
+	return check{verdict: v, reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-func unknown(what, why string) answer {
-	return say(undecided, v1alpha1.ReasonObservationFailed, "%s could not be read: %s", what, why)
+func unknown(what, why string) check {
+	return conclude(undecided, v1alpha1.ReasonObservationFailed, "%s could not be read: %s", what, why)
 }
 
-// all is yes when every answer is yes. One no decides; short of that, one that is undecided.
-func all(answers ...answer) answer { return fold(no, yes, answers) }
+// all is yes when every check is yes. One no decides; short of that, one that is undecided.
+func all(checks ...check) check { return fold(no, yes, checks) }
 
-// some is yes when one answer is yes. Short of that, one that is undecided leaves it undecided.
-func some(answers ...answer) answer { return fold(yes, no, answers) }
+// some is yes when one check is yes. Short of that, one that is undecided leaves it undecided.
+func some(checks ...check) check { return fold(yes, no, checks) }
 
 // opposite turns yes and no around and keeps what was found.
-func opposite(a answer) answer {
+func opposite(a check) check {
 	switch a.verdict {
 	case yes:
 		a.verdict = no
@@ -50,16 +50,16 @@ func opposite(a answer) answer {
 	return a
 }
 
-// fold returns the first answer that decides; else the first that is neither; else the last.
-func fold(decides, neutral verdict, answers []answer) answer {
-	result := answer{verdict: neutral}
-	for _, a := range answers {
+// fold returns the first check that decides; else the first that is neither; else the last.
+func fold(decides, neutral verdict, checks []check) check {
+	first := check{verdict: neutral}
+	for _, a := range checks {
 		if a.verdict == decides {
 			return a
 		}
-		if result.verdict == neutral {
-			result = a
+		if first.verdict == neutral {
+			first = a
 		}
 	}
-	return result
+	return first
 }

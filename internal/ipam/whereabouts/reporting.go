@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// Reporting is a backend that reads as ever and writes nothing: each write is reported as what would have been done, and answered with
+// Reporting is a backend that reads normally and writes nothing: each write is reported as what would have been done, and returned as
 // shadow.ErrWithheld.
 type Reporting struct {
 	*Backend
@@ -19,12 +19,12 @@ type Reporting struct {
 
 var _ ipam.Repairable = (*Reporting)(nil)
 
-// NewReporting makes of a backend one that only reports.
+// NewReporting wraps a backend: it only reports.
 func NewReporting(b *Backend, report *shadow.Reporter) *Reporting {
 	return &Reporting{Backend: b, report: report}
 }
 
-// Release reports each entry that would have gone back to its pool.
+// Release reports each entry that would have been released.
 func (r *Reporting) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
 	results := make([]ipam.Result, 0, len(requests))
 	for _, request := range requests {
