@@ -137,6 +137,6 @@ func (r *Reconciler) clearSlice(ctx context.Context, pool *ipam.SlicePool, index
 	}
 	metrics.ClearedSlices.Inc()
 	r.recorder.Eventf(r.slices.SlicePoolReference(pool), slice.NodeReference(), corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
-		"slice %s is free: node %s is gone, and no entry of it remains", slice.Range, slice.Node)
+		"slice %s is free: node %s is deleted, and no entry of it remains", slice.Range, slice.Node)
 	return false, nil
 }

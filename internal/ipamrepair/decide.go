@@ -87,7 +87,7 @@ func decideOrphaned(f *Facts) Decision {
 		return hold(v1alpha1.ReasonObservationFailed, "%s", why)
 	}
 	if f.Reservation.IsAbsent() {
-		return Decision{Action: Done, Message: "the reservation is gone"}
+		return Decision{Action: Done, Message: "the reservation is deleted"}
 	}
 	r := f.Reservation.Get()
 	if d, decided := f.reservedEntry(r); decided {

@@ -38,7 +38,7 @@ func (r *Reporting) Release(ctx context.Context, requests []ipam.Request) []ipam
 func (r *Reporting) Tombstone(ctx context.Context, requests []ipam.Request) []ipam.Result {
 	results := make([]ipam.Result, 0, len(requests))
 	for _, request := range requests {
-		err := r.report.Withhold(ctx, shadow.Tombstone, request.Key.String(), "its pod is gone, and its sandbox may live; on behalf of record "+request.Record)
+		err := r.report.Withhold(ctx, shadow.Tombstone, request.Key.String(), "its pod is deleted, and its sandbox may still run; on behalf of record "+request.Record)
 		results = append(results, ipam.Result{Request: request, Err: err})
 	}
 	return results
@@ -74,7 +74,7 @@ func (r *Reporting) DeleteReservation(ctx context.Context, reservation ipam.Rese
 func (r *Reporting) ClearSlice(ctx context.Context, pool *ipam.SlicePool, index int) error {
 	slice := pool.Slices[index]
 	return r.report.Withhold(ctx, shadow.ClearSlice, fmt.Sprintf("slice %s of node %s in NodeSlicePool %s", slice.Range, slice.Node, pool),
-		"the node is gone, and no entry of the slice remains")
+		"the node is deleted, and no entry of the slice remains")
 }
 
 func reservationTarget(r ipam.Reservation) string {

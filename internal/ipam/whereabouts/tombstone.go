@@ -27,6 +27,6 @@ func (b *Backend) tombstoneIn(ctx context.Context, pool string, items []*item) {
 		p.perform(ctx, occupyStep, removed)
 	}
 	for _, i := range in(gone, removed) {
-		i.err = fmt.Errorf("%w: IPPool %s is gone, so there is no place for the tombstone of %s", ipam.ErrChanged, pool, i.IP)
+		i.err = fmt.Errorf("%w: IPPool %s is deleted, so there is no place for the tombstone of %s", ipam.ErrChanged, pool, i.IP)
 	}
 }
